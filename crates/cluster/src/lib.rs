@@ -1,0 +1,7 @@
+//! To be written.
+#![no_std]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;

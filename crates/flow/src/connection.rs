@@ -1,0 +1,152 @@
+//! One connection: everything that a node knows of it, in one record.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::conntrack::ProtocolState;
+use crate::{Instant, Tuple};
+
+/// Bytes for the states of all functions of the chain in a record.
+pub const FUNCTION_STATE_BYTES_MAX: usize = 64;
+
+/// A node of the cluster, from 0.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(transparent)]
+pub struct NodeId(pub u8);
+
+/// Which way a packet goes on its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Direction {
+    /// As the first packet went.
+    Original = 0,
+    /// Against it.
+    Reply = 1,
+}
+
+impl Direction {
+    /// The other way.
+    #[must_use]
+    pub const fn reverse(self) -> Self {
+        match self {
+            Self::Original => Self::Reply,
+            Self::Reply => Self::Original,
+        }
+    }
+
+    /// 0 or 1, for arrays with an element a direction.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What this node is to a connection (seed 003, section III-B).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// It handles the connection's packets and tells the backups.
+    Master,
+    /// It holds a copy, told by the master.
+    Backup,
+}
+
+/// A connection's record. Four cache lines, of which a packet touches all four; the lookup needs the first two.
+///
+/// `repr(C)` and the order of the fields are for the cache, not for the wire.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Connection {
+    /// The tuple of packets in the original direction, as they come in.
+    pub original: Tuple,
+    /// Packets seen, by direction.
+    pub packets: [u64; 2],
+    /// Counts the changes worth telling; a higher one is newer (see [`Connection::take_over`]).
+    pub version: u32,
+    /// The node that is master of the connection.
+    pub owner: NodeId,
+    /// Bits of [`flags`].
+    pub flags: u8,
+    /// Ports that packets leave on, by direction + 1; 0 while not known.
+    pub egress: [u8; 2],
+
+    /// The tuple of packets in the reply direction, as they come in: under NAT not the inverse of `original`.
+    pub reply: Tuple,
+    /// Bytes seen (from the IP header on), by direction.
+    pub bytes: [u64; 2],
+    /// When the connection ends unless another packet comes, in nanoseconds of [`Instant`].
+    pub expires_at_nanos: u64,
+
+    /// Where the protocol's automaton stands.
+    pub protocol: ProtocolState,
+
+    /// The functions' states, one behind the other, laid out by the chain.
+    pub functions: [u8; FUNCTION_STATE_BYTES_MAX],
+}
+
+/// Bits of [`Connection::flags`].
+pub mod flags {
+    /// Packets have been seen in both directions.
+    pub const REPLIED: u8 = 1;
+    /// The connection will not be lost to a shortage of memory (established, as conntrack sees it).
+    pub const ASSURED: u8 = 2;
+    /// A change waits to be told to the backups.
+    pub const DIRTY: u8 = 4;
+    /// Found again by the resynchronisation that is under way.
+    pub const RESYNCED: u8 = 8;
+}
+
+impl Connection {
+    /// A new connection of this node, with the tuple that its first packet carried.
+    #[must_use]
+    pub fn new(original: Tuple, owner: NodeId, protocol: ProtocolState, expires_at: Instant) -> Self {
+        Self {
+            original,
+            packets: [0; 2],
+            version: 1,
+            owner,
+            flags: 0,
+            egress: [0; 2],
+            reply: original.inverse(),
+            bytes: [0; 2],
+            expires_at_nanos: expires_at.as_nanos(),
+            protocol,
+            functions: [0; FUNCTION_STATE_BYTES_MAX],
+        }
+    }
+
+    /// The tuple that packets of `direction` come in with.
+    #[must_use]
+    pub const fn tuple(&self, direction: Direction) -> &Tuple {
+        match direction {
+            Direction::Original => &self.original,
+            Direction::Reply => &self.reply,
+        }
+    }
+
+    /// The tuple that packets of `direction` go out with.
+    #[must_use]
+    pub const fn translated(&self, direction: Direction) -> Tuple {
+        match direction {
+            Direction::Original => self.reply.inverse(),
+            Direction::Reply => self.original.inverse(),
+        }
+    }
+
+    /// Counts a change: the new version is newer than every earlier one of this master.
+    pub const fn bump_version(&mut self) {
+        self.version = self.version.wrapping_add(1);
+    }
+
+    /// `node` becomes master. Its versions are newer than any that the former master can have reached in the
+    /// meantime: the high half counts masters, the low half a master's changes.
+    pub const fn take_over(&mut self, node: NodeId) {
+        self.owner = node;
+        self.version = (self.version | 0xffff).wrapping_add(1);
+    }
+
+    /// Whether `version` is newer than this record's, counting round the end (RFC 1982).
+    #[must_use]
+    pub const fn is_older_than(&self, version: u32) -> bool {
+        (version.wrapping_sub(self.version) as i32) > 0
+    }
+}

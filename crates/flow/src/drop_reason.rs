@@ -1,0 +1,94 @@
+//! Why a packet was not passed on. Every drop names one of these, and each is a counter.
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $name:ident = $label:literal,)*) => {
+        /// Why a packet was not passed on.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum DropReason { $($(#[$doc])* $name,)* }
+
+        impl DropReason {
+            /// All reasons, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The reason as a metric label.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$name => $label,)* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The node left the frame undecided (a defect of the node).
+    Undecided = "undecided",
+
+    // Link and network headers.
+    /// The frame ends within a header.
+    Truncated = "truncated",
+    /// A header contradicts itself or another (lengths, versions, offsets).
+    Malformed = "malformed",
+    /// The IPv4 header's checksum is wrong.
+    BadIpChecksum = "bad_ip_checksum",
+    /// The transport checksum is wrong.
+    BadTransportChecksum = "bad_transport_checksum",
+    /// An address that no packet may carry there (RFC 1122 section 3.2.1.3: a multicast or zero source, say).
+    MartianAddress = "martian_address",
+    /// A link-layer protocol that the node does not forward.
+    UnsupportedLinkProtocol = "unsupported_link_protocol",
+    /// A network-layer feature that the node does not pass (source routing, for example).
+    UnsupportedNetworkFeature = "unsupported_network_feature",
+    /// An IP fragment that cannot be matched to a connection.
+    Fragment = "fragment",
+    /// Link-layer broadcast or multicast that is not for forwarding.
+    LinkBroadcast = "link_broadcast",
+
+    // Connection tracking.
+    /// TCP flags that no stack sends (SYN with FIN, none at all).
+    InvalidTcpFlags = "invalid_tcp_flags",
+    /// A TCP segment that begins no connection and belongs to none.
+    NoConnection = "no_connection",
+    /// A TCP segment that the connection's state does not allow.
+    InvalidTcpState = "invalid_tcp_state",
+    /// A TCP segment outside the window.
+    OutOfWindow = "out_of_window",
+    /// A RST that is not within the window (RFC 5961 section 3).
+    InvalidReset = "invalid_reset",
+    /// An ICMP error about a connection that the node does not have.
+    UnrelatedIcmpError = "unrelated_icmp_error",
+    /// An ICMP message of a kind that neither begins nor answers a query.
+    UnsupportedIcmp = "unsupported_icmp",
+
+    // The connection table.
+    /// The connection table is full and the packet would begin a new connection.
+    TableFull = "table_full",
+    /// The translated tuple is already that of another connection.
+    TupleInUse = "tuple_in_use",
+
+    // Functions.
+    /// A firewall rule says so, or none allows it.
+    FirewallDenied = "firewall_denied",
+    /// No free port is left for source NAT.
+    NatPortsExhausted = "nat_ports_exhausted",
+    /// A packet that NAT cannot translate.
+    NatUntranslatable = "nat_untranslatable",
+
+    // Forwarding.
+    /// The time to live or hop limit ran out.
+    TtlExceeded = "ttl_exceeded",
+    /// No route to the destination.
+    NoRoute = "no_route",
+    /// The next hop's link address is not known yet and the queue for it is full.
+    NeighbourUnresolved = "neighbour_unresolved",
+    /// The packet is larger than the outgoing link takes and must not be fragmented.
+    PacketTooBig = "packet_too_big",
+    /// The node does not hold the addresses at present (it is standing by).
+    NotActive = "not_active",
+    /// The packet was for one of the node's own addresses and asked for nothing that it offers.
+    LocalUnhandled = "local_unhandled",
+
+    // Sending.
+    /// The outgoing port would not take it.
+    TransmitFailed = "transmit_failed",
+}

@@ -1,0 +1,136 @@
+//! A frame in a buffer, what its sender left undone on it, and a batch of them.
+//!
+//! Frames are borrowed: whoever receives them (an `AF_PACKET` socket, an `AF_XDP` ring, a test) lends its own
+//! memory, so that no room copies a packet to look at it.
+
+use arrayvec::ArrayVec;
+
+use crate::DropReason;
+
+/// The most frames that a batch holds.
+pub const BATCH_FRAMES_MAX: usize = 64;
+
+/// One of a node's ports: the index of an interface in the node's configuration, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PortId(pub u8);
+
+/// What is known of the checksum of a frame's transport header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Checksum {
+    /// Nobody checked it: it must be verified before the packet is believed.
+    #[default]
+    Unverified,
+    /// The sender left it to hardware: the field holds the *uncomplemented* sum of the pseudo-header alone.
+    /// `start` is where summing begins and `offset` where the result goes, counted from `start`
+    /// (the virtio-net header's `csum_start` and `csum_offset`, both in bytes).
+    Partial {
+        /// Offset of the transport header from the start of the frame, in bytes.
+        start: u16,
+        /// Offset of the checksum field from `start`, in bytes.
+        offset: u16,
+    },
+    /// The receiving hardware or the kernel vouches for it.
+    Valid,
+}
+
+/// What the frame is to be cut into when it leaves on a real wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SegmentationKind {
+    /// An ordinary packet.
+    #[default]
+    None,
+    /// TCP over IPv4.
+    TcpIpv4,
+    /// TCP over IPv6.
+    TcpIpv6,
+    /// UDP datagrams of equal size (`UDP_SEGMENT`).
+    Udp,
+}
+
+/// Segmentation offload state: one frame that stands for several packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Segmentation {
+    /// How it is cut.
+    pub kind: SegmentationKind,
+    /// Payload bytes of each packet.
+    pub size_bytes: u16,
+    /// Bytes of header to repeat before each packet's payload, as the sender stated them (0: not stated).
+    pub header_bytes: u16,
+    /// The first packet alone carries the congestion-window-reduced flag (RFC 3168).
+    pub ecn: bool,
+}
+
+/// What is to become of a frame after the node has seen it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disposition {
+    /// Nobody decided yet; a frame left so is a mistake and is dropped as [`DropReason::Undecided`].
+    Undecided,
+    /// Send it on this port.
+    Transmit(PortId),
+    /// Do not send it.
+    Drop(DropReason),
+    /// It was for the node itself (a neighbour advertisement, say) and has been dealt with.
+    Consumed,
+}
+
+/// A frame lent by whoever received it.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    buffer: &'a mut [u8],
+    start: usize,
+    length_bytes: usize,
+    /// The port it came in on.
+    pub ingress: PortId,
+    /// What is known of its transport checksum.
+    pub checksum: Checksum,
+    /// How it is to be cut.
+    pub segmentation: Segmentation,
+    /// What is to become of it.
+    pub disposition: Disposition,
+}
+
+impl<'a> Frame<'a> {
+    /// A frame of `length_bytes` that begins `start` bytes into `buffer`. The bytes before and behind it are
+    /// room to grow. `None` when it does not fit.
+    #[must_use]
+    pub fn new(buffer: &'a mut [u8], start: usize, length_bytes: usize, ingress: PortId) -> Option<Self> {
+        (start.checked_add(length_bytes)? <= buffer.len()).then_some(Self {
+            buffer,
+            start,
+            length_bytes,
+            ingress,
+            checksum: Checksum::Unverified,
+            segmentation: Segmentation::default(),
+            disposition: Disposition::Undecided,
+        })
+    }
+
+    /// The frame from its link header on.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.start + self.length_bytes]
+    }
+
+    /// The frame, to be rewritten.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.start + self.length_bytes]
+    }
+
+    /// Makes the frame `length_bytes` long, cutting or growing it at its end (grown bytes hold whatever the
+    /// buffer held). False, and nothing changed, when the buffer is too small.
+    pub fn set_length(&mut self, length_bytes: usize) -> bool {
+        let fits = self.start + length_bytes <= self.buffer.len();
+        if fits {
+            self.length_bytes = length_bytes;
+        }
+        fits
+    }
+
+    /// The whole buffer and where the frame lies in it, for the backend that lent it: (buffer, start, length).
+    pub fn buffer_parts(&mut self) -> (&mut [u8], usize, usize) {
+        (self.buffer, self.start, self.length_bytes)
+    }
+}
+
+/// Frames handled together, at most [`BATCH_FRAMES_MAX`].
+pub type PacketBatch<'a> = ArrayVec<Frame<'a>, BATCH_FRAMES_MAX>;

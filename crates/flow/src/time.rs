@@ -1,0 +1,49 @@
+//! Time as the pure rooms see it: an argument.
+
+use core::ops::Add;
+use core::time::Duration;
+
+/// A point in time: nanoseconds since an epoch that the caller chose (the kernel's monotonic clock in the
+/// daemon, zero in the simulator). Points of different epochs must not be mixed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The epoch itself.
+    pub const ZERO: Self = Self(0);
+    /// A point that never comes.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The point `nanos` nanoseconds after the epoch.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The point `millis` milliseconds after the epoch.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not after.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}

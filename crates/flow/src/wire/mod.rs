@@ -1,0 +1,174 @@
+//! Checked views of frames: Ethernet, 802.1Q, ARP, IPv4, IPv6, TCP, UDP, ICMP, ICMPv6.
+//!
+//! [`parse`] checks a frame once, from the link header to the transport checksum, and says in [`Headers`] all that
+//! the rest of the way needs to know.
+
+pub mod tlv;
+
+use crate::{DropReason, Frame, Tuple};
+
+pub mod ip_protocol {
+    //! IP protocol numbers (IANA).
+    /// ICMP.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMPv6.
+    pub const ICMPV6: u8 = 58;
+}
+
+pub mod tcp_flags {
+    //! Bits of the TCP header's flag byte (RFC 9293 section 3.1).
+    /// No more data from the sender.
+    pub const FIN: u8 = 0x01;
+    /// Synchronise sequence numbers.
+    pub const SYN: u8 = 0x02;
+    /// Reset.
+    pub const RST: u8 = 0x04;
+    /// Push.
+    pub const PSH: u8 = 0x08;
+    /// The acknowledgement field counts.
+    pub const ACK: u8 = 0x10;
+    /// The urgent pointer counts.
+    pub const URG: u8 = 0x20;
+}
+
+/// A TCP segment as connection tracking sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpSegment {
+    /// Sequence number of the first byte (of SYN if it is set).
+    pub sequence: u32,
+    /// Acknowledgement number; meaningless without ACK.
+    pub acknowledgement: u32,
+    /// Bits of [`tcp_flags`].
+    pub flags: u8,
+    /// The window field as it stands, not scaled.
+    pub window: u16,
+    /// Bytes of payload, of all the segments that the frame stands for.
+    pub payload_bytes: u32,
+    /// The window scale option's shift, 0–14 (RFC 7323); only looked for in segments with SYN.
+    pub window_scale: Option<u8>,
+    /// The SACK-permitted option; only looked for in segments with SYN.
+    pub sack_permitted: bool,
+    /// The highest right edge of the SACK blocks (RFC 2018), or the acknowledgement when there are none.
+    pub sack_end: u32,
+    /// The maximum segment size option in bytes; only looked for in segments with SYN.
+    pub maximum_segment_bytes: Option<u16>,
+}
+
+impl TcpSegment {
+    /// Whether all bits of `flags` are set.
+    #[must_use]
+    pub const fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// The sequence number behind the segment: SYN and FIN count one each.
+    #[must_use]
+    pub const fn end(&self) -> u32 {
+        let syn = (self.flags & tcp_flags::SYN != 0) as u32;
+        let fin = (self.flags & tcp_flags::FIN != 0) as u32;
+        self.sequence.wrapping_add(self.payload_bytes).wrapping_add(syn).wrapping_add(fin)
+    }
+}
+
+/// An ICMP or ICMPv6 message as connection tracking sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IcmpQuery {
+    /// Type of the message.
+    pub kind: u8,
+    /// Code of the message.
+    pub code: u8,
+    /// The message answers a query (an echo reply, say).
+    pub is_reply: bool,
+}
+
+/// An ICMP or ICMPv6 error and the packet that it is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IcmpError {
+    /// Type of the message.
+    pub kind: u8,
+    /// Code of the message.
+    pub code: u8,
+    /// The tuple of the packet quoted in the error, as it was sent: the inverse of the direction in which the error goes.
+    pub inner: Tuple,
+    /// Offset of the quoted IP header from the start of the frame, in bytes.
+    pub inner_l3_offset: u16,
+    /// Offset of the quoted transport header from the start of the frame, in bytes. At least its first 8 bytes are there.
+    pub inner_l4_offset: u16,
+}
+
+/// What lies behind the network header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// A TCP segment.
+    Tcp(TcpSegment),
+    /// A UDP datagram.
+    Udp,
+    /// An ICMP or ICMPv6 query or its answer.
+    IcmpQuery(IcmpQuery),
+    /// An ICMP or ICMPv6 error.
+    IcmpError(IcmpError),
+    /// ICMP or ICMPv6 of another kind: (type, code).
+    IcmpOther(u8, u8),
+    /// A protocol without ports that are known.
+    Other,
+}
+
+/// What one look at a frame tells: where its headers are and what they say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Headers {
+    /// The packet's tuple.
+    pub tuple: Tuple,
+    /// What lies behind the network header.
+    pub transport: Transport,
+    /// Offset of the network header from the start of the frame, in bytes.
+    pub l3_offset: u16,
+    /// Offset of the transport header from the start of the frame, in bytes.
+    pub l4_offset: u16,
+    /// Offset of the transport's payload from the start of the frame, in bytes.
+    pub payload_offset: u16,
+    /// Length of the packet from the network header on, in bytes: what the header says, without the link's padding.
+    pub l3_bytes: u32,
+    /// Time to live, or hop limit.
+    pub ttl: u8,
+    /// The packet is a fragment (offset above 0, or more to come).
+    pub is_fragment: bool,
+}
+
+/// A frame that was checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parsed {
+    /// An IP packet, whole and with right checksums.
+    Ip(Headers),
+    /// An ARP packet for IPv4 over Ethernet, that begins at this offset from the start of the frame.
+    Arp(u16),
+}
+
+/// Checks a frame and reads its headers.
+///
+/// # Errors
+/// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
+pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
+    let _ = frame;
+    Err(DropReason::Malformed)
+}
+
+/// A packet on its way through the functions: the frame and what is known of it, kept true to each other as it is rewritten.
+#[derive(Debug)]
+pub struct Packet<'f, 'b> {
+    /// The frame.
+    pub frame: &'f mut Frame<'b>,
+    /// What it says now.
+    pub headers: Headers,
+}
+
+impl Packet<'_, '_> {
+    /// Rewrites addresses and ports (or the ICMP identifier) to those of `tuple`, and the checksums with them: whole,
+    /// partial (address change only, uncomplemented) or verified alike. Protocol and version must be the packet's own.
+    pub fn rewrite(&mut self, tuple: &Tuple) {
+        self.headers.tuple = *tuple;
+    }
+}
