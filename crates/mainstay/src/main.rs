@@ -1,2 +1,3 @@
 //! The one binary.
+pub mod demo;
 fn main() {}
