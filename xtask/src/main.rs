@@ -1,2 +1,108 @@
-//! The project checks.
-fn main() {}
+//! Checks of the house that no compiler makes: `cargo run -p xtask -- rooms`.
+//!
+//! * Each room uses only rooms above it.
+//! * Pure rooms are `no_std`, and deny `unsafe` but for named exceptions.
+//! * Each source file begins by saying what it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The rooms from the ground up: each may use only those before it. The second field says whether the room is pure.
+const ROOMS: [(&str, bool); 7] = [
+    ("flow", true),
+    ("packet-io", false),
+    ("network-functions", true),
+    ("replication", true),
+    ("cluster", true),
+    ("simulator", false),
+    ("mainstay", false),
+];
+
+/// Files of pure rooms that may hold `unsafe`, each for one named reason.
+const UNSAFE_EXCEPTIONS: [&str; 1] = ["crates/flow/src/prefetch.rs"];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments != ["rooms"] {
+        eprintln!("usage: cargo run -p xtask -- rooms");
+        return ExitCode::FAILURE;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let faults = check_rooms(root);
+    for fault in &faults {
+        eprintln!("{fault}");
+    }
+    println!("rooms: {} checked, {} faults", ROOMS.len(), faults.len());
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn check_rooms(root: &Path) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (index, (room, is_pure)) in ROOMS.iter().enumerate() {
+        let folder = root.join("crates").join(room);
+        faults.extend(check_dependencies(&folder, index));
+        for file in source_files(&folder.join("src")) {
+            faults.extend(check_file(root, &file, *is_pure));
+        }
+        if *is_pure {
+            faults.extend(check_purity(&folder));
+        }
+    }
+    faults
+}
+
+/// A room's dependencies are rooms before it; a pure room's, pure ones.
+fn check_dependencies(folder: &Path, index: usize) -> Vec<String> {
+    let manifest = folder.join("Cargo.toml");
+    let parsed = match fs::read_to_string(&manifest).map_err(|error| error.to_string()).and_then(|text| {
+        text.parse::<toml::Table>().map_err(|error| error.to_string())
+    }) {
+        Ok(parsed) => parsed,
+        Err(error) => return vec![format!("{}: {error}", manifest.display())],
+    };
+    let used = parsed.get("dependencies").and_then(toml::Value::as_table).map(|table| table.keys().cloned());
+    used.into_iter()
+        .flatten()
+        .filter_map(|name| ROOMS.iter().position(|(room, _)| *room == name).map(|position| (name, position)))
+        .filter(|(_, position)| *position >= index || (ROOMS[index].1 && !ROOMS[*position].1))
+        .map(|(name, _)| format!("{}: uses `{name}`, which is not a room above it that it may use", manifest.display()))
+        .collect()
+}
+
+fn check_purity(folder: &Path) -> Vec<String> {
+    let library = folder.join("src/lib.rs");
+    let text = fs::read_to_string(&library).unwrap_or_default();
+    ["#![no_std]", "#![deny(unsafe_code)]"]
+        .into_iter()
+        .filter(|attribute| !text.contains(attribute))
+        .map(|attribute| format!("{}: a pure room says {attribute}", library.display()))
+        .collect()
+}
+
+fn check_file(root: &Path, file: &Path, is_pure: bool) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
+    let mut faults = Vec::new();
+    if !text.trim_start().starts_with("//!") {
+        faults.push(format!("{name}: does not begin by saying what it is (`//!`)"));
+    }
+    if is_pure && text.contains("allow(unsafe_code)") && !UNSAFE_EXCEPTIONS.contains(&name.as_str()) {
+        faults.push(format!("{name}: `unsafe` in a pure room; exceptions are listed in xtask"));
+    }
+    faults
+}
+
+fn source_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut files = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            files.extend(source_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
