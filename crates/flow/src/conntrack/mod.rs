@@ -1,11 +1,28 @@
-//! Connection tracking: the automata of TCP, UDP, ICMP queries and everything else.
+//! Connection tracking: the automata of TCP, UDP, ICMP queries and everything else, in behaviour those of Linux's
+//! `nf_conntrack`, with one thing more: a connection can go on from a copy that is older than what its end points
+//! have sent since ([`Tracker::take_over`]).
+//!
+//! [`Tracker::begin`] looks at the first packet of a tuple, [`Tracker::advance`] at every one, the first included.
+//! ICMP errors belong to the connection that they quote, and never come here.
+
+mod generic;
+mod icmp;
+mod replica;
+mod tcp;
+mod timeouts;
+mod udp;
 
 use core::time::Duration;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::wire::Headers;
-use crate::{Direction, DropReason, Instant};
+use crate::wire::{Headers, Transport, ip_protocol};
+use crate::{Direction, DropReason, Instant, connection};
+
+pub use replica::{attribute, decode_protocol_state, encode_protocol_state};
+pub use tcp::{TCP_RETRANSMISSIONS_MAX, TcpState};
+pub use timeouts::{Timeouts, TrackerConfig};
+pub use udp::{UDP_STREAM_AFTER, UdpState};
 
 /// What is known of one side of a TCP connection as a sender (the window tracking of Guido van Rooij, "Real Stateful TCP
 /// Packet Filtering in IP Filter", as Linux has it).
@@ -16,16 +33,16 @@ pub struct TcpPeer {
     pub end: u32,
     /// Highest sequence number that the other side lets it send.
     pub end_max: u32,
-    /// Largest window that it advertised, scaled; 0 while nothing is known of this side.
+    /// Largest window that it advertised, in bytes; 0 while nothing is known of this side.
     pub window_max: u32,
-    /// Highest acknowledgement that it sent.
+    /// Highest acknowledgement that it sent; counts if [`peer_flags::ACKNOWLEDGED`] is set.
     pub acknowledged_max: u32,
     /// Shift of the windows that it advertises (RFC 7323).
     pub window_scale: u8,
     /// Bits of [`peer_flags`].
     pub flags: u8,
-    #[doc(hidden)]
-    pub reserved: [u8; 2],
+    /// While [`peer_flags::RELEARNING`] is set: the upper half of the sequence number whose acknowledgement ends it.
+    pub relearnt_at: u16,
 }
 
 pub mod peer_flags {
@@ -40,15 +57,30 @@ pub mod peer_flags {
     pub const LIBERAL: u8 = 8;
     /// Data was sent that is not acknowledged.
     pub const UNACKNOWLEDGED: u8 = 16;
-    /// An acknowledgement of data that was never seen was let through once (RFC 5961 challenge).
-    pub const CHALLENGE: u8 = 32;
+    /// The side has acknowledged something.
+    pub const ACKNOWLEDGED: u8 = 32;
+    /// The connection was taken over, and this side may have sent more than was seen here. With `window_max` 0 nothing
+    /// was heard of the side since.
+    pub const RELEARNING: u8 = 64;
+}
+
+pub mod last_flags {
+    //! Bits of [`super::ProtocolState::last_flags`].
+    /// The last SYN offered window scaling.
+    pub const WINDOW_SCALE: u8 = super::peer_flags::WINDOW_SCALE;
+    /// The last SYN permits selective acknowledgements.
+    pub const SACK_PERMITTED: u8 = super::peer_flags::SACK_PERMITTED;
+    /// A SYN went by in LAST_ACK: the next ACK may be a challenge (RFC 5961 section 4) rather than that of the last FIN.
+    pub const CHALLENGE_EXPECTED: u8 = 4;
+    /// Both sides sent a SYN (RFC 9293 section 3.5, simultaneous open).
+    pub const SIMULTANEOUS_OPEN: u8 = 8;
 }
 
 /// Where a connection's automaton stands, whatever its protocol: one cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProtocolState {
-    /// The state's number, of the automaton that the tuple's protocol chooses.
+    /// The state's number, of the automaton that the tuple's protocol chooses ([`TcpState`], [`UdpState`], else 0).
     pub state: u8,
     /// Last kind of segment seen (TCP; an index of the transition table).
     pub last_kind: u8,
@@ -56,7 +88,8 @@ pub struct ProtocolState {
     pub last_direction: u8,
     /// Retransmissions of the same segment seen in a row (TCP).
     pub retransmissions: u8,
-    /// The last segment's sequence number (TCP).
+    /// The last segment's sequence number (TCP). UDP: when the first answer came, in milliseconds of [`Instant`], modulo
+    /// 2^32.
     pub last_sequence: u32,
     /// The last segment's acknowledgement (TCP).
     pub last_acknowledgement: u32,
@@ -66,7 +99,7 @@ pub struct ProtocolState {
     pub last_window: u16,
     /// The last SYN's window scale (TCP).
     pub last_window_scale: u8,
-    /// The last SYN's peer flags (TCP).
+    /// Bits of [`last_flags`] (TCP).
     pub last_flags: u8,
     /// The two sides, by the direction in which they send (TCP).
     pub peers: [TcpPeer; 2],
@@ -74,14 +107,16 @@ pub struct ProtocolState {
     pub reserved: [u8; 4],
 }
 
+const _: () = assert!(size_of::<ProtocolState>() == 64, "a connection's automaton fills one cache line");
+
 /// How much a packet changed of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Change {
     /// Nothing that another node needs.
     None,
-    /// Something within the state (a window, a flag).
+    /// Something within the state (a window scale, a FIN).
     Detail,
-    /// The automaton's state.
+    /// The automaton's state, or one of the record's flags REPLIED and ASSURED.
     State,
 }
 
@@ -105,25 +140,66 @@ pub struct Advance {
     pub change: Change,
     /// What becomes of the connection.
     pub next: Next,
-    /// How long the connection lives if nothing more comes; `None` leaves its expiry as it is.
+    /// How long the connection lives if nothing more comes, which may be less than it had left; `None` leaves its
+    /// expiry as it is.
     pub timeout: Option<Duration>,
 }
 
+impl Advance {
+    const fn pass(change: Change, timeout: Option<Duration>) -> Self {
+        Self { verdict: Ok(()), change, next: Next::Keep, timeout }
+    }
+
+    const fn refuse(reason: DropReason) -> Self {
+        Self { verdict: Err(reason), change: Change::None, next: Next::Keep, timeout: None }
+    }
+}
+
 /// The automata, with their timeouts and options: read-only while packets flow.
+///
+/// ```
+/// use flow::conntrack::{Tracker, TrackerConfig};
+///
+/// let tracker = Tracker::new(TrackerConfig { liberal: true, ..TrackerConfig::default() });
+/// assert_eq!(tracker.config().timeouts.tcp_established.as_secs(), 432_000);
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Tracker {}
+pub struct Tracker {
+    config: TrackerConfig,
+}
 
 impl Tracker {
-    /// The first packet of a tuple that is in no table. Returns where its automaton starts and how long it lives unanswered.
+    /// A tracker with these timeouts and options.
+    #[must_use]
+    pub const fn new(config: TrackerConfig) -> Self {
+        Self { config }
+    }
+
+    /// Its timeouts and options.
+    #[must_use]
+    pub const fn config(&self) -> &TrackerConfig {
+        &self.config
+    }
+
+    /// The first packet of a tuple that is in no table. Returns where its automaton starts and how long it lives
+    /// unanswered. The packet itself is accounted for: [`Tracker::advance`] is called from the second on (calling it for
+    /// the first too does no harm).
     ///
     /// # Errors
     /// The packet begins no connection.
     pub fn begin(&self, headers: &Headers) -> Result<(ProtocolState, Duration), DropReason> {
-        let _ = headers;
-        Err(DropReason::NoConnection)
+        match &headers.transport {
+            Transport::Tcp(segment) => tcp::begin(&self.config, segment),
+            Transport::Udp => Ok(udp::begin(&self.config.timeouts)),
+            Transport::IcmpQuery(query) => icmp::begin(&self.config.timeouts, query),
+            Transport::IcmpError(_) => Err(DropReason::UnrelatedIcmpError),
+            Transport::IcmpOther(..) => Err(DropReason::UnsupportedIcmp),
+            Transport::Other => Ok(generic::begin(&self.config.timeouts)),
+        }
     }
 
-    /// A packet of a known connection. `flags` are those of the connection's record ([`crate::connection::flags`]).
+    /// A packet of a known connection. `flags` are those of the connection's record ([`crate::connection::flags`]), of
+    /// which REPLIED and ASSURED are set here.
     pub fn advance(
         &self,
         now: Instant,
@@ -132,13 +208,61 @@ impl Tracker {
         direction: Direction,
         headers: &Headers,
     ) -> Advance {
-        let _ = (now, state, flags, direction, headers);
-        Advance { verdict: Err(DropReason::NoConnection), change: Change::None, next: Next::Keep, timeout: None }
+        match &headers.transport {
+            Transport::Tcp(segment) => tcp::advance(&self.config, state, flags, direction, segment),
+            Transport::Udp => udp::advance(&self.config.timeouts, now, state, flags, direction),
+            Transport::IcmpQuery(query) => icmp::advance(&self.config.timeouts, flags, direction, query),
+            Transport::IcmpError(_) => Advance::refuse(DropReason::UnrelatedIcmpError),
+            Transport::IcmpOther(..) => Advance::refuse(DropReason::UnsupportedIcmp),
+            Transport::Other => generic::advance(self.config.timeouts.generic, flags, direction),
+        }
     }
 
     /// This node takes over a connection whose copy is older than what its peers have sent since: windows that a copy
-    /// cannot know are learnt afresh from the next segment of each side. State and window scales stay.
+    /// cannot know are learnt afresh from the next segments of each side. State and window scales stay.
     pub fn take_over(&self, protocol: u8, state: &mut ProtocolState) {
-        let _ = (protocol, state);
+        if protocol == ip_protocol::TCP {
+            tcp::take_over(state);
+        }
     }
 }
+
+/// Whether both sides have agreed to talk: TCP in ESTABLISHED, UDP that was answered. Protocols without such a state
+/// never are.
+#[must_use]
+pub fn is_established(protocol: u8, state: &ProtocolState) -> bool {
+    match protocol {
+        ip_protocol::TCP => state.state == TcpState::Established as u8,
+        ip_protocol::UDP => state.state == UdpState::Replied as u8,
+        _ => false,
+    }
+}
+
+/// Whether the connection is on its way out: TCP after its first FIN or RST.
+#[must_use]
+pub fn is_closing(protocol: u8, state: &ProtocolState) -> bool {
+    protocol == ip_protocol::TCP && TcpState::from_u8(state.state).is_some_and(TcpState::is_closing)
+}
+
+/// The state's name, as Linux's tools print it for TCP; empty for protocols without states, "INVALID" for a number that
+/// no state has.
+#[must_use]
+pub fn state_name(protocol: u8, state: &ProtocolState) -> &'static str {
+    match protocol {
+        ip_protocol::TCP => TcpState::from_u8(state.state).map_or("INVALID", TcpState::name),
+        ip_protocol::UDP => UdpState::from_u8(state.state).map_or("INVALID", UdpState::name),
+        _ => "",
+    }
+}
+
+/// Marks the connection as answered if the packet is the first of the reply direction.
+fn note_reply(flags: &mut u8, direction: Direction) -> Change {
+    if direction == Direction::Reply && *flags & connection::flags::REPLIED == 0 {
+        *flags |= connection::flags::REPLIED;
+        return Change::State;
+    }
+    Change::None
+}
+
+#[cfg(test)]
+mod tests;

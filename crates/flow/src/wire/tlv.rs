@@ -24,6 +24,9 @@ pub enum TlvError {
     /// A known attribute has a value of a size that it cannot have.
     #[error("attribute {0} has a value of a wrong size")]
     ValueSize(u16),
+    /// A known attribute has a value that it cannot have.
+    #[error("attribute {0} has a value that it cannot have")]
+    Value(u16),
 }
 
 /// The attributes in `bytes`, one after another. After an error the iterator ends.

@@ -1,0 +1,200 @@
+//! A connection's automaton as attributes, for the replication messages.
+
+use alloc::vec::Vec;
+
+use super::tcp::{TcpState, WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
+use super::udp::UdpState;
+use super::{ProtocolState, TcpPeer, peer_flags};
+use crate::wire::ip_protocol;
+use crate::wire::tlv::{self, TlvError};
+
+pub mod attribute {
+    //! Types of the attributes that an automaton travels in; never reused.
+    /// The state's number: u8.
+    pub const STATE: u16 = 1;
+    /// TCP: window scale and flags, of the original and then of the reply side: 4 × u8.
+    pub const TCP_OPTIONS: u16 = 2;
+    /// TCP, optional: `end`, `end_max`, `window_max`, `acknowledged_max` of the original and then of the reply side:
+    /// 8 × u32.
+    pub const TCP_WINDOWS: u16 = 3;
+}
+
+/// Flags that mean something to another node. [`peer_flags::RELEARNING`] does not: who takes over begins anew.
+const FLAGS: u8 = peer_flags::WINDOW_SCALE
+    | peer_flags::SACK_PERMITTED
+    | peer_flags::FIN_SENT
+    | peer_flags::LIBERAL
+    | peer_flags::UNACKNOWLEDGED
+    | peer_flags::ACKNOWLEDGED;
+
+const NUMBERS_PER_PEER: usize = 4;
+
+/// Appends what another node needs to know of a connection's automaton.
+pub fn encode_protocol_state(protocol: u8, state: &ProtocolState, out: &mut Vec<u8>) {
+    tlv::put(out, attribute::STATE, &[state.state]);
+    if protocol != ip_protocol::TCP {
+        return;
+    }
+    let [original, reply] = &state.peers;
+    let options = [original.window_scale, original.flags & FLAGS, reply.window_scale, reply.flags & FLAGS];
+    tlv::put(out, attribute::TCP_OPTIONS, &options);
+    if state.peers.iter().all(|peer| peer.window_max == 0) {
+        return;
+    }
+    let mut windows = [0; 2 * NUMBERS_PER_PEER * size_of::<u32>()];
+    let numbers = state.peers.iter().flat_map(|p| [p.end, p.end_max, p.window_max, p.acknowledged_max]);
+    for (place, number) in windows.as_chunks_mut().0.iter_mut().zip(numbers) {
+        *place = number.to_be_bytes();
+    }
+    tlv::put(out, attribute::TCP_WINDOWS, &windows);
+}
+
+/// Reads what [`encode_protocol_state`] wrote, perhaps in another version of the program. Attributes that are not known
+/// are skipped, those that are missing keep their default (but TCP has none for the state), window scales and windows that are too large become the
+/// largest (RFC 7323 section 2.3).
+///
+/// # Errors
+/// An attribute is malformed, or has the number of a state that the protocol does not have.
+pub fn decode_protocol_state(protocol: u8, attributes: &[u8]) -> Result<ProtocolState, TlvError> {
+    let mut state = ProtocolState::default();
+    for attribute in tlv::read(attributes) {
+        let (kind, value) = attribute?;
+        let wrong_size = TlvError::ValueSize(kind);
+        match (kind, protocol) {
+            (attribute::STATE, _) => {
+                let [number] = value.try_into().map_err(|_| wrong_size)?;
+                state.state = checked_state(protocol, number).ok_or(TlvError::Value(kind))?;
+            }
+            (attribute::TCP_OPTIONS, ip_protocol::TCP) => {
+                let options: [u8; 4] = value.try_into().map_err(|_| wrong_size)?;
+                for (peer, [scale, flags]) in state.peers.iter_mut().zip(options.as_chunks().0) {
+                    peer.window_scale = (*scale).min(WINDOW_SCALE_MAX);
+                    peer.flags = flags & FLAGS;
+                }
+            }
+            (attribute::TCP_WINDOWS, ip_protocol::TCP) => read_windows(&mut state.peers, value).ok_or(wrong_size)?,
+            _ => {}
+        }
+    }
+    if protocol == ip_protocol::TCP && state.state == TcpState::None as u8 {
+        return Err(TlvError::Value(attribute::STATE));
+    }
+    Ok(state)
+}
+
+fn checked_state(protocol: u8, number: u8) -> Option<u8> {
+    match protocol {
+        ip_protocol::TCP => TcpState::from_u8(number).filter(|state| *state != TcpState::None).map(|state| state as u8),
+        ip_protocol::UDP => UdpState::from_u8(number).map(|state| state as u8),
+        _ => (number == 0).then_some(0),
+    }
+}
+
+fn read_windows(peers: &mut [TcpPeer; 2], value: &[u8]) -> Option<()> {
+    let (numbers, rest) = value.as_chunks::<4>();
+    let numbers: [[u8; 4]; 2 * NUMBERS_PER_PEER] = numbers.try_into().ok().filter(|_| rest.is_empty())?;
+    let numbers = numbers.map(u32::from_be_bytes);
+    for (peer, numbers) in peers.iter_mut().zip(numbers.as_chunks::<NUMBERS_PER_PEER>().0) {
+        let [end, end_max, window_max, acknowledged_max] = *numbers;
+        *peer = TcpPeer { end, end_max, window_max: window_max.min(WINDOW_BYTES_MAX), acknowledged_max, ..*peer };
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn established() -> ProtocolState {
+        let peer = |scale: u8, flags: u8| TcpPeer {
+            end: 1000,
+            end_max: 70_000,
+            window_max: 65_536,
+            acknowledged_max: u32::MAX,
+            window_scale: scale,
+            flags,
+            relearnt_at: 0,
+        };
+        ProtocolState {
+            state: TcpState::Established as u8,
+            peers: [peer(7, peer_flags::WINDOW_SCALE), peer(14, peer_flags::ACKNOWLEDGED | peer_flags::FIN_SENT)],
+            ..ProtocolState::default()
+        }
+    }
+
+    #[test]
+    fn a_tcp_connection_comes_back_as_it_went() {
+        let mut bytes = vec![];
+        encode_protocol_state(ip_protocol::TCP, &established(), &mut bytes);
+        assert_eq!(decode_protocol_state(ip_protocol::TCP, &bytes), Ok(established()));
+        assert_eq!(bytes.len(), 8 + 8 + 36);
+    }
+
+    #[test]
+    fn a_connection_whose_windows_are_unknown_travels_without_them() {
+        let mut state = established();
+        crate::conntrack::Tracker::default().take_over(ip_protocol::TCP, &mut state);
+        let mut bytes = vec![];
+        encode_protocol_state(ip_protocol::TCP, &state, &mut bytes);
+        assert_eq!(bytes.len(), 8 + 8);
+        let read = decode_protocol_state(ip_protocol::TCP, &bytes).unwrap();
+        assert_eq!(read.peers.map(|peer| (peer.window_scale, peer.window_max)), [(7, 0), (14, 0)]);
+    }
+
+    #[test]
+    fn attributes_of_a_later_version_are_skipped() {
+        let mut bytes = vec![];
+        tlv::put(&mut bytes, 999, b"later");
+        encode_protocol_state(ip_protocol::UDP, &ProtocolState { state: 1, ..ProtocolState::default() }, &mut bytes);
+        assert_eq!(decode_protocol_state(ip_protocol::UDP, &bytes).unwrap().state, UdpState::Replied as u8);
+    }
+
+    #[test]
+    fn a_state_that_the_protocol_does_not_have_is_refused() {
+        for (protocol, number) in [(ip_protocol::TCP, 0), (ip_protocol::TCP, 10), (ip_protocol::UDP, 2), (47, 1)] {
+            let mut bytes = vec![];
+            tlv::put(&mut bytes, attribute::STATE, &[number]);
+            let read = decode_protocol_state(protocol, &bytes);
+            assert_eq!(read, Err(TlvError::Value(attribute::STATE)), "protocol {protocol}, state {number}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_a_wrong_size_is_refused() {
+        for (kind, bytes_wrong) in [(attribute::STATE, 2), (attribute::TCP_OPTIONS, 3), (attribute::TCP_WINDOWS, 31)] {
+            let mut bytes = vec![];
+            tlv::put(&mut bytes, kind, &vec![1; bytes_wrong]);
+            assert_eq!(decode_protocol_state(ip_protocol::TCP, &bytes), Err(TlvError::ValueSize(kind)));
+        }
+    }
+
+    #[test]
+    fn a_window_scale_or_window_that_is_too_large_becomes_the_largest() {
+        let mut bytes = vec![];
+        tlv::put(&mut bytes, attribute::STATE, &[TcpState::Established as u8]);
+        tlv::put(&mut bytes, attribute::TCP_OPTIONS, &[255, 0xff, 15, 0]);
+        tlv::put(&mut bytes, attribute::TCP_WINDOWS, &[0xff; 32]);
+        let read = decode_protocol_state(ip_protocol::TCP, &bytes).unwrap();
+        assert_eq!(read.peers.map(|peer| peer.window_scale), [14, 14]);
+        assert_eq!(read.peers.map(|peer| peer.window_max), [WINDOW_BYTES_MAX; 2]);
+        assert_eq!(read.peers[0].flags, FLAGS, "only flags that mean something to another node are taken");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(protocol in prop::sample::select(vec![1u8, 6, 17, 47, 58]),
+                                         bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(state) = decode_protocol_state(protocol, &bytes) {
+                let mut again = vec![];
+                encode_protocol_state(protocol, &state, &mut again);
+                let again = decode_protocol_state(protocol, &again).unwrap();
+                let told = |state: &ProtocolState| (state.state, state.peers.map(|peer| (peer.window_scale, peer.flags)));
+                prop_assert_eq!(told(&again), told(&state));
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! TCP: the [`automaton`] says what a segment does to the state, the [`window`] whether it can be of the connection
+//! at all, [`reset`] which RSTs are to be believed, [`out_of_sync`] how to come back into step with end points that
+//! have begun again, [`take_over`](mod@take_over) how to go on from an old copy.
+
+mod automaton;
+mod out_of_sync;
+mod reset;
+mod sequence;
+mod take_over;
+mod window;
+
+use core::time::Duration;
+
+use self::automaton::{Kind, Step};
+use self::reset::Reset;
+use self::window::Judgement;
+use super::{Advance, Change, Next, ProtocolState, TcpPeer, TrackerConfig, last_flags, note_reply, peer_flags};
+use crate::connection::flags::{ASSURED, REPLIED};
+use crate::wire::TcpSegment;
+use crate::{Direction, DropReason};
+
+pub(super) use self::take_over::take_over;
+pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
+
+/// After so many retransmissions of a segment in a row the connection lives at most
+/// [`super::Timeouts::tcp_retransmission`] (Linux's `tcp_max_retrans`).
+pub const TCP_RETRANSMISSIONS_MAX: u8 = 3;
+
+/// The states of a TCP connection, by their numbers in [`ProtocolState::state`]: those of Linux, which conntrackd sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum TcpState {
+    /// No connection.
+    None = 0,
+    /// A SYN was seen.
+    SynSent = 1,
+    /// Its SYN/ACK was seen.
+    SynRecv = 2,
+    /// The handshake is over.
+    Established = 3,
+    /// A FIN was seen.
+    FinWait = 4,
+    /// It was acknowledged.
+    CloseWait = 5,
+    /// The other FIN was seen.
+    LastAck = 6,
+    /// It was acknowledged.
+    TimeWait = 7,
+    /// A RST was seen.
+    Close = 8,
+    /// SYNs of both sides were seen.
+    SynSent2 = 9,
+}
+
+impl TcpState {
+    /// All states, in the order of their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::None,
+        Self::SynSent,
+        Self::SynRecv,
+        Self::Established,
+        Self::FinWait,
+        Self::CloseWait,
+        Self::LastAck,
+        Self::TimeWait,
+        Self::Close,
+        Self::SynSent2,
+    ];
+
+    /// The state with this number.
+    #[must_use]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
+    }
+
+    /// Its name, as Linux's tools print it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "NONE",
+            Self::SynSent => "SYN_SENT",
+            Self::SynRecv => "SYN_RECV",
+            Self::Established => "ESTABLISHED",
+            Self::FinWait => "FIN_WAIT",
+            Self::CloseWait => "CLOSE_WAIT",
+            Self::LastAck => "LAST_ACK",
+            Self::TimeWait => "TIME_WAIT",
+            Self::Close => "CLOSE",
+            Self::SynSent2 => "SYN_SENT2",
+        }
+    }
+
+    /// Whether the connection is on its way out: after its first FIN or RST.
+    #[must_use]
+    pub const fn is_closing(self) -> bool {
+        matches!(self, Self::FinWait | Self::CloseWait | Self::LastAck | Self::TimeWait | Self::Close)
+    }
+}
+
+/// The first segment of a tuple. See [`super::Tracker::begin`].
+pub(super) fn begin(config: &TrackerConfig, segment: &TcpSegment) -> Result<(ProtocolState, Duration), DropReason> {
+    if !automaton::are_valid_flags(segment.flags) {
+        return Err(DropReason::InvalidTcpFlags);
+    }
+    let kind = Kind::of(segment.flags);
+    let Step::To(next) = automaton::step(TcpState::None, Direction::Original, kind) else {
+        return Err(DropReason::NoConnection);
+    };
+    let mut state = ProtocolState { state: next as u8, ..ProtocolState::default() };
+    remember_segment(&mut state, Direction::Original, kind);
+    if next == TcpState::SynSent {
+        state.peers[0] = window::peer_of_syn(segment, 0);
+        return Ok((state, config.timeouts.tcp(next)));
+    }
+    if !config.loose {
+        return Err(DropReason::NoConnection);
+    }
+    // Picked up in its middle: window scales are unknown, so windows cannot be checked.
+    let unknown = TcpPeer { flags: peer_flags::SACK_PERMITTED | peer_flags::LIBERAL, ..TcpPeer::default() };
+    state.peers = [window::peer_in_the_middle(segment, unknown), unknown];
+    Ok((state, config.timeouts.tcp_unacknowledged.min(config.timeouts.tcp(next))))
+}
+
+/// A segment of a known connection. See [`super::Tracker::advance`].
+pub(super) fn advance(
+    config: &TrackerConfig,
+    state: &mut ProtocolState,
+    flags: &mut u8,
+    direction: Direction,
+    segment: &TcpSegment,
+) -> Advance {
+    if !automaton::are_valid_flags(segment.flags) {
+        return Advance::refuse(DropReason::InvalidTcpFlags);
+    }
+    let replicated = Replicated::of(state);
+    let kind = Kind::of(segment.flags);
+    // A number that no state has cannot come in by decoding; if it is there all the same, nothing passes.
+    let from = TcpState::from_u8(state.state).unwrap_or(TcpState::None);
+    let arrival = Arrival { config, state, flags, direction, kind, segment, from };
+    let mut advance = arrival.advance();
+    if advance.verdict.is_ok() && advance.next == Next::Keep {
+        advance.change = advance.change.max(note_reply(flags, direction)).max(replicated.change_to(state));
+    }
+    advance
+}
+
+/// What a backup is told of a connection besides its windows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Replicated {
+    state: u8,
+    scales: [u8; 2],
+    flags: [u8; 2],
+}
+
+impl Replicated {
+    const PEER_FLAGS: u8 =
+        peer_flags::WINDOW_SCALE | peer_flags::SACK_PERMITTED | peer_flags::FIN_SENT | peer_flags::LIBERAL;
+
+    fn of(state: &ProtocolState) -> Self {
+        Self {
+            state: state.state,
+            scales: state.peers.map(|peer| peer.window_scale),
+            flags: state.peers.map(|peer| peer.flags & Self::PEER_FLAGS),
+        }
+    }
+
+    fn change_to(self, state: &ProtocolState) -> Change {
+        if self.state != state.state {
+            Change::State
+        } else if self != Self::of(state) {
+            Change::Detail
+        } else {
+            Change::None
+        }
+    }
+}
+
+/// Notes what kind of segment came last, which the next one may be an answer to.
+const fn remember_segment(state: &mut ProtocolState, direction: Direction, kind: Kind) {
+    state.last_kind = kind as u8;
+    state.last_direction = direction as u8;
+}
+
+/// A segment and all that decides about it.
+struct Arrival<'a> {
+    config: &'a TrackerConfig,
+    state: &'a mut ProtocolState,
+    flags: &'a mut u8,
+    direction: Direction,
+    kind: Kind,
+    segment: &'a TcpSegment,
+    /// The state that the segment is held against.
+    from: TcpState,
+}
+
+impl Arrival<'_> {
+    fn advance(mut self) -> Advance {
+        if take_over::is_unlearnt(self.state) {
+            if self.kind == Kind::Rst {
+                return take_over::pass_reset(self.config, self.from);
+            }
+            self.from = take_over::catch_up(self.state, self.from, self.direction, self.kind);
+        }
+        match automaton::step(self.from, self.direction, self.kind) {
+            Step::Invalid => self.refuse(DropReason::InvalidTcpState),
+            Step::Ignore => self.ignore(),
+            Step::To(TcpState::SynSent) if self.from.is_closing() => self.syn_after_the_end(),
+            Step::To(TcpState::TimeWait) if self.is_challenge_in_last_ack() => {
+                self.state.last_flags &= !last_flags::CHALLENGE_EXPECTED;
+                Advance::pass(Change::None, None)
+            }
+            Step::To(TcpState::Close) if self.kind == Kind::Rst => self.reset(),
+            Step::To(next) => self.move_to(next),
+        }
+    }
+
+    fn move_to(self, next: TcpState) -> Advance {
+        let mut next = next;
+        if next == TcpState::SynSent2 {
+            self.state.last_flags |= last_flags::SIMULTANEOUS_OPEN;
+        }
+        let is_simultaneous = self.state.last_flags & last_flags::SIMULTANEOUS_OPEN != 0;
+        if next == TcpState::SynRecv && self.direction == Direction::Reply && self.kind == Kind::Ack && is_simultaneous
+        {
+            next = TcpState::Established;
+        }
+        self.move_if_in_window(next)
+    }
+
+    fn reset(self) -> Advance {
+        match reset::judge(&self) {
+            Reset::Invalid => self.refuse(DropReason::InvalidReset),
+            Reset::Believed => self.accept(TcpState::Close),
+            Reset::IfInWindow => self.move_if_in_window(TcpState::Close),
+            Reset::LeftToEndPoint => {
+                let state = self.from;
+                self.move_if_in_window(state)
+            }
+        }
+    }
+
+    fn move_if_in_window(self, next: TcpState) -> Advance {
+        let look = window::Look {
+            segment: self.segment,
+            direction: self.direction,
+            kind: self.kind,
+            from: self.from,
+            is_liberal: self.config.liberal,
+        };
+        match window::check(self.state, &look) {
+            Judgement::Accept => self.accept(next),
+            Judgement::Ignore => Advance::pass(Change::None, None),
+            Judgement::OutOfWindow if self.kind == Kind::Rst => self.refuse(DropReason::InvalidReset),
+            Judgement::OutOfWindow => self.refuse(DropReason::OutOfWindow),
+        }
+    }
+
+    /// The segment is one of the connection, which is in `next` from here on.
+    fn accept(self, next: TcpState) -> Advance {
+        remember_segment(self.state, self.direction, self.kind);
+        self.state.state = next as u8;
+        if self.kind == Kind::Fin && next != TcpState::Close {
+            self.state.peers[self.direction.index()].flags |= peer_flags::FIN_SENT;
+        }
+        let mut timeout = self.timeout(next);
+        let mut change = Change::None;
+        if *self.flags & REPLIED == 0 {
+            if self.kind == Kind::Rst {
+                // A connection that was only ever refused need not be remembered.
+                return Advance { verdict: Ok(()), change: Change::State, next: Next::Close, timeout: None };
+            }
+            if self.kind == Kind::Syn && next == TcpState::SynSent {
+                // A client that tries for ever must not keep an entry (and its translation) alive for ever.
+                return Advance::pass(Change::None, None);
+            }
+            if next == TcpState::Established {
+                timeout = timeout.min(self.config.timeouts.tcp_unacknowledged);
+            }
+        } else if *self.flags & ASSURED == 0
+            && matches!(self.from, TcpState::SynRecv | TcpState::Established)
+            && next == TcpState::Established
+        {
+            *self.flags |= ASSURED;
+            change = Change::State;
+        }
+        Advance::pass(change, Some(timeout))
+    }
+
+    fn timeout(&self, next: TcpState) -> Duration {
+        let timeouts = &self.config.timeouts;
+        let normal = timeouts.tcp(next);
+        let either = self.state.peers[0].flags | self.state.peers[1].flags;
+        if self.state.retransmissions >= TCP_RETRANSMISSIONS_MAX && normal > timeouts.tcp_retransmission {
+            timeouts.tcp_retransmission
+        } else if self.kind == Kind::Rst {
+            timeouts.tcp_close
+        } else if (either & peer_flags::UNACKNOWLEDGED != 0 || take_over::is_unlearnt(self.state))
+            && normal > timeouts.tcp_unacknowledged
+        {
+            // After a take-over this may have been the last ACK of a close whose FINs the former node saw: until both
+            // sides have been heard of, the connection does not get its full time.
+            timeouts.tcp_unacknowledged
+        } else if self.state.last_window == 0 && normal > timeouts.tcp_retransmission {
+            timeouts.tcp_retransmission
+        } else {
+            normal
+        }
+    }
+
+    /// Drops the segment. A FIN or RST of each side that both do not fit says that the end points are done with the
+    /// connection and that it is we who are out of step: it need not be kept for days.
+    fn refuse(self, reason: DropReason) -> Advance {
+        let mut advance = Advance::refuse(reason);
+        let ends = |kind: u8| kind == Kind::Fin as u8 || kind == Kind::Rst as u8;
+        if self.from != TcpState::Established || !ends(self.kind as u8) {
+            return advance;
+        }
+        if ends(self.state.last_kind) && self.state.last_direction != self.direction as u8 {
+            advance.timeout = Some(self.config.timeouts.tcp_unacknowledged);
+        } else {
+            remember_segment(self.state, self.direction, self.kind);
+        }
+        advance
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! Opening, closing and beginning again.
+
+use super::*;
+
+#[test]
+fn a_connection_opens_and_closes_through_all_its_states() {
+    // RFC 9293 figures 6 and 12; timeouts as in Linux.
+    play(&["
+        > SYN                : pass SYN_SENT timeout=120
+        < SYN/ACK            : pass SYN_RECV timeout=60 replied unassured change=state
+        > ACK                : pass ESTABLISHED timeout=432000 assured change=state
+        > ACK/PSH len=100    : pass ESTABLISHED timeout=300 change=none
+        < ACK                : pass ESTABLISHED timeout=432000 change=none
+        > FIN/ACK            : pass FIN_WAIT timeout=120 change=state
+        < ACK                : pass CLOSE_WAIT timeout=60
+        < FIN/ACK            : pass LAST_ACK timeout=30
+        > ACK                : pass TIME_WAIT timeout=120
+    "]);
+}
+
+#[test]
+fn only_a_syn_begins_a_connection() {
+    for first in ["ACK", "SYN/ACK", "FIN/ACK", "RST", "ACK/PSH len=5"] {
+        play(&[&format!("> {first} : no_connection none")]);
+    }
+}
+
+#[test]
+fn a_connection_is_picked_up_in_its_middle_only_if_the_operator_wants_it() {
+    let loose = TrackerConfig { loose: true, ..TrackerConfig::default() };
+    // Linux's tcp_loose: no windows are checked, and until an answer comes it lives five minutes at most.
+    play_with(
+        loose,
+        &["
+        > ACK seq=5000 ack=1 len=10       : pass ESTABLISHED timeout=300
+        < ACK ack=5010 seq=1 len=1000     : pass ESTABLISHED replied unassured timeout=300
+        > ACK seq=900000                  : pass ESTABLISHED assured
+        "],
+    );
+    play_with(loose, &["> RST : no_connection none", "> SYN/ACK : no_connection none"]);
+}
+
+#[test]
+fn a_client_that_repeats_its_syn_for_ever_does_not_keep_the_entry_for_ever() {
+    // Linux does not renew the timeout on a repeated SYN.
+    play(&["
+        > SYN       : pass SYN_SENT timeout=120
+        > SYN seq=0 : pass SYN_SENT timeout=kept change=none
+        > SYN seq=0 : pass SYN_SENT timeout=kept change=none
+    "]);
+}
+
+#[test]
+fn a_client_that_lost_its_memory_begins_with_a_higher_number() {
+    // RFC 9293 section 3.4.3.
+    play(&["
+        > SYN seq=0              : pass SYN_SENT
+        > SYN seq=50000          : pass SYN_SENT
+        < SYN/ACK ack=50001      : pass SYN_RECV
+        > ACK seq=50001          : pass ESTABLISHED
+    "]);
+}
+
+#[test]
+fn a_refused_connection_is_forgotten_at_once() {
+    // RFC 9293 section 3.10.7.1: a RST that answers a SYN has no sequence number of its own.
+    play(&["
+        > SYN             : pass SYN_SENT
+        < RST/ACK raw_seq=0 ack=1 : pass closes none
+        > SYN             : pass SYN_SENT
+    "]);
+}
+
+#[test]
+fn a_connection_refused_late_lives_for_the_timeout_of_close() {
+    play(&[HANDSHAKE, "< RST/ACK : pass CLOSE timeout=10 change=state"]);
+}
+
+#[test]
+fn both_sides_may_open_at_once() {
+    // RFC 9293 figure 7.
+    play(&["
+        > SYN             : pass SYN_SENT
+        < SYN             : pass SYN_SENT2 timeout=120
+        > SYN/ACK seq=0   : pass SYN_RECV
+        < SYN/ACK seq=0   : pass SYN_RECV
+        < ACK             : pass ESTABLISHED
+        > ACK len=10      : pass ESTABLISHED
+    "]);
+}
+
+#[test]
+fn both_sides_may_close_at_once() {
+    // RFC 9293 figure 13.
+    play(&[
+        HANDSHAKE,
+        "
+        > FIN/ACK        : pass FIN_WAIT
+        < FIN/ACK ack=1  : pass LAST_ACK
+        > ACK            : pass TIME_WAIT
+        < ACK            : pass TIME_WAIT
+    ",
+    ]);
+}
+
+#[test]
+fn a_side_that_has_finished_still_receives() {
+    // RFC 9293 section 3.6, half-close: the server goes on sending after the client's FIN.
+    play(&[
+        HANDSHAKE,
+        "
+        > FIN/ACK        : pass FIN_WAIT
+        < ACK            : pass CLOSE_WAIT
+        < ACK len=1400   : pass CLOSE_WAIT
+        > ACK            : pass CLOSE_WAIT
+        < FIN/ACK        : pass LAST_ACK
+        > ACK            : pass TIME_WAIT
+    ",
+    ]);
+}
+
+#[test]
+fn a_repeated_fin_changes_nothing() {
+    play(&[
+        HANDSHAKE,
+        "
+        > FIN/ACK        : pass FIN_WAIT
+        < ACK            : pass CLOSE_WAIT
+        < FIN/ACK        : pass LAST_ACK
+        < FIN/ACK seq=1  : pass LAST_ACK change=none
+        > ACK            : pass TIME_WAIT
+        < FIN/ACK seq=1  : pass TIME_WAIT
+        > ACK            : pass TIME_WAIT timeout=120
+    ",
+    ]);
+}
+
+const CLOSED: &str = "
+    > FIN/ACK : pass FIN_WAIT
+    < FIN/ACK : pass LAST_ACK
+    > ACK     : pass TIME_WAIT
+";
+
+#[test]
+fn a_syn_reopens_a_connection_in_time_wait() {
+    // RFC 9293 section 3.10.7.4 allows it; which of the two closed first is not ours to know.
+    play(&[
+        HANDSHAKE,
+        CLOSED,
+        "
+        > SYN seq=90000 : pass SYN_SENT reopens timeout=120
+        < SYN/ACK seq=70000 ack=90001 : pass SYN_RECV
+    ",
+    ]);
+}
+
+#[test]
+fn a_server_may_reopen_a_connection_in_time_wait_too() {
+    let stage = play(&[HANDSHAKE, CLOSED, "< SYN seq=90000 : pass SYN_SENT reopens"]);
+    assert_eq!(stage.flags, 0);
+}
+
+#[test]
+fn a_client_that_reset_its_connection_may_begin_again() {
+    // Linux: the last segment was the client's own RST.
+    play(&[
+        HANDSHAKE,
+        "
+        > RST           : pass CLOSE
+        > SYN seq=50000 : pass SYN_SENT reopens
+    ",
+    ]);
+}
+
+#[test]
+fn after_the_servers_reset_a_new_syn_waits_for_the_server_to_agree() {
+    play(&[
+        HANDSHAKE,
+        "
+        < RST                          : pass CLOSE
+        > SYN seq=50000                : pass CLOSE timeout=kept
+        < SYN/ACK seq=80000 ack=50001  : pass SYN_RECV
+        > ACK                          : pass ESTABLISHED assured
+        < ACK len=100                  : pass ESTABLISHED
+    ",
+    ]);
+}
+
+#[test]
+fn a_reused_tuple_comes_back_into_step_by_its_syn_ack() {
+    // The end points have lost a connection that we still hold: SYN passes, and the SYN/ACK that acknowledges it proves
+    // that they agree.
+    play(&[
+        HANDSHAKE,
+        "
+        > SYN seq=1000000 wscale=9                  : pass ESTABLISHED change=none timeout=kept
+        < SYN/ACK seq=2000000 ack=1000001 wscale=3  : pass SYN_RECV change=state
+        > ACK                                       : pass ESTABLISHED
+        < ACK len=8000                              : pass ESTABLISHED
+        > ACK win=1000                              : pass ESTABLISHED
+    ",
+    ]);
+}
+
+#[test]
+fn a_syn_ack_of_something_else_does_not_reset_the_connection_in_our_books() {
+    play(&[
+        HANDSHAKE,
+        "
+        > SYN seq=1000000                 : pass ESTABLISHED
+        < SYN/ACK seq=2000000 ack=999999  : pass ESTABLISHED
+        > ACK seq=1 ack=1 len=100         : pass ESTABLISHED
+    ",
+    ]);
+}
+
+#[test]
+fn a_repeated_syn_ack_passes_without_effect() {
+    play(&["
+        > SYN            : pass SYN_SENT
+        < SYN/ACK        : pass SYN_RECV
+        < SYN/ACK seq=0  : pass SYN_RECV change=none
+        > ACK            : pass ESTABLISHED
+        < SYN/ACK seq=0  : pass ESTABLISHED change=none
+        > ACK            : pass ESTABLISHED
+    "]);
+}
+
+#[test]
+fn an_old_syn_ack_does_not_spoil_the_handshake() {
+    // A SYN/ACK of an earlier attempt acknowledges a number that this client never sent. The next one must be taken for
+    // what it is.
+    play(&["
+        > SYN                              : pass SYN_SENT
+        < SYN/ACK seq=5000 raw_ack=77      : out_of_window SYN_SENT
+        < SYN/ACK seq=900000 ack=1         : pass SYN_RECV
+        > ACK ack=900001                   : pass ESTABLISHED
+    "]);
+}
+
+#[test]
+fn a_server_that_holds_an_older_connection_challenges_and_is_answered_with_a_reset() {
+    // RFC 5961 section 4.2: SYN, challenge ACK with the old connection's number, RST with just that number.
+    play(&["
+        > SYN seq=0                    : pass SYN_SENT
+        < ACK raw_seq=123 raw_ack=456  : pass SYN_SENT timeout=kept
+        > RST raw_seq=456              : pass CLOSE
+    "]);
+}
+
+#[test]
+fn a_challenge_ack_is_not_taken_for_the_acknowledgement_of_the_last_fin() {
+    // RFC 5961 section 4, and Linux's care for LAST_ACK.
+    play(&[
+        HANDSHAKE,
+        "
+        > FIN/ACK         : pass FIN_WAIT
+        < FIN/ACK         : pass LAST_ACK
+        > SYN seq=60000   : pass LAST_ACK
+        < ACK ack=2       : pass LAST_ACK change=none
+        > ACK seq=2       : pass TIME_WAIT
+    ",
+    ]);
+}
+
+#[test]
+fn fast_open_data_in_the_syn_may_be_acknowledged_or_not() {
+    // RFC 7413.
+    for acknowledged in [1, 501] {
+        play(&[&format!(
+            "
+            > SYN len=500                       : pass SYN_SENT
+            < SYN/ACK ack={acknowledged}        : pass SYN_RECV
+            > ACK seq={acknowledged}            : pass ESTABLISHED
+        "
+        )]);
+    }
+}
+
+#[test]
+fn segments_that_the_state_does_not_allow_are_dropped() {
+    play(&["
+        > SYN        : pass SYN_SENT
+        > ACK        : invalid_tcp_state SYN_SENT
+        > FIN/ACK    : invalid_tcp_state SYN_SENT
+        < FIN/ACK    : invalid_tcp_state SYN_SENT
+        < SYN/ACK    : pass SYN_RECV
+        < SYN        : invalid_tcp_state SYN_RECV
+        > ACK        : pass ESTABLISHED
+        > SYN/ACK    : invalid_tcp_state ESTABLISHED
+    "]);
+}
+
+#[test]
+fn what_a_backup_must_know_is_reported() {
+    play(&["
+        > SYN wscale=7                : pass SYN_SENT
+        < SYN/ACK wscale=2            : pass SYN_RECV change=state
+        > ACK                         : pass ESTABLISHED change=state
+        > FIN/ACK                     : pass FIN_WAIT change=state
+        > ACK                         : pass CLOSE_WAIT change=state
+        < FIN/ACK                     : pass LAST_ACK change=state
+        < FIN/ACK seq=1               : pass LAST_ACK change=none
+    "]);
+    // A second client's SYN with other options changes only the record.
+    play(&["> SYN : pass", "> SYN seq=9 wscale=3 : pass SYN_SENT change=detail"]);
+}

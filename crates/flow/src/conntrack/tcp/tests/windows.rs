@@ -1,0 +1,240 @@
+//! Windows, scaling, selective acknowledgements, repetition.
+
+use super::*;
+
+#[test]
+fn data_beyond_the_receivers_window_is_dropped() {
+    // RFC 9293 section 3.4: the server offered 8000 bytes from 1 on, scaled by 2^0.
+    play(&["
+        > SYN win=8000              : pass
+        < SYN/ACK win=8000          : pass
+        > ACK win=8000              : pass ESTABLISHED
+        > ACK seq=8001 len=100      : pass
+        > ACK seq=90000 len=100     : out_of_window ESTABLISHED
+        > ACK seq=1 len=100         : pass
+    "]);
+}
+
+#[test]
+fn a_sender_that_overdoes_it_a_little_is_stopped_but_may_be_acknowledged() {
+    // Linux: the segment is invalid, but if it arrives all the same its acknowledgement passes.
+    play(&["
+        > SYN win=8000                      : pass
+        < SYN/ACK win=8000                  : pass
+        > ACK                               : pass ESTABLISHED
+        > ACK seq=8002 len=100              : out_of_window
+        < ACK ack=8102                      : pass
+    "]);
+}
+
+#[test]
+fn windows_grow_by_the_scale_of_the_side_that_advertises_them() {
+    // RFC 7323 section 2: the window of a SYN is not scaled, all others are.
+    play(&["
+        > SYN win=8000 wscale=7     : pass
+        < SYN/ACK win=8000 wscale=3 : pass
+        > ACK win=1000              : pass ESTABLISHED
+        # the server's 8000 of the SYN/ACK; then 8000 << 3
+        > ACK seq=8002 len=1        : out_of_window
+        < ACK win=8000              : pass
+        > ACK seq=64000 win=1000    : pass
+        # the client's 1000 << 7
+        < ACK seq=128001 len=1      : pass
+        < ACK seq=128003 len=1      : out_of_window
+    "]);
+}
+
+#[test]
+fn without_the_offer_of_both_sides_no_window_is_scaled() {
+    // RFC 7323 section 1.3.
+    let stage = play(&["
+        > SYN win=8000 wscale=7     : pass
+        < SYN/ACK win=8000          : pass
+        > ACK win=1000              : pass ESTABLISHED
+        < ACK seq=9000 len=1        : out_of_window
+    "]);
+    assert_eq!(stage.connection.unwrap().peers.map(|peer| peer.window_scale), [0, 0]);
+}
+
+#[test]
+fn a_window_scale_beyond_fourteen_counts_as_fourteen() {
+    // RFC 7323 section 2.3.
+    let stage = play(&["
+        > SYN wscale=200 : pass
+        < SYN/ACK wscale=14 : pass
+    "]);
+    assert_eq!(stage.connection.unwrap().peers.map(|peer| peer.window_scale), [14, 14]);
+}
+
+#[test]
+fn an_acknowledgement_of_data_that_nobody_sent_is_dropped() {
+    // RFC 9293 section 3.10.7.4.
+    play(&[
+        HANDSHAKE,
+        "
+        < ACK ack=1   : pass
+        < ACK ack=2   : out_of_window ESTABLISHED
+        > ACK len=1   : pass
+        < ACK ack=2   : pass
+    ",
+    ]);
+}
+
+#[test]
+fn a_selective_acknowledgement_of_data_that_nobody_sent_is_dropped() {
+    // RFC 2018 section 8 and Linux: the highest block counts like an acknowledgement.
+    play(&[
+        HANDSHAKE,
+        "
+        > ACK len=1000             : pass
+        < ACK ack=1 sack=1001      : pass
+        < ACK ack=1 sack=90000     : out_of_window
+    ",
+    ]);
+}
+
+#[test]
+fn selective_acknowledgements_count_only_where_they_were_agreed() {
+    play(&["
+        > SYN                      : pass
+        < SYN/ACK                  : pass
+        > ACK len=1000             : pass ESTABLISHED
+        < ACK ack=1 sack=90000     : pass
+    "]);
+}
+
+#[test]
+fn old_segments_pass_without_effect() {
+    // Linux: what is below the lower bounds is left to the end points.
+    let fill = "> ACK len=60000 : pass\n < ACK : pass\n".repeat(20);
+    play(&[
+        HANDSHAKE,
+        &fill,
+        "
+        > ACK seq=1 len=100  : pass change=none timeout=kept
+        < ACK ack=1          : pass change=none timeout=kept
+        > FIN/ACK seq=1      : pass ESTABLISHED timeout=kept
+    ",
+    ]);
+}
+
+#[test]
+fn a_keep_alive_and_its_answer_pass() {
+    // RFC 1122 section 4.2.3.6: one byte, or none, before what was sent last.
+    play(&[
+        HANDSHAKE,
+        "
+        > ACK len=100            : pass
+        < ACK                    : pass
+        > ACK seq=100            : pass ESTABLISHED timeout=432000
+        < ACK ack=101            : pass ESTABLISHED timeout=432000
+        > ACK seq=100 len=1      : pass ESTABLISHED
+        < ACK ack=101            : pass ESTABLISHED
+    ",
+    ]);
+}
+
+#[test]
+fn a_closed_window_is_probed_and_does_not_keep_the_connection_for_days() {
+    // RFC 9293 section 3.8.6.1; Linux keeps such a connection for its retransmission timeout.
+    play(&["
+        > SYN                      : pass
+        < SYN/ACK                  : pass
+        > ACK                      : pass
+        > ACK len=8000             : pass
+        < ACK win=0                : pass timeout=300
+        > ACK seq=8001 len=1       : pass
+        < ACK win=0 ack=8001       : pass
+        < ACK win=8000 ack=8002    : pass timeout=432000
+    "]);
+}
+
+#[test]
+fn repetition_shortens_the_timeout() {
+    // Linux's tcp_max_retrans: three repetitions of the very same segment.
+    let longer = Timeouts { tcp_unacknowledged: Duration::from_secs(400_000), ..Timeouts::default() };
+    let repeated = "> ACK seq=1 len=100 : pass timeout=400000\n".repeat(3);
+    play_with(
+        TrackerConfig { timeouts: longer, ..TrackerConfig::default() },
+        &[
+            HANDSHAKE,
+            &repeated,
+            "
+            > ACK seq=1 len=100 : pass timeout=300
+            > ACK seq=1 len=100 : pass timeout=300
+            < ACK               : pass timeout=432000
+        ",
+        ],
+    );
+}
+
+#[test]
+fn data_without_acknowledgement_shortens_the_timeout() {
+    // Linux's nf_conntrack_tcp_timeout_unacknowledged.
+    play(&[
+        HANDSHAKE,
+        "
+        > ACK len=100 : pass timeout=300
+        < ACK ack=50  : pass timeout=300
+        < ACK ack=101 : pass timeout=432000
+    ",
+    ]);
+}
+
+#[test]
+fn one_frame_may_stand_for_many_segments_and_reach_beyond_the_window() {
+    // Generic segmentation offload: the frame was cut by the sender's kernel to the window at its beginning.
+    play(&["
+        > SYN win=8000 wscale=9     : pass
+        < SYN/ACK win=65000 wscale=9 : pass
+        > ACK win=65000             : pass ESTABLISHED
+        > ACK len=64000             : pass
+        < ACK win=65000 ack=64001   : pass
+        > ACK len=65226             : pass
+        > ACK len=65226             : pass
+        < ACK win=65000             : pass timeout=432000
+    "]);
+}
+
+#[test]
+fn a_liberal_operator_lets_pass_what_is_outside_the_window_but_no_reset() {
+    // Linux's tcp_be_liberal.
+    let liberal = TrackerConfig { liberal: true, ..TrackerConfig::default() };
+    play_with(
+        liberal,
+        &[
+            HANDSHAKE,
+            "
+        > ACK len=100               : pass
+        < ACK                       : pass
+        > ACK seq=500000 len=100    : pass
+        < ACK ack=700000            : pass
+        > FIN/ACK seq=800000        : pass FIN_WAIT
+    ",
+        ],
+    );
+    play_with(
+        liberal,
+        &[
+            HANDSHAKE,
+            "
+        > ACK len=100               : pass
+        < ACK                       : pass
+        > RST seq=5                 : invalid_reset ESTABLISHED
+    ",
+        ],
+    );
+}
+
+#[test]
+fn fins_of_both_sides_that_do_not_fit_shorten_the_timeout() {
+    // Linux: it is then the tracking that is out of step, and the connection need not be kept for days.
+    play(&[
+        HANDSHAKE,
+        "
+        > FIN/ACK seq=2000000  : out_of_window ESTABLISHED timeout=kept
+        > FIN/ACK seq=2000000  : out_of_window ESTABLISHED timeout=kept
+        < FIN/ACK seq=2000000  : out_of_window ESTABLISHED timeout=300
+    ",
+    ]);
+}

@@ -1,0 +1,95 @@
+//! How long a connection lives when nothing more comes of it, and the options of tracking.
+
+use core::time::Duration;
+
+use super::tcp::TcpState;
+
+/// How long a connection lives after its last packet, by protocol and state. The defaults are Linux's
+/// (`nf_conntrack_*_timeout*` in its `nf_conntrack-sysctl` documentation).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// SYN seen, nothing else.
+    pub tcp_syn_sent: Duration,
+    /// SYN/ACK seen.
+    pub tcp_syn_recv: Duration,
+    /// The handshake is over.
+    pub tcp_established: Duration,
+    /// The first FIN was seen.
+    pub tcp_fin_wait: Duration,
+    /// The first FIN was acknowledged.
+    pub tcp_close_wait: Duration,
+    /// Both FINs were seen.
+    pub tcp_last_ack: Duration,
+    /// Both FINs were acknowledged.
+    pub tcp_time_wait: Duration,
+    /// RST seen.
+    pub tcp_close: Duration,
+    /// SYNs of both sides were seen (simultaneous open).
+    pub tcp_syn_sent2: Duration,
+    /// At most this after [`super::TCP_RETRANSMISSIONS_MAX`] retransmissions in a row, or while a window is closed.
+    pub tcp_retransmission: Duration,
+    /// At most this while data waits for its acknowledgement.
+    pub tcp_unacknowledged: Duration,
+    /// UDP, before an answer and for short exchanges.
+    pub udp: Duration,
+    /// UDP that goes on in both directions (see [`super::UDP_STREAM_AFTER`]).
+    pub udp_stream: Duration,
+    /// ICMP and ICMPv6 queries.
+    pub icmp: Duration,
+    /// Every other protocol.
+    pub generic: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        const DAY_S: u64 = 24 * 60 * 60;
+        Self {
+            tcp_syn_sent: Duration::from_secs(120),
+            tcp_syn_recv: Duration::from_secs(60),
+            tcp_established: Duration::from_secs(5 * DAY_S),
+            tcp_fin_wait: Duration::from_secs(120),
+            tcp_close_wait: Duration::from_secs(60),
+            tcp_last_ack: Duration::from_secs(30),
+            tcp_time_wait: Duration::from_secs(120),
+            tcp_close: Duration::from_secs(10),
+            tcp_syn_sent2: Duration::from_secs(120),
+            tcp_retransmission: Duration::from_secs(300),
+            tcp_unacknowledged: Duration::from_secs(300),
+            udp: Duration::from_secs(30),
+            udp_stream: Duration::from_secs(120),
+            icmp: Duration::from_secs(30),
+            generic: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Timeouts {
+    /// The timeout of a TCP state; none at all for [`TcpState::None`], in which no connection stays.
+    #[must_use]
+    pub const fn tcp(&self, state: TcpState) -> Duration {
+        match state {
+            TcpState::None => Duration::ZERO,
+            TcpState::SynSent => self.tcp_syn_sent,
+            TcpState::SynRecv => self.tcp_syn_recv,
+            TcpState::Established => self.tcp_established,
+            TcpState::FinWait => self.tcp_fin_wait,
+            TcpState::CloseWait => self.tcp_close_wait,
+            TcpState::LastAck => self.tcp_last_ack,
+            TcpState::TimeWait => self.tcp_time_wait,
+            TcpState::Close => self.tcp_close,
+            TcpState::SynSent2 => self.tcp_syn_sent2,
+        }
+    }
+}
+
+/// What an operator may choose of tracking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TrackerConfig {
+    /// How long connections live.
+    pub timeouts: Timeouts,
+    /// TCP connections may be picked up in their middle, without windows being checked (Linux's `tcp_loose`, which is
+    /// on there). Off: only a SYN begins a connection.
+    pub loose: bool,
+    /// Of the TCP segments outside the window only RSTs are dropped (Linux's `tcp_be_liberal`).
+    pub liberal: bool,
+}
