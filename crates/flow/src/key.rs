@@ -1,6 +1,11 @@
 //! How a connection is named: its tuple, and the keyed hash that spreads tuples over the table and the workers.
 
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::wire::ip_protocol;
 
 /// The address family of a tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,7 +20,7 @@ pub enum IpFamily {
 ///
 /// IPv4 addresses lie in `source` and `destination` in their IPv4-mapped form (`::ffff:a.b.c.d`). For ICMP queries
 /// both ports hold the identifier and `discriminator` the *request's* type, whichever way the packet goes, so that
-/// [`Tuple::inverse`] is a plain swap for every protocol.
+/// [`Tuple::inverse`] is a plain swap for every protocol. No request has type 0: a discriminator of 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Tuple {
@@ -36,6 +41,66 @@ pub struct Tuple {
 }
 
 impl Tuple {
+    /// A tuple of the family of the two end points.
+    ///
+    /// # Panics
+    /// The end points are of different families.
+    #[must_use]
+    pub fn new(protocol: u8, source: SocketAddr, destination: SocketAddr) -> Self {
+        match (source, destination) {
+            (SocketAddr::V4(from), SocketAddr::V4(to)) => {
+                Self::v4(protocol, (*from.ip(), from.port()), (*to.ip(), to.port()))
+            }
+            (SocketAddr::V6(from), SocketAddr::V6(to)) => {
+                Self::v6(protocol, (*from.ip(), from.port()), (*to.ip(), to.port()))
+            }
+            _ => panic!("a tuple's end points must be of one address family: {source}, {destination}"),
+        }
+    }
+
+    /// A tuple of IPv4 end points.
+    #[must_use]
+    pub const fn v4(protocol: u8, source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16)) -> Self {
+        Self {
+            source: mapped(source.0.octets()),
+            destination: mapped(destination.0.octets()),
+            source_port: source.1,
+            destination_port: destination.1,
+            protocol,
+            version: 4,
+            discriminator: 0,
+        }
+    }
+
+    /// A tuple of IPv6 end points.
+    #[must_use]
+    pub const fn v6(protocol: u8, source: (Ipv6Addr, u16), destination: (Ipv6Addr, u16)) -> Self {
+        Self {
+            source: source.0.octets(),
+            destination: destination.0.octets(),
+            source_port: source.1,
+            destination_port: destination.1,
+            protocol,
+            version: 6,
+            discriminator: 0,
+        }
+    }
+
+    /// The tuple of an echo request of the addresses' family (ICMP or ICMPv6) and of its replies' inverse.
+    ///
+    /// # Panics
+    /// The addresses are of different families.
+    #[must_use]
+    pub fn echo(source: IpAddr, destination: IpAddr, identifier: u16) -> Self {
+        let (protocol, discriminator) = if source.is_ipv4() {
+            (ip_protocol::ICMP, crate::wire::icmp::kind::ECHO_REQUEST)
+        } else {
+            (ip_protocol::ICMPV6, crate::wire::icmpv6::kind::ECHO_REQUEST)
+        };
+        let (source, destination) = (SocketAddr::new(source, identifier), SocketAddr::new(destination, identifier));
+        Self { discriminator: u16::from(discriminator), ..Self::new(protocol, source, destination) }
+    }
+
     /// The tuple of packets that go the other way.
     #[must_use]
     pub const fn inverse(&self) -> Self {
@@ -53,18 +118,192 @@ impl Tuple {
     pub const fn family(&self) -> IpFamily {
         if self.version == 4 { IpFamily::V4 } else { IpFamily::V6 }
     }
+
+    /// Source address.
+    #[must_use]
+    pub fn source_ip(&self) -> IpAddr {
+        ip_address(&self.source, self.family())
+    }
+
+    /// Destination address.
+    #[must_use]
+    pub fn destination_ip(&self) -> IpAddr {
+        ip_address(&self.destination, self.family())
+    }
+
+    /// Source address and port.
+    #[must_use]
+    pub fn source_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.source_ip(), self.source_port)
+    }
+
+    /// Destination address and port.
+    #[must_use]
+    pub fn destination_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.destination_ip(), self.destination_port)
+    }
+}
+
+/// `tcp 10.0.0.2:4000 > 192.0.2.1:80`, `icmp 10.0.0.2 > 192.0.2.1 type 8 id 7`, `protocol 47 10.0.0.2 > 192.0.2.1`.
+impl fmt::Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, destination) = (self.source_ip(), self.destination_ip());
+        match self.protocol {
+            ip_protocol::TCP => write!(f, "tcp {} > {}", self.source_addr(), self.destination_addr()),
+            ip_protocol::UDP => write!(f, "udp {} > {}", self.source_addr(), self.destination_addr()),
+            ip_protocol::ICMP | ip_protocol::ICMPV6 => {
+                let name = if self.protocol == ip_protocol::ICMP { "icmp" } else { "icmpv6" };
+                write!(f, "{name} {source} > {destination}")?;
+                if self.discriminator != 0 {
+                    write!(f, " type {} id {}", self.discriminator, self.source_port)?;
+                }
+                Ok(())
+            }
+            other => write!(f, "protocol {other} {source} > {destination}"),
+        }
+    }
+}
+
+/// An address in the form of [`Tuple`].
+#[must_use]
+pub const fn address_bytes(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => mapped(address.octets()),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+fn ip_address(bytes: &[u8; 16], family: IpFamily) -> IpAddr {
+    match family {
+        IpFamily::V4 => IpAddr::from(unmapped(bytes)),
+        IpFamily::V6 => IpAddr::from(*bytes),
+    }
+}
+
+#[inline]
+pub(crate) const fn mapped(address: [u8; 4]) -> [u8; 16] {
+    let [a, b, c, d] = address;
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+}
+
+#[inline]
+pub(crate) const fn unmapped(address: &[u8; 16]) -> [u8; 4] {
+    [address[12], address[13], address[14], address[15]]
 }
 
 /// The secret under which tuples are hashed, so that nobody outside can choose tuples that collide.
 #[derive(Clone, Copy)]
 pub struct HashKey(pub [u64; 2]);
 
-impl HashKey {
-    /// The hash of a connection's tuple: the same for a tuple and its inverse. SipHash-1-3 over the canonical
-    /// tuple (the smaller end point first). The low half chooses the table's bucket, the high bits the worker.
-    #[must_use]
-    pub fn hash(&self, tuple: &Tuple) -> u64 {
-        let _ = tuple;
-        self.0[0]
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashKey(secret)")
     }
 }
+
+impl HashKey {
+    /// The hash of a connection's tuple: the same for a tuple and its inverse. SipHash-1-3 (Aumasson and Bernstein,
+    /// "SipHash: a fast short-input PRF", 2012) over the canonical tuple, the smaller end point first:
+    ///
+    /// ```text
+    /// IPv4:  address (4)  address (4)  port (2) port (2) protocol (1) discriminator (2)    15 bytes
+    /// IPv6:  address (16) address (16) port (2) port (2) protocol (1) discriminator (2)    39 bytes
+    /// ```
+    ///
+    /// all in network order; the family is told by the length, and with the length byte that SipHash appends both are
+    /// whole words. The low half chooses the table's bucket, the high bits the worker.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self, tuple: &Tuple) -> u64 {
+        let mut state = SipState::new(self.0);
+        if tuple.version == 4 {
+            self.compress_ipv4(&mut state, tuple);
+        } else {
+            self.compress_ipv6(&mut state, tuple);
+        }
+        state.finish()
+    }
+
+    #[inline]
+    fn compress_ipv4(&self, state: &mut SipState, tuple: &Tuple) {
+        // Address and port as one number, so that ordering the end points takes no branch.
+        let source = u64::from(u32::from_be_bytes(unmapped(&tuple.source))) << 16 | u64::from(tuple.source_port);
+        let destination =
+            u64::from(u32::from_be_bytes(unmapped(&tuple.destination))) << 16 | u64::from(tuple.destination_port);
+        let (low, high) = (source.min(destination), source.max(destination));
+        state.compress((low >> 16 << 32 | high >> 16).swap_bytes());
+        state.compress(last_word(low as u16, high as u16, tuple, 15));
+    }
+
+    #[inline]
+    fn compress_ipv6(&self, state: &mut SipState, tuple: &Tuple) {
+        let source = (u128::from_be_bytes(tuple.source), tuple.source_port);
+        let destination = (u128::from_be_bytes(tuple.destination), tuple.destination_port);
+        let (low, high) = if source <= destination { (source, destination) } else { (destination, source) };
+        for address in [low.0, high.0] {
+            state.compress(((address >> 64) as u64).swap_bytes());
+            state.compress((address as u64).swap_bytes());
+        }
+        state.compress(last_word(low.1, high.1, tuple, 39));
+    }
+}
+
+/// Ports, protocol and discriminator in network order, and the length that SipHash ends with.
+#[inline]
+fn last_word(low_port: u16, high_port: u16, tuple: &Tuple, length_bytes: u8) -> u64 {
+    let ports = u64::from(low_port) << 48 | u64::from(high_port) << 32;
+    let rest = u64::from(tuple.protocol) << 24 | u64::from(tuple.discriminator) << 8 | u64::from(length_bytes);
+    (ports | rest).swap_bytes()
+}
+
+struct SipState {
+    v0: u64,
+    v1: u64,
+    v2: u64,
+    v3: u64,
+}
+
+impl SipState {
+    #[inline]
+    const fn new(key: [u64; 2]) -> Self {
+        Self {
+            v0: key[0] ^ u64::from_be_bytes(*b"somepseu"),
+            v1: key[1] ^ u64::from_be_bytes(*b"dorandom"),
+            v2: key[0] ^ u64::from_be_bytes(*b"lygenera"),
+            v3: key[1] ^ u64::from_be_bytes(*b"tedbytes"),
+        }
+    }
+
+    #[inline]
+    const fn compress(&mut self, word: u64) {
+        self.v3 ^= word;
+        self.round();
+        self.v0 ^= word;
+    }
+
+    #[inline]
+    const fn finish(mut self) -> u64 {
+        self.v2 ^= 0xff;
+        self.round();
+        self.round();
+        self.round();
+        self.v0 ^ self.v1 ^ self.v2 ^ self.v3
+    }
+
+    #[inline]
+    const fn round(&mut self) {
+        self.v0 = self.v0.wrapping_add(self.v1);
+        self.v2 = self.v2.wrapping_add(self.v3);
+        self.v1 = self.v1.rotate_left(13) ^ self.v0;
+        self.v3 = self.v3.rotate_left(16) ^ self.v2;
+        self.v0 = self.v0.rotate_left(32);
+        self.v2 = self.v2.wrapping_add(self.v1);
+        self.v0 = self.v0.wrapping_add(self.v3);
+        self.v1 = self.v1.rotate_left(17) ^ self.v2;
+        self.v3 = self.v3.rotate_left(21) ^ self.v0;
+        self.v2 = self.v2.rotate_left(32);
+    }
+}
+
+#[cfg(test)]
+mod tests;

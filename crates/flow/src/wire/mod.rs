@@ -1,22 +1,49 @@
 //! Checked views of frames: Ethernet, 802.1Q, ARP, IPv4, IPv6, TCP, UDP, ICMP, ICMPv6.
 //!
 //! [`parse`] checks a frame once, from the link header to the transport checksum, and says in [`Headers`] all that
-//! the rest of the way needs to know.
+//! the rest of the way needs to know. [`Packet`] changes a frame in place. [`build`] writes whole frames.
+//!
+//! Each protocol has a module with a view: made by `new_checked`, its accessors cannot fail afterwards.
 
+pub mod arp;
+pub mod build;
+pub mod checksum;
+pub mod ethernet;
+pub mod icmp;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
+mod parse;
+mod rewrite;
+pub mod tcp;
 pub mod tlv;
+pub mod udp;
+pub mod vlan;
 
-use crate::{DropReason, Frame, Tuple};
+use crate::Tuple;
+
+pub use ethernet::MacAddress;
+pub use parse::parse;
+pub use rewrite::Packet;
 
 pub mod ip_protocol {
-    //! IP protocol numbers (IANA).
+    //! IP protocol numbers (IANA), those of IPv6 extension headers among them.
+    /// Hop-by-hop options.
+    pub const HOP_BY_HOP: u8 = 0;
     /// ICMP.
     pub const ICMP: u8 = 1;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// Routing header.
+    pub const ROUTING: u8 = 43;
+    /// Fragment header.
+    pub const FRAGMENT: u8 = 44;
     /// ICMPv6.
     pub const ICMPV6: u8 = 58;
+    /// Destination options.
+    pub const DESTINATION_OPTIONS: u8 = 60;
 }
 
 pub mod tcp_flags {
@@ -138,6 +165,15 @@ pub struct Headers {
     pub is_fragment: bool,
 }
 
+impl Headers {
+    /// Offset of the packet's end from the start of the frame, in bytes: what follows is the link's padding.
+    #[must_use]
+    #[inline]
+    pub const fn l3_end(&self) -> usize {
+        self.l3_offset as usize + self.l3_bytes as usize
+    }
+}
+
 /// A frame that was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parsed {
@@ -145,30 +181,4 @@ pub enum Parsed {
     Ip(Headers),
     /// An ARP packet for IPv4 over Ethernet, that begins at this offset from the start of the frame.
     Arp(u16),
-}
-
-/// Checks a frame and reads its headers.
-///
-/// # Errors
-/// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
-pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
-    let _ = frame;
-    Err(DropReason::Malformed)
-}
-
-/// A packet on its way through the functions: the frame and what is known of it, kept true to each other as it is rewritten.
-#[derive(Debug)]
-pub struct Packet<'f, 'b> {
-    /// The frame.
-    pub frame: &'f mut Frame<'b>,
-    /// What it says now.
-    pub headers: Headers,
-}
-
-impl Packet<'_, '_> {
-    /// Rewrites addresses and ports (or the ICMP identifier) to those of `tuple`, and the checksums with them: whole,
-    /// partial (address change only, uncomplemented) or verified alike. Protocol and version must be the packet's own.
-    pub fn rewrite(&mut self, tuple: &Tuple) {
-        self.headers.tuple = *tuple;
-    }
 }

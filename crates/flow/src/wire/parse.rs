@@ -1,0 +1,336 @@
+//! One look at a frame, from the link header to the transport checksum.
+
+use super::checksum::{self, Sum};
+use super::icmp::{self, Class, ICMP_HEADER_BYTES, IcmpView};
+use super::ipv4::{self, Ipv4View};
+use super::ipv6::{self, IPV6_HEADER_BYTES, Ipv6View};
+use super::tcp::TcpView;
+use super::udp::{UDP_HEADER_BYTES, UdpView};
+use super::{Headers, IcmpError, IcmpQuery, Parsed, Transport, arp, ethernet, icmpv6, ip_protocol};
+use crate::key::mapped;
+use crate::{Checksum, DropReason, Frame, Tuple};
+
+/// Bytes of the transport header that every ICMP error quotes (RFC 792).
+const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
+
+/// Checks a frame and reads its headers.
+///
+/// Checked are: lengths (padding behind the packet is fine), versions, header lengths, the IPv4 header's checksum, the
+/// transport's checksum where it is [`Checksum::Unverified`] and the packet is no fragment, addresses that no packet may
+/// carry, and source routing, which is refused. Frames to link broadcast and multicast addresses pass: whether they are
+/// wanted is for the node to say.
+///
+/// Of fragments all but the first are [`Transport::Other`] with ports 0, for the ports are in the first alone.
+///
+/// # Errors
+/// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
+#[inline]
+pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
+    let bytes = frame.bytes();
+    let (ether_type, l3_offset) = ethernet::network_layer(bytes)?;
+    let packet = bytes.get(l3_offset..).ok_or(DropReason::Truncated)?;
+    if let Checksum::Partial { start, offset } = frame.checksum
+        && usize::from(start) + usize::from(offset) + 2 > bytes.len()
+    {
+        return Err(DropReason::Malformed);
+    }
+    match ether_type {
+        ethernet::ether_type::IPV4 => parse_ipv4(packet, l3_offset, frame.checksum),
+        ethernet::ether_type::IPV6 => parse_ipv6(packet, l3_offset, frame.checksum),
+        ethernet::ether_type::ARP => {
+            arp::ArpView::new_checked(packet)?;
+            Ok(Parsed::Arp(l3_offset as u16))
+        }
+        _ => Err(DropReason::UnsupportedLinkProtocol),
+    }
+}
+
+#[inline]
+fn parse_ipv4(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed, DropReason> {
+    let ip = Ipv4View::new_checked(packet)?;
+    if !ip.checksum_is_right() {
+        return Err(DropReason::BadIpChecksum);
+    }
+    if !ip.options().is_empty() {
+        ip.check_options()?;
+    }
+    if ipv4::is_martian_source(ip.source()) || ipv4::is_martian_destination(ip.destination()) {
+        return Err(DropReason::MartianAddress);
+    }
+    let mut network = Network {
+        tuple: ipv4_tuple(&ip),
+        l3_offset,
+        l4_offset: l3_offset + ip.header_bytes(),
+        l3_bytes: u32::from(ip.total_length()),
+        ttl: ip.ttl(),
+        address_sum: ip.address_sum(),
+        fragment: Fragment::Whole,
+        verify: state == Checksum::Unverified,
+    };
+    if ip.is_fragment() {
+        network.note_fragment(ip.fragment_offset_bytes(), ip.payload().len())?;
+    }
+    network.parse_transport(ip.payload())
+}
+
+#[inline]
+fn parse_ipv6(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed, DropReason> {
+    let ip = Ipv6View::new_checked(packet)?;
+    let upper = ip.upper_layer()?;
+    let transport = ip.payload().get(upper.offset_bytes..).ok_or(DropReason::Malformed)?;
+    let tuple = ipv6_tuple(&ip, upper.protocol);
+    let source_is_martian = ipv6::is_martian_source(&tuple.source) && !is_address_less_discovery(&tuple, transport);
+    if source_is_martian || ipv6::is_martian_destination(&tuple.destination) {
+        return Err(DropReason::MartianAddress);
+    }
+    let mut network = Network {
+        tuple,
+        l3_offset,
+        l4_offset: l3_offset + IPV6_HEADER_BYTES + upper.offset_bytes,
+        l3_bytes: IPV6_HEADER_BYTES as u32 + u32::from(ip.payload_length()),
+        ttl: ip.hop_limit(),
+        address_sum: checksum::addresses(&tuple.source, &tuple.destination),
+        fragment: Fragment::Whole,
+        verify: state == Checksum::Unverified,
+    };
+    if let Some(fragment) = upper.fragment.filter(|fragment| !fragment.is_whole()) {
+        network.note_fragment(fragment.offset_bytes, transport.len())?;
+    }
+    network.parse_transport(transport)
+}
+
+/// Who has no address yet sends neighbour solicitations (duplicate address detection, RFC 4862 section 5.4.2) and
+/// router solicitations from the unspecified address.
+fn is_address_less_discovery(tuple: &Tuple, transport: &[u8]) -> bool {
+    tuple.source == [0; 16]
+        && tuple.protocol == ip_protocol::ICMPV6
+        && matches!(
+            transport.first(),
+            Some(&(icmpv6::kind::NEIGHBOUR_SOLICITATION | icmpv6::kind::ROUTER_SOLICITATION))
+        )
+}
+
+#[inline]
+fn ipv4_tuple(ip: &Ipv4View<'_>) -> Tuple {
+    Tuple {
+        source: mapped(ip.source()),
+        destination: mapped(ip.destination()),
+        source_port: 0,
+        destination_port: 0,
+        protocol: ip.protocol(),
+        version: 4,
+        discriminator: 0,
+    }
+}
+
+#[inline]
+fn ipv6_tuple(ip: &Ipv6View<'_>, protocol: u8) -> Tuple {
+    Tuple {
+        source: ip.source(),
+        destination: ip.destination(),
+        source_port: 0,
+        destination_port: 0,
+        protocol,
+        version: 6,
+        discriminator: 0,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fragment {
+    Whole,
+    First,
+    Later,
+}
+
+/// What the network header said.
+struct Network {
+    tuple: Tuple,
+    l3_offset: usize,
+    l4_offset: usize,
+    l3_bytes: u32,
+    ttl: u8,
+    address_sum: Sum,
+    fragment: Fragment,
+    verify: bool,
+}
+
+impl Network {
+    #[cold]
+    fn note_fragment(&mut self, offset_bytes: u32, payload_bytes: usize) -> Result<(), DropReason> {
+        // A datagram cannot end behind 65 535 bytes, and the second eight bytes of a TCP header must not come in a
+        // fragment of their own, where they could replace flags already seen (RFC 1858 section 3.2.2).
+        let is_too_long = offset_bytes as usize + payload_bytes > usize::from(u16::MAX);
+        let hides_flags = self.tuple.protocol == ip_protocol::TCP && offset_bytes == 8;
+        if is_too_long || hides_flags {
+            return Err(DropReason::Malformed);
+        }
+        self.fragment = if offset_bytes == 0 { Fragment::First } else { Fragment::Later };
+        Ok(())
+    }
+
+    #[inline]
+    fn parse_transport(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
+        if self.fragment == Fragment::Later {
+            return Ok(self.headers(Transport::Other, 0));
+        }
+        match (self.tuple.protocol, self.tuple.version) {
+            (ip_protocol::TCP, _) => {
+                let tcp = TcpView::new_checked(transport)?;
+                self.verify_with_pseudo_header(transport)?;
+                self.tuple.source_port = tcp.source_port();
+                self.tuple.destination_port = tcp.destination_port();
+                Ok(self.headers(Transport::Tcp(tcp.segment()?), tcp.header_bytes()))
+            }
+            (ip_protocol::UDP, _) => self.parse_udp(transport),
+            (ip_protocol::ICMP, 4) => {
+                if self.must_verify() && !Sum::of(transport).is_whole() {
+                    return Err(DropReason::BadTransportChecksum);
+                }
+                self.parse_icmp(transport, icmp::classify)
+            }
+            (ip_protocol::ICMPV6, 6) => {
+                self.verify_with_pseudo_header(transport)?;
+                self.parse_icmp(transport, icmpv6::classify)
+            }
+            _ => Ok(self.headers(Transport::Other, 0)),
+        }
+    }
+
+    #[inline]
+    fn parse_udp(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
+        let udp = match self.fragment {
+            Fragment::Whole => UdpView::new_checked(transport)?,
+            Fragment::First | Fragment::Later => UdpView::new_first_part(transport)?,
+        };
+        match (udp.checksum(), self.tuple.version) {
+            (0, 4) => {}
+            // RFC 8200 section 8.1. A partial sum may be zero, though.
+            (0, _) if self.must_verify() => return Err(DropReason::Malformed),
+            _ => self.verify_with_pseudo_header(udp.datagram())?,
+        }
+        self.tuple.source_port = udp.source_port();
+        self.tuple.destination_port = udp.destination_port();
+        Ok(self.headers(Transport::Udp, UDP_HEADER_BYTES))
+    }
+
+    fn parse_icmp(mut self, transport: &[u8], classify: fn(u8) -> Class) -> Result<Parsed, DropReason> {
+        let message = IcmpView::new_checked(transport)?;
+        let (kind, code) = (message.kind(), message.code());
+        let transport = match classify(kind) {
+            Class::Query { request, is_reply } => {
+                if self.tuple.version == 4
+                    && request == icmp::kind::TIMESTAMP
+                    && self.fragment == Fragment::Whole
+                    && transport.len() < icmp::ICMP_TIMESTAMP_BYTES
+                {
+                    return Err(DropReason::Malformed);
+                }
+                set_query(&mut self.tuple, &message, request);
+                Transport::IcmpQuery(IcmpQuery { kind, code, is_reply })
+            }
+            Class::Error => {
+                let (inner, inner_header_bytes) = parse_quoted(message.body(), self.tuple.version)?;
+                let inner_l3_offset = self.l4_offset + ICMP_HEADER_BYTES;
+                Transport::IcmpError(IcmpError {
+                    kind,
+                    code,
+                    inner,
+                    inner_l3_offset: inner_l3_offset as u16,
+                    inner_l4_offset: (inner_l3_offset + inner_header_bytes) as u16,
+                })
+            }
+            Class::Other => Transport::IcmpOther(kind, code),
+        };
+        Ok(self.headers(transport, ICMP_HEADER_BYTES))
+    }
+
+    #[inline]
+    fn must_verify(&self) -> bool {
+        self.verify && self.fragment == Fragment::Whole
+    }
+
+    #[inline]
+    fn verify_with_pseudo_header(&self, transport: &[u8]) -> Result<(), DropReason> {
+        if !self.must_verify() {
+            return Ok(());
+        }
+        let sum = Sum::of(transport)
+            .plus(self.address_sum)
+            .plus_u32(transport.len() as u32)
+            .plus_u16(u16::from(self.tuple.protocol));
+        if sum.is_whole() { Ok(()) } else { Err(DropReason::BadTransportChecksum) }
+    }
+
+    // Offsets fit 16 bits: two tags, the IP header and eight extension headers come to less than 17 000 bytes.
+    #[inline]
+    fn headers(&self, transport: Transport, transport_header_bytes: usize) -> Parsed {
+        Parsed::Ip(Headers {
+            tuple: self.tuple,
+            transport,
+            l3_offset: self.l3_offset as u16,
+            l4_offset: self.l4_offset as u16,
+            payload_offset: (self.l4_offset + transport_header_bytes) as u16,
+            l3_bytes: self.l3_bytes,
+            ttl: self.ttl,
+            is_fragment: self.fragment != Fragment::Whole,
+        })
+    }
+}
+
+/// A query's identifier stands for both ports, and its request's type tells apart the kinds of queries.
+fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8) {
+    tuple.source_port = message.identifier();
+    tuple.destination_port = message.identifier();
+    tuple.discriminator = u16::from(request);
+}
+
+/// The packet that an ICMP error quotes: its tuple as it was sent, and the bytes of its network headers.
+///
+/// Neither its header checksum nor its transport checksum is verified: the error's own covers the quote, and routers
+/// quote packets that they had changed already.
+fn parse_quoted(quote: &[u8], version: u8) -> Result<(Tuple, usize), DropReason> {
+    let (mut tuple, transport, header_bytes, is_later_fragment) =
+        if version == 4 { quoted_ipv4(quote)? } else { quoted_ipv6(quote)? };
+    if is_later_fragment {
+        return Err(DropReason::Fragment);
+    }
+    if transport.len() < QUOTED_TRANSPORT_BYTES_MIN {
+        return Err(DropReason::Malformed);
+    }
+    let classify = match (tuple.protocol, version) {
+        (ip_protocol::TCP | ip_protocol::UDP, _) => {
+            // The ports are at the same place in both.
+            let ports = UdpView::new_first_part(transport)?;
+            tuple.source_port = ports.source_port();
+            tuple.destination_port = ports.destination_port();
+            return Ok((tuple, header_bytes));
+        }
+        (ip_protocol::ICMP, 4) => icmp::classify,
+        (ip_protocol::ICMPV6, 6) => icmpv6::classify,
+        _ => return Ok((tuple, header_bytes)),
+    };
+    let message = IcmpView::new_checked(transport)?;
+    match classify(message.kind()) {
+        Class::Query { request, .. } => set_query(&mut tuple, &message, request),
+        // An error about an error must not be sent (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
+        Class::Error => return Err(DropReason::Malformed),
+        Class::Other => {}
+    }
+    Ok((tuple, header_bytes))
+}
+
+type Quoted<'a> = (Tuple, &'a [u8], usize, bool);
+
+fn quoted_ipv4(quote: &[u8]) -> Result<Quoted<'_>, DropReason> {
+    let ip = Ipv4View::new_quoted(quote)?;
+    Ok((ipv4_tuple(&ip), ip.payload(), ip.header_bytes(), ip.fragment_offset_bytes() != 0))
+}
+
+fn quoted_ipv6(quote: &[u8]) -> Result<Quoted<'_>, DropReason> {
+    let ip = Ipv6View::new_quoted(quote)?;
+    let upper = ip.upper_layer()?;
+    let transport = ip.payload().get(upper.offset_bytes..).ok_or(DropReason::Malformed)?;
+    let is_later_fragment = upper.fragment.is_some_and(|fragment| fragment.offset_bytes != 0);
+    Ok((ipv6_tuple(&ip, upper.protocol), transport, IPV6_HEADER_BYTES + upper.offset_bytes, is_later_fragment))
+}
