@@ -1,0 +1,356 @@
+//! The session: RFC 5880's state variables (section 6.8.1) and the rules that move them.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::Instant;
+
+use super::config::{Config, micros};
+use super::packet::{ControlPacket, Diagnostic};
+use super::state::{Input, State, transition};
+use super::{BfdError, TIME_TO_LIVE};
+use crate::random::SplitMix64;
+
+/// Events that wait to be polled. When there are more, the oldest two go: with one `Up` and one `Down` gone, the
+/// rest still tells how things stand.
+pub const EVENTS_PENDING_MAX: usize = 16;
+
+/// What the session has to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Both sides hear each other.
+    Up,
+    /// They did, and no longer do.
+    Down {
+        /// Why.
+        diagnostic: Diagnostic,
+    },
+}
+
+/// How a session stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// This side's state.
+    pub state: State,
+    /// Why it last changed.
+    pub diagnostic: Diagnostic,
+    /// The state that the peer last said.
+    pub remote_state: State,
+    /// The peer's name for the session; 0 when the peer is not known.
+    pub remote_discriminator: u32,
+    /// The interval at which this side sends, before jitter. `None`: the peer asked for no periodic packets.
+    pub transmit_interval: Option<Duration>,
+    /// How long the peer may be silent. Zero when no packet has come yet.
+    pub detection_time: Duration,
+}
+
+/// A poll sequence: a change of parameters that the peer must confirm (RFC 5880 section 6.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Poll {
+    /// None under way.
+    Idle,
+    /// P is set until F comes.
+    Polling {
+        /// The parameters changed once more meanwhile: another sequence must follow.
+        again: bool,
+    },
+    /// One packet without P must go before the next sequence, so that a late F does not end it.
+    Pausing,
+}
+
+/// One BFD session with one peer.
+#[derive(Clone, Debug)]
+pub struct Session {
+    config: Config,
+    random: SplitMix64,
+    local_discriminator: u32,
+    state: State,
+    diagnostic: Diagnostic,
+    poll: Poll,
+    /// What is said in packets, and what is in use until the peer has confirmed it (section 6.8.3).
+    desired_min_tx_us: u32,
+    desired_min_tx_us_in_use: u32,
+    required_min_rx_us: u32,
+    required_min_rx_us_in_use: u32,
+    remote_state: State,
+    remote_discriminator: u32,
+    remote_min_rx_us: u32,
+    remote_desired_min_tx_us: u32,
+    remote_detect_multiplier: u8,
+    received_at: Option<Instant>,
+    transmitted_at: Option<Instant>,
+    transmit_at: Instant,
+    /// When a poll came that is not answered yet.
+    final_since: Option<Instant>,
+    events: VecDeque<Event>,
+}
+
+impl Session {
+    /// A session that begins down and sends at once. `seed` is for the jitter.
+    ///
+    /// # Panics
+    /// On a configuration that [`Config::check`] rejects, and on a discriminator of 0.
+    #[must_use]
+    pub fn new(config: Config, local_discriminator: u32, seed: u64) -> Self {
+        config.check().expect("the configuration was checked");
+        assert_ne!(local_discriminator, 0, "RFC 5880 section 6.8.1: the local discriminator is not 0");
+        let desired_min_tx_us = micros(config.desired_min_tx.max(config.interval_while_down));
+        let required_min_rx_us = micros(config.required_min_rx);
+        Self {
+            config,
+            random: SplitMix64::new(seed),
+            local_discriminator,
+            state: State::Down,
+            diagnostic: Diagnostic::None,
+            poll: Poll::Idle,
+            desired_min_tx_us,
+            desired_min_tx_us_in_use: desired_min_tx_us,
+            required_min_rx_us,
+            required_min_rx_us_in_use: required_min_rx_us,
+            remote_state: State::Down,
+            remote_discriminator: 0,
+            remote_min_rx_us: 1,
+            remote_desired_min_tx_us: 0,
+            remote_detect_multiplier: 0,
+            received_at: None,
+            transmitted_at: None,
+            transmit_at: Instant::ZERO,
+            final_since: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// A datagram from the peer, with the time to live that it arrived with (RFC 5880 section 6.8.6).
+    ///
+    /// # Errors
+    /// Why it was discarded. The session is unchanged then, except that an administratively down session still
+    /// takes note of the peer's parameters.
+    pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], ttl: u8) -> Result<(), BfdError> {
+        if ttl != TIME_TO_LIVE {
+            return Err(BfdError::TimeToLive(ttl));
+        }
+        let packet = ControlPacket::decode(bytes)?;
+        if packet.your_discriminator != 0 && packet.your_discriminator != self.local_discriminator {
+            return Err(BfdError::UnknownDiscriminator(packet.your_discriminator));
+        }
+        if packet.authentication_present {
+            return Err(BfdError::UnexpectedAuthentication);
+        }
+        // A session whose time ran out before this packet came went down first, whoever was slow to say so.
+        self.handle_timeout(now);
+        self.note_remote(now, &packet);
+        if packet.is_final {
+            self.end_poll(now);
+        }
+        if self.state == State::AdminDown {
+            return Err(BfdError::AdministrativelyDown);
+        }
+        self.received_at = Some(now);
+        self.advance(now, Input::Received(packet.state));
+        if packet.poll {
+            self.final_since.get_or_insert(now);
+        }
+        Ok(())
+    }
+
+    /// Time has passed: the detection time may have run out (RFC 5880 section 6.8.4).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.detection_deadline().is_some_and(|deadline| deadline <= now) {
+            self.forget_remote();
+            self.advance(now, Input::DetectionTimeExpired);
+        }
+    }
+
+    /// When [`Session::handle_timeout`] or [`Session::poll_transmit`] next has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let periodic = (self.remote_min_rx_us != 0).then_some(self.transmit_at);
+        [periodic, self.final_since, self.detection_deadline()].into_iter().flatten().min()
+    }
+
+    /// Replaces `packet` by the control packet that is due now, and says whether there is one (section 6.8.7).
+    pub fn poll_transmit(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        if self.final_since.take().is_some() {
+            self.encode(packet, false, true);
+            return true;
+        }
+        if self.remote_min_rx_us == 0 || now < self.transmit_at {
+            return false;
+        }
+        if self.poll == Poll::Pausing {
+            self.encode(packet, false, false);
+            self.poll = Poll::Polling { again: false };
+        } else {
+            self.encode(packet, matches!(self.poll, Poll::Polling { .. }), false);
+        }
+        self.transmitted_at = Some(now);
+        self.transmit_at = now + self.jittered_interval();
+        true
+    }
+
+    /// What has happened since last asked.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Takes the session down, or lets it come up again. The peer is told, and does not take it for a failure.
+    pub fn set_enabled(&mut self, now: Instant, enabled: bool) {
+        self.advance(now, if enabled { Input::Enable } else { Input::Disable });
+    }
+
+    /// Changes the intervals of a running session; the peer is asked to confirm (section 6.8.3).
+    ///
+    /// # Errors
+    /// The configuration cannot be used; nothing is changed.
+    pub fn set_config(&mut self, now: Instant, config: Config) -> Result<(), super::ConfigError> {
+        config.check()?;
+        self.config = config;
+        self.apply_intervals(now);
+        Ok(())
+    }
+
+    /// How the session stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            state: self.state,
+            diagnostic: self.diagnostic,
+            remote_state: self.remote_state,
+            remote_discriminator: self.remote_discriminator,
+            transmit_interval: (self.remote_min_rx_us != 0).then(|| self.transmit_interval()),
+            detection_time: self.detection_time(),
+        }
+    }
+
+    fn note_remote(&mut self, now: Instant, packet: &ControlPacket) {
+        self.remote_discriminator = packet.my_discriminator;
+        self.remote_state = packet.state;
+        self.remote_desired_min_tx_us = packet.desired_min_tx_us;
+        self.remote_detect_multiplier = packet.detect_multiplier;
+        let interval_before = self.transmit_interval();
+        let was_silenced = self.remote_min_rx_us == 0;
+        self.remote_min_rx_us = packet.required_min_rx_us;
+        if was_silenced || self.transmit_interval() < interval_before {
+            self.hasten_transmission(now);
+        }
+    }
+
+    /// The peer is gone, and whoever comes next begins anew (section 6.8.1: bfd.RemoteDiscr). Its demand for
+    /// silence goes with it, or a peer that restarts would wait for packets that never come.
+    fn forget_remote(&mut self) {
+        self.remote_discriminator = 0;
+        self.remote_state = State::Down;
+        self.remote_min_rx_us = 1;
+        self.received_at = None;
+        self.final_since = None;
+        self.poll = Poll::Idle;
+    }
+
+    fn advance(&mut self, now: Instant, input: Input) {
+        let Some((next, diagnostic)) = transition(self.state, input) else { return };
+        let before = self.state;
+        (self.state, self.diagnostic) = (next, diagnostic);
+        match (before, next) {
+            (_, State::Up) => self.push_event(Event::Up),
+            (State::Up, _) => self.push_event(Event::Down { diagnostic }),
+            _ => {}
+        }
+        self.apply_intervals(now);
+        // The peer learns of a new state at once rather than at the next interval (section 6.8.7, last paragraph).
+        self.transmit_at = now;
+    }
+
+    fn push_event(&mut self, event: Event) {
+        if self.events.len() == EVENTS_PENDING_MAX {
+            self.events.drain(..2);
+        }
+        self.events.push_back(event);
+    }
+
+    /// Sets the intervals that the state asks for. While up, a slower pace waits until the peer knows of it, since
+    /// its detection time still rests on the old one (section 6.8.3).
+    fn apply_intervals(&mut self, now: Instant) {
+        let is_up = self.state == State::Up;
+        let slow = if is_up { Duration::ZERO } else { self.config.interval_while_down };
+        let desired_min_tx_us = micros(self.config.desired_min_tx.max(slow));
+        let required_min_rx_us = micros(self.config.required_min_rx);
+        if (desired_min_tx_us, required_min_rx_us) == (self.desired_min_tx_us, self.required_min_rx_us) {
+            return;
+        }
+        self.desired_min_tx_us = desired_min_tx_us;
+        self.required_min_rx_us = required_min_rx_us;
+        if !is_up || desired_min_tx_us < self.desired_min_tx_us_in_use {
+            self.desired_min_tx_us_in_use = desired_min_tx_us;
+        }
+        if !is_up || required_min_rx_us > self.required_min_rx_us_in_use {
+            self.required_min_rx_us_in_use = required_min_rx_us;
+        }
+        if self.remote_discriminator != 0 {
+            self.poll = match self.poll {
+                Poll::Idle => Poll::Polling { again: false },
+                Poll::Polling { .. } => Poll::Polling { again: true },
+                Poll::Pausing => Poll::Pausing,
+            };
+        }
+        self.hasten_transmission(now);
+    }
+
+    fn end_poll(&mut self, now: Instant) {
+        let Poll::Polling { again } = self.poll else { return };
+        if again {
+            self.poll = Poll::Pausing;
+            return;
+        }
+        self.poll = Poll::Idle;
+        self.desired_min_tx_us_in_use = self.desired_min_tx_us;
+        self.required_min_rx_us_in_use = self.required_min_rx_us;
+        self.hasten_transmission(now);
+    }
+
+    /// After the interval has become shorter: the next packet must not wait for longer than the new one, counted
+    /// from the last (section 6.8.3).
+    fn hasten_transmission(&mut self, now: Instant) {
+        let due = self.transmitted_at.map_or(now, |last| last + self.jittered_interval());
+        self.transmit_at = self.transmit_at.min(due);
+    }
+
+    fn transmit_interval(&self) -> Duration {
+        Duration::from_micros(u64::from(self.desired_min_tx_us_in_use.max(self.remote_min_rx_us)))
+    }
+
+    /// The interval less a quarter at most; never more than 90 % of it when a single loss means failure (6.8.7).
+    fn jittered_interval(&mut self) -> Duration {
+        let interval_ns = u64::from(self.desired_min_tx_us_in_use.max(self.remote_min_rx_us)) * 1000;
+        let longest_ns = if self.config.detect_multiplier == 1 { interval_ns / 10 * 9 } else { interval_ns };
+        Duration::from_nanos(self.random.between(interval_ns / 4 * 3, longest_ns))
+    }
+
+    fn detection_time(&self) -> Duration {
+        let interval_us = self.required_min_rx_us_in_use.max(self.remote_desired_min_tx_us);
+        Duration::from_micros(u64::from(interval_us)) * u32::from(self.remote_detect_multiplier)
+    }
+
+    fn detection_deadline(&self) -> Option<Instant> {
+        self.received_at.map(|at| at + self.detection_time())
+    }
+
+    fn encode(&self, out: &mut Vec<u8>, poll: bool, is_final: bool) {
+        let packet = ControlPacket {
+            diagnostic: self.diagnostic,
+            state: self.state,
+            poll,
+            is_final,
+            authentication_present: false,
+            demand: false,
+            detect_multiplier: self.config.detect_multiplier,
+            my_discriminator: self.local_discriminator,
+            your_discriminator: self.remote_discriminator,
+            desired_min_tx_us: self.desired_min_tx_us,
+            required_min_rx_us: self.required_min_rx_us,
+            required_min_echo_rx_us: 0,
+        };
+        packet.encode(out);
+    }
+}

@@ -1,0 +1,390 @@
+//! The rules of the choice, around the table of transitions.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use flow::{Instant, NodeId};
+
+use super::Heartbeat;
+use super::state::{Duty, Input, State, transition};
+
+/// Peers that a node can have.
+pub const PEERS_MAX: usize = 255;
+/// Events that wait to be polled; when there are more, the oldest goes.
+pub const EVENTS_PENDING_MAX: usize = 16;
+
+/// How a node takes part in the choice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// This node.
+    pub node: NodeId,
+    /// Its priority: the highest wins.
+    pub priority: u8,
+    /// The other nodes.
+    pub peers: Vec<NodeId>,
+    /// Whether to take the addresses from a working node of lower priority, once synchronised.
+    pub preempt: bool,
+    /// How long to listen after the start: about three times the failure detector's detection time.
+    pub startup_hold: Duration,
+    /// How often to tell the peers how this node stands.
+    pub heartbeat_interval: Duration,
+    /// How long a peer's last heartbeat counts, and how long the best node is waited for.
+    pub heartbeat_timeout: Duration,
+    /// How long a leaving node holds the addresses when nobody takes them.
+    pub handover_limit: Duration,
+}
+
+impl Config {
+    /// A node with priority 100, no preemption, and times that go with a detection time of 100 ms.
+    #[must_use]
+    pub const fn new(node: NodeId, peers: Vec<NodeId>) -> Self {
+        Self {
+            node,
+            priority: 100,
+            peers,
+            preempt: false,
+            startup_hold: Duration::from_millis(300),
+            heartbeat_interval: Duration::from_millis(20),
+            heartbeat_timeout: Duration::from_millis(200),
+            handover_limit: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What the automaton's owner is to do, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Make the state of the connections usable, then call [`RoleAutomaton::handle_state_usable`].
+    BecomeActive {
+        /// The number of this take-over: one more than the highest heard of.
+        term: u64,
+    },
+    /// Answer for the shared addresses from now on, and tell the neighbours.
+    AnnounceAddresses {
+        /// The number of the take-over.
+        term: u64,
+    },
+    /// Stop answering for the shared addresses and forwarding.
+    BecomeStandby,
+}
+
+/// A heartbeat or a message of the failure detector names a node that is not a peer: a mistake of configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("node {} is not among this node's peers; make the lists of nodes equal on all nodes", .0.0)]
+pub struct UnknownPeer(pub NodeId);
+
+#[derive(Clone, Debug)]
+struct Peer {
+    node: NodeId,
+    /// Since when the failure detector says that it is up.
+    up_since: Option<Instant>,
+    /// Its last heartbeat since it was last said to be down.
+    heard: Option<(Instant, Heartbeat)>,
+}
+
+/// Chooses, together with those of the other nodes, who holds the shared addresses.
+#[derive(Clone, Debug)]
+pub struct RoleAutomaton {
+    config: Config,
+    state: State,
+    /// When the state was entered.
+    since: Instant,
+    synchronised: bool,
+    term: u64,
+    peers: Vec<Peer>,
+    /// Since when nobody who is heard holds the addresses.
+    vacant_since: Option<Instant>,
+    /// When the rules were last applied.
+    decided_at: Instant,
+    heartbeat_at: Instant,
+    events: VecDeque<Event>,
+}
+
+impl RoleAutomaton {
+    /// An automaton that begins to listen now.
+    ///
+    /// # Panics
+    /// With more than [`PEERS_MAX`] peers, or with the node among its own peers.
+    #[must_use]
+    pub fn new(config: Config, now: Instant) -> Self {
+        assert!(config.peers.len() <= PEERS_MAX && !config.peers.contains(&config.node));
+        let peers = config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None }).collect();
+        Self {
+            config,
+            state: State::Init,
+            since: now,
+            synchronised: false,
+            term: 0,
+            peers,
+            vacant_since: None,
+            decided_at: now,
+            heartbeat_at: now,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The failure detector says that the peer is up.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_peer_up(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
+        self.peer_mut(node)?.up_since = Some(now);
+        self.heartbeat_at = now;
+        self.decide(now);
+        Ok(())
+    }
+
+    /// The failure detector says that the peer is down. What it said before counts no more.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_peer_down(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
+        let peer = self.peer_mut(node)?;
+        (peer.up_since, peer.heard) = (None, None);
+        self.decide(now);
+        Ok(())
+    }
+
+    /// A peer says how it stands.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_heartbeat(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), UnknownPeer> {
+        let peer = self.peer_mut(heartbeat.node)?;
+        let held = peer.heard.is_some_and(|(_, before)| before.state.holds_addresses());
+        peer.heard = Some((now, *heartbeat));
+        let took_over_unheard = heartbeat.term > self.term;
+        self.term = self.term.max(heartbeat.term);
+        self.decide(now);
+        let yielded = !heartbeat.state.holds_addresses() && (held || took_over_unheard);
+        if yielded && self.state == State::Active {
+            // Its announcements may have come after this node's: the neighbours must hear this node again.
+            self.push_event(Event::AnnounceAddresses { term: self.term });
+        }
+        Ok(())
+    }
+
+    /// Whether this node has a copy of every connection that it is to back up.
+    pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
+        if self.synchronised != synchronised {
+            self.synchronised = synchronised;
+            self.heartbeat_at = now;
+            self.decide(now);
+        }
+    }
+
+    /// What [`Event::BecomeActive`] asked for is done. Without effect when the node has meanwhile given way.
+    pub fn handle_state_usable(&mut self, now: Instant) {
+        self.apply(now, Input::StateUsable);
+        self.decide(now);
+    }
+
+    /// An operator wants the node to hand over and take no part any more.
+    pub fn leave(&mut self, now: Instant) {
+        self.apply(now, Input::Leave);
+        self.decide(now);
+    }
+
+    /// An operator wants the node back.
+    pub fn rejoin(&mut self, now: Instant) {
+        self.apply(now, Input::Rejoin);
+        self.decide(now);
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.decide(now);
+    }
+
+    /// When [`RoleAutomaton::handle_timeout`] or [`RoleAutomaton::poll_heartbeat`] next has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let state_limit = match self.state {
+            State::Init => Some(self.since + self.config.startup_hold),
+            State::Leaving => Some(self.since + self.config.handover_limit),
+            State::Standby => self.standby_deadline(),
+            State::TakingOver | State::Active | State::Left => None,
+        };
+        let heartbeat = (!self.peers.is_empty()).then_some(self.heartbeat_at);
+        state_limit.into_iter().chain(heartbeat).min()
+    }
+
+    /// The heartbeat that is due to every peer now.
+    pub fn poll_heartbeat(&mut self, now: Instant) -> Option<Heartbeat> {
+        if self.peers.is_empty() || now < self.heartbeat_at {
+            return None;
+        }
+        self.heartbeat_at = now + self.config.heartbeat_interval;
+        Some(self.own_heartbeat())
+    }
+
+    /// What is to be done.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// This node's state.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// The number of the latest take-over that this node knows of.
+    #[must_use]
+    pub const fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// What a peer last said, while it counts.
+    #[must_use]
+    pub fn peer(&self, now: Instant, node: NodeId) -> Option<Heartbeat> {
+        self.peers.iter().find(|peer| peer.node == node).and_then(|peer| self.fresh(now, peer))
+    }
+
+    fn peer_mut(&mut self, node: NodeId) -> Result<&mut Peer, UnknownPeer> {
+        self.peers.iter_mut().find(|peer| peer.node == node).ok_or(UnknownPeer(node))
+    }
+
+    const fn own_heartbeat(&self) -> Heartbeat {
+        Heartbeat {
+            node: self.config.node,
+            state: self.state,
+            priority: self.config.priority,
+            synchronised: self.synchronised,
+            term: self.term,
+        }
+    }
+
+    /// Gives the table the inputs that follow from what is known now, until it has no more to say.
+    fn decide(&mut self, now: Instant) {
+        self.decided_at = now;
+        let held = self.heartbeats(now).any(|peer| peer.state.holds_addresses()) || self.unknown_until(now).is_some();
+        self.vacant_since = if held { None } else { self.vacant_since.or(Some(now)) };
+        while let Some(input) = self.next_input(now) {
+            self.apply(now, input);
+        }
+    }
+
+    fn next_input(&self, now: Instant) -> Option<Input> {
+        let elapsed = now.saturating_since(self.since);
+        match self.state {
+            _ if self.must_yield(now) => Some(Input::PeerHolds),
+            State::Init => {
+                let all_heard = !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
+                (all_heard || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
+            }
+            State::Standby => self.is_chosen(now).then_some(Input::Chosen),
+            State::Leaving => (elapsed >= self.config.handover_limit).then_some(Input::HandoverLimitReached),
+            State::TakingOver | State::Active | State::Left => None,
+        }
+    }
+
+    /// Whether a peer stands in the way of the state that this node is in.
+    fn must_yield(&self, now: Instant) -> bool {
+        let own = self.own_heartbeat();
+        self.heartbeats(now).any(|peer| match self.state {
+            State::Init => peer.state.holds_addresses(),
+            // A leaving peer waits to be relieved; another is relieved only by preemption.
+            State::TakingOver => match peer.state {
+                State::Active => !self.may_preempt(&peer),
+                State::TakingOver => outranks(&peer, &own),
+                _ => false,
+            },
+            State::Active => peer.state == State::Active && outranks(&peer, &own),
+            State::Leaving => peer.state == State::Active,
+            State::Standby | State::Left => false,
+        })
+    }
+
+    /// Whether it is for this node to take the addresses now.
+    fn is_chosen(&self, now: Instant) -> bool {
+        if self.unknown_until(now).is_some() {
+            return false;
+        }
+        let mut someone_is_leaving = false;
+        for peer in self.heartbeats(now) {
+            match peer.state {
+                State::Active if !self.may_preempt(&peer) => return false,
+                State::TakingOver if !self.may_preempt(&peer) => return false,
+                State::Leaving => someone_is_leaving = true,
+                _ => {}
+            }
+        }
+        if someone_is_leaving && !self.synchronised {
+            return false;
+        }
+        let own = self.own_heartbeat();
+        let stands = |peer: &Heartbeat| matches!(peer.state, State::Init | State::Standby);
+        let is_best = !self.heartbeats(now).any(|peer| stands(&peer) && is_better(&peer, &own));
+        is_best || self.vacant_since.is_some_and(|since| since + self.config.heartbeat_timeout <= now)
+    }
+
+    fn may_preempt(&self, holder: &Heartbeat) -> bool {
+        self.config.preempt && self.synchronised && self.config.priority > holder.priority
+    }
+
+    /// The heartbeats that count now.
+    fn heartbeats(&self, now: Instant) -> impl Iterator<Item = Heartbeat> + '_ {
+        self.peers.iter().filter_map(move |peer| self.fresh(now, peer))
+    }
+
+    /// A peer's heartbeat, if it counts: for a time, and for longer while the failure detector vouches for the peer,
+    /// whose heartbeats may be lost while it holds the addresses.
+    fn fresh(&self, now: Instant, peer: &Peer) -> Option<Heartbeat> {
+        let (at, heartbeat) = peer.heard?;
+        (peer.up_since.is_some() || now < at + self.config.heartbeat_timeout).then_some(heartbeat)
+    }
+
+    /// Until when a peer that is up but has not said how it stands is given the benefit of the doubt.
+    fn unknown_until(&self, now: Instant) -> Option<Instant> {
+        let silent = self.peers.iter().filter(|peer| peer.heard.is_none());
+        let limits = silent.filter_map(|peer| Some(peer.up_since? + self.config.heartbeat_timeout));
+        limits.filter(|limit| now < *limit).max()
+    }
+
+    /// When a node that stands by must look again though nothing comes.
+    fn standby_deadline(&self) -> Option<Instant> {
+        let timeout = self.config.heartbeat_timeout;
+        let heard = self.peers.iter().filter(|peer| peer.up_since.is_none());
+        let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
+        let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
+        let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
+        let vacant = self.vacant_since.map(|since| since + timeout);
+        expiries.chain(doubts).chain(vacant).filter(|at| *at > self.decided_at).min()
+    }
+
+    fn apply(&mut self, now: Instant, input: Input) {
+        let Some((next, duty)) = transition(self.state, input) else { return };
+        self.state = next;
+        self.since = now;
+        self.heartbeat_at = now;
+        match duty {
+            Duty::Nothing => {}
+            Duty::MakeStateUsable => {
+                self.term += 1;
+                self.push_event(Event::BecomeActive { term: self.term });
+            }
+            Duty::Announce => self.push_event(Event::AnnounceAddresses { term: self.term }),
+            Duty::StandBy => self.push_event(Event::BecomeStandby),
+        }
+    }
+
+    fn push_event(&mut self, event: Event) {
+        if self.events.len() == EVENTS_PENDING_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
+/// Rule 4: who keeps the addresses when both hold them. A strict order, the same seen from either side.
+fn outranks(one: &Heartbeat, other: &Heartbeat) -> bool {
+    (one.priority, Reverse(one.node)) > (other.priority, Reverse(other.node))
+}
+
+/// Rule 3: who takes the addresses when nobody holds them.
+fn is_better(one: &Heartbeat, other: &Heartbeat) -> bool {
+    (one.synchronised, one.priority, Reverse(one.node)) > (other.synchronised, other.priority, Reverse(other.node))
+}

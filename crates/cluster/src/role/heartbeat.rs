@@ -1,0 +1,119 @@
+//! What nodes tell each other of their roles, as attributes (see [`flow::wire::tlv`]).
+
+use alloc::vec::Vec;
+
+use flow::NodeId;
+use flow::wire::tlv::{self, TlvError};
+
+use super::State;
+
+mod attribute {
+    //! Attribute types; a number is never used for anything else.
+    pub(super) const NODE: u16 = 1;
+    pub(super) const STATE: u16 = 2;
+    pub(super) const PRIORITY: u16 = 3;
+    pub(super) const SYNCHRONISED: u16 = 4;
+    pub(super) const TERM: u16 = 5;
+}
+
+/// A node's standing, told to its peers every heartbeat interval and on every change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heartbeat {
+    /// Who says it.
+    pub node: NodeId,
+    /// Its state.
+    pub state: State,
+    /// Its priority: the highest wins.
+    pub priority: u8,
+    /// It has a copy of every connection that it is to back up.
+    pub synchronised: bool,
+    /// The number of the latest take-over that it knows of.
+    pub term: u64,
+}
+
+/// Why a heartbeat cannot be read. The sender's fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HeartbeatError {
+    /// The bytes are no attributes.
+    #[error("malformed heartbeat: {0}; check that both nodes run compatible versions")]
+    Attribute(#[from] TlvError),
+    /// An attribute that every heartbeat has is not there.
+    #[error("heartbeat without attribute {0}; check that both nodes run compatible versions")]
+    Missing(u16),
+    /// A state that this version does not know.
+    #[error("heartbeat with unknown role state {0}; the peer runs a newer version: upgrade this node")]
+    UnknownState(u8),
+}
+
+impl Heartbeat {
+    /// Appends the heartbeat to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        tlv::put(out, attribute::NODE, &[self.node.0]);
+        tlv::put(out, attribute::STATE, &[self.state.number()]);
+        tlv::put(out, attribute::PRIORITY, &[self.priority]);
+        tlv::put(out, attribute::SYNCHRONISED, &[u8::from(self.synchronised)]);
+        tlv::put(out, attribute::TERM, &self.term.to_be_bytes());
+    }
+
+    /// Reads what [`Heartbeat::encode`] wrote. Unknown attributes are skipped.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes. Never panics, whatever they are.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeartbeatError> {
+        let (mut node, mut state, mut priority, mut synchronised, mut term) = (None, None, None, None, None);
+        for attribute in tlv::read(bytes) {
+            let (kind, value) = attribute?;
+            match kind {
+                attribute::NODE => node = Some(NodeId(octet(kind, value)?)),
+                attribute::STATE => state = Some(octet(kind, value)?),
+                attribute::PRIORITY => priority = Some(octet(kind, value)?),
+                attribute::SYNCHRONISED => synchronised = Some(octet(kind, value)? != 0),
+                attribute::TERM => {
+                    term = Some(u64::from_be_bytes(value.try_into().map_err(|_| TlvError::ValueSize(kind))?));
+                }
+                _ => {}
+            }
+        }
+        let state = state.ok_or(HeartbeatError::Missing(attribute::STATE))?;
+        Ok(Self {
+            node: node.ok_or(HeartbeatError::Missing(attribute::NODE))?,
+            state: State::from_number(state).ok_or(HeartbeatError::UnknownState(state))?,
+            priority: priority.ok_or(HeartbeatError::Missing(attribute::PRIORITY))?,
+            synchronised: synchronised.ok_or(HeartbeatError::Missing(attribute::SYNCHRONISED))?,
+            term: term.ok_or(HeartbeatError::Missing(attribute::TERM))?,
+        })
+    }
+}
+
+fn octet(kind: u16, value: &[u8]) -> Result<u8, TlvError> {
+    <[u8; 1]>::try_from(value).map(|[octet]| octet).map_err(|_| TlvError::ValueSize(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = Heartbeat::decode(&bytes);
+        }
+
+        #[test]
+        fn what_is_encoded_is_decoded_and_nothing_shorter_is(
+            node in any::<u8>(), state in 0u8..6, priority in any::<u8>(), synchronised in any::<bool>(), term in any::<u64>(),
+        ) {
+            let state = State::from_number(state).unwrap();
+            let heartbeat = Heartbeat { node: NodeId(node), state, priority, synchronised, term };
+            let mut bytes = Vec::new();
+            heartbeat.encode(&mut bytes);
+            prop_assert_eq!(Heartbeat::decode(&bytes), Ok(heartbeat));
+            for length in 0..bytes.len() {
+                prop_assert!(Heartbeat::decode(&bytes[..length]).is_err());
+            }
+            tlv::put(&mut bytes, 999, b"from a later version");
+            prop_assert_eq!(Heartbeat::decode(&bytes), Ok(heartbeat));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Which of the nodes holds the shared addresses.
+//!
+//! Every node runs a [`RoleAutomaton`]. It is told which peers are alive (by the failure detector) and what they say
+//! of themselves (by [`Heartbeat`]s), and says by [`Event`]s what its owner is to do. The rules:
+//!
+//! 1. A node that starts listens first, for `startup_hold` or until it has heard all its peers.
+//! 2. While somebody who can be heard holds the addresses, nobody else takes them, unless `preempt` is set.
+//! 3. When nobody holds them, the best node takes them at once: synchronised before not synchronised, then the higher
+//!    priority, then the lower [`NodeId`]. If the best does not within `heartbeat_timeout`, the next does.
+//! 4. Two nodes that both hold them (a split that healed): the one with the higher priority, then the lower
+//!    [`NodeId`], keeps them and announces them again; the other yields.
+//! 5. Addresses are announced after the state that they need is usable, never before:
+//!    [`Event::BecomeActive`] → [`RoleAutomaton::handle_state_usable`] → [`Event::AnnounceAddresses`].
+//!
+//! A peer is heard while the failure detector says so, or while its heartbeats come. Two nodes that do not hear each
+//! other at all both become active: no rule can tell a dead peer from a cut link.
+
+mod automaton;
+mod heartbeat;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use automaton::{Config, EVENTS_PENDING_MAX, Event, PEERS_MAX, RoleAutomaton, UnknownPeer};
+pub use heartbeat::{Heartbeat, HeartbeatError};
+pub use state::State;

@@ -1,0 +1,411 @@
+//! A cluster in memory: automata, the links between them, and a failure detector that takes 100 ms.
+
+use core::time::Duration;
+use std::vec::Vec;
+
+use flow::{Instant, NodeId};
+use proptest::prelude::*;
+
+use super::*;
+
+const DETECTION: Duration = Duration::from_millis(100);
+const STATE_USABLE_AFTER: Duration = Duration::from_millis(2);
+/// How long two nodes that hear each other may both hold the addresses: a heartbeat that crosses another.
+const BOTH_ACTIVE_MS_MAX: u64 = 5;
+
+struct Cluster {
+    now_ms: u64,
+    nodes: Vec<Node>,
+    /// Milliseconds since when a pair of nodes does, or does not, hear each other.
+    links: Vec<Link>,
+}
+
+struct Node {
+    config: Config,
+    automaton: Option<RoleAutomaton>,
+    usable_at: Option<Instant>,
+    holds: bool,
+    events: Vec<Event>,
+}
+
+struct Link {
+    ends: [usize; 2],
+    is_cut: bool,
+    changed_ms: u64,
+    detected_up: bool,
+    both_active_ms: u64,
+}
+
+impl Cluster {
+    fn new(configs: Vec<Config>) -> Self {
+        let count = configs.len();
+        let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
+        let link = |ends| Link { ends, is_cut: false, changed_ms: 0, detected_up: false, both_active_ms: 0 };
+        let mut cluster = Self {
+            now_ms: 0,
+            links: pairs.map(link).collect(),
+            nodes: configs
+                .into_iter()
+                .map(|config| Node { config, automaton: None, usable_at: None, holds: false, events: Vec::new() })
+                .collect(),
+        };
+        for node in 0..count {
+            cluster.start(node);
+        }
+        cluster
+    }
+
+    fn of(count: u8, adjust: impl Fn(&mut Config)) -> Self {
+        let config = |node| {
+            let peers = (0..count).filter(|peer| *peer != node).map(NodeId).collect();
+            let mut config = Config::new(NodeId(node), peers);
+            adjust(&mut config);
+            config
+        };
+        Self::new((0..count).map(config).collect())
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_millis(self.now_ms)
+    }
+
+    fn start(&mut self, node: usize) {
+        let now = self.now();
+        let mut automaton = RoleAutomaton::new(self.nodes[node].config.clone(), now);
+        automaton.set_synchronised(now, true);
+        self.nodes[node].automaton = Some(automaton);
+        self.touch_links(node);
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.nodes[node].automaton = None;
+        self.nodes[node].holds = false;
+        self.nodes[node].usable_at = None;
+        self.touch_links(node);
+    }
+
+    fn touch_links(&mut self, node: usize) {
+        let now_ms = self.now_ms;
+        for link in self.links.iter_mut().filter(|link| link.ends.contains(&node)) {
+            link.changed_ms = now_ms;
+        }
+    }
+
+    fn set_cut(&mut self, is_cut: bool) {
+        let now_ms = self.now_ms;
+        for link in self.links.iter_mut().filter(|link| link.is_cut != is_cut) {
+            (link.is_cut, link.changed_ms) = (is_cut, now_ms);
+        }
+    }
+
+    fn automaton(&mut self, node: usize) -> &mut RoleAutomaton {
+        self.nodes[node].automaton.as_mut().expect("the node runs")
+    }
+
+    fn state(&self, node: usize) -> Option<State> {
+        self.nodes[node].automaton.as_ref().map(RoleAutomaton::state)
+    }
+
+    fn holders(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|node| self.nodes[*node].holds).collect()
+    }
+
+    fn step(&mut self) {
+        self.now_ms += 1;
+        let now = self.now();
+        self.detect_failures(now);
+        for node in 0..self.nodes.len() {
+            let Some(automaton) = self.nodes[node].automaton.as_mut() else { continue };
+            automaton.handle_timeout(now);
+            self.do_duties(now, node);
+            if let Some(heartbeat) = self.automaton(node).poll_heartbeat(now) {
+                self.deliver(now, node, &heartbeat);
+            }
+            let next = self.automaton(node).poll_timeout();
+            assert!(next.is_none_or(|next| next > now), "nothing is left to do now");
+        }
+        for link in &mut self.links {
+            let both = link.ends.iter().all(|end| self.nodes[*end].holds);
+            let hear = !link.is_cut && link.detected_up;
+            let handover = link.ends.iter().any(|end| {
+                self.nodes[*end].automaton.as_ref().is_some_and(|automaton| automaton.state() == State::Leaving)
+            });
+            link.both_active_ms = if both && hear && !handover { link.both_active_ms + 1 } else { 0 };
+            assert!(link.both_active_ms <= BOTH_ACTIVE_MS_MAX, "nodes {:?} are both active", link.ends);
+        }
+    }
+
+    fn detect_failures(&mut self, now: Instant) {
+        for link in &mut self.links {
+            let [one, other] = link.ends;
+            let alive = [one, other].map(|end| self.nodes[end].automaton.is_some());
+            let works = !link.is_cut && alive == [true; 2];
+            let since = now.saturating_since(Instant::from_millis(link.changed_ms));
+            if link.detected_up == works || (!works && since < DETECTION) {
+                continue;
+            }
+            link.detected_up = works;
+            for (end, peer) in [(one, other), (other, one)] {
+                let Some(automaton) = self.nodes[end].automaton.as_mut() else { continue };
+                let peer = NodeId(u8::try_from(peer).unwrap());
+                let told =
+                    if works { automaton.handle_peer_up(now, peer) } else { automaton.handle_peer_down(now, peer) };
+                told.unwrap();
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Instant, from: usize, heartbeat: &Heartbeat) {
+        for link in self.links.iter().filter(|link| !link.is_cut && link.ends.contains(&from)) {
+            let to = link.ends[usize::from(link.ends[0] == from)];
+            if let Some(automaton) = self.nodes[to].automaton.as_mut() {
+                automaton.handle_heartbeat(now, heartbeat).unwrap();
+            }
+        }
+    }
+
+    fn do_duties(&mut self, now: Instant, node: usize) {
+        let node = &mut self.nodes[node];
+        let automaton = node.automaton.as_mut().unwrap();
+        if node.usable_at.is_some_and(|at| at <= now) {
+            node.usable_at = None;
+            automaton.handle_state_usable(now);
+        }
+        while let Some(event) = automaton.poll_event() {
+            node.events.push(event);
+            match event {
+                Event::BecomeActive { .. } => node.usable_at = Some(now + STATE_USABLE_AFTER),
+                Event::AnnounceAddresses { .. } => node.holds = true,
+                Event::BecomeStandby => (node.holds, node.usable_at) = (false, None),
+            }
+        }
+        assert_eq!(node.holds, automaton.state().holds_addresses(), "events and state tell the same");
+    }
+
+    fn run_ms(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.step();
+        }
+    }
+
+    fn run_until(&mut self, limit_ms: u64, condition: impl Fn(&Self) -> bool) -> u64 {
+        let start_ms = self.now_ms;
+        while !condition(self) {
+            assert!(self.now_ms < start_ms + limit_ms, "the condition did not come true within {limit_ms} ms");
+            self.step();
+        }
+        self.now_ms - start_ms
+    }
+}
+
+#[test]
+fn of_two_nodes_that_start_together_the_lower_identifier_becomes_active() {
+    let mut cluster = Cluster::of(2, |_| {});
+    let took_ms = cluster.run_until(1000, |cluster| !cluster.holders().is_empty());
+    assert_eq!(cluster.holders(), [0]);
+    assert!(took_ms < 50, "both were heard, nobody need be waited for: {took_ms} ms");
+    assert_eq!(cluster.state(1), Some(State::Standby));
+}
+
+#[test]
+fn of_two_nodes_that_start_together_the_higher_priority_becomes_active() {
+    let mut cluster = Cluster::of(2, |config| config.priority = 100 + config.node.0);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1]);
+}
+
+#[test]
+fn a_node_alone_listens_for_the_startup_hold_before_it_becomes_active() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.kill(1);
+    cluster.run_ms(299);
+    assert_eq!(cluster.state(0), Some(State::Init));
+    cluster.run_ms(10);
+    assert_eq!(cluster.state(0), Some(State::Active));
+    let events = [Event::BecomeActive { term: 1 }, Event::AnnounceAddresses { term: 1 }];
+    assert_eq!(cluster.nodes[0].events, events, "the state first, then the addresses");
+}
+
+#[test]
+fn a_node_without_peers_becomes_active_too() {
+    let mut cluster = Cluster::of(1, |_| {});
+    cluster.run_ms(310);
+    assert_eq!(cluster.holders(), [0]);
+}
+
+#[test]
+fn when_the_active_dies_the_standby_takes_over_as_soon_as_it_is_detected() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    cluster.kill(0);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [1]);
+    assert!(took_ms <= 105, "{took_ms} ms");
+    assert_eq!(cluster.automaton(1).term(), 2);
+}
+
+#[test]
+fn a_node_that_comes_back_stands_by_even_if_it_ranks_higher() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    cluster.kill(0);
+    cluster.run_ms(1000);
+    cluster.start(0);
+    cluster.run_ms(3000);
+    assert_eq!(cluster.holders(), [1]);
+    assert_eq!(cluster.state(0), Some(State::Standby));
+}
+
+#[test]
+fn with_preemption_a_higher_priority_takes_the_addresses_back_once_it_is_synchronised() {
+    let mut cluster = Cluster::of(2, |config| {
+        config.priority = 200 - config.node.0;
+        config.preempt = true;
+    });
+    cluster.run_ms(1000);
+    cluster.kill(0);
+    cluster.run_ms(1000);
+    cluster.start(0);
+    let now = cluster.now();
+    cluster.automaton(0).set_synchronised(now, false);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1], "it knows no connection yet");
+    let now = cluster.now();
+    cluster.automaton(0).set_synchronised(now, true);
+    cluster.run_ms(100);
+    assert_eq!(cluster.holders(), [0]);
+}
+
+#[test]
+fn after_a_split_the_lower_rank_yields_and_the_other_announces_again() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    cluster.set_cut(true);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [0, 1], "neither can know that the other lives");
+    cluster.nodes[0].events.clear();
+    cluster.set_cut(false);
+    cluster.run_ms(100);
+    assert_eq!(cluster.holders(), [0]);
+    assert!(matches!(cluster.nodes[0].events[..], [Event::AnnounceAddresses { .. }]), "{:?}", cluster.nodes[0].events);
+    assert_eq!(cluster.nodes[1].events.last(), Some(&Event::BecomeStandby));
+}
+
+#[test]
+fn a_leaving_node_holds_the_addresses_until_they_are_taken() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(0).leave(now);
+    for _ in 0..100 {
+        cluster.step();
+        assert!(!cluster.holders().is_empty(), "at every moment somebody holds the addresses");
+    }
+    assert_eq!((cluster.state(0), cluster.state(1)), (Some(State::Left), Some(State::Active)));
+    let now = cluster.now();
+    cluster.automaton(0).rejoin(now);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1]);
+    cluster.kill(1);
+    cluster.run_until(200, |cluster| cluster.holders() == [0]);
+}
+
+#[test]
+fn a_leaving_node_that_nobody_relieves_goes_after_the_limit() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(1).set_synchronised(now, false);
+    cluster.run_ms(10);
+    let now = cluster.now();
+    cluster.automaton(0).leave(now);
+    cluster.run_ms(4900);
+    assert_eq!(cluster.holders(), [0], "the other knows no connection yet");
+    cluster.run_ms(300);
+    assert_eq!(cluster.holders(), [1]);
+}
+
+#[test]
+fn of_three_the_synchronised_one_takes_over() {
+    let mut cluster = Cluster::of(3, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(1).set_synchronised(now, false);
+    cluster.run_ms(100);
+    cluster.kill(0);
+    cluster.run_until(200, |cluster| cluster.holders() == [2]);
+}
+
+#[test]
+fn a_heartbeat_from_a_stranger_is_refused() {
+    let mut automaton = RoleAutomaton::new(Config::new(NodeId(0), std::vec![NodeId(1)]), Instant::ZERO);
+    let stranger =
+        Heartbeat { node: NodeId(9), state: State::Active, priority: 255, synchronised: true, term: u64::MAX };
+    assert_eq!(automaton.handle_heartbeat(Instant::ZERO, &stranger), Err(UnknownPeer(NodeId(9))));
+    assert_eq!(automaton.term(), 0);
+}
+
+#[test]
+fn a_peer_that_is_up_but_mute_delays_the_start_only_for_a_time() {
+    let mut automaton = RoleAutomaton::new(Config::new(NodeId(0), std::vec![NodeId(1)]), Instant::ZERO);
+    automaton.handle_peer_up(Instant::from_millis(250), NodeId(1)).unwrap();
+    automaton.handle_timeout(Instant::from_millis(300));
+    assert_eq!(automaton.state(), State::Standby);
+    let _ = automaton.poll_heartbeat(Instant::from_millis(300));
+    let _ = automaton.poll_heartbeat(Instant::from_millis(440));
+    assert_eq!(automaton.poll_timeout(), Some(Instant::from_millis(450)));
+    automaton.handle_timeout(Instant::from_millis(450));
+    assert_eq!(automaton.state(), State::TakingOver);
+}
+
+#[derive(Clone, Debug)]
+enum Fault {
+    Kill(usize),
+    Start(usize),
+    Leave(usize),
+    Rejoin(usize),
+    Cut,
+    Heal,
+}
+
+fn fault() -> impl Strategy<Value = (Fault, u64)> {
+    let fault = prop_oneof![
+        (0usize..3).prop_map(Fault::Kill),
+        (0usize..3).prop_map(Fault::Start),
+        (0usize..3).prop_map(Fault::Leave),
+        (0usize..3).prop_map(Fault::Rejoin),
+        Just(Fault::Cut),
+        Just(Fault::Heal),
+    ];
+    (fault, 1u64..700)
+}
+
+proptest! {
+    /// On the way, `step` checks that nodes that hear each other are not both active.
+    #[test]
+    fn whatever_fails_one_node_holds_the_addresses_in_the_end(
+        faults in proptest::collection::vec(fault(), 1..20), priorities in [0u8..3, 0..3, 0..3], preempt in any::<bool>(),
+    ) {
+        let mut cluster = Cluster::of(3, |config| {
+            config.priority = priorities[usize::from(config.node.0)];
+            config.preempt = preempt;
+        });
+        for (fault, then_ms) in faults {
+            let now = cluster.now();
+            match fault {
+                Fault::Kill(node) => cluster.kill(node),
+                Fault::Start(node) if cluster.state(node).is_none() => cluster.start(node),
+                Fault::Leave(node) if cluster.state(node).is_some() => cluster.automaton(node).leave(now),
+                Fault::Rejoin(node) if cluster.state(node).is_some() => cluster.automaton(node).rejoin(now),
+                Fault::Cut => cluster.set_cut(true),
+                Fault::Heal => cluster.set_cut(false),
+                _ => {}
+            }
+            cluster.run_ms(then_ms);
+        }
+        cluster.set_cut(false);
+        cluster.run_ms(7000);
+        let takes_part = |node: &usize| cluster.state(*node).is_some_and(|state| state != State::Left);
+        let expected = usize::from((0..3).any(|node| takes_part(&node)));
+        prop_assert_eq!(cluster.holders().len(), expected);
+    }
+}
