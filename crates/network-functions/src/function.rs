@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use flow::table::Table;
 use flow::wire::Packet;
 use flow::wire::tlv::TlvError;
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
@@ -52,8 +53,26 @@ pub trait FlowState: FromBytes + IntoBytes + Immutable + KnownLayout + Default +
 
 /// Whether a tuple is taken: how a function that chooses tuples (NAT) asks the table.
 pub trait TupleUse {
-    /// A connection has `tuple`, in either direction.
+    /// A connection has `tuple`, in either direction, or it may not be chosen for another reason (its packets would
+    /// come to another worker, say).
     fn is_used(&self, tuple: &Tuple) -> bool;
+}
+
+impl TupleUse for Table {
+    fn is_used(&self, tuple: &Tuple) -> bool {
+        self.lookup(self.hash(tuple), tuple).is_some()
+    }
+}
+
+pub mod state_attribute {
+    //! The attribute types under which the states of the functions in this crate travel ([`super::FlowState::ATTRIBUTE`]).
+    //! Numbers from [`PRIVATE_FIRST`] on are for functions that live elsewhere.
+    /// The firewall.
+    pub const FIREWALL: u16 = 1;
+    /// Network address translation.
+    pub const NAT: u16 = 2;
+    /// The first number for functions outside this crate.
+    pub const PRIVATE_FIRST: u16 = 0x8000;
 }
 
 /// Something that an operator asked to be told of (a firewall rule with `log`).
@@ -67,6 +86,39 @@ pub struct LogEntry {
     pub tuple: Tuple,
 }
 
+/// Entries that a [`Log`] holds at most. Once it is full, new entries are counted and dropped until it is drained.
+pub const LOG_ENTRIES_MAX: usize = 1024;
+
+/// Entries for the operator, waiting to be written by whoever runs the chain.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    entries: Vec<LogEntry>,
+    dropped_entries: u64,
+}
+
+impl Log {
+    /// Adds the entry that `entry` makes. It is not called when the log is full, so that a flood of connections that
+    /// are worth an entry costs no formatting.
+    pub fn push_with(&mut self, entry: impl FnOnce() -> LogEntry) {
+        if self.entries.len() < LOG_ENTRIES_MAX {
+            self.entries.push(entry());
+        } else {
+            self.dropped_entries += 1;
+        }
+    }
+
+    /// Takes the entries, oldest first.
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = LogEntry> + '_ {
+        self.entries.drain(..)
+    }
+
+    /// How many entries found the log full since it was made.
+    #[must_use]
+    pub const fn dropped_entries(&self) -> u64 {
+        self.dropped_entries
+    }
+}
+
 /// What a function is given beside packet and state.
 pub struct Context<'a> {
     /// Now.
@@ -78,14 +130,30 @@ pub struct Context<'a> {
     /// The connection's tuple in the original direction, as packets come in.
     pub original: Tuple,
     /// The connection's tuple in the reply direction, as packets come in. A function that translates changes it in
-    /// `on_init`; later changes are ignored.
+    /// `on_init`; changes made in `on_packet` are not kept.
     pub reply: Tuple,
-    /// Which tuples are taken.
+    /// Which tuples are taken. Only `on_init` may choose one: in `on_packet` every tuple counts as taken.
     pub tuples: &'a dyn TupleUse,
     /// The function's own counters, as many as it named.
     pub counters: &'a mut [u64],
-    /// Where entries for the operator go; bounded by the chain.
-    pub log: &'a mut Vec<LogEntry>,
+    /// Where entries for the operator go.
+    pub log: &'a mut Log,
+}
+
+impl Context<'_> {
+    /// Adds one to the function's counter `index`, in the order of [`NetworkFunction::counter_names`]. A counter that
+    /// was not named is not counted.
+    pub fn count(&mut self, index: usize) {
+        if let Some(counter) = self.counters.get_mut(index) {
+            *counter = counter.wrapping_add(1);
+        }
+    }
+
+    /// The connection's tuple as its packets in the original direction leave the functions that have run so far.
+    #[must_use]
+    pub const fn outgoing(&self) -> Tuple {
+        self.reply.inverse()
+    }
 }
 
 /// A network function. It reads its configuration, is handed its connection's state, and keeps nothing else.
@@ -93,7 +161,7 @@ pub trait NetworkFunction {
     /// Its state of one connection.
     type State: FlowState;
 
-    /// Its name, as in the configuration and in metrics.
+    /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 
     /// Names of its counters (`rule_0_hits`, say), in the order of [`Context::counters`].

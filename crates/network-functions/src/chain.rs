@@ -1,0 +1,371 @@
+//! The chain: functions in order, their states side by side in the connection's record.
+//!
+//! ```text
+//!                 on_init (first packet only), then on_packet
+//!   original ──▶ function 0 ──▶ function 1 ──▶ … ──▶ out
+//!      reply ◀── function 0 ◀── function 1 ◀── … ◀── in
+//!
+//!   Connection.functions  [ state 0 | state 1 | … | unused ]   (seed 003, section IV-A: tuple-based layout)
+//! ```
+//!
+//! One lookup finds the states of all functions. A chain is read-only while packets flow and may be shared by all
+//! workers; what changes ([`ChainCounters`], [`Log`]) belongs to the worker and is lent in a [`Runtime`].
+
+mod erased;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem;
+use core::ops::Range;
+
+use flow::connection::FUNCTION_STATE_BYTES_MAX;
+use flow::wire::Packet;
+use flow::wire::tlv::{self, TlvError};
+use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
+
+use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verdict};
+use erased::{Erased, ErasedFunction};
+pub use layout::STATE_ALIGN_BYTES_MAX;
+use layout::{Misfit, place};
+
+/// Functions in a chain, at most.
+pub const CHAIN_FUNCTIONS_MAX: usize = 16;
+
+/// Why a chain cannot be built from the functions it was given: a mistake in the configuration, or in a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ChainError {
+    /// More than [`CHAIN_FUNCTIONS_MAX`].
+    #[error("the chain has {0} functions, {CHAIN_FUNCTIONS_MAX} are allowed: take some out")]
+    TooManyFunctions(usize),
+    /// The states do not fit the record.
+    #[error(
+        "the states of the chain up to `{function}` take {end_bytes} bytes of each connection, \
+         {FUNCTION_STATE_BYTES_MAX} are there: take a function out or make its state smaller"
+    )]
+    StatesTooLarge {
+        /// The first function that does not fit.
+        function: &'static str,
+        /// Where its state would end.
+        end_bytes: usize,
+    },
+    /// A state is aligned more strictly than the record.
+    #[error("the state of `{0}` asks for an alignment above {STATE_ALIGN_BYTES_MAX} bytes: use smaller fields")]
+    StateAlignment(&'static str),
+    /// Two functions have one name, and so would their counters.
+    #[error("`{0}` is in the chain twice: take one out")]
+    DuplicateName(&'static str),
+    /// Two functions' states travel under one attribute and could not be told apart.
+    #[error(
+        "`{first}` and `{second}` both send their state as attribute {attribute}: give one of them a number of its own"
+    )]
+    DuplicateAttribute {
+        /// The function that comes first.
+        first: &'static str,
+        /// The function that comes later.
+        second: &'static str,
+        /// Their attribute.
+        attribute: u16,
+    },
+}
+
+/// Collects the functions of a chain.
+#[derive(Default)]
+pub struct ChainBuilder {
+    functions: Vec<Box<dyn ErasedFunction>>,
+}
+
+impl ChainBuilder {
+    /// No functions yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a function behind those already there, as packets in the original direction pass them.
+    #[must_use]
+    pub fn push(mut self, function: impl NetworkFunction + Send + Sync + 'static) -> Self {
+        self.functions.push(Box::new(Erased(function)));
+        self
+    }
+
+    /// Lays out the states and makes the chain. A chain without functions forwards everything.
+    ///
+    /// # Errors
+    /// The functions do not go together; see [`ChainError`].
+    pub fn build(self) -> Result<Chain, ChainError> {
+        if self.functions.len() > CHAIN_FUNCTIONS_MAX {
+            return Err(ChainError::TooManyFunctions(self.functions.len()));
+        }
+        let mut links: Vec<Link> = Vec::with_capacity(self.functions.len());
+        let mut default_states = [0; FUNCTION_STATE_BYTES_MAX];
+        let mut counter_names = Vec::new();
+        for function in self.functions {
+            check_unique(&links, &*function)?;
+            let used_bytes = links.last().map_or(0, |last| last.state.end);
+            let state = place(used_bytes, function.layout()).map_err(|misfit| match misfit {
+                Misfit::Size { end_bytes } => ChainError::StatesTooLarge { function: function.name(), end_bytes },
+                Misfit::Alignment => ChainError::StateAlignment(function.name()),
+            })?;
+            function.write_default(&mut default_states[state.clone()]);
+            let names = function.counter_names();
+            let counters = names.len();
+            counter_names.extend(names.into_iter().map(|name| format!("{}.{name}", function.name())));
+            links.push(Link { function, state, counters });
+        }
+        Ok(Chain { links, default_states, counter_names })
+    }
+}
+
+fn check_unique(links: &[Link], function: &dyn ErasedFunction) -> Result<(), ChainError> {
+    for link in links {
+        if link.function.name() == function.name() {
+            return Err(ChainError::DuplicateName(function.name()));
+        }
+        if link.function.attribute() == function.attribute() {
+            return Err(ChainError::DuplicateAttribute {
+                first: link.function.name(),
+                second: function.name(),
+                attribute: function.attribute(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A function in the chain, and what is its own.
+struct Link {
+    function: Box<dyn ErasedFunction>,
+    /// Its state's bytes in [`Connection::functions`].
+    state: Range<usize>,
+    /// How many counters it named.
+    counters: usize,
+}
+
+/// The counters of all functions of a chain, as one worker counts them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainCounters {
+    values: Vec<u64>,
+}
+
+impl ChainCounters {
+    /// The values, in the order of [`Chain::counter_names`].
+    #[must_use]
+    pub fn values(&self) -> &[u64] {
+        &self.values
+    }
+}
+
+/// What whoever runs the chain lends it for a packet.
+pub struct Runtime<'a> {
+    /// Now.
+    pub now: Instant,
+    /// This node.
+    pub node: NodeId,
+    /// Counters made by [`Chain::new_counters`] of the same chain; those of another one may panic.
+    pub counters: &'a mut ChainCounters,
+    /// Where entries for the operator go.
+    pub log: &'a mut Log,
+}
+
+/// What the chain made of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Processed {
+    /// The first verdict that was not to forward, or [`Verdict::Forward`].
+    pub verdict: Verdict,
+    /// A function wrote something new into its state: the backups must be told.
+    pub states_changed: bool,
+}
+
+/// In `on_packet` the connection's tuples are fixed; a function that looks for a free one finds none.
+struct NoTupleFree;
+
+impl TupleUse for NoTupleFree {
+    fn is_used(&self, _tuple: &Tuple) -> bool {
+        true
+    }
+}
+
+/// Functions in order. Made by [`ChainBuilder`].
+pub struct Chain {
+    links: Vec<Link>,
+    /// Every state at its default, to begin and to decode from.
+    default_states: [u8; FUNCTION_STATE_BYTES_MAX],
+    counter_names: Vec<String>,
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.links.iter().map(|link| (link.function.name(), &link.state))).finish()
+    }
+}
+
+impl Chain {
+    /// The functions' names in order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &'static str> + '_ {
+        self.links.iter().map(|link| link.function.name())
+    }
+
+    /// The names of all counters (`firewall.rule_0_hits`, say), in the order of [`ChainCounters::values`].
+    #[must_use]
+    pub fn counter_names(&self) -> &[String] {
+        &self.counter_names
+    }
+
+    /// Counters for this chain, all zero.
+    #[must_use]
+    pub fn new_counters(&self) -> ChainCounters {
+        ChainCounters { values: vec![0; self.counter_names.len()] }
+    }
+
+    /// A connection begins with `packet`: every function's `on_init` in chain order. On success `connection` holds
+    /// their states and the reply tuple that they chose; the first packet itself still goes through
+    /// [`Chain::process`].
+    ///
+    /// `tuples` says which reply tuples are taken; usually it is the table in which `connection` is not yet.
+    ///
+    /// # Errors
+    /// A function refused the connection. `connection` is then as it was: only counters and log have changed.
+    pub fn init(
+        &self,
+        runtime: &mut Runtime<'_>,
+        tuples: &dyn TupleUse,
+        connection: &mut Connection,
+        packet: &Packet<'_, '_>,
+    ) -> Result<(), DropReason> {
+        let mut states = self.default_states;
+        let mut context = Context {
+            now: runtime.now,
+            node: runtime.node,
+            ingress: packet.frame.ingress,
+            original: connection.original,
+            reply: connection.reply,
+            tuples,
+            counters: &mut [],
+            log: runtime.log,
+        };
+        let mut counters = runtime.counters.values.as_mut_slice();
+        for link in &self.links {
+            (context.counters, counters) = counters.split_at_mut(link.counters);
+            link.function.on_init(&mut states[link.state.clone()], &mut context, packet)?;
+        }
+        connection.reply = context.reply;
+        connection.functions = states;
+        Ok(())
+    }
+
+    /// A packet of a connection: every function's `on_packet`, in chain order in the original direction and in reverse
+    /// order in the reply direction, until one does not forward it.
+    pub fn process(
+        &self,
+        runtime: &mut Runtime<'_>,
+        connection: &mut Connection,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Processed {
+        let before = connection.functions;
+        let mut context = Context {
+            now: runtime.now,
+            node: runtime.node,
+            ingress: packet.frame.ingress,
+            original: connection.original,
+            reply: connection.reply,
+            tuples: &NoTupleFree,
+            counters: &mut [],
+            log: runtime.log,
+        };
+        let states = &mut connection.functions;
+        let counters = runtime.counters.values.as_mut_slice();
+        let verdict = match direction {
+            Direction::Original => self.pass_forwards(states, &mut context, counters, packet),
+            Direction::Reply => self.pass_backwards(states, &mut context, counters, packet),
+        };
+        Processed { verdict, states_changed: connection.functions != before }
+    }
+
+    fn pass_forwards<'a>(
+        &self,
+        states: &mut [u8; FUNCTION_STATE_BYTES_MAX],
+        context: &mut Context<'a>,
+        mut counters: &'a mut [u64],
+        packet: &mut Packet<'_, '_>,
+    ) -> Verdict {
+        for link in &self.links {
+            (context.counters, counters) = mem::take(&mut counters).split_at_mut(link.counters);
+            let state = &mut states[link.state.clone()];
+            let verdict = link.function.on_packet(state, context, packet, Direction::Original);
+            if verdict != Verdict::Forward {
+                return verdict;
+            }
+        }
+        Verdict::Forward
+    }
+
+    fn pass_backwards<'a>(
+        &self,
+        states: &mut [u8; FUNCTION_STATE_BYTES_MAX],
+        context: &mut Context<'a>,
+        mut counters: &'a mut [u64],
+        packet: &mut Packet<'_, '_>,
+    ) -> Verdict {
+        for link in self.links.iter().rev() {
+            let others = counters.len() - link.counters;
+            (counters, context.counters) = mem::take(&mut counters).split_at_mut(others);
+            let state = &mut states[link.state.clone()];
+            let verdict = link.function.on_packet(state, context, packet, Direction::Reply);
+            if verdict != Verdict::Forward {
+                return verdict;
+            }
+        }
+        Verdict::Forward
+    }
+
+    /// The connection has ended: every function's `on_close` in chain order.
+    pub fn close(&self, connection: &Connection, reason: CloseReason) {
+        for link in &self.links {
+            link.function.on_close(&connection.functions[link.state.clone()], reason);
+        }
+    }
+
+    /// Appends the states of all functions as attributes: one for each function whose state is not the default, with
+    /// the function's own attributes in it.
+    pub fn encode_states(&self, connection: &Connection, out: &mut Vec<u8>) {
+        for link in &self.links {
+            let start = out.len();
+            tlv::put(out, link.function.attribute(), &[]);
+            link.function.encode(&connection.functions[link.state.clone()], out);
+            let length_bytes = out.len() - start;
+            if length_bytes == tlv::TLV_HEADER_BYTES {
+                out.truncate(start);
+                continue;
+            }
+            let length =
+                u16::try_from(length_bytes).expect("a state is at most 64 bytes, its attributes far below 64 KiB");
+            out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
+            out.resize(out.len().next_multiple_of(4), 0);
+        }
+    }
+
+    /// Sets the states of all functions to what [`Chain::encode_states`] wrote, perhaps on a node with another chain:
+    /// attributes of functions that are not in this one are skipped, functions without an attribute get their default.
+    ///
+    /// # Errors
+    /// The attributes are malformed. `connection` is then as it was.
+    pub fn decode_states(&self, connection: &mut Connection, attributes: &[u8]) -> Result<(), TlvError> {
+        let mut states = self.default_states;
+        for attribute in tlv::read(attributes) {
+            let (kind, value) = attribute?;
+            if let Some(link) = self.links.iter().find(|link| link.function.attribute() == kind) {
+                link.function.decode(&mut states[link.state.clone()], value)?;
+            }
+        }
+        connection.functions = states;
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Functions without their type: what the chain holds.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use flow::wire::Packet;
+use flow::wire::tlv::TlvError;
+use flow::{Direction, DropReason};
+use zerocopy::FromBytes;
+
+use super::layout::StateLayout;
+use crate::function::{CloseReason, Context, FlowState, NetworkFunction, Verdict};
+
+/// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
+/// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.
+pub(super) trait ErasedFunction: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn counter_names(&self) -> Vec<String>;
+    fn layout(&self) -> StateLayout;
+    fn attribute(&self) -> u16;
+    fn write_default(&self, state: &mut [u8]);
+    fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
+    fn on_packet(
+        &self,
+        state: &mut [u8],
+        context: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Verdict;
+    fn on_close(&self, state: &[u8], reason: CloseReason);
+    fn encode(&self, state: &[u8], out: &mut Vec<u8>);
+    fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError>;
+}
+
+/// Gives a function its erased face. A type of its own, so that the two traits' methods cannot be confused.
+pub(super) struct Erased<F>(pub(super) F);
+
+const STATE_FITS: &str = "the chain hands every function the bytes that it laid out for it";
+
+fn write<S: FlowState>(value: &S, state: &mut [u8]) {
+    value.write_to(state).expect(STATE_FITS);
+}
+
+fn read<S: FlowState>(state: &[u8]) -> S {
+    S::read_from_bytes(state).ok().expect(STATE_FITS)
+}
+
+impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn counter_names(&self) -> Vec<String> {
+        self.0.counter_names()
+    }
+
+    fn layout(&self) -> StateLayout {
+        StateLayout { size_bytes: size_of::<F::State>(), align_bytes: align_of::<F::State>() }
+    }
+
+    fn attribute(&self) -> u16 {
+        F::State::ATTRIBUTE
+    }
+
+    fn write_default(&self, state: &mut [u8]) {
+        write(&F::State::default(), state);
+    }
+
+    fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason> {
+        write(&self.0.on_init(context, packet)?, state);
+        Ok(())
+    }
+
+    fn on_packet(
+        &self,
+        state: &mut [u8],
+        context: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Verdict {
+        let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
+        self.0.on_packet(state, context, packet, direction)
+    }
+
+    fn on_close(&self, state: &[u8], reason: CloseReason) {
+        self.0.on_close(&read(state), reason);
+    }
+
+    fn encode(&self, state: &[u8], out: &mut Vec<u8>) {
+        read::<F::State>(state).encode(out);
+    }
+
+    fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError> {
+        write(&F::State::decode(attributes)?, state);
+        Ok(())
+    }
+}

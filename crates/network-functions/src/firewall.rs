@@ -1,0 +1,163 @@
+//! The firewall: ordered rules that say which connections may begin.
+//!
+//! Rules are evaluated once, when a connection begins, on the tuple as the functions before the firewall in the chain
+//! have made it: a firewall in front of NAT sees the addresses that packets come in with, one behind NAT the
+//! translated ones. Later packets pass on that decision, on whichever node they arrive; so does a connection that a
+//! peer of the cluster let in, even if the rule's number is unknown here (pfsync and conntrackd decide likewise).
+//! Connections that no rule matches are dropped.
+
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use flow::wire::Packet;
+use flow::wire::tlv::{self, TlvError};
+use flow::{Direction, DropReason, Tuple};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::function::{Context, FlowState, LogEntry, NetworkFunction, Verdict, state_attribute};
+use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
+pub use rule::{Action, FirewallConfig, Rule};
+
+/// The name of the function.
+pub const NAME: &str = "firewall";
+
+/// What the firewall keeps of a connection: who let it in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FirewallState {
+    /// The number of the rule that let it in, from 1; 0 when that is not known.
+    rule_number: u16,
+    /// [`FirewallConfig::generation`] of the rules that the number counts.
+    generation: u16,
+}
+
+mod attribute {
+    //! Attributes of the state.
+    /// Rule number and generation, a u16 each.
+    pub(super) const RULE: u16 = 1;
+}
+
+impl FlowState for FirewallState {
+    const ATTRIBUTE: u16 = state_attribute::FIREWALL;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if *self != Self::default() {
+            let [a, b] = self.rule_number.to_be_bytes();
+            let [c, d] = self.generation.to_be_bytes();
+            tlv::put(out, attribute::RULE, &[a, b, c, d]);
+        }
+    }
+
+    fn decode(attributes: &[u8]) -> Result<Self, TlvError> {
+        let mut state = Self::default();
+        for attribute in tlv::read(attributes) {
+            let (kind, value) = attribute?;
+            if kind == attribute::RULE {
+                let &[a, b, c, d] = value else { return Err(TlvError::ValueSize(kind)) };
+                state.rule_number = u16::from_be_bytes([a, b]);
+                state.generation = u16::from_be_bytes([c, d]);
+            }
+        }
+        Ok(state)
+    }
+}
+
+struct RuleOutcome {
+    name: String,
+    action: Action,
+    log: bool,
+}
+
+/// The firewall; see the module's text.
+pub struct Firewall {
+    rules: RuleSet,
+    outcomes: Vec<RuleOutcome>,
+    log_default: bool,
+    generation: u16,
+}
+
+impl Firewall {
+    /// A firewall with these rules.
+    ///
+    /// # Errors
+    /// There are too many rules, or one of them makes no sense.
+    pub fn new(config: FirewallConfig) -> Result<Self, RuleSetError> {
+        let rules = RuleSet::compile(config.rules.iter().map(|rule| &rule.conditions))?;
+        let outcome = |rule: Rule| RuleOutcome { name: rule.name, action: rule.action, log: rule.log };
+        Ok(Self {
+            rules,
+            outcomes: config.rules.into_iter().map(outcome).collect(),
+            log_default: config.log_default,
+            generation: config.generation,
+        })
+    }
+
+    /// The name of the rule that let a connection in; `None` when that was under other rules than these.
+    #[must_use]
+    pub fn rule_name(&self, state: &FirewallState) -> Option<&str> {
+        let index = usize::from(state.rule_number).checked_sub(1)?;
+        let outcome = self.outcomes.get(index).filter(|_| state.generation == self.generation)?;
+        Some(&outcome.name)
+    }
+
+    fn admit(&self, index: RuleIndex, tuple: Tuple, context: &mut Context<'_>) -> Result<FirewallState, DropReason> {
+        let outcome = &self.outcomes[index.get()];
+        context.count(index.get());
+        if outcome.log {
+            log(context, outcome.action, &outcome.name, tuple);
+        }
+        match outcome.action {
+            Action::Accept => Ok(FirewallState { rule_number: index.0 + 1, generation: self.generation }),
+            Action::Drop => Err(DropReason::FirewallDenied),
+        }
+    }
+}
+
+fn log(context: &mut Context<'_>, action: Action, rule: &str, tuple: Tuple) {
+    context.log.push_with(|| {
+        let message = format!("{} by rule {rule}", action.label());
+        LogEntry { function: NAME, message, tuple }
+    });
+}
+
+impl NetworkFunction for Firewall {
+    type State = FirewallState;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// `rule_0_hits` and so on, and `default_hits` behind them.
+    fn counter_names(&self) -> Vec<String> {
+        let rules = (0..self.outcomes.len()).map(|index| format!("rule_{index}_hits"));
+        rules.chain(["default_hits".to_string()]).collect()
+    }
+
+    fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<FirewallState, DropReason> {
+        let tuple = context.outgoing();
+        let key = RuleKey::new(tuple, &packet.headers.transport, context.ingress);
+        if let Some(index) = self.rules.classify(&key) {
+            return self.admit(index, tuple, context);
+        }
+        context.count(self.outcomes.len());
+        if self.log_default {
+            log(context, Action::Drop, "default", tuple);
+        }
+        Err(DropReason::FirewallDenied)
+    }
+
+    fn on_packet(
+        &self,
+        _state: &mut FirewallState,
+        _context: &mut Context<'_>,
+        _packet: &mut Packet<'_, '_>,
+        _direction: Direction,
+    ) -> Verdict {
+        Verdict::Forward
+    }
+}

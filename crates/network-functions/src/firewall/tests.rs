@@ -1,0 +1,166 @@
+//! Scenarios of the firewall.
+
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use flow::wire::ip_protocol::{ICMP, ICMPV6, TCP, UDP};
+use flow::{Direction, Tuple};
+use proptest::prelude::*;
+
+use super::*;
+use crate::function::LOG_ENTRIES_MAX;
+use crate::port_range::PortRange;
+use crate::rule_set::{Conditions, IcmpMatch};
+use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, tcp, udp};
+
+fn rule(name: &str, action: Action, conditions: Conditions) -> Rule {
+    Rule { name: name.to_string(), conditions, action, log: false }
+}
+
+fn firewall(rules: Vec<Rule>) -> Firewall {
+    Firewall::new(FirewallConfig { rules, log_default: false, generation: 7 }).expect("the rules make sense")
+}
+
+/// A small office: inside may go anywhere but to one bad network; outside may reach the web server and ping.
+fn office() -> Gateway {
+    let ping = |protocol, kind| Conditions {
+        protocols: vec![protocol],
+        icmp: vec![IcmpMatch { kind, code: Some(0) }],
+        ..Conditions::default()
+    };
+    Gateway::with(firewall(vec![
+        rule(
+            "bad network",
+            Action::Drop,
+            Conditions { destinations: vec!["203.0.113.0/24".parse().unwrap()], ..Conditions::default() },
+        ),
+        rule("inside out", Action::Accept, Conditions { ingress: vec![INSIDE], ..Conditions::default() }),
+        rule(
+            "web",
+            Action::Accept,
+            Conditions {
+                destinations: vec!["192.0.2.80".parse().unwrap(), "2001:db8::80".parse().unwrap()],
+                protocols: vec![TCP, UDP],
+                destination_ports: vec![PortRange::single(80), PortRange::single(443)],
+                ..Conditions::default()
+            },
+        ),
+        rule("ping", Action::Accept, ping(ICMP, 8)),
+        rule("ping6", Action::Accept, ping(ICMPV6, 128)),
+    ]))
+}
+
+fn admitted(gateway: &mut Gateway, ingress: flow::PortId, tuple: Tuple) -> bool {
+    match gateway.begin(ingress, tuple) {
+        Ok(_) => true,
+        Err(reason) => {
+            assert_eq!(reason, DropReason::FirewallDenied);
+            false
+        }
+    }
+}
+
+#[test]
+fn the_first_rule_that_matches_decides_and_what_none_matches_is_dropped() {
+    let mut office = office();
+    for (ingress, tuple, expected) in [
+        (INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22"), true),
+        (INSIDE, tcp("10.0.0.1:5000", "203.0.113.9:443"), false),
+        (OUTSIDE, tcp("198.51.100.1:5000", "192.0.2.80:443"), true),
+        (OUTSIDE, udp("198.51.100.1:5000", "192.0.2.80:443"), true),
+        (OUTSIDE, tcp("198.51.100.1:5000", "192.0.2.80:22"), false),
+        (OUTSIDE, tcp("198.51.100.1:5000", "192.0.2.81:443"), false),
+        (OUTSIDE, tcp("[2001:db8:1::1]:5000", "[2001:db8::80]:80"), true),
+        (OUTSIDE, tcp("[2001:db8:1::1]:5000", "[2001:db8::81]:80"), false),
+        (OUTSIDE, echo("198.51.100.1", "192.0.2.5", 77), true),
+        (OUTSIDE, echo("2001:db8:1::1", "2001:db8::5", 77), true),
+        // A timestamp request (type 13) is ICMP too, but no ping.
+        (OUTSIDE, Tuple { discriminator: 13, ..echo("198.51.100.1", "192.0.2.5", 77) }, false),
+    ] {
+        assert_eq!(admitted(&mut office, ingress, tuple), expected, "{tuple:?}");
+    }
+    let hits = ["rule_0_hits", "rule_1_hits", "rule_2_hits", "rule_3_hits", "rule_4_hits", "default_hits"];
+    let counted = hits.map(|name| office.counter(&format!("firewall.{name}")));
+    assert_eq!(counted, [1, 1, 3, 1, 1, 4]);
+}
+
+#[test]
+fn a_firewall_without_rules_lets_nothing_begin() {
+    let mut gateway = Gateway::with(firewall(Vec::new()));
+    assert!(!admitted(&mut gateway, INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")));
+}
+
+#[test]
+fn established_connections_pass_in_both_directions_even_where_their_rule_is_unknown() {
+    let mut office = office();
+    let begun = office.begin(INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")).unwrap();
+    let mut encoded = Vec::new();
+    office.chain.encode_states(&begun.connection, &mut encoded);
+
+    let mut elsewhere = Gateway::with(firewall(Vec::new()));
+    let mut connection = begun.connection;
+    elsewhere.chain.decode_states(&mut connection, &encoded).unwrap();
+    for direction in [Direction::Original, Direction::Reply] {
+        let (processed, _) = elsewhere.pass(&mut connection, OUTSIDE, direction);
+        assert_eq!(processed.verdict, Verdict::Forward);
+    }
+}
+
+#[test]
+fn a_rule_is_named_only_under_the_rules_that_it_belongs_to() {
+    let anything = || vec![rule("anything", Action::Accept, Conditions::default())];
+    let state = FirewallState { rule_number: 1, generation: 7 };
+    assert_eq!(firewall(anything()).rule_name(&state), Some("anything"));
+    assert_eq!(firewall(anything()).rule_name(&FirewallState { generation: 8, ..state }), None);
+    assert_eq!(firewall(anything()).rule_name(&FirewallState { rule_number: 2, ..state }), None);
+    assert_eq!(firewall(anything()).rule_name(&FirewallState::default()), None);
+}
+
+#[test]
+fn what_is_worth_an_entry_is_logged_until_the_log_is_full() {
+    let config = FirewallConfig {
+        rules: vec![Rule {
+            log: true,
+            ..rule("ssh", Action::Accept, Conditions { protocols: vec![TCP], ..Conditions::default() })
+        }],
+        log_default: true,
+        generation: 0,
+    };
+    let mut gateway = Gateway::with(Firewall::new(config).unwrap());
+    let accepted = tcp("10.0.0.1:5000", "198.51.100.1:22");
+    let refused = udp("10.0.0.1:5000", "198.51.100.1:53");
+    assert!(admitted(&mut gateway, INSIDE, accepted));
+    assert!(!admitted(&mut gateway, INSIDE, refused));
+    let entries: Vec<LogEntry> = gateway.log.drain().collect();
+    let entry = |message: &str, tuple| LogEntry { function: NAME, message: message.to_string(), tuple };
+    assert_eq!(entries, [entry("accept by rule ssh", accepted), entry("drop by rule default", refused)]);
+
+    for _ in 0..LOG_ENTRIES_MAX + 3 {
+        assert!(!admitted(&mut gateway, INSIDE, refused));
+    }
+    assert_eq!(gateway.log.dropped_entries(), 3);
+    assert_eq!(gateway.log.drain().len(), LOG_ENTRIES_MAX);
+}
+
+#[test]
+fn an_attribute_of_a_wrong_size_is_refused() {
+    let mut attributes = Vec::new();
+    tlv::put(&mut attributes, attribute::RULE, &[1, 2, 3]);
+    assert_eq!(FirewallState::decode(&attributes), Err(TlvError::ValueSize(attribute::RULE)));
+}
+
+proptest! {
+    #[test]
+    fn states_come_back_as_they_were_sent(rule_number: u16, generation: u16) {
+        let state = FirewallState { rule_number, generation };
+        let mut encoded = Vec::new();
+        state.encode(&mut encoded);
+        prop_assert_eq!(FirewallState::decode(&encoded), Ok(state));
+    }
+
+    #[test]
+    fn decoding_never_panics(bytes: Vec<u8>) {
+        let _ = FirewallState::decode(&bytes);
+    }
+}

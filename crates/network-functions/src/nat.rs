@@ -1,0 +1,308 @@
+//! Network address translation: source NAT to addresses that the cluster shares, and port forwarding.
+//!
+//! A connection's translation is decided when it begins and lies in its two tuples, which every node that has the
+//! connection knows; any node can go on translating.
+//!
+//! ```text
+//!   original direction:  in  Connection.original      out  inverse of Connection.reply
+//!   reply direction:     in  Connection.reply         out  inverse of Connection.original
+//! ```
+//!
+//! **Nodes never choose the same port.** Each node takes ports for new connections from a part of the range that is
+//! its own ([`PortRange::slice`]), so that two nodes that are active at once never give two connections one tuple,
+//! without asking each other. A node that takes over connections keeps their ports, whosever part they are from.
+//! Protocols without ports have nothing to divide: two inside hosts that reach the same outside host by such a
+//! protocol (GRE, ESP) through two nodes at once may collide, which the table of whichever node hears of it second
+//! refuses.
+//!
+//! **Which port.** The connection's own source port if it is in the node's part and free; otherwise ports in an order
+//! that a keyed hash of the inside end point gives (RFC 6056 section 3.3.3 without its counter). As the destination is
+//! not hashed, an end point is seen under the same port by everybody it talks to as long as that is free (RFC 4787
+//! REQ-1), and an inside address always under the same pool address (REQ-2). ICMP queries are translated by their
+//! identifier (RFC 5508 REQ-1).
+//!
+//! **Hairpinning** (RFC 4787 REQ-9) is a matter of rules: a source rule that also matches inside sources towards the
+//! inside destinations of port forwarding.
+//!
+//! **Untranslated connections** are never rewritten. If the reply tuple of one is already another connection's, the
+//! table refuses it (`tuple_in_use`) when it is entered, as Linux does for connections without a NAT rule.
+
+mod ports;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use flow::wire::tlv::{self, TlvError};
+use flow::wire::{Packet, Transport, ip_protocol};
+use flow::{Direction, DropReason, HashKey, Tuple};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
+use crate::port_range::PortRange;
+use crate::rule_set::{Conditions, RuleIndex, RuleKey, RuleSet, has_ports};
+pub use ports::PORT_PROBES_MAX;
+pub use rule::{
+    DestinationRule, NatConfig, NatError, POOL_ADDRESSES_MAX, RuleKind, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule,
+};
+use rule::{Pool, Target, check_destination, check_source};
+
+/// The name of the function.
+pub const NAME: &str = "nat";
+
+/// What NAT keeps of a connection beside its tuples: which rules translated it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct NatState {
+    /// The source rule's number, from 1; 0 when the source is as it came.
+    source_rule_number: u16,
+    /// The destination rule's number, from 1; 0 when the destination is as it came.
+    destination_rule_number: u16,
+}
+
+mod attribute {
+    //! Attributes of the state.
+    /// Number of the source rule, u16.
+    pub(super) const SOURCE_RULE: u16 = 1;
+    /// Number of the destination rule, u16.
+    pub(super) const DESTINATION_RULE: u16 = 2;
+}
+
+impl NatState {
+    /// The source rule that translated the connection, of the configuration under which it began.
+    #[must_use]
+    pub fn source_rule(&self) -> Option<RuleIndex> {
+        self.source_rule_number.checked_sub(1).map(RuleIndex)
+    }
+
+    /// The destination rule that translated the connection, of the configuration under which it began.
+    #[must_use]
+    pub fn destination_rule(&self) -> Option<RuleIndex> {
+        self.destination_rule_number.checked_sub(1).map(RuleIndex)
+    }
+}
+
+impl FlowState for NatState {
+    const ATTRIBUTE: u16 = state_attribute::NAT;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for (kind, number) in [
+            (attribute::SOURCE_RULE, self.source_rule_number),
+            (attribute::DESTINATION_RULE, self.destination_rule_number),
+        ] {
+            if number != 0 {
+                tlv::put(out, kind, &number.to_be_bytes());
+            }
+        }
+    }
+
+    fn decode(attributes: &[u8]) -> Result<Self, TlvError> {
+        let mut state = Self::default();
+        for attribute in tlv::read(attributes) {
+            let (kind, value) = attribute?;
+            let number = || value.try_into().map(u16::from_be_bytes).map_err(|_| TlvError::ValueSize(kind));
+            match kind {
+                attribute::SOURCE_RULE => state.source_rule_number = number()?,
+                attribute::DESTINATION_RULE => state.destination_rule_number = number()?,
+                _ => {}
+            }
+        }
+        Ok(state)
+    }
+}
+
+/// NAT; see the module's text.
+pub struct Nat {
+    destination_rules: RuleSet,
+    targets: Vec<Target>,
+    source_rules: RuleSet,
+    pools: Vec<Pool>,
+    /// This node's part of the ports.
+    ports: PortRange,
+    key: HashKey,
+}
+
+/// Counters behind those of the rules.
+#[derive(Clone, Copy)]
+enum Counter {
+    PortsPreserved,
+    PortsExhausted,
+    TuplesInUse,
+}
+
+const COUNTER_NAMES: [&str; 3] = ["ports_preserved", "ports_exhausted", "tuples_in_use"];
+
+impl Nat {
+    /// NAT by these rules.
+    ///
+    /// # Errors
+    /// The configuration makes no sense; see [`NatError`].
+    pub fn new(config: NatConfig) -> Result<Self, NatError> {
+        let NatConfig { destination_rules, source_rules, ports, node, nodes, key } = config;
+        let (source_conditions, pools) = checked(source_rules, check_source)?;
+        let (destination_conditions, targets) = checked(destination_rules, check_destination)?;
+        Ok(Self {
+            destination_rules: compile(&destination_conditions, RuleKind::Destination)?,
+            targets,
+            source_rules: compile(&source_conditions, RuleKind::Source)?,
+            pools,
+            ports: ports.slice(node, nodes).ok_or(NatError::NoPorts { ports, node, nodes })?,
+            key,
+        })
+    }
+
+    /// The ports that this node takes for new connections.
+    #[must_use]
+    pub const fn ports(&self) -> PortRange {
+        self.ports
+    }
+
+    fn count(&self, context: &mut Context<'_>, counter: Counter) {
+        context.count(self.pools.len() + self.targets.len() + counter as usize);
+    }
+
+    /// `outgoing` with its destination as the first destination rule that it meets says.
+    fn translate_destination(&self, outgoing: &mut Tuple, key: &RuleKey) -> Option<RuleIndex> {
+        let index = self.destination_rules.classify(key)?;
+        let target = &self.targets[index.get()];
+        outgoing.destination = target.address;
+        if let Some((from, to)) = target.moved {
+            outgoing.destination_port = outgoing.destination_port - from + to;
+        }
+        Some(index)
+    }
+
+    /// `outgoing` with its source at an address of `pool`, so that the reply tuple is free.
+    fn translate_source(
+        &self,
+        outgoing: &Tuple,
+        pool: &[[u8; 16]],
+        context: &mut Context<'_>,
+    ) -> Result<Tuple, DropReason> {
+        // The inside end point. (An ICMP identifier is in both of the tuple's ports: the source's is enough.)
+        let inside = Tuple { destination: [0; 16], destination_port: 0, ..*outgoing };
+        let host = Tuple { source_port: 0, protocol: 0, discriminator: 0, ..inside };
+        let address = pool[pick(self.key.hash(&host), pool.len())];
+        let Some(set_port) = port_setter(outgoing.protocol) else {
+            return Ok(Tuple { source: address, ..*outgoing });
+        };
+        let with_port = |port| {
+            let mut translated = Tuple { source: address, ..*outgoing };
+            set_port(&mut translated, port);
+            translated
+        };
+        let tuples = context.tuples;
+        let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
+        if self.ports.contains(outgoing.source_port) {
+            let preserved = with_port(outgoing.source_port);
+            if is_free(&preserved) {
+                self.count(context, Counter::PortsPreserved);
+                return Ok(preserved);
+            }
+        }
+        let hash = self.key.hash(&inside);
+        ports::candidates(self.ports, hash).map(with_port).find(is_free).ok_or_else(|| {
+            self.count(context, Counter::PortsExhausted);
+            DropReason::NatPortsExhausted
+        })
+    }
+}
+
+type Checked<V> = (Vec<Conditions>, Vec<V>);
+
+fn checked<R, V>(
+    rules: Vec<R>,
+    check: impl Fn(usize, R) -> Result<(Conditions, V), NatError>,
+) -> Result<Checked<V>, NatError> {
+    rules.into_iter().enumerate().map(|(index, rule)| check(index, rule)).collect()
+}
+
+fn compile(conditions: &[Conditions], kind: RuleKind) -> Result<RuleSet, NatError> {
+    RuleSet::compile(conditions.iter()).map_err(|error| NatError::Conditions { kind, error })
+}
+
+/// An index below `length` (not 0) that `hash` chooses.
+fn pick(hash: u64, length: usize) -> usize {
+    usize::try_from(hash % length as u64).unwrap_or(0)
+}
+
+/// How the source port, or what stands for it, is set in tuples of `protocol`; `None` when there is none.
+fn port_setter(protocol: u8) -> Option<fn(&mut Tuple, u16)> {
+    match protocol {
+        ip_protocol::ICMP | ip_protocol::ICMPV6 => Some(|tuple, identifier| {
+            tuple.source_port = identifier;
+            tuple.destination_port = identifier;
+        }),
+        _ if has_ports(protocol) => Some(|tuple, port| tuple.source_port = port),
+        _ => None,
+    }
+}
+
+impl NetworkFunction for Nat {
+    type State = NatState;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// `source_rule_0_connections` and so on, `destination_rule_0_connections` and so on, `ports_preserved`,
+    /// `ports_exhausted` and `tuples_in_use`.
+    fn counter_names(&self) -> Vec<String> {
+        let sources = (0..self.pools.len()).map(|index| format!("source_rule_{index}_connections"));
+        let destinations = (0..self.targets.len()).map(|index| format!("destination_rule_{index}_connections"));
+        sources.chain(destinations).chain(COUNTER_NAMES.map(|name| name.to_string())).collect()
+    }
+
+    fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<NatState, DropReason> {
+        let incoming = context.outgoing();
+        let mut outgoing = incoming;
+        let mut state = NatState::default();
+        let mut key = RuleKey::new(incoming, &packet.headers.transport, context.ingress);
+        if let Some(index) = self.translate_destination(&mut outgoing, &key) {
+            context.count(self.pools.len() + index.get());
+            state.destination_rule_number = index.0 + 1;
+            key.tuple = outgoing;
+        }
+        if let Some(index) = self.source_rules.classify(&key)
+            && let Some(pool) = &self.pools[index.get()]
+        {
+            outgoing = self.translate_source(&outgoing, pool, context)?;
+            context.count(index.get());
+            state.source_rule_number = index.0 + 1;
+        }
+        let reply = outgoing.inverse();
+        if outgoing != incoming && context.tuples.is_used(&reply) {
+            self.count(context, Counter::TuplesInUse);
+            return Err(DropReason::TupleInUse);
+        }
+        context.reply = reply;
+        Ok(state)
+    }
+
+    fn on_packet(
+        &self,
+        _state: &mut NatState,
+        context: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Verdict {
+        // The tuples decide, not the state: they are also there for connections that came from elsewhere (the kernel's
+        // connection tracking) and that no rule of this node translated.
+        let outgoing = match direction {
+            Direction::Original => context.reply.inverse(),
+            Direction::Reply => context.original.inverse(),
+        };
+        if packet.headers.tuple == outgoing {
+            return Verdict::Forward;
+        }
+        if matches!(packet.headers.transport, Transport::IcmpError(_)) {
+            // The packet quoted in it has to be translated too, which whoever related it to the connection does.
+            return Verdict::Drop(DropReason::NatUntranslatable);
+        }
+        packet.rewrite(&outgoing);
+        Verdict::Forward
+    }
+}

@@ -1,0 +1,50 @@
+//! In which order ports are tried.
+
+use crate::port_range::PortRange;
+
+/// Ports that are tried for a connection, at most; then it is refused. Bounds the work that a packet can cause when
+/// ports run short: with a share `f` of them taken, a connection is refused with probability f^128 at most by
+/// chance (0.1 % at 95 %).
+pub const PORT_PROBES_MAX: usize = 128;
+
+/// Primes above every number of ports: steps of such a length come to every port before they come to one again.
+const STEPS: [u32; 8] = [65537, 69001, 73939, 78541, 84017, 90001, 97001, 104_003];
+
+/// The ports of `range` in an order that `hash` chooses: each once, [`PORT_PROBES_MAX`] of them at most.
+pub(super) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u16> {
+    let count = range.count();
+    let low = u32::try_from(hash & 0xffff_ffff).unwrap_or(0);
+    let start = low % count;
+    let step = STEPS[usize::try_from(hash >> 61).unwrap_or(0)] % count;
+    let probes = u32::try_from(PORT_PROBES_MAX).unwrap_or(u32::MAX).min(count);
+    (0..probes).filter_map(move |probe| u16::try_from(u32::from(range.first()) + (start + probe * step) % count).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_steps_are_primes_above_every_number_of_ports() {
+        for step in STEPS {
+            assert!(step > 65536, "{step}");
+            assert!((2..).take_while(|divisor| divisor * divisor <= step).all(|divisor| step % divisor != 0), "{step}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_candidate_is_in_the_range_and_none_comes_twice(a in 0u16.., b in 0u16.., hash: u64) {
+            let range = PortRange::new(a.min(b), a.max(b)).unwrap();
+            let mut ports: Vec<u16> = candidates(range, hash).collect();
+            prop_assert!(ports.iter().all(|&port| range.contains(port)));
+            let probes = ports.len();
+            prop_assert_eq!(probes, PORT_PROBES_MAX.min(range.count() as usize));
+            ports.sort_unstable();
+            ports.dedup();
+            prop_assert_eq!(ports.len(), probes);
+        }
+    }
+}
