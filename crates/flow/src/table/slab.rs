@@ -1,0 +1,161 @@
+//! The memory of the connections: an array of records, and beside it what packets do not need.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::prefetch::{CACHE_LINE_BYTES, prefetch};
+use crate::Instant;
+use crate::connection::Connection;
+use crate::timer_wheel::{Timer, TimerStore};
+
+const NONE: u32 = u32::MAX;
+
+/// What the table keeps of a connection beside its record; packets of a connection that is known do not touch it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cold {
+    pub(super) timer: Timer,
+    /// When the connection was entered, in nanoseconds of [`Instant`].
+    pub created_at_nanos: u64,
+    /// Sequence number of the last replication message that told of the connection; 0 before the first.
+    pub replication_sequence: u32,
+    /// The next free slot, while this one is free.
+    next_free: u32,
+}
+
+const _: () = assert!(size_of::<Cold>() == 32);
+
+/// The timers of an array of cold parts.
+pub(super) struct ColdTimers<'a>(pub(super) &'a mut [Cold]);
+
+impl TimerStore for ColdTimers<'_> {
+    fn timer(&self, index: u32) -> &Timer {
+        &self.0[index as usize].timer
+    }
+
+    fn timer_mut(&mut self, index: u32) -> &mut Timer {
+        &mut self.0[index as usize].timer
+    }
+}
+
+/// Records in slots that never move. All memory is reserved at the start; none is touched before it is needed.
+pub(super) struct Slab {
+    /// Records of all slots that were ever used; those of free slots are stale.
+    records: Vec<Connection>,
+    pub(super) cold: Vec<Cold>,
+    /// A bit for each slot that holds a connection.
+    occupied: Vec<u64>,
+    capacity: u32,
+    first_free: u32,
+    len: u32,
+}
+
+impl Slab {
+    pub(super) fn new(capacity: u32) -> Self {
+        Self {
+            records: Vec::with_capacity(capacity as usize),
+            cold: Vec::with_capacity(capacity as usize),
+            occupied: vec![0; (capacity as usize).div_ceil(64)],
+            capacity,
+            first_free: NONE,
+            len: 0,
+        }
+    }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Bytes of memory that it holds when full.
+    pub(super) const fn memory_bytes(&self) -> usize {
+        self.capacity as usize * (size_of::<Connection>() + size_of::<Cold>()) + self.occupied.len() * 8
+    }
+
+    /// Puts a connection into a free slot; `None` when there is none.
+    pub(super) fn insert(&mut self, connection: &Connection, now: Instant) -> Option<u32> {
+        let cold =
+            Cold { timer: Timer::NEW, created_at_nanos: now.as_nanos(), replication_sequence: 0, next_free: NONE };
+        let slot = if self.first_free != NONE {
+            let slot = self.first_free;
+            self.first_free = self.cold[slot as usize].next_free;
+            self.records[slot as usize] = *connection;
+            self.cold[slot as usize] = cold;
+            slot
+        } else if self.records.len() < self.capacity as usize {
+            self.records.push(*connection);
+            self.cold.push(cold);
+            self.records.len() as u32 - 1
+        } else {
+            return None;
+        };
+        self.occupied[slot as usize / 64] |= 1 << (slot % 64);
+        self.len += 1;
+        Some(slot)
+    }
+
+    /// Frees a slot that holds a connection. It is the next to be used again, while it is in the cache.
+    pub(super) fn remove(&mut self, slot: u32) {
+        debug_assert!(self.is_occupied(slot));
+        self.occupied[slot as usize / 64] &= !(1 << (slot % 64));
+        self.cold[slot as usize].next_free = self.first_free;
+        self.first_free = slot;
+        self.len -= 1;
+    }
+
+    #[inline(always)]
+    pub(super) fn is_occupied(&self, slot: u32) -> bool {
+        self.occupied.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    /// The record of a slot that has been used; stale if it is free.
+    #[inline(always)]
+    pub(super) fn record(&self, slot: u32) -> &Connection {
+        &self.records[slot as usize]
+    }
+
+    #[inline(always)]
+    pub(super) fn record_mut(&mut self, slot: u32) -> &mut Connection {
+        &mut self.records[slot as usize]
+    }
+
+    /// Fetches the record's lines that hold its tuples.
+    #[inline(always)]
+    pub(super) fn prefetch_tuples(&self, slot: u32) {
+        prefetch(&self.records, slot as usize, 0);
+        prefetch(&self.records, slot as usize, CACHE_LINE_BYTES);
+    }
+
+    /// Fetches the record's other lines.
+    #[inline(always)]
+    pub(super) fn prefetch_states(&self, slot: u32) {
+        prefetch(&self.records, slot as usize, 2 * CACHE_LINE_BYTES);
+        prefetch(&self.records, slot as usize, 3 * CACHE_LINE_BYTES);
+    }
+
+    /// The first slot at or after `from` that holds a connection.
+    pub(super) fn next_occupied(&self, from: u32) -> Option<u32> {
+        let mut word = from as usize / 64;
+        let mut bits = self.occupied.get(word)? & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.occupied.get(word)?;
+        }
+        Some(word as u32 * 64 + bits.trailing_zeros())
+    }
+
+    /// Length of the list of free slots, and slots ever used.
+    #[cfg(test)]
+    pub(super) fn count_free(&self) -> (u32, u32) {
+        let mut free = 0;
+        let mut slot = self.first_free;
+        while slot != NONE {
+            assert!(!self.is_occupied(slot), "slot {slot} is both free and occupied");
+            free += 1;
+            slot = self.cold[slot as usize].next_free;
+        }
+        (free, self.records.len() as u32)
+    }
+}
