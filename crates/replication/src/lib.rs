@@ -1,7 +1,72 @@
-//! To be written.
+//! Tells a node's connections to its peers, so that their packets can go on through another machine.
+//!
+//! * [`session`]: the FT-FW protocol (seed 001, section 5) between two nodes, as a value. A [`Session`] is told which
+//!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
+//! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
+//! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
+//!
+//! It knows no socket, clock, thread or unseeded randomness, and not what a connection is: a [`Store`] turns handles
+//! into attributes and attributes into connections.
+//!
+//! ```
+//! use flow::{Instant, NodeId};
+//! use replication::{ApplyError, Handle, Kind, Session, SessionConfig, Store};
+//!
+//! struct Numbers(Vec<Option<u8>>); // "connections" that are a byte each, named by their slot
+//! impl Store for Numbers {
+//!     fn encode(&mut self, _: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
+//!         let Some(value) = self.0[handle.0 as usize] else { return false };
+//!         out.extend([handle.0 as u8, value]);
+//!         true
+//!     }
+//!     fn apply(&mut self, _: Instant, _: NodeId, _: Kind, attributes: &[u8]) -> Result<(), ApplyError> {
+//!         self.0[usize::from(attributes[0])] = Some(attributes[1]);
+//!         Ok(())
+//!     }
+//!     fn delete(&mut self, _: Instant, _: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
+//!         self.0[usize::from(attributes[0])] = None;
+//!         Ok(())
+//!     }
+//!     fn find(&self, attributes: &[u8]) -> Option<Handle> {
+//!         self.0[usize::from(attributes[0])].map(|_| Handle(attributes[0].into()))
+//!     }
+//!     fn next_for_resync(&self, from: Handle) -> Option<Handle> {
+//!         (from.0..self.0.len() as u32).find(|slot| self.0[*slot as usize].is_some()).map(Handle)
+//!     }
+//! }
+//!
+//! let config = SessionConfig { connections_max: 4, ..SessionConfig::default() };
+//! let mut left = (Session::new(config, NodeId(0), NodeId(1), 7)?, Numbers(vec![None, Some(42), None, None]));
+//! let mut right = (Session::new(config, NodeId(1), NodeId(0), 8)?, Numbers(vec![None; 4]));
+//! let mut datagram = Vec::new();
+//! for millis in 0..100 {
+//!     let now = Instant::from_millis(millis);
+//!     left.0.handle_timeout(now);
+//!     right.0.handle_timeout(now);
+//!     while left.0.poll_transmit(now, &mut left.1, &mut datagram) {
+//!         right.0.handle_datagram(now, &datagram, &mut right.1)?;
+//!     }
+//!     while right.0.poll_transmit(now, &mut right.1, &mut datagram) {
+//!         left.0.handle_datagram(now, &datagram, &mut left.1)?;
+//!     }
+//! }
+//! assert_eq!(right.1.0[1], Some(42));
+//! assert!(left.0.status().is_synchronised() && right.0.status().is_synchronised());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 #![deny(unsafe_code)]
 
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+
+pub mod message;
+pub mod representation;
+mod serial;
+pub mod session;
+
+pub use message::{Kind, PROTOCOL_VERSION};
+pub use session::{
+    ApplyError, ConfigError, Handle, Link, PeerError, Session, SessionConfig, SessionEvent, SessionStatus, Store,
+};

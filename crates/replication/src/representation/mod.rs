@@ -1,0 +1,1 @@
+//! What a connection looks like within a message, and which changes are worth telling.

@@ -1,0 +1,251 @@
+//! The FT-FW protocol between this node and one peer (seed 001, section 5), both ways, as a value.
+//!
+//! What it promises, whatever the network loses, doubles, delays or turns round:
+//! * once the network is quiet, the peer has the newest state of every connection that it was to be told;
+//! * of one connection, the peer is never given an older state after a newer one;
+//! * memory is bounded by [`SessionConfig`], whatever the peer sends and however long it is away.
+//!
+//! The node calls [`Session::mark_changed`] and [`Session::mark_deleted`] as packets change connections, and at the end of
+//! a batch [`Session::poll_transmit`] until it is false. Datagrams of the peer go to [`Session::handle_datagram`], and when
+//! [`Session::poll_timeout`] has come, [`Session::handle_timeout`] is called; after each of the two, `poll_transmit` again.
+
+mod config;
+mod input;
+mod link;
+mod output;
+mod receiver;
+mod round_trip;
+mod sender;
+mod status;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use arrayvec::ArrayVec;
+use flow::{Instant, NodeId};
+
+use self::link::{Action, Input};
+use self::receiver::{PeerRound, Receiver};
+use self::sender::Sender;
+use self::status::{Events, SessionCounters};
+
+pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
+pub use self::link::Link;
+pub use self::sender::DELETION_BYTES_MAX;
+pub use self::status::{EVENTS_MAX, PeerError, SessionEvent, SessionStatus};
+pub use self::store::{ApplyError, Handle, Store};
+
+/// Sessions of the peer that are over and must not be taken up again when a datagram of theirs comes late.
+const RETIRED_SESSIONS_MAX: usize = 4;
+
+/// A session of the peer that is held to be over, for [`SessionConfig::peer_timeout`]: so long may a datagram be on its way.
+/// Not for good, because a late Hello may have made the wrong one of two look like the older.
+#[derive(Clone, Copy)]
+struct Retired {
+    session: u32,
+    until: Instant,
+}
+
+/// Replication between this node and one peer.
+pub struct Session {
+    config: SessionConfig,
+    local: NodeId,
+    peer: NodeId,
+    random: SplitMix,
+    link: Link,
+    session: u32,
+    peer_session: Option<u32>,
+    retired: ArrayVec<Retired, RETIRED_SESSIONS_MAX>,
+    sender: Sender,
+    receiver: Receiver,
+    /// Header flags that the next datagram is to carry.
+    pending: u8,
+    hello_at: Instant,
+    hello_interval: Duration,
+    last_sent: Instant,
+    last_heard: Option<Instant>,
+    /// This node asks to be told everything: the peer's round at that time.
+    resync_asked: Option<PeerRound>,
+    other_version: Option<u8>,
+    was_synchronised: bool,
+    events: Events,
+    counters: SessionCounters,
+}
+
+impl Session {
+    /// A session of the node `local` with the node `peer`. `seed` must differ from start to start: the session's number
+    /// and its first message number come from it.
+    ///
+    /// # Errors
+    /// The configuration is not sound.
+    pub fn new(config: SessionConfig, local: NodeId, peer: NodeId, seed: u64) -> Result<Self, ConfigError> {
+        config.check()?;
+        let mut random = SplitMix(seed ^ u64::from(local.0) << 56 ^ u64::from(peer.0) << 48);
+        let session = random.session();
+        let first = random.next() as u32;
+        Ok(Self {
+            config,
+            local,
+            peer,
+            random,
+            link: Link::Seeking,
+            session,
+            peer_session: None,
+            retired: ArrayVec::new(),
+            sender: Sender::new(&config, first),
+            receiver: Receiver::new(),
+            pending: 0,
+            hello_at: Instant::ZERO,
+            hello_interval: config.hello_interval_min,
+            last_sent: Instant::ZERO,
+            last_heard: None,
+            resync_asked: None,
+            other_version: None,
+            was_synchronised: false,
+            events: Events::default(),
+            counters: SessionCounters::default(),
+        })
+    }
+
+    /// The node that the session is with.
+    #[must_use]
+    pub const fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    /// A connection changed in a way worth telling. Costs nothing more when it waits to be told already. Handles that
+    /// are not below `connections_max` are ignored.
+    pub fn mark_changed(&mut self, handle: Handle) {
+        self.sender.mark_changed(handle);
+    }
+
+    /// A connection ended, and its slot may be used again. `attributes` (at most [`DELETION_BYTES_MAX`] bytes) name it to
+    /// the peer. Of a connection that was never marked as changed since its slot was taken, the peer is not told.
+    pub fn mark_deleted(&mut self, handle: Handle, attributes: &[u8]) {
+        self.sender.mark_deleted(handle, attributes);
+    }
+
+    /// A slot became free of which the peer need not hear (it held a copy of the peer's own connection).
+    pub fn forget(&mut self, handle: Handle) {
+        self.sender.forget(handle);
+    }
+
+    /// Whether the peer was told of the connection, or is about to be.
+    #[must_use]
+    pub fn is_told(&self, handle: Handle) -> bool {
+        self.sender.is_told(handle)
+    }
+
+    /// Asks the peer to tell everything again (this node's copies were found wanting).
+    pub fn request_resync(&mut self) {
+        self.resync_asked = Some(self.receiver.round);
+        self.pending |= output::ALIVE;
+    }
+
+    /// Tells the peer everything again.
+    pub fn resync(&mut self) {
+        self.sender.resync_requested();
+    }
+
+    /// The node leaves: the next datagram says Goodbye, and is the last.
+    pub fn close(&mut self) {
+        if self.link != Link::Closed {
+            self.change_link(Input::Close);
+            self.pending = crate::message::flags::GOODBYE;
+        }
+    }
+
+    /// What happened, the oldest first.
+    pub fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.events.pop()
+    }
+
+    /// The session's figures.
+    #[must_use]
+    pub fn status(&self) -> SessionStatus {
+        let sent = &self.sender.counters;
+        SessionStatus {
+            link: self.link,
+            told: self.sender.is_synchronised(),
+            heard: matches!(self.receiver.round, PeerRound::Completed(_)),
+            session: self.session,
+            peer_session: self.peer_session,
+            queued: self.sender.queued(),
+            in_flight: self.sender.in_flight(),
+            datagrams_sent: self.counters.datagrams_sent,
+            bytes_sent: self.counters.bytes_sent,
+            messages_sent: sent.messages,
+            datagrams_received: self.counters.datagrams_received,
+            bytes_received: self.counters.bytes_received,
+            messages_received: self.counters.messages_received,
+            lost: sent.lost,
+            resent: sent.resent,
+            missed: self.receiver.missed,
+            late: self.receiver.late,
+            left_out: sent.left_out,
+            too_long: sent.too_long,
+            probes: self.counters.probes,
+            rounds: sent.rounds,
+            apply_errors: self.counters.apply_errors,
+            stale_datagrams: self.counters.stale_datagrams,
+            bad_datagrams: self.counters.bad_datagrams,
+            events_dropped: self.events.dropped,
+            round_trip: self.sender.round_trip.smoothed(),
+            last_heard: self.last_heard,
+            oldest_unacknowledged_at: self.sender.oldest_unacknowledged_at(),
+        }
+    }
+
+    fn change_link(&mut self, input: Input) -> Action {
+        let (link, action) = self.link.next(input);
+        self.link = link;
+        match action {
+            Action::Nothing => {}
+            Action::Tell => self.sender.open(),
+            Action::Suspend => {
+                self.sender.suspend();
+                self.hello_interval = self.config.hello_interval_min;
+                self.was_synchronised = false;
+            }
+        }
+        action
+    }
+
+    /// This session's numbering begins anew, with a new session number.
+    fn renew(&mut self) {
+        self.change_link(Input::OutOfSync);
+        self.session = self.random.session();
+        let first = self.random.next() as u32;
+        self.sender.renumber(first);
+        self.hello_at = Instant::ZERO;
+        self.events.push(SessionEvent::Renumbered);
+    }
+
+    fn note_synchronised(&mut self) {
+        let is_synchronised = self.status().is_synchronised();
+        if is_synchronised && !self.was_synchronised {
+            self.events.push(SessionEvent::Synchronised);
+        }
+        self.was_synchronised = is_synchronised;
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A session's number, which is never 0.
+    fn session(&mut self) -> u32 {
+        (self.next() >> 32) as u32 | 1
+    }
+}

@@ -1,0 +1,110 @@
+//! What goes out: datagrams, and when the session must be called again.
+
+use alloc::vec::Vec;
+
+use flow::Instant;
+
+use super::{Link, Session, Store};
+use crate::message::{HEADER_BYTES, Header, flags};
+
+/// In [`Session::pending`]: send something, whatever it is. Not a flag on the wire.
+pub(super) const ALIVE: u8 = 0x80;
+
+impl Session {
+    /// When [`Session::handle_timeout`] and then [`Session::poll_transmit`] must be called at the latest, if nothing else
+    /// happens.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.link {
+            Link::Closed => None,
+            Link::Seeking => Some(self.hello_at),
+            Link::Open => [
+                self.silent_at(),
+                self.receiver.ack_at(),
+                self.sender.probe_at(&self.config),
+                self.sender.again_at(&self.config),
+                Some(self.last_sent + self.config.alive_interval),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
+        }
+    }
+
+    pub(super) fn silent_at(&self) -> Option<Instant> {
+        let heard = self.last_heard.filter(|_| self.link == Link::Open)?;
+        Some(heard + self.config.peer_timeout)
+    }
+
+    /// Writes a datagram for the peer to `buf`, replacing what is there; false if there is none to send now.
+    pub fn poll_transmit(&mut self, now: Instant, store: &mut impl Store, buf: &mut Vec<u8>) -> bool {
+        buf.clear();
+        buf.resize(HEADER_BYTES, 0);
+        let first = self.sender.next();
+        let unresolved = self.sender.in_flight();
+        let count = match self.link {
+            Link::Seeking => self.fill_seeking(now),
+            Link::Open => self.fill_open(now, store, buf),
+            Link::Closed => (self.pending != 0).then_some(0),
+        };
+        let Some(count) = count else {
+            buf.clear();
+            return false;
+        };
+        let header = Header {
+            flags: self.pending & !ALIVE,
+            sender: self.local,
+            round: self.sender.wire_round(),
+            session: self.session,
+            peer_session: self.peer_session.unwrap_or(0),
+            first,
+            unresolved,
+            count,
+        };
+        self.pending = 0;
+        buf[..HEADER_BYTES].copy_from_slice(&header.emit());
+        self.last_sent = now;
+        self.counters.datagrams_sent += 1;
+        self.counters.bytes_sent += buf.len() as u64;
+        true
+    }
+
+    /// A bare header: Hello when its time has come or the peer must learn of this session, and answers.
+    fn fill_seeking(&mut self, now: Instant) -> Option<u16> {
+        if self.hello_at <= now {
+            self.pending |= flags::HELLO;
+            self.hello_at = now + self.hello_interval;
+            self.hello_interval = (self.hello_interval * 2).min(self.config.hello_interval_max);
+        }
+        if self.pending & flags::HELLO_BACK != 0 {
+            // The peer does not know yet that its answer to this is awaited.
+            self.pending |= flags::HELLO;
+        }
+        self.pending &= flags::HELLO | flags::HELLO_BACK | flags::OUT_OF_SYNC;
+        (self.pending != 0).then_some(0)
+    }
+
+    fn fill_open(&mut self, now: Instant, store: &mut impl Store, buf: &mut Vec<u8>) -> Option<u16> {
+        let ack_due = self.receiver.ack_at().is_some_and(|at| at <= now);
+        if let Some(ack) = self.receiver.ack(now) {
+            ack.emit(buf);
+        }
+        let count = self.sender.fill(now, &self.config, store, buf);
+        if self.sender.probe_at(&self.config).is_some_and(|at| at <= now) {
+            self.pending |= flags::PROBE;
+            self.sender.probed(now);
+            self.counters.probes += 1;
+        }
+        if self.last_sent + self.config.alive_interval <= now {
+            self.pending |= ALIVE;
+        }
+        if count == 0 && !ack_due && self.pending == 0 {
+            return None;
+        }
+        self.receiver.ack_sent();
+        if self.resync_asked.is_some() {
+            self.pending |= flags::RESYNC;
+        }
+        Some(count)
+    }
+}

@@ -1,0 +1,210 @@
+//! What is known of each handle, and the queue of changed ones.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::session::Handle;
+
+/// The connection changed since it was last sent.
+const WANTED: u8 = 1;
+/// The handle is in the queue.
+const QUEUED: u8 = 2;
+/// A message with the connection's state is unacknowledged; `last_number` is the newest one's.
+const IN_FLIGHT: u8 = 4;
+/// The peer has acknowledged a message about the connection.
+const KNOWN: u8 = 8;
+/// The resynchronisation under way is not complete before the connection is sent.
+const OWED: u8 = 16;
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    last_number: u32,
+    told_round: u16,
+    flags: u8,
+}
+
+/// What was found out about a message that is acknowledged as missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Loss {
+    /// The connection has ended, or the slot has another one.
+    Moot,
+    /// A newer message, with this number, is in flight.
+    NewerInFlight(u32),
+    /// The connection waits in the queue (since now, or already).
+    Queued,
+    /// It ought to wait in the queue, which is full.
+    Overflow,
+}
+
+/// The queue holds handles and never bytes, each at most once: a connection that changes while it waits costs nothing.
+pub(super) struct Changes {
+    entries: Vec<Entry>,
+    queue: VecDeque<Handle>,
+    queued_max: usize,
+    owed: u32,
+}
+
+impl Changes {
+    pub(super) fn new(connections_max: u32, queued_max: u32) -> Self {
+        Self {
+            entries: vec![Entry::default(); connections_max as usize],
+            queue: VecDeque::new(),
+            queued_max: queued_max as usize,
+            owed: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Connections without which the resynchronisation under way is not complete.
+    pub(super) const fn owed(&self) -> u32 {
+        self.owed
+    }
+
+    pub(super) fn is_valid(&self, handle: Handle) -> bool {
+        (handle.0 as usize) < self.entries.len()
+    }
+
+    /// Queues a changed connection; false if the queue is full.
+    pub(super) fn mark(&mut self, handle: Handle) -> bool {
+        let Some(entry) = self.entries.get_mut(handle.0 as usize) else { return true };
+        if entry.flags & QUEUED == 0 {
+            if self.queue.len() >= self.queued_max {
+                return false;
+            }
+            self.queue.push_back(handle);
+        }
+        entry.flags |= WANTED | QUEUED;
+        true
+    }
+
+    /// The handle's connection has ended. True if the peer may know of it.
+    pub(super) fn forget(&mut self, handle: Handle) -> bool {
+        let Some(entry) = self.entries.get_mut(handle.0 as usize) else { return false };
+        let may_be_known = entry.flags & (WANTED | IN_FLIGHT | KNOWN) != 0;
+        if entry.flags & OWED != 0 {
+            self.owed -= 1;
+        }
+        // What is in the queue stays there; nothing is wanted of it any more.
+        entry.flags &= QUEUED;
+        entry.told_round = 0;
+        may_be_known
+    }
+
+    /// Whether the handle's connection was told, or is about to be.
+    pub(super) fn is_told(&self, handle: Handle) -> bool {
+        self.entries.get(handle.0 as usize).is_some_and(|entry| entry.flags & (WANTED | IN_FLIGHT | KNOWN) != 0)
+    }
+
+    pub(super) fn is_known(&self, handle: Handle) -> bool {
+        self.entries.get(handle.0 as usize).is_some_and(|entry| entry.flags & KNOWN != 0)
+    }
+
+    /// The next connection to send. It stays at the head of the queue until [`Changes::sent`] or [`Changes::skip_front`].
+    pub(super) fn front(&mut self) -> Option<Handle> {
+        while let Some(handle) = self.queue.front().copied() {
+            let entry = &mut self.entries[handle.0 as usize];
+            if entry.flags & WANTED != 0 {
+                return Some(handle);
+            }
+            entry.flags &= !QUEUED;
+            self.queue.pop_front();
+        }
+        None
+    }
+
+    /// Takes the head off the queue, as it cannot be sent.
+    pub(super) fn skip_front(&mut self) {
+        if let Some(handle) = self.queue.pop_front() {
+            self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED);
+            self.settle_debt(handle);
+        }
+    }
+
+    /// The head of the queue was sent. True if it was owed.
+    pub(super) fn sent_front(&mut self, number: u32, round: u16) -> bool {
+        let Some(handle) = self.queue.pop_front() else { return false };
+        self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED);
+        self.sent(handle, number, round);
+        self.settle_debt(handle)
+    }
+
+    /// A connection was sent under `number`, during (or since) the resynchronisation `round`.
+    pub(super) fn sent(&mut self, handle: Handle, number: u32, round: u16) {
+        let entry = &mut self.entries[handle.0 as usize];
+        entry.last_number = number;
+        entry.told_round = round;
+        entry.flags |= IN_FLIGHT;
+    }
+
+    fn settle_debt(&mut self, handle: Handle) -> bool {
+        let entry = &mut self.entries[handle.0 as usize];
+        let was_owed = entry.flags & OWED != 0;
+        entry.flags &= !OWED;
+        self.owed -= u32::from(was_owed);
+        was_owed
+    }
+
+    /// The walk of the resynchronisation `round` has come to the connection. True if the walk must send it; otherwise
+    /// it was sent, or the queue sends it.
+    pub(super) fn needs_walk(&mut self, handle: Handle, round: u16) -> bool {
+        let entry = self.entries[handle.0 as usize];
+        if entry.flags & WANTED != 0 {
+            self.owe(handle);
+            return false;
+        }
+        entry.told_round != round
+    }
+
+    /// The resynchronisation under way is not complete before the connection, which is in the queue, is sent.
+    pub(super) fn owe(&mut self, handle: Handle) {
+        let entry = &mut self.entries[handle.0 as usize];
+        if entry.flags & OWED == 0 {
+            entry.flags |= OWED;
+            self.owed += 1;
+        }
+    }
+
+    /// The message `number` about the handle's connection was received.
+    pub(super) fn received(&mut self, handle: Handle, number: u32) {
+        let entry = &mut self.entries[handle.0 as usize];
+        if entry.flags & IN_FLIGHT != 0 && entry.last_number == number {
+            entry.flags = entry.flags & !IN_FLIGHT | KNOWN;
+        }
+    }
+
+    /// The message `number` about the handle's connection was lost: its current state goes again, unless a later
+    /// message takes care of that.
+    pub(super) fn lost(&mut self, handle: Handle, number: u32) -> Loss {
+        let entry = &mut self.entries[handle.0 as usize];
+        let is_newest = entry.flags & IN_FLIGHT != 0 && entry.last_number == number;
+        if is_newest {
+            entry.flags &= !IN_FLIGHT;
+        }
+        if entry.flags & WANTED != 0 {
+            Loss::Queued
+        } else if is_newest {
+            if self.mark(handle) { Loss::Queued } else { Loss::Overflow }
+        } else if entry.flags & IN_FLIGHT != 0 {
+            Loss::NewerInFlight(entry.last_number)
+        } else {
+            Loss::Moot
+        }
+    }
+
+    /// The message about the handle's connection that is in flight counts no more.
+    pub(super) fn abandon(&mut self, handle: Handle) {
+        self.entries[handle.0 as usize].flags &= !IN_FLIGHT;
+    }
+
+    /// Empties the queue.
+    pub(super) fn clear(&mut self) {
+        while let Some(handle) = self.queue.pop_front() {
+            self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED | OWED);
+        }
+        self.owed = 0;
+    }
+}

@@ -1,0 +1,70 @@
+//! What a session needs of the node whose connections it tells.
+
+use alloc::vec::Vec;
+
+use flow::wire::tlv::TlvError;
+use flow::{Instant, NodeId};
+
+use crate::message::Kind;
+
+/// A connection of this node: its slot in the table, below [`super::SessionConfig::connections_max`]. Another connection
+/// may have it later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Handle(pub u32);
+
+/// Why a message about a connection was not taken. Its number counts as received all the same: it would not be taken
+/// the next time either.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The attributes cannot be read: the peer's fault.
+    #[error("a message about a connection cannot be read: {0}")]
+    Malformed(#[from] TlvError),
+    /// A needed attribute is not there: the peer's fault.
+    #[error("a message about a connection lacks attribute {0}")]
+    Missing(u16),
+    /// This node has no room: raise the table's limit to the peer's.
+    #[error("there is no room for the peer's connection")]
+    Full,
+}
+
+/// Where the connections are: implemented by the node.
+///
+/// The peer's messages come in the order in which it sent them (some may be left out, none comes late), so whatever
+/// comes replaces what the same peer said of the same connection before, **whatever the versions say**: a tuple may be
+/// used again by a new connection whose versions begin again at 1. Versions decide between *different* masters.
+pub trait Store {
+    /// Appends the attributes of a connection's current state; false, with nothing appended, when `handle` is free.
+    fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool;
+
+    /// Takes a connection's state over. Creates the connection if it is not there, whatever `kind` says. A copy of the
+    /// same peer that shares either tuple with it and is not it gives way.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; the session counts it and goes on.
+    fn apply(&mut self, now: Instant, from: NodeId, kind: Kind, attributes: &[u8]) -> Result<(), ApplyError>;
+
+    /// Removes the connection that `attributes` (as handed to [`super::Session::mark_deleted`] by the peer) name, if it
+    /// is there and `from` is its master.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; the session counts it and goes on.
+    fn delete(&mut self, now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError>;
+
+    /// The connection of *this* node that has the original tuple named in `attributes` (as handed to
+    /// [`super::Session::mark_deleted`] by this node) now.
+    fn find(&self, attributes: &[u8]) -> Option<Handle>;
+
+    /// The first connection at or after `from` of which this node must tell the peer (being its master).
+    fn next_for_resync(&self, from: Handle) -> Option<Handle>;
+
+    /// The peer `from` begins to tell all its connections: unmark those that are copies of its.
+    fn resync_started(&mut self, now: Instant, from: NodeId) {
+        let _ = (now, from);
+    }
+
+    /// The peer `from` has told all its connections: copies of its that were not told of since
+    /// [`Store::resync_started`] are gone there.
+    fn resync_completed(&mut self, now: Instant, from: NodeId) {
+        let _ = (now, from);
+    }
+}

@@ -1,0 +1,332 @@
+//! Two nodes, a network between them, and the checks that hold at every step.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+use flow::wire::tlv::TlvError;
+use flow::{Instant, NodeId};
+
+use crate::message::Kind;
+use crate::session::{ApplyError, Handle, Session, SessionConfig, SessionEvent, SplitMix, Store};
+
+/// A connection of the tests: which connection with this tuple it is, counted over both, and its version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Connection {
+    pub(super) tuple: u32,
+    pub(super) incarnation: u32,
+    pub(super) version: u32,
+}
+
+/// A node's own connections by slot, and its copies of the peer's by tuple.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) slots: Vec<Option<Connection>>,
+    pub(super) copies: BTreeMap<u32, Connection>,
+    unrefreshed: BTreeSet<u32>,
+    newest_seen: BTreeMap<u32, Connection>,
+    pub(super) swept: usize,
+    pub(super) applied: Vec<(Kind, Connection)>,
+    pub(super) padding_bytes: usize,
+}
+
+impl Table {
+    /// Drops the copies, and with them what later messages are checked against.
+    pub(super) fn forget_copies(&mut self) {
+        *self = Self { slots: core::mem::take(&mut self.slots), ..Self::default() };
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Result<u32, ApplyError> {
+    let bytes = bytes.get(at..at + 4).ok_or(ApplyError::Malformed(TlvError::Length))?;
+    Ok(u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+}
+
+impl Store for Table {
+    fn encode(&mut self, _: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
+        let Some(connection) = self.slots[handle.0 as usize] else { return false };
+        for word in [connection.tuple, connection.incarnation, connection.version] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        out.resize(out.len() + self.padding_bytes, 0);
+        true
+    }
+
+    fn apply(&mut self, _: Instant, _: NodeId, kind: Kind, bytes: &[u8]) -> Result<(), ApplyError> {
+        let connection = Connection { tuple: word(bytes, 0)?, incarnation: word(bytes, 4)?, version: word(bytes, 8)? };
+        let newest = self.newest_seen.entry(connection.tuple).or_insert(connection);
+        assert!(*newest <= connection, "{connection:?} was applied after {newest:?}");
+        *newest = connection;
+        self.copies.insert(connection.tuple, connection);
+        self.unrefreshed.remove(&connection.tuple);
+        self.applied.push((kind, connection));
+        Ok(())
+    }
+
+    fn delete(&mut self, _: Instant, _: NodeId, bytes: &[u8]) -> Result<(), ApplyError> {
+        let (tuple, incarnation) = (word(bytes, 0)?, word(bytes, 4)?);
+        if let Some(copy) = self.copies.remove(&tuple) {
+            assert!(copy.incarnation <= incarnation, "the end of connection {incarnation} removed {copy:?}");
+        }
+        Ok(())
+    }
+
+    fn find(&self, bytes: &[u8]) -> Option<Handle> {
+        let tuple = word(bytes, 0).ok()?;
+        let slot = self.slots.iter().position(|slot| slot.is_some_and(|connection| connection.tuple == tuple))?;
+        Some(Handle(slot as u32))
+    }
+
+    fn next_for_resync(&self, from: Handle) -> Option<Handle> {
+        (from.0 as usize..self.slots.len()).find(|slot| self.slots[*slot].is_some()).map(|slot| Handle(slot as u32))
+    }
+
+    fn resync_started(&mut self, _: Instant, _: NodeId) {
+        self.unrefreshed = self.copies.keys().copied().collect();
+    }
+
+    fn resync_completed(&mut self, _: Instant, _: NodeId) {
+        for tuple in core::mem::take(&mut self.unrefreshed) {
+            self.copies.remove(&tuple);
+            self.swept += 1;
+        }
+    }
+}
+
+pub(super) struct Node {
+    pub(super) session: Session,
+    pub(super) table: Table,
+    pub(super) events: Vec<SessionEvent>,
+    pub(super) errors: usize,
+    /// A node that is down neither sends nor receives.
+    pub(super) down: bool,
+}
+
+/// What the network does to datagrams: chances in percent, and delays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weather {
+    pub(super) loss_percent: u8,
+    pub(super) duplication_percent: u8,
+    pub(super) delay: Duration,
+    /// Up to so much more, at random: datagrams overtake each other.
+    pub(super) jitter: Duration,
+    pub(super) partition: bool,
+}
+
+pub(super) const FINE: Weather = Weather {
+    loss_percent: 0,
+    duplication_percent: 0,
+    delay: Duration::from_micros(200),
+    jitter: Duration::ZERO,
+    partition: false,
+};
+
+pub(super) type Datagram = (usize, Vec<u8>);
+
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    pub(super) nodes: [Node; 2],
+    pub(super) weather: Weather,
+    pub(super) config: SessionConfig,
+    /// Datagrams for which this is true are lost; (receiver, bytes).
+    pub(super) lose: fn(&Datagram) -> bool,
+    /// The last datagrams that were sent.
+    pub(super) sent: Vec<Datagram>,
+    random: SplitMix,
+    wire: BTreeMap<(Instant, u64), Datagram>,
+    sequence: u64,
+    incarnations: u32,
+}
+
+pub(super) const SLOTS: u32 = 64;
+
+pub(super) fn small_config() -> SessionConfig {
+    SessionConfig { connections_max: SLOTS, ..SessionConfig::default() }
+}
+
+impl Pair {
+    pub(super) fn new(seed: u64) -> Self {
+        Self::with_config(seed, small_config())
+    }
+
+    pub(super) fn with_config(seed: u64, config: SessionConfig) -> Self {
+        let mut random = SplitMix(seed);
+        let nodes = [0, 1].map(|index| Self::node(config, index, random.next()));
+        Self {
+            now: Instant::from_millis(1),
+            nodes,
+            weather: FINE,
+            config,
+            lose: |_| false,
+            sent: Vec::new(),
+            random,
+            wire: BTreeMap::new(),
+            sequence: 0,
+            incarnations: 0,
+        }
+    }
+
+    fn node(config: SessionConfig, index: usize, seed: u64) -> Node {
+        let session = Session::new(config, NodeId(index as u8), NodeId(1 - index as u8), seed).unwrap();
+        let table = Table { slots: std::vec![None; config.connections_max as usize], ..Table::default() };
+        Node { session, table, events: Vec::new(), errors: 0, down: false }
+    }
+
+    /// A pair that has found each other.
+    pub(super) fn synchronised(seed: u64) -> Self {
+        let mut pair = Self::new(seed);
+        pair.run_until_synchronised();
+        pair
+    }
+
+    /// The node's process ends and another begins, with nothing.
+    pub(super) fn restart(&mut self, index: usize) {
+        let seed = self.random.next();
+        self.nodes[index] = Self::node(self.config, index, seed);
+    }
+
+    pub(super) fn open(&mut self, index: usize, slot: u32, tuple: u32) {
+        self.close(index, slot);
+        let node = &mut self.nodes[index];
+        if node.table.slots.iter().flatten().any(|connection| connection.tuple == tuple) {
+            return;
+        }
+        self.incarnations += 1;
+        node.table.slots[slot as usize] = Some(Connection { tuple, incarnation: self.incarnations, version: 1 });
+        node.session.mark_changed(Handle(slot));
+    }
+
+    pub(super) fn change(&mut self, index: usize, slot: u32) {
+        let node = &mut self.nodes[index];
+        if let Some(connection) = &mut node.table.slots[slot as usize] {
+            connection.version += 1;
+            node.session.mark_changed(Handle(slot));
+        }
+    }
+
+    pub(super) fn close(&mut self, index: usize, slot: u32) {
+        let node = &mut self.nodes[index];
+        if let Some(connection) = node.table.slots[slot as usize].take() {
+            let mut attributes = connection.tuple.to_be_bytes().to_vec();
+            attributes.extend_from_slice(&connection.incarnation.to_be_bytes());
+            node.session.mark_deleted(Handle(slot), &attributes);
+        }
+    }
+
+    /// Runs until `until`, from one point at which something happens to the next.
+    pub(super) fn run_to(&mut self, until: Instant) {
+        while self.step(until) {}
+    }
+
+    pub(super) fn run_for(&mut self, time: Duration) {
+        self.run_to(self.now + time);
+    }
+
+    /// Runs until `done`; fails when that takes more than `limit`.
+    pub(super) fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> Duration {
+        let start = self.now;
+        self.transmit();
+        while !done(self) {
+            assert!(self.step(start + limit), "not done after {limit:?}: {:?}", self.nodes[0].session.status());
+        }
+        self.now.saturating_since(start)
+    }
+
+    pub(super) fn run_until_synchronised(&mut self) -> Duration {
+        self.run_until(Duration::from_secs(60), |pair| {
+            pair.nodes.iter().all(|node| node.session.status().is_synchronised())
+        })
+    }
+
+    pub(super) fn run_until_equal(&mut self) -> Duration {
+        self.run_until(Duration::from_secs(60), Self::is_equal)
+    }
+
+    /// Whether each node's copies are the other's connections, and nothing is left to be told.
+    pub(super) fn is_equal(&self) -> bool {
+        (0..2).all(|index| {
+            let own: BTreeMap<_, _> =
+                self.nodes[index].table.slots.iter().flatten().map(|own| (own.tuple, *own)).collect();
+            let status = self.nodes[index].session.status();
+            own == self.nodes[1 - index].table.copies && status.queued == 0 && status.in_flight == 0
+        })
+    }
+
+    /// To the next point at which something happens, no later than `until`; false when that is reached.
+    fn step(&mut self, until: Instant) -> bool {
+        self.transmit();
+        let timeouts = self.nodes.iter().filter(|node| !node.down).filter_map(|node| node.session.poll_timeout());
+        let arrival = self.wire.keys().next().map(|(at, _)| *at);
+        let next = timeouts.chain(arrival).min().unwrap_or(until).max(self.now);
+        if next >= until {
+            self.now = until;
+            return false;
+        }
+        self.now = next;
+        while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= next) {
+            let (to, datagram) = entry.remove();
+            self.deliver(to, &datagram);
+        }
+        for node in self.nodes.iter_mut().filter(|node| !node.down) {
+            node.session.handle_timeout(next);
+        }
+        true
+    }
+
+    fn deliver(&mut self, to: usize, datagram: &[u8]) {
+        let node = &mut self.nodes[to];
+        if node.down || self.weather.partition {
+            return;
+        }
+        if node.session.handle_datagram(self.now, datagram, &mut node.table).is_err() {
+            node.errors += 1;
+        }
+        while let Some(event) = node.session.poll_event() {
+            node.events.push(event);
+        }
+    }
+
+    fn transmit(&mut self) {
+        for from in 0..2 {
+            let mut datagrams = Vec::new();
+            loop {
+                let node = &mut self.nodes[from];
+                let mut buf = Vec::new();
+                if node.down || !node.session.poll_transmit(self.now, &mut node.table, &mut buf) {
+                    break;
+                }
+                assert!(buf.len() <= self.config.datagram_bytes_max);
+                assert!(node.session.status().in_flight <= self.config.in_flight_messages_max);
+                datagrams.push(buf);
+                assert!(datagrams.len() < 100_000, "the session never stops sending");
+            }
+            for datagram in datagrams {
+                self.put_on_wire((1 - from, datagram));
+            }
+        }
+    }
+
+    pub(super) fn chance(&mut self, percent: u8) -> bool {
+        self.random.next() % 100 < u64::from(percent)
+    }
+
+    fn put_on_wire(&mut self, datagram: Datagram) {
+        if self.sent.len() == 64 {
+            self.sent.remove(0);
+        }
+        self.sent.push(datagram.clone());
+        if (self.lose)(&datagram) {
+            return;
+        }
+        let copies = 1 + u32::from(self.chance(self.weather.duplication_percent));
+        for _ in 0..copies {
+            if self.chance(self.weather.loss_percent) {
+                continue;
+            }
+            let jitter = self.random.next() % (self.weather.jitter.as_nanos() as u64 + 1);
+            let at = self.now + self.weather.delay + Duration::from_nanos(jitter);
+            self.sequence += 1;
+            self.wire.insert((at, self.sequence), datagram.clone());
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Two sessions over a network that loses, doubles, delays and turns round.
+
+mod harness;
+mod hostile;
+mod properties;
+mod scenarios;
