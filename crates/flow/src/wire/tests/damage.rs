@@ -31,7 +31,9 @@ proptest! {
     fn a_changed_byte_is_noticed_or_not_covered_by_any_checksum(
         sample in sample(), at: prop::sample::Index, difference in 1u8..,
     ) {
-        prop_assume!(sample.tuple.protocol != 47);
+        if sample.tuple.protocol == 47 {
+            return Ok(());
+        }
         let frame = sample.build();
         let mut damaged = frame.clone();
         let at = at.index(frame.len());
@@ -40,6 +42,10 @@ proptest! {
         let before = headers(&frame);
         let Parsed::Ip(after) = parsed else { return Err(TestCaseError::fail("became ARP")) };
         let l3 = usize::from(before.l3_offset);
+        // Without a header checksum an IPv6 packet may come to be of a protocol whose checksum is not known here.
+        if sample.tuple.version == 6 && at == l3 + 6 && after.transport == Transport::Other {
+            return Ok(());
+        }
         let is_link = at < l3;
         // IPv6 covers neither traffic class, flow label nor hop limit.
         let is_uncovered_ipv6 = sample.tuple.version == 6 && (l3..l3 + 8).contains(&at) && ![4, 5, 6].contains(&(at - l3));

@@ -28,9 +28,11 @@ proptest! {
     fn a_partial_checksum_comes_out_right_after_rewriting((sample, other) in sample_and_other_tuple()) {
         let mut frame = sample.build();
         let checksum = build::leave_checksum_to_hardware(&mut frame);
-        prop_assume!(matches!(checksum, Checksum::Partial { .. }));
         change(&mut frame, checksum, |packet| packet.rewrite(&other));
-        let Checksum::Partial { start, offset } = checksum else { unreachable!("assumed above") };
+        let Checksum::Partial { start, offset } = checksum else {
+            prop_assert_eq!(sample.tuple.protocol, 47, "of those built, this one alone has no checksum");
+            return Ok(());
+        };
         prop_assert!(complete_partial(&mut frame, start, offset));
         prop_assert_eq!(headers(&frame).tuple, other);
     }
