@@ -1,0 +1,2 @@
+//! The one binary's library.
+pub mod config;
