@@ -1,2 +1,5 @@
-//! The one binary.
-fn main() {}
+//! The one binary. See the library.
+
+fn main() -> std::process::ExitCode {
+    mainstay::run()
+}

@@ -14,6 +14,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub use diagnostic::{ConfigError, Diagnostic, Severity};
+pub(crate) use validate::CONTROL_SOCKET_DEFAULT;
 pub use validated::Config;
 
 use diagnostic::{Findings, Mistake, Source};

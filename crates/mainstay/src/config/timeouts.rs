@@ -62,18 +62,18 @@ timeouts! {
     tcp_time_wait = 120,
     /// TCP: reset.
     tcp_close = 10,
+    /// TCP: SYNs from both sides (simultaneous open).
+    tcp_syn_sent2 = 120,
     /// TCP: the same segment retransmitted too often.
-    tcp_max_retrans = 300,
+    tcp_retransmission = 300,
     /// TCP: data that nobody acknowledges.
     tcp_unacknowledged = 300,
     /// UDP: packets in one direction only.
     udp = 30,
     /// UDP: packets in both directions.
     udp_stream = 120,
-    /// ICMP queries.
+    /// ICMP and ICMPv6 queries.
     icmp = 30,
-    /// ICMPv6 queries.
-    icmpv6 = 30,
     /// All other protocols.
     generic = 600,
 }
