@@ -33,6 +33,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod failure_detector;
+pub mod pipeline;
 
 pub mod role;
 

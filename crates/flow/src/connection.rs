@@ -89,10 +89,10 @@ pub mod flags {
     pub const REPLIED: u8 = 1;
     /// The connection will not be lost to a shortage of memory (established, as conntrack sees it).
     pub const ASSURED: u8 = 2;
-    /// A change waits to be told to the backups.
-    pub const DIRTY: u8 = 4;
+    /// The record is a copy: its packets have been seen by another node only.
+    pub const COPY: u8 = 8;
     /// Found again by the resynchronisation that is under way.
-    pub const RESYNCED: u8 = 8;
+    pub const RESYNCED: u8 = 4;
 }
 
 impl Connection {

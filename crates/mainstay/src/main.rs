@@ -1,3 +1,5 @@
-//! The one binary.
-pub mod demo;
-fn main() {}
+//! The one binary. See the library.
+
+fn main() -> std::process::ExitCode {
+    mainstay::run()
+}

@@ -218,6 +218,21 @@ impl Tracker {
         }
     }
 
+    /// How long a connection in this state lives after its last packet, whatever that packet was. `flags` are those of
+    /// the connection's record.
+    #[must_use]
+    pub fn timeout(&self, protocol: u8, state: &ProtocolState, flags: u8) -> Duration {
+        let timeouts = &self.config.timeouts;
+        let is_assured = flags & connection::flags::ASSURED != 0;
+        match protocol {
+            ip_protocol::TCP => TcpState::from_u8(state.state).map_or(Duration::ZERO, |state| timeouts.tcp(state)),
+            ip_protocol::UDP if is_assured => timeouts.udp_stream,
+            ip_protocol::UDP => timeouts.udp,
+            ip_protocol::ICMP | ip_protocol::ICMPV6 => timeouts.icmp,
+            _ => timeouts.generic,
+        }
+    }
+
     /// This node takes over a connection whose copy is older than what its peers have sent since: windows that a copy
     /// cannot know are learnt afresh from the next segments of each side. State and window scales stay.
     pub fn take_over(&self, protocol: u8, state: &mut ProtocolState) {

@@ -19,10 +19,10 @@ impl Sum {
 
     /// The sum of `bytes`, which begin at an even offset of what is summed.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn of(bytes: &[u8]) -> Self {
         let (blocks, rest) = bytes.as_chunks::<32>();
-        let mut sum = sum_blocks(blocks);
+        let mut sum = if blocks.is_empty() { 0 } else { sum_blocks(blocks) };
         let (words, tail) = rest.as_chunks::<8>();
         for word in words {
             sum = add(sum, u64::from_le_bytes(*word));
@@ -102,11 +102,8 @@ const fn add(left: u64, right: u64) -> u64 {
 
 /// Eight lanes of 32-bit words in 64-bit sums: no carry to chase, and vector instructions where there are any.
 /// A lane overflows after 2^32 blocks, more than a slice of frames can hold.
-#[inline]
+#[inline(never)]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u64 {
-    if blocks.is_empty() {
-        return 0;
-    }
     let mut lanes = [0u64; 8];
     for block in blocks {
         let (words, _) = block.as_chunks::<4>();
@@ -118,7 +115,7 @@ fn sum_blocks(blocks: &[[u8; 32]]) -> u64 {
 }
 
 /// The last one to seven bytes, as if zeros followed.
-#[inline]
+#[inline(always)]
 fn sum_tail(tail: &[u8]) -> u64 {
     let mut word = 0;
     let (quads, rest) = tail.as_chunks::<4>();

@@ -45,7 +45,7 @@ pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn parse_ipv4(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed, DropReason> {
     let ip = Ipv4View::new_checked(packet)?;
     if !ip.checksum_is_right() {
@@ -73,7 +73,7 @@ fn parse_ipv4(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed
     network.parse_transport(ip.payload())
 }
 
-#[inline]
+#[inline(always)]
 fn parse_ipv6(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed, DropReason> {
     let ip = Ipv6View::new_checked(packet)?;
     let upper = ip.upper_layer()?;
@@ -110,7 +110,7 @@ fn is_address_less_discovery(tuple: &Tuple, transport: &[u8]) -> bool {
         )
 }
 
-#[inline]
+#[inline(always)]
 fn ipv4_tuple(ip: &Ipv4View<'_>) -> Tuple {
     Tuple {
         source: mapped(ip.source()),
@@ -123,7 +123,7 @@ fn ipv4_tuple(ip: &Ipv4View<'_>) -> Tuple {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn ipv6_tuple(ip: &Ipv6View<'_>, protocol: u8) -> Tuple {
     Tuple {
         source: ip.source(),
@@ -169,7 +169,7 @@ impl Network {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_transport(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
         if self.fragment == Fragment::Later {
             return Ok(self.headers(Transport::Other, 0));
@@ -178,9 +178,10 @@ impl Network {
             (ip_protocol::TCP, _) => {
                 let tcp = TcpView::new_checked(transport)?;
                 self.verify_with_pseudo_header(transport)?;
+                let segment = tcp.segment()?;
                 self.tuple.source_port = tcp.source_port();
                 self.tuple.destination_port = tcp.destination_port();
-                Ok(self.headers(Transport::Tcp(tcp.segment()?), tcp.header_bytes()))
+                Ok(self.headers(Transport::Tcp(segment), tcp.header_bytes()))
             }
             (ip_protocol::UDP, _) => self.parse_udp(transport),
             (ip_protocol::ICMP, 4) => {
@@ -197,7 +198,7 @@ impl Network {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_udp(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
         let udp = match self.fragment {
             Fragment::Whole => UdpView::new_checked(transport)?,
@@ -245,12 +246,12 @@ impl Network {
         Ok(self.headers(transport, ICMP_HEADER_BYTES))
     }
 
-    #[inline]
+    #[inline(always)]
     fn must_verify(&self) -> bool {
         self.verify && self.fragment == Fragment::Whole
     }
 
-    #[inline]
+    #[inline(always)]
     fn verify_with_pseudo_header(&self, transport: &[u8]) -> Result<(), DropReason> {
         if !self.must_verify() {
             return Ok(());
@@ -263,7 +264,7 @@ impl Network {
     }
 
     // Offsets fit 16 bits: two tags, the IP header and eight extension headers come to less than 17 000 bytes.
-    #[inline]
+    #[inline(always)]
     fn headers(&self, transport: Transport, transport_header_bytes: usize) -> Parsed {
         Parsed::Ip(Headers {
             tuple: self.tuple,

@@ -1,0 +1,49 @@
+//! Connections whose time has come.
+
+use core::time::Duration;
+
+use flow::Instant;
+use flow::connection::flags;
+use network_functions::function::CloseReason;
+
+use super::{Pipeline, record_mut};
+
+/// What becomes of copies whose own timer runs out. A copy sees no packets, so its timer says nothing while its master
+/// lives: the master ends the connection and says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyExpiry {
+    /// Their master is alive: look again after this time.
+    PutOff(Duration),
+    /// Their master is gone since this point: each has its state's whole timeout from there.
+    Since(Instant),
+}
+
+impl Pipeline {
+    /// Ends connections whose time has come by `now`, at most `connections_max` a call. True when more may be waiting.
+    pub fn expire(&mut self, now: Instant, connections_max: usize, copies: CopyExpiry) -> bool {
+        for _ in 0..connections_max {
+            let Some(slot) = self.table.poll_expired(now) else { return false };
+            let connection = record_mut(&mut self.table, slot);
+            if connection.flags & flags::COPY != 0 {
+                let timeout =
+                    self.tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
+                let look_again_at = match copies {
+                    CopyExpiry::PutOff(delay) => now + delay,
+                    CopyExpiry::Since(orphaned_at) => orphaned_at + timeout,
+                };
+                if look_again_at > now {
+                    connection.expires_at_nanos = look_again_at.as_nanos();
+                    continue;
+                }
+            }
+            self.end(slot, CloseReason::Timeout);
+        }
+        true
+    }
+
+    /// When [`Pipeline::expire`] has something to do next, at the earliest.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.table.next_expiry()
+    }
+}

@@ -1,0 +1,116 @@
+//! Copies of other nodes' connections.
+
+use flow::connection::flags;
+use flow::table::{InsertError, Slot};
+use flow::{Connection, Direction, Instant, NodeId, Tuple};
+
+use super::{Pipeline, record, record_mut};
+
+/// What became of a copy that a peer sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Applied {
+    /// It is in the table now.
+    Taken,
+    /// The table has newer word of the connection, from another master.
+    Stale,
+    /// The table is full.
+    Full,
+    /// One of its tuples is that of a connection of which this node knows better.
+    Conflict,
+}
+
+impl Pipeline {
+    /// Enters what `from` says of a connection. What the same node said earlier is replaced, whatever the versions (its
+    /// messages come in order, and a tuple may have been used again); what another node is master of only by a newer
+    /// version.
+    pub fn apply_copy(&mut self, now: Instant, from: NodeId, mut copy: Connection) -> Applied {
+        copy.flags |= flags::COPY;
+        let known = self.lookup(&copy.original);
+        if let Some((slot, Direction::Original)) = known {
+            let connection = record_mut(&mut self.table, slot);
+            if !(connection.owner == from || connection.is_older_than(copy.version)) {
+                return Applied::Stale;
+            }
+            if connection.reply == copy.reply {
+                copy.packets = connection.packets;
+                copy.bytes = connection.bytes;
+                let expires_at = Instant::from_nanos(copy.expires_at_nanos);
+                let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
+                *connection = copy;
+                if is_sooner {
+                    self.table.expire_sooner(slot, expires_at);
+                }
+                return Applied::Taken;
+            }
+        }
+        for (slot, _) in [known, self.lookup(&copy.reply)].into_iter().flatten() {
+            // A remnant of the same peer gives way; what this node or a third one is master of does not.
+            let gives_way = self.table.get(slot).is_some_and(|other| {
+                other.owner == from || (other.original == copy.original && other.is_older_than(copy.version))
+            });
+            if !gives_way {
+                return Applied::Conflict;
+            }
+            self.table.remove(slot);
+        }
+        self.answers_stale = true;
+        match self.table.insert(copy, now) {
+            Ok(_) => Applied::Taken,
+            Err(InsertError::Full) => Applied::Full,
+            Err(InsertError::TupleInUse) => Applied::Conflict,
+        }
+    }
+
+    /// Removes the copy that `from` says has ended, unless another node has become its master since. True if it was there.
+    pub fn delete_copy(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
+        let Some((slot, Direction::Original)) = self.lookup(original) else { return false };
+        let is_its = self
+            .table
+            .get(slot)
+            .is_some_and(|connection| connection.owner == from || connection.is_older_than(version));
+        if is_its {
+            self.answers_stale = true;
+            self.table.remove(slot);
+        }
+        is_its
+    }
+
+    /// Removes copies of `from` that it has not told again: those whose [`flags::RESYNCED`] is not `told`. Looks at
+    /// `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
+    pub fn sweep_copies(&mut self, from: NodeId, told: bool, cursor: Slot, slots_max: usize) -> Option<Slot> {
+        let mut next = cursor;
+        for _ in 0..slots_max {
+            let slot = self.table.next_occupied(next)?;
+            let connection = record(&self.table, slot);
+            let is_remnant = connection.owner == from
+                && connection.flags & flags::COPY != 0
+                && (connection.flags & flags::RESYNCED != 0) != told;
+            if is_remnant {
+                self.answers_stale = true;
+                self.table.remove(slot);
+            }
+            next = Slot(slot.0 + 1);
+        }
+        Some(next)
+    }
+
+    /// The connection that has `tuple`, and which way it goes on it.
+    #[must_use]
+    pub fn lookup(&self, tuple: &Tuple) -> Option<(Slot, Direction)> {
+        self.table.lookup(self.table.hash(tuple), tuple)
+    }
+
+    /// A connection, to be read.
+    #[must_use]
+    pub fn connection(&self, slot: Slot) -> Option<&Connection> {
+        self.table.get(slot)
+    }
+
+    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it.
+    pub fn claim(&mut self, slot: Slot) {
+        let node = self.node;
+        if let Some(connection) = self.table.get_mut(slot).filter(|connection| connection.owner != node) {
+            connection.take_over(node);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::control::types::{FlowFilterText, flows_limit_default};
+
+/// A network gateway whose connections outlive the machine that carries them.
+#[derive(Debug, Parser)]
+#[command(name = "mainstay", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One node of a gateway cluster
+    Gateway(GatewayArgs),
+    /// How a running gateway is: its role, its peers, what goes through and what is dropped
+    Status(StatusArgs),
+    /// The connections of a running gateway
+    Flows(FlowsArgs),
+}
+
+/// `mainstay gateway`.
+#[derive(Debug, Args)]
+pub struct GatewayArgs {
+    /// Configuration file (docs/configuration.md)
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Only say whether the configuration is right
+    #[arg(long, required = true)]
+    pub check: bool,
+}
+
+/// Where a running gateway is found.
+#[derive(Debug, Args)]
+pub struct SocketArgs {
+    /// Control socket of the gateway
+    #[arg(long, value_name = "PATH", default_value = crate::config::CONTROL_SOCKET_DEFAULT)]
+    pub socket: PathBuf,
+}
+
+/// `mainstay status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// What happened lately instead
+    #[arg(long)]
+    pub events: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay flows`.
+#[derive(Debug, Args)]
+pub struct FlowsArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Only this protocol (tcp, udp, icmp, …, or a number)
+    #[arg(long)]
+    pub protocol: Option<String>,
+    /// Only this state (ESTABLISHED, SYN_SENT, …)
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Only sources in this prefix, before or after translation
+    #[arg(long, value_name = "PREFIX")]
+    pub source: Option<String>,
+    /// Only destinations in this prefix, before or after translation
+    #[arg(long, value_name = "PREFIX")]
+    pub destination: Option<String>,
+    /// Only with this port at either end, before or after translation
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Only those that the node is master or backup of
+    #[arg(long, value_name = "master|backup")]
+    pub role: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "COUNT", default_value_t = flows_limit_default())]
+    pub limit: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl FlowsArgs {
+    /// The conditions on flows.
+    #[must_use]
+    pub fn filter(&self) -> FlowFilterText {
+        FlowFilterText {
+            protocol: self.protocol.clone(),
+            state: self.state.clone(),
+            source: self.source.clone(),
+            destination: self.destination.clone(),
+            port: self.port,
+            role: self.role.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn filters_of_flows_reach_the_request() {
+        let line = "mainstay flows --protocol tcp --source 10.0.0.0/8 --port 443 --role master --limit 5 --json";
+        let Command::Flows(args) = Cli::try_parse_from(line.split(' ')).expect("it is right").command else {
+            panic!("another command was understood");
+        };
+        let filter = args.filter();
+        assert_eq!((filter.protocol.as_deref(), filter.port), (Some("tcp"), Some(443)));
+        assert_eq!((filter.source.as_deref(), filter.role.as_deref()), (Some("10.0.0.0/8"), Some("master")));
+        assert_eq!((args.limit, args.json), (5, true));
+    }
+}

@@ -1,0 +1,28 @@
+//! What the subcommands do, one file each.
+
+pub mod check;
+pub mod flows;
+pub mod status;
+
+use std::io;
+
+use crate::config::ConfigError;
+use crate::control::client::ClientError;
+use crate::logging::LoggingError;
+
+/// Why a command failed; its text is all that the operator is told.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The gateway cannot be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Logging cannot begin.
+    #[error(transparent)]
+    Logging(#[from] LoggingError),
+    /// The result cannot be printed.
+    #[error("the result cannot be printed: {0}")]
+    Output(#[from] io::Error),
+}

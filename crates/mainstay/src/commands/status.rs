@@ -1,0 +1,182 @@
+//! `mainstay status`: how a running gateway is.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::CommandError;
+use crate::cli::StatusArgs;
+use crate::control::client::Client;
+use crate::control::types::{Event, PeerStatus, Status};
+use crate::output::{self, Align, Table, count, scaled, yes_no};
+
+/// Asks the gateway and prints what it says.
+///
+/// # Errors
+/// The gateway does not answer, or the output cannot be written.
+pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
+    /// What `--events --json` prints.
+    #[derive(Serialize)]
+    struct Events {
+        events: Vec<Event>,
+    }
+    let mut client = Client::connect(&args.socket.socket)?;
+    if args.events {
+        let events = client.events()?;
+        return Ok(if args.json {
+            output::print_json(&Events { events })?
+        } else {
+            output::print(&event_table(&events))?
+        });
+    }
+    let status = client.status()?;
+    Ok(if args.json { output::print_json(&status)? } else { output::print(&describe(&status))? })
+}
+
+fn ago(now_ns: u64, then_ns: u64) -> String {
+    output::duration(Duration::from_nanos(now_ns.saturating_sub(then_ns)))
+}
+
+fn seconds(seconds: f64) -> String {
+    output::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// The status as people read it.
+#[must_use]
+pub fn describe(status: &Status) -> String {
+    let Status { node, connections, rates, takeover, .. } = status;
+    let mut text = String::new();
+    let share = connections.count.saturating_mul(100).checked_div(connections.max).unwrap_or_default();
+    let master = connections.master.map_or_else(String::new, |master| format!(", master of {}", count(master)));
+    let ready = if takeover.ready { "ready".to_owned() } else { format!("not ready: {}", takeover.why_not.join("; ")) };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "{} (node {})  {} for {} · up {} · mainstay {}\n\n\
+         Take-over    {ready}\n\
+         Connections  {} of {} ({share} %){master}\n\
+         Throughput   {} · {} · {}\n",
+        node.name,
+        node.id,
+        node.role,
+        ago(status.monotonic_now_ns, node.role_since_ns),
+        seconds(status.uptime_s),
+        status.program_version,
+        count(connections.count),
+        count(connections.max),
+        scaled(rates.bits_per_s, "bit/s"),
+        scaled(rates.packets_per_s, "packets/s"),
+        scaled(rates.connections_per_s, "new connections/s"),
+    );
+    for table in [peer_table(status), port_table(status), drop_table(status)] {
+        if !table.is_empty() {
+            text.push('\n');
+            text.push_str(&table.render());
+        }
+    }
+    text
+}
+
+fn peer_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("PEER", Left),
+        ("ADDRESS", Left),
+        ("ROLE", Left),
+        ("DETECTOR", Left),
+        ("SESSION", Left),
+        ("SYNCED", Left),
+        ("LAG", Right),
+        ("RTT", Right),
+        ("QUEUED", Right),
+        ("IN FLIGHT", Right),
+        ("RESENT", Right),
+        ("LOST", Right),
+        ("HEARD", Right),
+    ]);
+    for peer in &status.peers {
+        table.row(peer_row(peer, status.monotonic_now_ns));
+    }
+    table
+}
+
+fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
+    [
+        peer.id.to_string(),
+        peer.address.clone(),
+        peer.role.clone(),
+        peer.detector.clone(),
+        peer.session.clone(),
+        yes_no(peer.synchronised).to_owned(),
+        seconds(peer.lag_ms / 1e3),
+        peer.rtt_ms.map_or_else(|| "-".to_owned(), |rtt| seconds(rtt / 1e3)),
+        count(peer.queued),
+        count(peer.in_flight),
+        count(peer.resent),
+        count(peer.lost),
+        peer.last_heard_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
+    ]
+}
+
+fn port_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("PORT", Left),
+        ("INTERFACE", Left),
+        ("RECEIVED", Right),
+        ("", Right),
+        ("SENT", Right),
+        ("", Right),
+        ("MISSED", Right),
+    ]);
+    for port in &status.ports {
+        table.row([
+            port.name.clone(),
+            port.interface.clone(),
+            count(port.received_packets),
+            bytes(port.received_bytes),
+            count(port.sent_packets),
+            bytes(port.sent_bytes),
+            count(port.missed_packets),
+        ]);
+    }
+    table
+}
+
+/// A number of bytes, with a decimal prefix.
+#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(super) fn bytes(bytes: u64) -> String {
+    scaled(bytes as f64, "B")
+}
+
+fn drop_table(status: &Status) -> Table {
+    let mut table = Table::new(&[("DROPPED", Align::Left), ("PACKETS", Align::Right)]);
+    let mut drops = status.drops.clone();
+    drops.sort_by_key(|drop| std::cmp::Reverse(drop.packets));
+    for drop in drops {
+        table.row([drop.reason, count(drop.packets)]);
+    }
+    table
+}
+
+/// Events as people read them: times in seconds of the monotonic clock.
+#[must_use]
+pub fn event_table(events: &[Event]) -> String {
+    let mut table = Table::new(&[
+        ("NUMBER", Align::Right),
+        ("TIME", Align::Right),
+        ("EVENT", Align::Left),
+        ("DETAIL", Align::Left),
+    ]);
+    for event in events {
+        let (whole, micros) = (event.monotonic_ns / 1_000_000_000, event.monotonic_ns / 1000 % 1_000_000);
+        table.row([
+            event.number.to_string(),
+            format!("{whole}.{micros:06}"),
+            event.kind.describe().to_owned(),
+            event.detail.clone(),
+        ]);
+    }
+    table.render()
+}

@@ -1,0 +1,139 @@
+//! What is wrong with a configuration file: where, what, and what to do about it.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    /// The gateway does not start.
+    Error,
+    /// The gateway starts, but perhaps not as meant.
+    Warning,
+}
+
+/// One finding, shown as `file:line:column: subject: problem: remedy`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file, as the operator named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What it is about (`port "inside"`).
+    pub subject: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, subject, problem, remedy, .. } = self;
+        write!(f, "{file}:{line}:{column}: ")?;
+        if self.severity == Severity::Warning {
+            f.write_str("warning: ")?;
+        }
+        write!(f, "{subject}: {problem}: {remedy}")
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The operating system would not give the file.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The file is larger than any configuration.
+    #[error("{} is larger than {bytes_max} bytes: is it a Mainstay configuration?", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The operator's mistakes, all of them, in the order of the file. Warnings may be among them.
+    #[error("{}", lines(.0))]
+    Invalid(Vec<Diagnostic>),
+}
+
+fn lines(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The text of a file, for turning byte offsets into lines.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    /// Line and column of a byte offset, both from 1; offsets past the end are those of the end.
+    pub(super) fn position(&self, offset: usize) -> (usize, usize) {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let before = &self.text[..offset];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// A mistake in a single value; where it stands is added by whoever knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Mistake {
+    pub(super) problem: String,
+    pub(super) remedy: String,
+}
+
+impl Mistake {
+    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { problem: problem.into(), remedy: remedy.into() }
+    }
+}
+
+/// Collects findings, so that one run tells the operator all of them.
+pub(super) struct Findings<'a> {
+    source: Source<'a>,
+    found: Vec<Diagnostic>,
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(source: Source<'a>) -> Self {
+        Self { source, found: Vec::new() }
+    }
+
+    pub(super) fn error(&mut self, span: Range<usize>, subject: &str, mistake: Mistake) {
+        self.add(Severity::Error, &span, subject, mistake);
+    }
+
+    pub(super) fn warning(&mut self, span: Range<usize>, subject: &str, mistake: Mistake) {
+        self.add(Severity::Warning, &span, subject, mistake);
+    }
+
+    fn add(&mut self, severity: Severity, span: &Range<usize>, subject: &str, mistake: Mistake) {
+        let (line, column) = self.source.position(span.start);
+        let Mistake { problem, remedy } = mistake;
+        let file = self.source.file.to_owned();
+        self.found.push(Diagnostic { severity, file, line, column, subject: subject.to_owned(), problem, remedy });
+    }
+
+    /// All findings in the order of the file, and whether an error is among them.
+    pub(super) fn finish(mut self) -> (Vec<Diagnostic>, bool) {
+        self.found.sort_by_key(|finding| (finding.line, finding.column));
+        let failed = self.found.iter().any(|finding| finding.severity == Severity::Error);
+        (self.found, failed)
+    }
+}

@@ -1,0 +1,89 @@
+//! The configuration file: from text ([`raw`]) to what the daemon runs with ([`validated`]).
+//!
+//! All mistakes of a file are reported at once, each with its place and its remedy. `docs/configuration.md` lists
+//! every key.
+
+pub mod diagnostic;
+pub mod raw;
+pub mod timeouts;
+mod validate;
+pub mod validated;
+pub mod value;
+
+use std::io::Read;
+use std::path::Path;
+
+pub use diagnostic::{ConfigError, Diagnostic, Severity};
+pub(crate) use validate::CONTROL_SOCKET_DEFAULT;
+pub use validated::Config;
+
+use diagnostic::{Findings, Mistake, Source};
+
+/// Largest configuration file that is read.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// A configuration that can be run, and what looks doubtful in it.
+#[derive(Debug)]
+pub struct Checked {
+    /// The configuration.
+    pub config: Config,
+    /// Warnings, in the order of the file.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// [`ConfigError`], whose text is meant for the operator.
+pub fn load(path: &Path) -> Result<Checked, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(ConfigError::TooLarge { path: path.to_owned(), bytes_max: FILE_BYTES_MAX });
+    }
+    parse(&path.display().to_string(), &text)
+}
+
+/// Checks the text of a configuration; `file` is what messages call it.
+///
+/// # Errors
+/// [`ConfigError::Invalid`].
+pub fn parse(file: &str, text: &str) -> Result<Checked, ConfigError> {
+    let mut findings = Findings::new(Source { file, text });
+    let config = match toml::from_str(text) {
+        Ok(raw) => Some(validate::validate(&raw, &mut findings)),
+        Err(error) => {
+            let span = error.span().unwrap_or_default();
+            findings.error(span, "syntax", syntax_mistake(error.message()));
+            None
+        }
+    };
+    match (config, findings.finish()) {
+        (Some(config), (warnings, false)) => Ok(Checked { config, warnings }),
+        (_, (found, _)) => Err(ConfigError::Invalid(found)),
+    }
+}
+
+/// What to do about a mistake that the TOML reader found.
+fn syntax_mistake(message: &str) -> Mistake {
+    let message = message.trim().replace('\n', ", ");
+    let remedy = if message.starts_with("unknown field `chain`") {
+        "move `chain` above the first [section] of the file"
+    } else if message.starts_with("unknown field") {
+        "correct its spelling or remove it"
+    } else if message.starts_with("missing field") {
+        "add it to this section"
+    } else if message.starts_with("duplicate") {
+        "keep one of the two"
+    } else if message.starts_with("invalid") || message.starts_with("expected") {
+        "write the value as docs/configuration.md shows it"
+    } else {
+        "correct the TOML here"
+    };
+    Mistake::new(message, remedy)
+}
+
+#[cfg(test)]
+mod tests;

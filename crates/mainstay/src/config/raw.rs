@@ -1,0 +1,246 @@
+//! The configuration file as it is written: shape only. What the values mean is checked afterwards.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+pub use super::timeouts::RawTimeouts;
+use super::value::{PortText, ProtocolText};
+
+/// Text with its place in the file.
+pub type Text = Spanned<String>;
+
+/// A whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawConfig {
+    /// Functions, in the order in which packets of the original direction meet them.
+    pub chain: Option<Vec<Text>>,
+    /// `[node]`.
+    pub node: Option<Spanned<RawNode>>,
+    /// `[[port]]`.
+    #[serde(default)]
+    pub port: Vec<Spanned<RawPort>>,
+    /// `[[route]]`.
+    #[serde(default)]
+    pub route: Vec<Spanned<RawRoute>>,
+    /// `[limits]`.
+    #[serde(default)]
+    pub limits: RawLimits,
+    /// `[timeouts]`.
+    #[serde(default)]
+    pub timeouts: RawTimeouts,
+    /// `[tracking]`.
+    #[serde(default)]
+    pub tracking: RawTracking,
+    /// `[firewall]`.
+    pub firewall: Option<Spanned<RawFirewall>>,
+    /// `[nat]`.
+    pub nat: Option<Spanned<RawNat>>,
+    /// `[replication]`.
+    pub replication: Option<Spanned<RawReplication>>,
+    /// `[failure_detection]`.
+    pub failure_detection: Option<Spanned<RawFailureDetection>>,
+}
+
+/// `[node]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawNode {
+    /// Number of the node in its cluster.
+    pub id: Spanned<u8>,
+    /// Name for people.
+    pub name: Option<Text>,
+    /// Nodes of the cluster.
+    pub nodes: Option<Spanned<u8>>,
+    /// Which node is preferred as the active one.
+    pub priority: Option<u8>,
+    /// Path of the control socket.
+    pub control_socket: Option<Text>,
+    /// Where metrics are served.
+    pub metrics: Option<Text>,
+    /// How much is logged.
+    pub log: Option<Text>,
+}
+
+/// `[[port]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawPort {
+    /// What other sections call it.
+    pub name: Text,
+    /// The system's interface.
+    pub interface: Text,
+    /// How packets are taken from it and given to it.
+    pub backend: Option<Text>,
+    /// Shared addresses with their prefix lengths.
+    #[serde(default)]
+    pub addresses: Vec<Text>,
+}
+
+/// `[[route]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRoute {
+    /// Destination prefix.
+    pub to: Text,
+    /// The next hop.
+    pub via: Text,
+}
+
+/// `[limits]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawLimits {
+    /// Connections held at most.
+    pub connections_max: Option<Spanned<u64>>,
+}
+
+/// `[tracking]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawTracking {
+    /// TCP connections are picked up in the middle.
+    pub loose: Option<Spanned<bool>>,
+    /// Only resets are held to the window.
+    pub liberal: Option<bool>,
+}
+
+/// `[firewall]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawFirewall {
+    /// `[[firewall.rule]]`.
+    #[serde(default)]
+    pub rule: Vec<Spanned<RawRule>>,
+}
+
+/// `[[firewall.rule]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRule {
+    /// Name, for counters and logs.
+    pub name: Text,
+    /// Port that the connection's first packet comes in on.
+    pub from: Option<Text>,
+    /// Source prefixes, any of which.
+    #[serde(default)]
+    pub source: Vec<Text>,
+    /// Destination prefixes, any of which.
+    #[serde(default)]
+    pub destination: Vec<Text>,
+    /// IP protocol.
+    pub protocol: Option<Spanned<ProtocolText>>,
+    /// Source ports, any of which.
+    #[serde(default)]
+    pub source_ports: Vec<Spanned<PortText>>,
+    /// Destination ports, any of which.
+    #[serde(default)]
+    pub destination_ports: Vec<Spanned<PortText>>,
+    /// ICMP type of the query.
+    pub icmp_type: Option<Spanned<u8>>,
+    /// What happens to the connection.
+    pub action: Text,
+    /// Whether a match is logged.
+    #[serde(default)]
+    pub log: bool,
+}
+
+/// `[nat]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawNat {
+    /// `[[nat.source]]`.
+    #[serde(default)]
+    pub source: Vec<Spanned<RawSourceNat>>,
+    /// `[[nat.destination]]`.
+    #[serde(default)]
+    pub destination: Vec<Spanned<RawDestinationNat>>,
+}
+
+/// `[[nat.source]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawSourceNat {
+    /// Source prefixes, any of which.
+    pub source: Spanned<Vec<Text>>,
+    /// Destination prefixes, any of which.
+    #[serde(default)]
+    pub destination: Vec<Text>,
+    /// IP protocol.
+    pub protocol: Option<Spanned<ProtocolText>>,
+    /// Addresses to translate to.
+    pub to: Spanned<Vec<Text>>,
+    /// Ports to translate to.
+    pub ports: Option<Spanned<PortText>>,
+}
+
+/// `[[nat.destination]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawDestinationNat {
+    /// Address that clients connect to.
+    pub destination: Text,
+    /// IP protocol.
+    pub protocol: Option<Spanned<ProtocolText>>,
+    /// Port or ports that clients connect to.
+    pub port: Option<Spanned<PortText>>,
+    /// Address of the server, with a port if it differs.
+    pub to: Text,
+}
+
+/// `[replication]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawReplication {
+    /// Own address and UDP port.
+    pub local: Text,
+    /// Which changes are told.
+    pub representation: Option<Text>,
+    /// Share of outgoing datagrams thrown away, for tests only.
+    pub test_loss: Option<Spanned<f64>>,
+    /// Largest datagram.
+    pub datagram_bytes_max: Option<Spanned<u16>>,
+    /// Messages sent and not yet acknowledged, at most.
+    pub in_flight_messages_max: Option<Spanned<u32>>,
+    /// Messages received until an acknowledgement is sent.
+    pub ack_every_messages: Option<Spanned<u32>>,
+    /// Longest time until an acknowledgement is sent.
+    pub ack_delay: Option<Text>,
+    /// Time between signs of life on an idle link.
+    pub alive_interval: Option<Text>,
+    /// Silence after which a peer counts as away.
+    pub peer_timeout: Option<Text>,
+    /// `[[replication.peer]]`.
+    #[serde(default)]
+    pub peer: Vec<Spanned<RawPeer>>,
+}
+
+/// `[[replication.peer]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawPeer {
+    /// The peer's node number.
+    pub id: Spanned<u8>,
+    /// Its address and UDP port.
+    pub address: Text,
+    /// Its address for failure detection, when that is another.
+    pub failure_detection_address: Option<Text>,
+}
+
+/// `[failure_detection]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawFailureDetection {
+    /// Own address and UDP port.
+    pub local: Option<Text>,
+    /// Time between control packets.
+    pub interval: Option<Text>,
+    /// Intervals without a packet until a peer counts as down.
+    pub multiplier: Option<Spanned<u8>>,
+    /// Time between control packets while a peer is down.
+    pub interval_while_down: Option<Text>,
+    /// How long a starting node listens before it becomes active without having heard a peer.
+    pub startup_hold: Option<Text>,
+    /// Whether a node of higher priority takes over from a healthy active one.
+    pub preempt: Option<bool>,
+}

@@ -1,0 +1,279 @@
+//! `[replication]` and `[failure_detection]`.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use flow::NodeId;
+use toml::Spanned;
+
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawConfig, RawFailureDetection, RawPeer, RawReplication, Text};
+use super::super::validated::{Cluster, FailureDetection, Node, Peer, Port, Replication, Representation};
+use super::super::value;
+use super::{family_name, one_of, parsed};
+
+/// UDP port of BFD control packets (RFC 5881 section 4).
+const BFD_PORT: u16 = 3784;
+const INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
+const MULTIPLIER_DEFAULT: u8 = 10;
+/// Below this, a pause of the scheduler looks like a dead peer.
+const DETECTION_TIME_DOUBTFUL: Duration = Duration::from_millis(30);
+/// A datagram has to hold a connection's state, and must not exceed UDP's.
+const DATAGRAM_BYTES: RangeInclusive<u16> = 512..=65_507;
+/// What an Ethernet frame holds after IPv4 and UDP headers.
+const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
+const IN_FLIGHT_MESSAGES: RangeInclusive<u32> = 16..=1_048_576;
+const ACK_EVERY_MESSAGES: RangeInclusive<u32> = 1..=65_536;
+
+pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &mut Findings<'_>) -> Option<Cluster> {
+    let Some(section) = &raw.replication else {
+        if let Some(detection) = &raw.failure_detection {
+            let mistake = Mistake::new("there is no peer to watch", "add [replication] with a peer or remove this");
+            findings.error(detection.span(), "[failure_detection]", mistake);
+        }
+        return None;
+    };
+    if section.get_ref().peer.is_empty() {
+        let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
+        findings.error(section.span(), "[replication]", mistake);
+    }
+    let local = own_address("replication.local", &section.get_ref().local, ports, findings)?;
+    let replication = replication(section.get_ref(), local, node, findings);
+    let defaults = RawFailureDetection::default();
+    let detection = raw.failure_detection.as_ref().map_or(&defaults, Spanned::get_ref);
+    let failure_detection = failure_detection(detection, local, ports, findings);
+    check_local_ports(raw, local, &failure_detection, findings);
+    Some(Cluster { replication, failure_detection })
+}
+
+/// An address that stays with this node.
+fn own_address(subject: &str, text: &Text, ports: &[Port], findings: &mut Findings<'_>) -> Option<SocketAddr> {
+    let address = parsed(subject, text, value::socket_address, findings)?;
+    if address.ip().is_multicast() {
+        let mistake = Mistake::new(format!("{} is a multicast address", address.ip()), "write an address of this node");
+        findings.error(text.span(), subject, mistake);
+    }
+    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.address == address.ip()) {
+        let mistake = Mistake::new(
+            format!("{} is a shared address and moves to whichever node is active", address.ip()),
+            "write an address that stays with this node",
+        );
+        findings.error(text.span(), subject, mistake);
+    }
+    Some(address)
+}
+
+fn check_local_ports(raw: &RawConfig, local: SocketAddr, detection: &FailureDetection, findings: &mut Findings<'_>) {
+    if detection.local == local {
+        let detection_local = raw.failure_detection.as_ref().and_then(|section| section.get_ref().local.as_ref());
+        let replication_local = raw.replication.as_ref().map(|section| &section.get_ref().local);
+        let span = detection_local.or(replication_local).map_or(0..0, Spanned::span);
+        let mistake = Mistake::new(
+            format!("replication and failure detection both use {local}"),
+            "give one of them another port",
+        );
+        findings.error(span, "failure_detection.local", mistake);
+    }
+}
+
+fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &mut Findings<'_>) -> Replication {
+    let alive_interval =
+        ranged("replication.alive_interval", raw.alive_interval.as_ref(), ms(100), ms(1)..=ms(60_000), findings);
+    let peer_timeout =
+        ranged("replication.peer_timeout", raw.peer_timeout.as_ref(), ms(1000), ms(10)..=ms(600_000), findings);
+    if let Some(text) =
+        raw.peer_timeout.as_ref().or(raw.alive_interval.as_ref()).filter(|_| peer_timeout < alive_interval * 2)
+    {
+        let mistake = Mistake::new(
+            "peer_timeout is shorter than two alive_intervals, so an idle peer would count as away",
+            "raise peer_timeout or lower alive_interval",
+        );
+        findings.error(text.span(), "[replication]", mistake);
+    }
+    let representation = raw.representation.as_ref();
+    let representation =
+        representation.and_then(|text| one_of("replication.representation", text, &Representation::ALL, findings));
+    Replication {
+        local,
+        representation: representation.unwrap_or_default(),
+        test_loss: test_loss(raw.test_loss.as_ref(), findings),
+        datagram_bytes_max: within(
+            "replication.datagram_bytes_max",
+            raw.datagram_bytes_max.as_ref(),
+            DATAGRAM_BYTES_DEFAULT,
+            DATAGRAM_BYTES,
+            findings,
+        ),
+        in_flight_messages_max: within(
+            "replication.in_flight_messages_max",
+            raw.in_flight_messages_max.as_ref(),
+            8192,
+            IN_FLIGHT_MESSAGES,
+            findings,
+        ),
+        ack_every_messages: within(
+            "replication.ack_every_messages",
+            raw.ack_every_messages.as_ref(),
+            64,
+            ACK_EVERY_MESSAGES,
+            findings,
+        ),
+        ack_delay: ranged("replication.ack_delay", raw.ack_delay.as_ref(), ms(5), ms(0)..=ms(1000), findings),
+        alive_interval,
+        peer_timeout,
+        peers: peers(&raw.peer, local, node, findings),
+    }
+}
+
+fn test_loss(raw: Option<&Spanned<f64>>, findings: &mut Findings<'_>) -> f64 {
+    let Some(written) = raw else { return 0.0 };
+    let loss = *written.get_ref();
+    if !(0.0..=1.0).contains(&loss) {
+        let mistake = Mistake::new(format!("{loss} is not a share"), "write a number from 0.0 to 1.0");
+        findings.error(written.span(), "replication.test_loss", mistake);
+    } else if loss > 0.0 {
+        let mistake = Mistake::new(
+            format!("the node throws away {} % of its replication datagrams", loss * 100.0),
+            "this is for tests: remove it in production",
+        );
+        findings.warning(written.span(), "replication.test_loss", mistake);
+    }
+    loss
+}
+
+fn peers(raw: &[Spanned<RawPeer>], local: SocketAddr, node: &Node, findings: &mut Findings<'_>) -> Vec<Peer> {
+    let mut peers: Vec<Peer> = Vec::new();
+    for written in raw {
+        let written = written.get_ref();
+        let id = NodeId(*written.id.get_ref());
+        let subject = format!("replication peer {}", id.0);
+        if let Some(mistake) = peer_id_mistake(id, node, &peers) {
+            findings.error(written.id.span(), &subject, mistake);
+        }
+        let Some(address) = parsed(&subject, &written.address, value::socket_address, findings) else { continue };
+        let elsewhere = written.failure_detection_address.as_ref();
+        let elsewhere = elsewhere.and_then(|text| parsed(&subject, text, value::socket_address, findings));
+        let failure_detection_address = elsewhere.unwrap_or_else(|| SocketAddr::new(address.ip(), BFD_PORT));
+        let mistake = if address == local {
+            Some(Mistake::new(format!("{address} is this node's own address"), "write the peer's address"))
+        } else if peers.iter().any(|other| other.address == address) {
+            Some(Mistake::new(format!("another peer has the address {address}"), "write each peer's own address"))
+        } else if address.is_ipv4() != local.is_ipv4() {
+            Some(Mistake::new(
+                format!("the peer's address is {}, local is not", family_name(address.ip())),
+                "write both in one family",
+            ))
+        } else {
+            None
+        };
+        if let Some(mistake) = mistake {
+            findings.error(written.address.span(), &subject, mistake);
+        }
+        peers.push(Peer { id, address, failure_detection_address });
+    }
+    peers
+}
+
+fn peer_id_mistake(id: NodeId, node: &Node, earlier: &[Peer]) -> Option<Mistake> {
+    if id == node.id {
+        return Some(Mistake::new("the peer has this node's own id", "give each node its own id"));
+    }
+    if id.0 >= node.nodes {
+        return Some(Mistake::new(
+            format!("node {} is not one of {} nodes, which are numbered from 0", id.0, node.nodes),
+            format!("choose an id below {} or raise nodes", node.nodes),
+        ));
+    }
+    let taken = earlier.iter().any(|peer| peer.id == id);
+    taken.then(|| Mistake::new("another peer has the same id", "give each node its own id"))
+}
+
+fn failure_detection(
+    raw: &RawFailureDetection,
+    replication_local: SocketAddr,
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) -> FailureDetection {
+    let local = raw.local.as_ref();
+    let local = local.and_then(|text| own_address("failure_detection.local", text, ports, findings));
+    let interval =
+        ranged("failure_detection.interval", raw.interval.as_ref(), INTERVAL_DEFAULT, ms(1)..=ms(10_000), findings);
+    let multiplier =
+        within("failure_detection.multiplier", raw.multiplier.as_ref(), MULTIPLIER_DEFAULT, 1..=u8::MAX, findings);
+    let detection_time = interval * u32::from(multiplier);
+    if detection_time < DETECTION_TIME_DOUBTFUL {
+        let span = raw.interval.as_ref().map(Spanned::span).or(raw.multiplier.as_ref().map(Spanned::span));
+        let mistake = Mistake::new(
+            format!("a peer counts as down after {detection_time:?}"),
+            "a busy machine pauses that long: raise interval or multiplier",
+        );
+        findings.warning(span.unwrap_or(0..0), "[failure_detection]", mistake);
+    }
+    FailureDetection {
+        local: local.unwrap_or_else(|| SocketAddr::new(replication_local.ip(), BFD_PORT)),
+        interval,
+        multiplier,
+        interval_while_down: ranged(
+            "failure_detection.interval_while_down",
+            raw.interval_while_down.as_ref(),
+            ms(100),
+            ms(1)..=ms(10_000),
+            findings,
+        ),
+        startup_hold: ranged(
+            "failure_detection.startup_hold",
+            raw.startup_hold.as_ref(),
+            detection_time * 3,
+            ms(0)..=ms(600_000),
+            findings,
+        ),
+        preempt: raw.preempt.unwrap_or_default(),
+    }
+}
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A duration within a range, or its default.
+fn ranged(
+    subject: &str,
+    text: Option<&Text>,
+    default: Duration,
+    range: RangeInclusive<Duration>,
+    findings: &mut Findings<'_>,
+) -> Duration {
+    let Some(text) = text else { return default };
+    let Some(duration) = parsed(subject, text, value::duration, findings) else { return default };
+    if !range.contains(&duration) {
+        let mistake = Mistake::new(
+            format!("{:?} is out of range", text.get_ref()),
+            format!("choose a duration from {:?} to {:?}", range.start(), range.end()),
+        );
+        findings.error(text.span(), subject, mistake);
+        return default;
+    }
+    duration
+}
+
+/// A number within a range, or its default.
+fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    subject: &str,
+    written: Option<&Spanned<T>>,
+    default: T,
+    range: RangeInclusive<T>,
+    findings: &mut Findings<'_>,
+) -> T {
+    let Some(written) = written else { return default };
+    let number = *written.get_ref();
+    if !range.contains(&number) {
+        let mistake = Mistake::new(
+            format!("{number} is out of range"),
+            format!("choose a number from {} to {}", range.start(), range.end()),
+        );
+        findings.error(written.span(), subject, mistake);
+        return default;
+    }
+    number
+}

@@ -1,0 +1,198 @@
+//! `[nat]`.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use toml::Spanned;
+
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawDestinationNat, RawSourceNat, Text};
+use super::super::validated::{DestinationNat, Node, Port, SourceNat};
+use super::super::value::{self, PortRange, PortText, Prefix, ProtocolText};
+use super::{family_name, parsed, parsed_list};
+
+/// Ports that source NAT translates to, unless the file says otherwise: all but the system ports (RFC 6335 section 6).
+const PORTS_DEFAULT: PortRange = 1024..=u16::MAX;
+
+pub(super) fn source(
+    raw: &[Spanned<RawSourceNat>],
+    node: &Node,
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) -> Vec<SourceNat> {
+    raw.iter().map(|written| source_rule(written, node, ports, findings)).collect()
+}
+
+fn source_rule(written: &Spanned<RawSourceNat>, node: &Node, ports: &[Port], findings: &mut Findings<'_>) -> SourceNat {
+    const SUBJECT: &str = "nat.source";
+    let raw = written.get_ref();
+    let network = |text: &String| value::network(text);
+    let source = parsed_list(SUBJECT, raw.source.get_ref(), network, findings);
+    let destination = parsed_list(SUBJECT, &raw.destination, network, findings);
+    let to = addresses_to(raw.to.get_ref(), ports, findings);
+    if raw.source.get_ref().is_empty() {
+        let mistake =
+            Mistake::new("the list of sources is empty", "write source = [\"10.0.0.0/8\"] with your prefixes");
+        findings.error(raw.source.span(), SUBJECT, mistake);
+    }
+    if raw.to.get_ref().is_empty() {
+        let mistake = Mistake::new("the list of addresses is empty", "write to = [\"192.0.2.10\"] with your address");
+        findings.error(raw.to.span(), SUBJECT, mistake);
+    }
+    if let Some(first) = source.first() {
+        let others = source.iter().chain(&destination).map(|prefix| prefix.address).chain(to.iter().copied());
+        if let Some(other) = others.into_iter().find(|other| other.is_ipv4() != first.address.is_ipv4()) {
+            let mistake = Mistake::new(
+                format!("{} and {} addresses are mixed", family_name(first.address), family_name(other)),
+                "write a rule for each family",
+            );
+            findings.error(written.span(), SUBJECT, mistake);
+        }
+    }
+    SourceNat {
+        source,
+        destination,
+        protocol: protocol(SUBJECT, raw.protocol.as_ref(), findings),
+        to,
+        ports: port_pool(raw.ports.as_ref(), node, findings),
+    }
+}
+
+fn addresses_to(list: &[Text], ports: &[Port], findings: &mut Findings<'_>) -> Vec<IpAddr> {
+    const SUBJECT: &str = "nat.source";
+    let mut addresses = Vec::with_capacity(list.len());
+    for text in list {
+        let Some(address) = parsed(SUBJECT, text, value::address, findings) else { continue };
+        if addresses.contains(&address) {
+            let mistake = Mistake::new(format!("{address} is listed twice"), "list it once");
+            findings.error(text.span(), SUBJECT, mistake);
+        }
+        warn_if_nobody_answers(SUBJECT, address, text.span(), ports, findings);
+        addresses.push(address);
+    }
+    addresses
+}
+
+/// Packets to an address that no port holds reach the gateway only by routing.
+fn warn_if_nobody_answers(
+    subject: &str,
+    address: IpAddr,
+    span: Range<usize>,
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) {
+    let held = ports.iter().flat_map(|port| &port.addresses).any(|own| own.address == address);
+    if !held {
+        let mistake = Mistake::new(
+            format!("no port holds {address}"),
+            "add it to a port's addresses, or have the next router route it to the gateway",
+        );
+        findings.warning(span, subject, mistake);
+    }
+}
+
+fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, findings: &mut Findings<'_>) -> PortRange {
+    let Some(written) = raw else { return PORTS_DEFAULT };
+    let checked = value::port_range(written.get_ref()).and_then(|range| {
+        let count = u32::from(range.end() - range.start()) + 1;
+        if count < u32::from(node.nodes) {
+            return Err(Mistake::new(
+                format!("{count} ports cannot be divided among {} nodes", node.nodes),
+                "widen the range",
+            ));
+        }
+        Ok(range)
+    });
+    checked.map_err(|mistake| findings.error(written.span(), "nat.source", mistake)).unwrap_or(PORTS_DEFAULT)
+}
+
+fn protocol(subject: &str, raw: Option<&Spanned<ProtocolText>>, findings: &mut Findings<'_>) -> Option<u8> {
+    let written = raw?;
+    value::protocol(written.get_ref()).map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()
+}
+
+pub(super) fn destination(
+    raw: &[Spanned<RawDestinationNat>],
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) -> Vec<DestinationNat> {
+    let mut rules: Vec<DestinationNat> = Vec::new();
+    for written in raw {
+        let Some(rule) = destination_rule(written.get_ref(), ports, findings) else { continue };
+        if rules.iter().any(|other| match_the_same(other, &rule)) {
+            let mistake = Mistake::new(
+                format!("an earlier rule matches packets to {} too", rule.destination),
+                "make addresses, protocols or ports of the two differ",
+            );
+            findings.error(written.span(), "nat.destination", mistake);
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+fn destination_rule(raw: &RawDestinationNat, ports: &[Port], findings: &mut Findings<'_>) -> Option<DestinationNat> {
+    const SUBJECT: &str = "nat.destination";
+    let destination = parsed(SUBJECT, &raw.destination, value::address, findings);
+    let protocol = protocol(SUBJECT, raw.protocol.as_ref(), findings);
+    let port_range = raw.port.as_ref().and_then(|written| {
+        value::port_range(written.get_ref()).map_err(|mistake| findings.error(written.span(), SUBJECT, mistake)).ok()
+    });
+    let (to, to_port) = parsed(SUBJECT, &raw.to, server, findings)?;
+    let destination = destination?;
+    warn_if_nobody_answers(SUBJECT, destination, raw.destination.span(), ports, findings);
+    if destination.is_ipv4() != to.is_ipv4() {
+        let mistake = Mistake::new(
+            format!("{} addresses cannot be translated to {} ones", family_name(destination), family_name(to)),
+            "write both addresses in one family",
+        );
+        findings.error(raw.to.span(), SUBJECT, mistake);
+    }
+    if let Some(written) = raw.port.as_ref().filter(|_| !protocol.is_some_and(value::has_ports)) {
+        let mistake =
+            Mistake::new("a port is given, but the protocol is not TCP or UDP", "add protocol = \"tcp\" or \"udp\"");
+        findings.error(written.span(), SUBJECT, mistake);
+    }
+    check_server_ports(raw, port_range.as_ref(), to_port, findings);
+    Some(DestinationNat { destination, protocol, ports: port_range, to, to_port })
+}
+
+fn check_server_ports(
+    raw: &RawDestinationNat,
+    ports: Option<&PortRange>,
+    to_port: Option<u16>,
+    findings: &mut Findings<'_>,
+) {
+    let Some(first) = to_port else { return };
+    let mistake = match ports {
+        None if raw.port.is_none() => {
+            Some(Mistake::new("`to` names a port, but the rule matches all ports", "add port = … or drop it from `to`"))
+        }
+        Some(range) if u32::from(first) + u32::from(range.end() - range.start()) > u32::from(u16::MAX) => {
+            Some(Mistake::new("the range of server ports goes beyond 65535", "lower the port in `to`"))
+        }
+        _ => None,
+    };
+    if let Some(mistake) = mistake {
+        findings.error(raw.to.span(), "nat.destination", mistake);
+    }
+}
+
+/// `10.0.0.5`, `10.0.0.5:8080`, `fd00::5` or `[fd00::5]:8080`.
+fn server(text: &str) -> Result<(IpAddr, Option<u16>), Mistake> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok((address, None));
+    }
+    value::socket_address(text).map(|address| (address.ip(), Some(address.port()))).map_err(|mistake| {
+        Mistake::new(mistake.problem, "write the server like 10.0.0.5, 10.0.0.5:8080 or [fd00::5]:8080")
+    })
+}
+
+fn match_the_same(a: &DestinationNat, b: &DestinationNat) -> bool {
+    let protocols = a.protocol.is_none() || b.protocol.is_none() || a.protocol == b.protocol;
+    let ports = match (&a.ports, &b.ports) {
+        (Some(a), Some(b)) => a.start() <= b.end() && b.start() <= a.end(),
+        _ => true,
+    };
+    Prefix::host(a.destination) == Prefix::host(b.destination) && protocols && ports
+}

@@ -1,0 +1,167 @@
+//! `[[port]]` and `[[route]]`.
+
+use std::net::IpAddr;
+
+use flow::PortId;
+use toml::Spanned;
+
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawPort, RawRoute, Text};
+use super::super::validated::{Backend, Port, Route};
+use super::super::value::{self, Prefix};
+use super::{family_name, named, one_of, parsed};
+
+/// Ports of a node at most: an index has to fit into a connection's record.
+const PORTS_MAX: usize = 64;
+/// Longest name of an interface (Linux's `IFNAMSIZ` less the terminator).
+const INTERFACE_BYTES_MAX: usize = 15;
+
+pub(super) fn ports(raw: &[Spanned<RawPort>], findings: &mut Findings<'_>) -> Vec<Port> {
+    if raw.len() < 2 {
+        let mistake = Mistake::new(
+            format!(
+                "a gateway forwards between ports, and there {}",
+                if raw.is_empty() { "is none" } else { "is one" }
+            ),
+            "add a [[port]] for every interface, at least two",
+        );
+        findings.error(raw.first().map_or(0..0, Spanned::span), "[[port]]", mistake);
+    }
+    if let Some(first_beyond) = raw.get(PORTS_MAX) {
+        let mistake = Mistake::new(format!("there are more than {PORTS_MAX} ports"), "remove some");
+        findings.error(first_beyond.span(), "[[port]]", mistake);
+    }
+    let mut ports: Vec<Port> = Vec::new();
+    for (index, written) in raw.iter().take(PORTS_MAX).enumerate() {
+        let id = PortId(u8::try_from(index).unwrap_or(u8::MAX));
+        let port = port(id, written.get_ref(), &ports, findings);
+        ports.push(port);
+    }
+    ports
+}
+
+fn port(id: PortId, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>) -> Port {
+    let subject = format!("port {:?}", raw.name.get_ref());
+    let name = named("port.name", &raw.name, findings);
+    if earlier.iter().any(|port| port.name == name) {
+        let mistake = Mistake::new("another port has this name", "give each port its own name");
+        findings.error(raw.name.span(), &subject, mistake);
+    }
+    let interface = interface(&subject, &raw.interface, findings);
+    if let Some(other) = earlier.iter().find(|port| port.interface == interface) {
+        let mistake = Mistake::new(
+            format!("interface {interface:?} is already that of port {:?}", other.name),
+            "give each port its own interface",
+        );
+        findings.error(raw.interface.span(), &subject, mistake);
+    }
+    let backend = raw.backend.as_ref().and_then(|text| one_of(&subject, text, &Backend::ALL, findings));
+    if raw.addresses.is_empty() {
+        let mistake = Mistake::new(
+            "the port has no shared address, so nobody on its network can use the gateway as next hop",
+            "add addresses = [\"10.0.0.1/24\"] with an address of your network",
+        );
+        findings.warning(raw.name.span(), &subject, mistake);
+    }
+    let mut addresses: Vec<Prefix> = Vec::new();
+    for text in &raw.addresses {
+        if let Some(address) = parsed(&subject, text, |text| shared_address(text, earlier, &addresses), findings) {
+            addresses.push(address);
+        }
+    }
+    Port { id, name, interface, backend: backend.unwrap_or_default(), addresses }
+}
+
+fn interface(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {
+    let name = text.get_ref();
+    if name.len() > INTERFACE_BYTES_MAX {
+        let mistake = Mistake::new(format!("interface name is longer than {INTERFACE_BYTES_MAX} bytes"), "shorten it");
+        findings.error(text.span(), subject, mistake);
+    } else if name.is_empty() || name == "." || name == ".." || name.contains(|c: char| c == '/' || c.is_whitespace()) {
+        let mistake = Mistake::new(format!("{name:?} cannot be an interface"), "write a name as `ip link` shows it");
+        findings.error(text.span(), subject, mistake);
+    }
+    name.clone()
+}
+
+/// An address that hosts can use as their next hop and that collides with no other.
+fn shared_address(text: &str, earlier: &[Port], own: &[Prefix]) -> Result<Prefix, Mistake> {
+    if !text.contains('/') {
+        return Err(Mistake::new(format!("{text:?} has no prefix length"), format!("write it like {text}/24")));
+    }
+    let address = value::prefix(text)?;
+    host_address(address)?;
+    if own.iter().any(|other| other.address == address.address) {
+        return Err(Mistake::new(format!("{} is listed twice", address.address), "list it once"));
+    }
+    for port in earlier {
+        if let Some(other) = port.addresses.iter().find(|other| other.overlaps(address)) {
+            return Err(Mistake::new(
+                format!("{address} overlaps {other} of port {:?}", port.name),
+                "give each port its own network",
+            ));
+        }
+    }
+    Ok(address)
+}
+
+/// Whether the address is one that a host may have: no group, not the network itself, not its broadcast.
+fn host_address(address: Prefix) -> Result<(), Mistake> {
+    let ip = address.address;
+    if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() {
+        return Err(Mistake::new(format!("no host on a network can have the address {ip}"), "write a unicast address"));
+    }
+    let IpAddr::V4(v4) = ip else { return Ok(()) };
+    let host_bits = u32::MAX.checked_shr(address.length_bits.into()).unwrap_or(0);
+    let host = v4.to_bits() & host_bits;
+    if address.length_bits < 31 && (host == 0 || host == host_bits) {
+        let which = if host == 0 { "network" } else { "broadcast" };
+        return Err(Mistake::new(
+            format!("{ip} is the {which} address of {}", address.network()),
+            "write an address of a host in it",
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn routes(raw: &[Spanned<RawRoute>], ports: &[Port], findings: &mut Findings<'_>) -> Vec<Route> {
+    let mut routes: Vec<Route> = Vec::new();
+    for written in raw {
+        let written = written.get_ref();
+        let subject = format!("route to {:?}", written.to.get_ref());
+        let to = parsed(&subject, &written.to, value::network, findings);
+        let via = parsed(&subject, &written.via, value::address, findings);
+        let (Some(to), Some(via)) = (to, via) else { continue };
+        if routes.iter().any(|route| route.to == to) {
+            let mistake = Mistake::new("another route has the same destination", "keep one of the two");
+            findings.error(written.to.span(), &subject, mistake);
+        }
+        match next_hop_port(to, via, ports) {
+            Ok(port) => routes.push(Route { to, via, port }),
+            Err(mistake) => findings.error(written.via.span(), &subject, mistake),
+        }
+    }
+    routes
+}
+
+fn next_hop_port(to: Prefix, via: IpAddr, ports: &[Port]) -> Result<PortId, Mistake> {
+    if to.address.is_ipv4() != via.is_ipv4() {
+        return Err(Mistake::new(
+            format!("the next hop {via} is {}, the destination is not", family_name(via)),
+            format!("write an {} next hop", family_name(to.address)),
+        ));
+    }
+    if let Some(port) = ports.iter().find(|port| port.addresses.iter().any(|own| own.address == via)) {
+        return Err(Mistake::new(
+            format!("the next hop {via} is the gateway's own address on port {:?}", port.name),
+            "write the address of the next router",
+        ));
+    }
+    let on_link = ports.iter().find(|port| port.addresses.iter().any(|own| own.contains(via)));
+    on_link.map(|port| port.id).ok_or_else(|| {
+        Mistake::new(
+            format!("the next hop {via} is on no port's network"),
+            "add an address of its network to a port, or correct the next hop",
+        )
+    })
+}

@@ -1,0 +1,306 @@
+//! What the daemon runs with: every value checked, every reference resolved, every default filled in.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use flow::{NodeId, PortId};
+
+pub use super::timeouts::Timeouts;
+use super::value::{PortRange, Prefix};
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// This node.
+    pub node: Node,
+    /// Its ports; a [`PortId`] is an index.
+    pub ports: Vec<Port>,
+    /// Static routes. Networks of the ports' own addresses are not among them.
+    pub routes: Vec<Route>,
+    /// Connections held at most, 1 to 2^31.
+    pub connections_max: u32,
+    /// How long connections live without a packet.
+    pub timeouts: Timeouts,
+    /// Options of connection tracking.
+    pub tracking: Tracking,
+    /// Functions, in the order in which packets of the original direction meet them.
+    pub chain: Vec<Function>,
+    /// Rules of the firewall, first match wins; what none accepts is dropped.
+    pub firewall: Vec<Rule>,
+    /// Source translations, first match wins.
+    pub source_nat: Vec<SourceNat>,
+    /// Destination translations; no two of them match the same packet.
+    pub destination_nat: Vec<DestinationNat>,
+    /// The other nodes; `None` for a gateway that stands alone.
+    pub cluster: Option<Cluster>,
+}
+
+/// This node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its number, below `nodes`.
+    pub id: NodeId,
+    /// Its name for people.
+    pub name: String,
+    /// Nodes of the cluster, this one included: they divide the NAT ports among them.
+    pub nodes: u8,
+    /// The higher, the rather this node is the active one.
+    pub priority: u8,
+    /// Where the control API listens.
+    pub control_socket: PathBuf,
+    /// Where metrics are served, if at all.
+    pub metrics: Option<SocketAddr>,
+    /// How much is logged.
+    pub log: LogLevel,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogLevel {
+    /// What keeps the gateway from its work.
+    Error,
+    /// And what may do so soon.
+    Warn,
+    /// And every change of role or peer.
+    #[default]
+    Info,
+    /// And why.
+    Debug,
+    /// And every message.
+    Trace,
+}
+
+impl LogLevel {
+    /// All levels, with their names.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+
+    /// The level's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
+/// How packets are taken from an interface and given to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Backend {
+    /// A packet socket with virtio-net headers (packet(7)).
+    #[default]
+    AfPacket,
+}
+
+impl Backend {
+    /// All backends, with their names.
+    pub const ALL: [(&'static str, Self); 1] = [("af_packet", Self::AfPacket)];
+}
+
+/// A port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its index in [`Config::ports`].
+    pub id: PortId,
+    /// What other sections and metrics call it.
+    pub name: String,
+    /// The system's interface.
+    pub interface: String,
+    /// How packets are taken from it and given to it.
+    pub backend: Backend,
+    /// Shared addresses, announced by whichever node is active, with the lengths of their networks.
+    pub addresses: Vec<Prefix>,
+}
+
+/// A static route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Destinations.
+    pub to: Prefix,
+    /// The next hop, of the same family, on the network of `port`.
+    pub via: IpAddr,
+    /// The port that the next hop is on.
+    pub port: PortId,
+}
+
+/// Options of connection tracking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tracking {
+    /// TCP connections whose beginning was not seen are picked up in the middle.
+    pub loose: bool,
+    /// Segments outside the window pass; only resets are held to it.
+    pub liberal: bool,
+}
+
+/// A network function of the chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Function {
+    /// `[firewall]`.
+    Firewall,
+    /// `[nat]`.
+    Nat,
+}
+
+impl Function {
+    /// All functions, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("firewall", Self::Firewall), ("nat", Self::Nat)];
+}
+
+/// What a rule does with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Its packets pass.
+    Accept,
+    /// They are dropped.
+    Drop,
+}
+
+impl Action {
+    /// All actions, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("drop", Self::Drop)];
+}
+
+/// A firewall rule. Every condition must hold; an empty list or `None` is no condition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Its name, unique.
+    pub name: String,
+    /// Port that the connection's first packet comes in on.
+    pub from: Option<PortId>,
+    /// Source prefixes, any of which.
+    pub source: Vec<Prefix>,
+    /// Destination prefixes, any of which.
+    pub destination: Vec<Prefix>,
+    /// IP protocol.
+    pub protocol: Option<u8>,
+    /// Source ports, any of which; only with TCP or UDP.
+    pub source_ports: Vec<PortRange>,
+    /// Destination ports, any of which; only with TCP or UDP.
+    pub destination_ports: Vec<PortRange>,
+    /// Type of the ICMP query; only with ICMP or ICMPv6.
+    pub icmp_type: Option<u8>,
+    /// What happens.
+    pub action: Action,
+    /// Whether a match is logged.
+    pub log: bool,
+}
+
+/// A source translation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceNat {
+    /// Source prefixes, any of which; never empty; all of one family.
+    pub source: Vec<Prefix>,
+    /// Destination prefixes, any of which; empty: all.
+    pub destination: Vec<Prefix>,
+    /// IP protocol; `None`: all.
+    pub protocol: Option<u8>,
+    /// Addresses to translate to, never empty, of the same family.
+    pub to: Vec<IpAddr>,
+    /// Ports to translate to, of which every node has its share.
+    pub ports: PortRange,
+}
+
+/// A destination translation (port forwarding).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DestinationNat {
+    /// Address that clients connect to.
+    pub destination: IpAddr,
+    /// IP protocol; `None`: all.
+    pub protocol: Option<u8>,
+    /// Ports that clients connect to; `None`: all.
+    pub ports: Option<PortRange>,
+    /// The server, of the same family.
+    pub to: IpAddr,
+    /// The server's port that the first of `ports` becomes; `None`: ports stay.
+    pub to_port: Option<u16>,
+}
+
+/// The other nodes and how this one speaks with them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cluster {
+    /// Replication of connection state.
+    pub replication: Replication,
+    /// Detection of dead peers.
+    pub failure_detection: FailureDetection,
+}
+
+/// Which changes of a connection are told to its backups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Representation {
+    /// Changes of the automaton's state.
+    #[default]
+    PreciseSelective,
+    /// Every change.
+    PreciseEager,
+}
+
+impl Representation {
+    /// All representations, with their names.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("precise-selective", Self::PreciseSelective), ("precise-eager", Self::PreciseEager)];
+}
+
+/// Replication of connection state.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Replication {
+    /// Own address and UDP port.
+    pub local: SocketAddr,
+    /// Which changes are told.
+    pub representation: Representation,
+    /// Share of outgoing datagrams thrown away, 0 to 1. For tests only.
+    pub test_loss: f64,
+    /// Largest datagram, without IP and UDP headers.
+    pub datagram_bytes_max: u16,
+    /// Messages sent and not yet acknowledged, at most.
+    pub in_flight_messages_max: u32,
+    /// Messages received until an acknowledgement is sent.
+    pub ack_every_messages: u32,
+    /// Longest time until an acknowledgement is sent.
+    pub ack_delay: Duration,
+    /// Time between signs of life on an idle link.
+    pub alive_interval: Duration,
+    /// Silence after which a peer counts as away.
+    pub peer_timeout: Duration,
+    /// The other nodes, never empty.
+    pub peers: Vec<Peer>,
+}
+
+/// Another node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its number.
+    pub id: NodeId,
+    /// Its address and UDP port for replication.
+    pub address: SocketAddr,
+    /// Its address and UDP port for failure detection.
+    pub failure_detection_address: SocketAddr,
+}
+
+/// Detection of dead peers (BFD, RFC 5880), and what follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FailureDetection {
+    /// Own address and UDP port.
+    pub local: SocketAddr,
+    /// Time between control packets.
+    pub interval: Duration,
+    /// Intervals without a packet until a peer counts as down.
+    pub multiplier: u8,
+    /// Time between control packets while a peer is down.
+    pub interval_while_down: Duration,
+    /// How long a starting node listens before it becomes active without having heard a peer.
+    pub startup_hold: Duration,
+    /// Whether a node of higher priority takes over from a healthy active one.
+    pub preempt: bool,
+}
+
+impl FailureDetection {
+    /// How long after its last packet a peer counts as down.
+    #[must_use]
+    pub fn detection_time(&self) -> Duration {
+        self.interval * u32::from(self.multiplier)
+    }
+}

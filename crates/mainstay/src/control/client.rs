@@ -1,0 +1,166 @@
+//! The client's side of the control socket.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::types::{ErrorKind, Event, Flow, FlowFilterText, Line, Query, Request, Status, VERSION};
+use crate::metrics::Sample;
+
+/// How long the client waits for a line of an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest line of an answer that the client reads.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// Why a gateway's answer is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no gateway answers at {}: is it running? (mainstay gateway --config …)", .0.display())]
+    NoGateway(PathBuf),
+    /// The socket belongs to someone else.
+    #[error("this user may not speak with the gateway at {}: use the user that runs it, or root", .0.display())]
+    NotAllowed(PathBuf),
+    /// The gateway would not answer; it says why itself.
+    #[error("the gateway refuses: {message}")]
+    Refused {
+        /// Whose fault it is.
+        kind: ErrorKind,
+        /// The gateway's sentence.
+        message: String,
+    },
+    /// The answer makes no sense to this program.
+    #[error("the gateway's answer is not understood ({0}): is this program of another version?")]
+    NotUnderstood(String),
+    /// The connection broke.
+    #[error("the connection to the gateway at {} broke: {source}", path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// A connection to a gateway.
+pub struct Client {
+    path: PathBuf,
+    reader: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the gateway that listens at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError`], whose text is meant for the operator.
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoGateway(path.to_owned()),
+            io::ErrorKind::PermissionDenied => ClientError::NotAllowed(path.to_owned()),
+            _ => ClientError::Broken { path: path.to_owned(), source },
+        })?;
+        let broken = |source| ClientError::Broken { path: path.to_owned(), source };
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(broken)?;
+        Ok(Self { path: path.to_owned(), reader: BufReader::new(stream) })
+    }
+
+    /// How the node is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status(&mut self) -> Result<Status, ClientError> {
+        let mut status = None;
+        self.ask(Query::Status, |line| match line {
+            Line::Status(found) => {
+                status = Some(*found);
+                true
+            }
+            _ => false,
+        })?;
+        status.ok_or_else(|| ClientError::NotUnderstood("it has no status".to_owned()))
+    }
+
+    /// At most `limit` connections that meet the conditions, one at a time, and whether there were more.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn flows(
+        &mut self,
+        filter: FlowFilterText,
+        limit: u64,
+        mut take: impl FnMut(Flow),
+    ) -> Result<bool, ClientError> {
+        self.ask(Query::Flows { filter, limit }, |line| match line {
+            Line::Flow(flow) => {
+                take(flow);
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// All counters and gauges.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn counters(&mut self) -> Result<Vec<Sample>, ClientError> {
+        let mut samples = Vec::new();
+        self.ask(Query::Counters, |line| match line {
+            Line::Sample(sample) => {
+                samples.push(sample);
+                true
+            }
+            _ => false,
+        })?;
+        Ok(samples)
+    }
+
+    /// What happened lately, oldest first.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn events(&mut self) -> Result<Vec<Event>, ClientError> {
+        let mut events = Vec::new();
+        self.ask(Query::Events, |line| match line {
+            Line::Event(event) => {
+                events.push(event);
+                true
+            }
+            _ => false,
+        })?;
+        Ok(events)
+    }
+
+    /// Asks, and hands every line to `take`, which says whether it expected it. Returns whether the answer was cut off.
+    fn ask(&mut self, query: Query, mut take: impl FnMut(Line) -> bool) -> Result<bool, ClientError> {
+        let mut request = serde_json::to_vec(&Request { version: VERSION, query })
+            .map_err(|error| ClientError::NotUnderstood(error.to_string()))?;
+        request.push(b'\n');
+        // A gateway that refuses its client at once may have closed already; its reason is still there to be read.
+        let sent = self.reader.get_mut().write_all(&request);
+        loop {
+            let line = self.read_line(sent.as_ref().err())?;
+            match line {
+                Line::End { truncated, .. } => return Ok(truncated),
+                Line::Error { error, message, .. } => return Err(ClientError::Refused { kind: error, message }),
+                other => {
+                    if !take(other) {
+                        return Err(ClientError::NotUnderstood("it answers another question".to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_line(&mut self, sent: Option<&io::Error>) -> Result<Line, ClientError> {
+        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
+        let mut line = Vec::new();
+        self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(broken)?;
+        if line.is_empty() {
+            let kind = sent.map_or(io::ErrorKind::UnexpectedEof, io::Error::kind);
+            return Err(broken(io::Error::new(kind, "it closed the connection before its answer was complete")));
+        }
+        serde_json::from_slice(&line).map_err(|error| ClientError::NotUnderstood(error.to_string()))
+    }
+}

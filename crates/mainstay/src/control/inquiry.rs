@@ -1,0 +1,139 @@
+//! The channel between the threads that serve operators and the thread that moves packets.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::time::Duration;
+
+use super::flows::{FlowsPage, FlowsQuery};
+use super::types::{Event, Status};
+use crate::metrics::Samples;
+
+/// Inquiries that wait for the data path. Beyond it the asker is told that the data path is busy.
+pub const INQUIRIES_WAITING_MAX: usize = 64;
+/// How long an asker waits.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the data path's thread tells. Each call must be short: packets wait meanwhile.
+pub trait ControlHandler {
+    /// How the node is.
+    fn status(&mut self) -> Status;
+    /// A part of the connections: [`FlowsQuery::page`] does the work.
+    fn flows(&mut self, query: &FlowsQuery) -> FlowsPage;
+    /// All counters and gauges.
+    fn counters(&mut self) -> Samples;
+    /// The events remembered, oldest first.
+    fn events(&mut self) -> Vec<Event>;
+}
+
+/// Why the data path did not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AskError {
+    /// Too many are asking already.
+    #[error("{INQUIRIES_WAITING_MAX} requests wait for the data path already: try again")]
+    Busy,
+    /// It did not come round to it in time.
+    #[error("the data path did not answer within {} s: is the node overloaded?", ANSWER_TIMEOUT.as_secs())]
+    TimedOut,
+    /// It has ended.
+    #[error("the gateway is stopping")]
+    Stopping,
+}
+
+/// A question, with the way back for its answer: what is asked decides what is answered.
+enum Inquiry {
+    Status(SyncSender<Status>),
+    Flows(FlowsQuery, SyncSender<FlowsPage>),
+    Counters(SyncSender<Samples>),
+    Events(SyncSender<Vec<Event>>),
+}
+
+/// Makes the data path's thread look at its [`ControlReceiver`].
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// The askers' end.
+#[derive(Clone)]
+pub struct ControlSender {
+    inquiries: SyncSender<Inquiry>,
+    wake: Wake,
+}
+
+/// The data path's end.
+pub struct ControlReceiver {
+    inquiries: Receiver<Inquiry>,
+}
+
+/// A channel. `wake` is called after every question, from the asker's thread.
+#[must_use]
+pub fn channel(wake: Wake) -> (ControlSender, ControlReceiver) {
+    let (sender, inquiries) = sync_channel(INQUIRIES_WAITING_MAX);
+    (ControlSender { inquiries: sender, wake }, ControlReceiver { inquiries })
+}
+
+impl ControlSender {
+    /// Asks how the node is.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn status(&self) -> Result<Status, AskError> {
+        self.ask(Inquiry::Status)
+    }
+
+    /// Asks for a part of the connections.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn flows(&self, query: FlowsQuery) -> Result<FlowsPage, AskError> {
+        self.ask(|answer| Inquiry::Flows(query, answer))
+    }
+
+    /// Asks for all counters.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn counters(&self) -> Result<Samples, AskError> {
+        self.ask(Inquiry::Counters)
+    }
+
+    /// Asks what happened lately.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn events(&self) -> Result<Vec<Event>, AskError> {
+        self.ask(Inquiry::Events)
+    }
+
+    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
+        // Room for the one answer, so that the data path never waits for an asker that has given up.
+        let (answer, answered) = sync_channel(1);
+        self.inquiries.try_send(inquiry(answer)).map_err(|error| match error {
+            TrySendError::Full(_) => AskError::Busy,
+            TrySendError::Disconnected(_) => AskError::Stopping,
+        })?;
+        (self.wake)();
+        answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => AskError::TimedOut,
+            RecvTimeoutError::Disconnected => AskError::Stopping,
+        })
+    }
+}
+
+impl ControlReceiver {
+    /// Answers the question that has waited longest. Never blocks; call between batches, once each, so that packets
+    /// never wait for more than one answer.
+    ///
+    /// Returns whether there was a question; then there may be another.
+    pub fn answer_one(&self, handler: &mut dyn ControlHandler) -> bool {
+        let inquiry = match self.inquiries.try_recv() {
+            Ok(inquiry) => inquiry,
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return false,
+        };
+        // An asker that is gone by now does not want the answer any more.
+        match inquiry {
+            Inquiry::Status(answer) => drop(answer.try_send(handler.status())),
+            Inquiry::Flows(query, answer) => drop(answer.try_send(handler.flows(&query))),
+            Inquiry::Counters(answer) => drop(answer.try_send(handler.counters())),
+            Inquiry::Events(answer) => drop(answer.try_send(handler.events())),
+        }
+        true
+    }
+}

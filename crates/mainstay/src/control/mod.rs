@@ -1,0 +1,20 @@
+//! The control API: how operators and tools look into a running gateway.
+//!
+//! A Unix stream socket takes one JSON request a line and answers with JSON lines ([`types`]). The server ([`server`])
+//! lives in its own threads; what only the data path knows, it asks of the data path's thread over a bounded channel
+//! ([`inquiry`]), which that thread serves between batches with bounded work ([`ControlHandler`]).
+
+pub mod client;
+pub mod events;
+pub mod flows;
+pub mod inquiry;
+pub mod server;
+pub mod types;
+
+pub use events::EventLog;
+pub use flows::{FlowDescriber, FlowFilter, FlowsPage, FlowsQuery};
+pub use inquiry::{ControlHandler, ControlReceiver, ControlSender, channel};
+pub use server::{ControlServer, ServerError};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! The server's side of the control socket: a thread that accepts, and one for each client, so that a slow client
+//! holds up nobody else.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{fs, thread};
+
+use super::flows::{FlowDescriber, FlowFilter, FlowsQuery};
+use super::inquiry::{AskError, ControlSender, INQUIRIES_WAITING_MAX};
+use super::types::{ErrorKind, FlowFilterText, Line, Query, Request, VERSION};
+
+/// Clients at a time; more are told so and closed.
+pub const CLIENTS_MAX: usize = 32;
+/// Longest request, with its newline; a longer one is refused and its client closed.
+pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
+/// A client that asks nothing for so long is closed.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A client that takes nothing for so long is closed.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+// Every client waits for at most one answer: they alone never find the channel full.
+const _: () = assert!(CLIENTS_MAX < INQUIRIES_WAITING_MAX);
+
+/// Why the control socket cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A live process listens there.
+    #[error("another gateway answers at {}: stop it, or choose another node.control_socket", .0.display())]
+    InUse(PathBuf),
+    /// Something else has the name.
+    #[error("{} exists and is not a socket: remove it, or choose another node.control_socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The operating system refused.
+    #[error("cannot listen at {}: {source}: choose a node.control_socket that this user may create", path.display())]
+    System {
+        /// The socket.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// What the threads of a server share.
+struct Shared {
+    sender: ControlSender,
+    describer: Arc<FlowDescriber>,
+    stopping: AtomicBool,
+    /// Streams of the clients, to be closed when the server ends.
+    clients: Mutex<HashMap<u64, UnixStream>>,
+}
+
+/// A running server. Dropping it closes the socket, its file and all clients.
+pub struct ControlServer {
+    path: PathBuf,
+    /// Device and inode of the socket's file, so that a successor's file is left alone.
+    file: (u64, u64),
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl ControlServer {
+    /// Listens at `path`, readable and writable for its owner only. The file of a process that died is replaced.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn start(path: &Path, sender: ControlSender, describer: Arc<FlowDescriber>) -> Result<Self, ServerError> {
+        let system = |source| ServerError::System { path: path.to_owned(), source };
+        refuse_if_taken(path)?;
+        let (listener, file) = bind_private(path).map_err(system)?;
+        let shared = Arc::new(Shared {
+            sender,
+            describer,
+            stopping: AtomicBool::new(false),
+            clients: Mutex::new(HashMap::new()),
+        });
+        let accepting = Arc::clone(&shared);
+        let acceptor = thread::Builder::new().name("control".to_owned()).spawn(move || accept(&listener, &accepting));
+        Ok(Self { path: path.to_owned(), file, shared, acceptor: Some(acceptor.map_err(system)?) })
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        for client in self.shared.clients().values() {
+            // A client that has gone meanwhile is closed already.
+            let _ = client.shutdown(Shutdown::Both);
+        }
+        let ours = fs::metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.file);
+        // The connection wakes the acceptor. Without a file that leads to it, it sleeps until the process ends.
+        let woken = ours && UnixStream::connect(&self.path).is_ok();
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+        if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+impl Shared {
+    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<u64, UnixStream>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refuse_if_taken(path: &Path) -> Result<(), ServerError> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        return Err(ServerError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) => Err(ServerError::InUse(path.to_owned())),
+        Err(source) => Err(ServerError::System { path: path.to_owned(), source }),
+    }
+}
+
+/// Binds within a directory that only the owner can enter, sets the mode there and moves the socket to its place: at
+/// no time can another user connect, and a stale file is replaced in one step.
+fn bind_private(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+    let private = parent.join(format!(".{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&private)?;
+    let temporary = private.join("s");
+    let bound = (|| {
+        let listener = UnixListener::bind(&temporary)?;
+        fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))?;
+        let file = fs::metadata(&temporary)?;
+        fs::rename(&temporary, path)?;
+        Ok((listener, (file.dev(), file.ino())))
+    })();
+    if bound.is_err() {
+        // Absent when binding itself failed.
+        let _ = fs::remove_file(&temporary);
+    }
+    fs::remove_dir(&private)?;
+    bound
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    for (number, stream) in (0..).zip(listener.incoming()) {
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        match stream {
+            Ok(stream) => admit(number, stream, shared),
+            Err(error) => {
+                tracing::warn!(%error, "a control client could not be accepted");
+                // Out of file descriptors, mostly: give the others time to end.
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+fn admit(number: u64, mut stream: UnixStream, shared: &Arc<Shared>) {
+    let configured =
+        stream.set_read_timeout(Some(IDLE_TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(WRITE_TIMEOUT)));
+    let Ok(()) = configured else { return };
+    let mut clients = shared.clients();
+    // Under the lock: either the closing server finds the client in the list, or the client finds it closing.
+    if shared.stopping.load(Ordering::Acquire) {
+        return;
+    }
+    if clients.len() >= CLIENTS_MAX {
+        drop(clients);
+        let message = format!("{CLIENTS_MAX} clients are connected already: close one");
+        // The client may be gone; then nobody misses the line.
+        let _ = write_line(&mut stream, &error_line(ErrorKind::Limit, message));
+        return;
+    }
+    let Ok(for_closing) = stream.try_clone() else { return };
+    clients.insert(number, for_closing);
+    drop(clients);
+    let serving = Arc::clone(shared);
+    let spawned = thread::Builder::new().name("control-client".to_owned()).spawn(move || {
+        if let Err(error) = serve(&stream, &serving) {
+            tracing::debug!(%error, "a control client was closed");
+        }
+        serving.clients().remove(&number);
+    });
+    if spawned.is_err() {
+        shared.clients().remove(&number);
+    }
+}
+
+/// Answers a client's requests until it goes, or breaks a limit.
+fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut writer = BufWriter::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let length = reader.by_ref().take(REQUEST_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if length > REQUEST_BYTES_MAX {
+            let message = format!("the request is longer than {REQUEST_BYTES_MAX} bytes: shorten it");
+            write_line(&mut writer, &error_line(ErrorKind::Limit, message))?;
+            writer.flush()?;
+            // What was not read would turn the close into a reset, which can overtake the answer.
+            stream.shutdown(Shutdown::Write)?;
+            let rest = io::copy(&mut reader.take(4 * REQUEST_BYTES_MAX as u64), &mut io::sink());
+            return rest.map(|_| ());
+        }
+        if let Err(failed) = parse(&line).and_then(|query| answer(&query, shared, &mut writer)) {
+            match failed {
+                Failed::Request(line) => write_line(&mut writer, &line)?,
+                Failed::Client(error) => return Err(error),
+            }
+        }
+        writer.flush()?;
+    }
+}
+
+/// Why an answer stops.
+enum Failed {
+    /// The client is told.
+    Request(Box<Line>),
+    /// The client cannot be told.
+    Client(io::Error),
+}
+
+impl From<AskError> for Failed {
+    fn from(error: AskError) -> Self {
+        Self::Request(Box::new(error_line(ErrorKind::Busy, error.to_string())))
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+fn error_line(error: ErrorKind, message: String) -> Line {
+    Line::Error { version: VERSION, error, message }
+}
+
+fn parse(line: &[u8]) -> Result<Query, Failed> {
+    /// The part of a request that every version has.
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        version: u16,
+    }
+    let malformed = |error: serde_json::Error| {
+        let message = format!("the request is malformed: {error}");
+        Failed::Request(Box::new(error_line(ErrorKind::Malformed, message)))
+    };
+    let Versioned { version } = serde_json::from_slice(line).map_err(malformed)?;
+    if version != VERSION {
+        let message = format!("the request is of version {version}, this gateway speaks version {VERSION}");
+        return Err(Failed::Request(Box::new(error_line(ErrorKind::Incompatible, message))));
+    }
+    serde_json::from_slice::<Request>(line).map(|request| request.query).map_err(malformed)
+}
+
+fn answer(query: &Query, shared: &Shared, writer: &mut impl Write) -> Result<(), Failed> {
+    let (lines, truncated) = match query {
+        Query::Status => {
+            write_line(writer, &Line::Status(Box::new(shared.sender.status()?)))?;
+            (1, false)
+        }
+        Query::Flows { filter, limit } => answer_flows(filter, *limit, shared, writer)?,
+        Query::Counters => write_lines(writer, shared.sender.counters()?.into_iter().map(Line::Sample))?,
+        Query::Events => write_lines(writer, shared.sender.events()?.into_iter().map(Line::Event))?,
+    };
+    write_line(writer, &Line::End { version: VERSION, lines, truncated })?;
+    Ok(())
+}
+
+/// Fetches page after page, so that the data path never works long at a time and no list of all flows exists anywhere.
+fn answer_flows(
+    filter: &FlowFilterText,
+    limit: u64,
+    shared: &Shared,
+    writer: &mut impl Write,
+) -> Result<(u64, bool), Failed> {
+    let filter = FlowFilter::parse(filter)
+        .map_err(|message| Failed::Request(Box::new(error_line(ErrorKind::Malformed, message))))?;
+    let mut written = 0;
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let describer = Arc::clone(&shared.describer);
+        let page = shared.sender.flows(FlowsQuery { filter: filter.clone(), cursor: from, describer })?;
+        for connection in &page.connections {
+            if written == limit {
+                return Ok((written, true));
+            }
+            write_line(writer, &Line::Flow(shared.describer.describe(connection, page.now)))?;
+            written += 1;
+        }
+        cursor = page.next_cursor;
+    }
+    Ok((written, false))
+}
+
+fn write_lines(writer: &mut impl Write, lines: impl Iterator<Item = Line>) -> io::Result<(u64, bool)> {
+    let mut written = 0;
+    for line in lines {
+        write_line(writer, &line)?;
+        written += 1;
+    }
+    Ok((written, false))
+}
+
+fn write_line(writer: &mut impl Write, line: &Line) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, line)?;
+    writer.write_all(b"\n")
+}

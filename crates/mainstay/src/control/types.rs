@@ -1,0 +1,370 @@
+//! What goes over the control socket. Version 1.
+//!
+//! A request is one line; an answer is the lines of [`Line`] up to and including [`Line::End`] or [`Line::Error`].
+//!
+//! ```json
+//! {"version":1,"query":"flows","filter":{"protocol":"tcp"},"limit":10}
+//! {"line":"flow","protocol":"tcp","state":"ESTABLISHED", …}
+//! {"line":"end","version":1,"lines":1,"truncated":false}
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::Sample;
+
+/// The version of requests and answers that this program speaks.
+pub const VERSION: u16 = 1;
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u16,
+    /// What is wanted.
+    #[serde(flatten)]
+    pub query: Query,
+}
+
+/// What is wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "query", rename_all = "snake_case")]
+pub enum Query {
+    /// How the node is.
+    Status,
+    /// Its connections.
+    Flows {
+        /// Which of them.
+        #[serde(default)]
+        filter: FlowFilterText,
+        /// How many at most.
+        #[serde(default = "flows_limit_default")]
+        limit: u64,
+    },
+    /// Its counters.
+    Counters,
+    /// What happened lately.
+    Events,
+}
+
+/// Flows that are returned unless the request says otherwise.
+#[must_use]
+pub const fn flows_limit_default() -> u64 {
+    1000
+}
+
+/// Conditions on flows, all of which must hold; an absent one always does.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FlowFilterText {
+    /// Protocol, by name or number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// State, by its name (any case).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Prefix of the source, before or after translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Prefix of the destination, before or after translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Port of either end, before or after translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// `master` or `backup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+}
+
+/// A line of an answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum Line {
+    /// How the node is.
+    Status(Box<Status>),
+    /// A connection.
+    Flow(Flow),
+    /// A counter or gauge.
+    Sample(Sample),
+    /// Something that happened.
+    Event(Event),
+    /// The answer is complete.
+    End {
+        /// [`VERSION`].
+        version: u16,
+        /// Lines before this one.
+        lines: u64,
+        /// There would have been more than the limit.
+        truncated: bool,
+    },
+    /// The request cannot be answered; nothing follows.
+    Error {
+        /// [`VERSION`].
+        version: u16,
+        /// Whose fault it is.
+        error: ErrorKind,
+        /// A sentence for people.
+        message: String,
+    },
+}
+
+/// Whose fault it is that a request is not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request is not JSON, or not a request.
+    Malformed,
+    /// The request is of another version.
+    Incompatible,
+    /// The request is too long, or the client too slow, or one of too many.
+    Limit,
+    /// The data path is too busy to answer, or going down.
+    Busy,
+}
+
+/// How a node is.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// The program's version.
+    pub program_version: String,
+    /// This node.
+    pub node: NodeStatus,
+    /// When this was said, in nanoseconds of the monotonic clock.
+    pub monotonic_now_ns: u64,
+    /// Seconds since the gateway started.
+    pub uptime_s: f64,
+    /// Whether a peer could take over without losing connections.
+    pub takeover: TakeoverStatus,
+    /// The connection table.
+    pub connections: ConnectionsStatus,
+    /// What goes through, over the last second or so.
+    pub rates: Rates,
+    /// The other nodes.
+    pub peers: Vec<PeerStatus>,
+    /// The ports.
+    pub ports: Vec<PortStatus>,
+    /// Dropped packets, by reason; reasons that never occurred are left out.
+    pub drops: Vec<DropCount>,
+}
+
+/// A node and its role.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its number.
+    pub id: u8,
+    /// Its name.
+    pub name: String,
+    /// `init`, `standby`, `active` or `leaving`.
+    pub role: String,
+    /// Since when it has the role, in nanoseconds of the monotonic clock.
+    pub role_since_ns: u64,
+}
+
+/// Whether a peer could take over.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TakeoverStatus {
+    /// Every connection worth keeping is on another node that is up.
+    pub ready: bool,
+    /// What is in the way, a clause each; empty when ready.
+    pub why_not: Vec<String>,
+}
+
+/// The connection table.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ConnectionsStatus {
+    /// Connections held.
+    pub count: u64,
+    /// Connections held at most.
+    pub max: u64,
+    /// Connections that this node is master of, when it counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub master: Option<u64>,
+}
+
+/// What goes through.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Rates {
+    /// Packets forwarded a second.
+    pub packets_per_s: f64,
+    /// Bits forwarded a second.
+    pub bits_per_s: f64,
+    /// Connections begun a second.
+    pub connections_per_s: f64,
+}
+
+/// Another node, as this one sees it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its number.
+    pub id: u8,
+    /// Its replication address.
+    pub address: String,
+    /// The failure detector's state: `up`, `down`, `init` or `admin_down`.
+    pub detector: String,
+    /// The replication session's state.
+    pub session: String,
+    /// The role that it says it has.
+    pub role: String,
+    /// It holds every connection that this node has told it of.
+    pub synchronised: bool,
+    /// Age of the oldest change that it has not acknowledged, in milliseconds.
+    pub lag_ms: f64,
+    /// Round-trip time, in milliseconds; `None` while not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<f64>,
+    /// Changes waiting to be sent.
+    pub queued: u64,
+    /// Messages sent and not acknowledged.
+    pub in_flight: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Changes sent again under a new number.
+    pub resent: u64,
+    /// Messages that this node has missed.
+    pub lost: u64,
+    /// When it was last heard, in nanoseconds of the monotonic clock; `None`: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_heard_ns: Option<u64>,
+}
+
+/// A port.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// Its name.
+    pub name: String,
+    /// The system's interface.
+    pub interface: String,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets that the system dropped before the gateway saw them.
+    pub missed_packets: u64,
+}
+
+/// Dropped packets of one reason.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DropCount {
+    /// The reason, as in metrics.
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// A connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Flow {
+    /// The protocol's name or number.
+    pub protocol: String,
+    /// Where its automaton stands.
+    pub state: String,
+    /// What this node is to it: `master` or `backup`.
+    pub role: String,
+    /// The node that is its master.
+    pub owner: u8,
+    /// Ends of packets of the original direction as they come in.
+    pub original: Ends,
+    /// Ends of the same packets as they go out, when they are translated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub translated: Option<Ends>,
+    /// Packets seen.
+    pub packets: BothWays,
+    /// Bytes seen, from the IP header on.
+    pub bytes: BothWays,
+    /// Packets have been seen both ways.
+    pub replied: bool,
+    /// It will not be given up for a shortage of memory.
+    pub assured: bool,
+    /// Seconds until it ends unless a packet comes.
+    pub expires_s: f64,
+    /// Port that packets of the original direction leave on, when known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<String>,
+    /// Counts its changes.
+    pub version: u32,
+}
+
+/// Source and destination, `address:port`, or the address alone for protocols without ports.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ends {
+    /// Who sends.
+    pub source: String,
+    /// Who receives.
+    pub destination: String,
+}
+
+/// A count for each direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BothWays {
+    /// As the first packet went.
+    pub original: u64,
+    /// Against it.
+    pub reply: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// Counts events from the start of the gateway, from 0; a gap means that older ones were forgotten.
+    pub number: u64,
+    /// When, in nanoseconds of the monotonic clock (the same on all nodes of one machine).
+    pub monotonic_ns: u64,
+    /// What.
+    pub kind: EventKind,
+    /// Particulars, for people.
+    pub detail: String,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// The gateway started.
+    Started,
+    /// The failure detector heard a peer.
+    PeerUp,
+    /// The failure detector no longer hears a peer.
+    PeerDown,
+    /// The node became active.
+    BecameActive,
+    /// The node became standby.
+    BecameStandby,
+    /// The node said on its ports that the shared addresses are here.
+    Announced,
+    /// The first packet was forwarded after a take-over.
+    FirstPacketForwarded,
+    /// A peer's connections are being fetched.
+    ResyncStarted,
+    /// They are all here.
+    ResyncEnded,
+    /// Something that an operator should look at.
+    Warning,
+    /// The gateway is stopping.
+    Stopping,
+}
+
+impl EventKind {
+    /// The kind in words.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::PeerUp => "peer up",
+            Self::PeerDown => "peer down",
+            Self::BecameActive => "became active",
+            Self::BecameStandby => "became standby",
+            Self::Announced => "addresses announced",
+            Self::FirstPacketForwarded => "first packet forwarded",
+            Self::ResyncStarted => "resynchronisation started",
+            Self::ResyncEnded => "resynchronisation ended",
+            Self::Warning => "warning",
+            Self::Stopping => "stopping",
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The one binary: what stands around the gateway's data path.
+//!
+//! [`config`] turns a file into what the daemon runs with; [`control`] lets operators look into a running node;
+//! [`metrics`] serves its counters; [`cli`] and [`commands`] are the program's face. None of them touches a packet.
+
+pub mod cli;
+pub mod commands;
+pub mod config;
+pub mod control;
+pub mod demo;
+pub mod logging;
+pub mod metrics;
+pub mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use commands::CommandError;
+
+/// Runs the program with the arguments of its process.
+#[must_use]
+pub fn run() -> ExitCode {
+    match dispatch(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<(), CommandError> {
+    match &cli.command {
+        Command::Gateway(args) => commands::check::run(&args.config),
+        Command::Status(args) => commands::status::run(args),
+        Command::Flows(args) => commands::flows::run(args),
+    }
+}

@@ -1,0 +1,68 @@
+//! Structured logs on standard error.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::validated::LogLevel;
+
+/// The environment variable that goes before the configured level: a level, or directives of
+/// `tracing_subscriber::EnvFilter` such as `info,replication=debug`.
+pub const VARIABLE: &str = "MAINSTAY_LOG";
+
+/// Why logging cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggingError {
+    /// The environment variable cannot be read.
+    #[error(
+        "{VARIABLE}={value:?} is not a log filter ({reason}): write a level like \"debug\" or \"info,replication=debug\""
+    )]
+    Filter {
+        /// What it holds.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Something else in the process logs already.
+    #[error("logging has begun already")]
+    AlreadyBegun,
+}
+
+/// What is logged: the environment's filter, or else the configured level.
+///
+/// # Errors
+/// [`LoggingError::Filter`].
+pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<EnvFilter, LoggingError> {
+    let value = environment.filter(|value| !value.is_empty()).unwrap_or(configured.name());
+    EnvFilter::try_new(value)
+        .map_err(|error| LoggingError::Filter { value: value.to_owned(), reason: error.to_string() })
+}
+
+/// Logs to standard error from now on.
+///
+/// # Errors
+/// [`LoggingError`].
+pub fn begin(configured: LogLevel) -> Result<(), LoggingError> {
+    let environment = std::env::var(VARIABLE).ok();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter(configured, environment.as_deref())?)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .try_init()
+        .map_err(|_| LoggingError::AlreadyBegun)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_goes_before_the_configuration() {
+        let chosen = |environment| filter(LogLevel::Warn, environment).map(|filter| filter.to_string());
+        assert_eq!(chosen(None).expect("a level"), "warn");
+        assert_eq!(chosen(Some("")).expect("a level"), "warn");
+        assert_eq!(chosen(Some("debug")).expect("a level"), "debug");
+        let error = chosen(Some("flow=louder")).expect_err("no such level").to_string();
+        assert!(error.starts_with("MAINSTAY_LOG=\"flow=louder\" is not a log filter"), "{error}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Counters and gauges: the catalogue of all that there are, their values, and the page that Prometheus reads.
+
+pub mod exposition;
+pub mod server;
+
+use std::collections::BTreeMap;
+
+use flow::DropReason;
+use serde::{Deserialize, Serialize};
+
+use crate::control::types::Status;
+
+pub use exposition::render;
+pub use server::{MetricsError, MetricsServer};
+
+/// How a value behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// It only grows, from the start of the gateway.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+macro_rules! metrics {
+    ($($variant:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal,)*) => {
+        /// Every metric that a gateway has.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Metric { $(#[doc = $help] $variant,)* }
+
+        impl Metric {
+            /// All metrics, in the order of the page.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name on the page.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => concat!("mainstay_", $name),)* }
+            }
+
+            /// How it behaves.
+            #[must_use]
+            pub const fn kind(self) -> Kind {
+                match self { $(Self::$variant => Kind::$kind,)* }
+            }
+
+            /// What it counts.
+            #[must_use]
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)* }
+            }
+
+            /// Names of its labels.
+            #[must_use]
+            pub const fn labels(self) -> &'static [&'static str] {
+                match self { $(Self::$variant => &[$($label),*],)* }
+            }
+        }
+    };
+}
+
+metrics! {
+    BuildInfo: Gauge "build_info" ["version"] "Always 1; the label tells the program's version.",
+    Uptime: Gauge "uptime_seconds" [] "Seconds since the gateway started.",
+    NodeActive: Gauge "node_active" [] "1 while this node holds the shared addresses.",
+    TakeoverReady: Gauge "takeover_ready" [] "1 while a peer could take over without losing connections.",
+    PacketsReceived: Counter "received_packets_total" ["port"] "Packets received.",
+    BytesReceived: Counter "received_bytes_total" ["port"] "Bytes received.",
+    PacketsSent: Counter "sent_packets_total" ["port"] "Packets sent.",
+    BytesSent: Counter "sent_bytes_total" ["port"] "Bytes sent.",
+    PacketsMissed: Counter "missed_packets_total" ["port"] "Packets that the system dropped before the gateway saw them.",
+    PacketsDropped: Counter "dropped_packets_total" ["reason"] "Packets that the gateway dropped.",
+    Connections: Gauge "connections" [] "Connections held.",
+    ConnectionsMax: Gauge "connections_max" [] "Connections held at most.",
+    ConnectionsOpened: Counter "connections_opened_total" [] "Connections begun on this node.",
+    ConnectionsClosed: Counter "connections_closed_total" ["reason"] "Connections ended on this node.",
+    FunctionEvents: Counter "function_events_total" ["function", "event"] "What network functions count.",
+    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond what the log takes.",
+    PeerUp: Gauge "peer_up" ["peer"] "1 while the failure detector hears the peer.",
+    PeerSynchronised: Gauge "peer_synchronised" ["peer"] "1 while the peer holds every connection that it was told of.",
+    ReplicationLag: Gauge "replication_lag_seconds" ["peer"] "Age of the oldest change that the peer has not acknowledged.",
+    ReplicationQueued: Gauge "replication_queued" ["peer"] "Changes waiting to be sent to the peer.",
+    ReplicationInFlight: Gauge "replication_in_flight_messages" ["peer"] "Messages sent and not acknowledged.",
+    ReplicationSent: Counter "replication_sent_messages_total" ["peer"] "Messages sent to the peer.",
+    ReplicationReceived: Counter "replication_received_messages_total" ["peer"] "Messages received from the peer.",
+    ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
+    ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
+    Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
+}
+
+/// A metric's value under one set of labels.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// The metric's name.
+    pub name: String,
+    /// Label values by label names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The value.
+    pub value: f64,
+}
+
+/// Values, gathered by the data path's thread.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Samples {
+    samples: Vec<Sample>,
+}
+
+impl Samples {
+    /// Adds a value; `labels` are in the order of [`Metric::labels`].
+    pub fn add(&mut self, metric: Metric, labels: &[&str], value: f64) {
+        debug_assert_eq!(labels.len(), metric.labels().len(), "{} has other labels", metric.name());
+        let pairs = metric.labels().iter().zip(labels);
+        let labels = pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        self.samples.push(Sample { name: metric.name().to_owned(), labels, value });
+    }
+
+    /// Adds a count. Beyond 2⁵³ it is rounded.
+    #[allow(clippy::cast_precision_loss, reason = "the page's numbers are floating point")]
+    pub fn add_count(&mut self, metric: Metric, labels: &[&str], count: u64) {
+        self.add(metric, labels, count as f64);
+    }
+
+    /// Adds a truth, as 1 or 0.
+    pub fn add_flag(&mut self, metric: Metric, labels: &[&str], is_true: bool) {
+        self.add(metric, labels, if is_true { 1.0 } else { 0.0 });
+    }
+
+    /// Adds all that a status tells: every port, peer and drop reason (also those that never occurred, so that a
+    /// query for a rate has a zero to start from).
+    pub fn add_status(&mut self, status: &Status) {
+        self.add(Metric::BuildInfo, &[&status.program_version], 1.0);
+        self.add(Metric::Uptime, &[], status.uptime_s);
+        self.add_flag(Metric::NodeActive, &[], status.node.role == "active");
+        self.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
+        self.add_count(Metric::Connections, &[], status.connections.count);
+        self.add_count(Metric::ConnectionsMax, &[], status.connections.max);
+        for port in &status.ports {
+            let labels = [port.name.as_str()];
+            self.add_count(Metric::PacketsReceived, &labels, port.received_packets);
+            self.add_count(Metric::BytesReceived, &labels, port.received_bytes);
+            self.add_count(Metric::PacketsSent, &labels, port.sent_packets);
+            self.add_count(Metric::BytesSent, &labels, port.sent_bytes);
+            self.add_count(Metric::PacketsMissed, &labels, port.missed_packets);
+        }
+        for reason in DropReason::ALL {
+            let found = status.drops.iter().find(|drop| drop.reason == reason.label());
+            self.add_count(Metric::PacketsDropped, &[reason.label()], found.map_or(0, |drop| drop.packets));
+        }
+        for peer in &status.peers {
+            let id = peer.id.to_string();
+            let labels = [id.as_str()];
+            self.add_flag(Metric::PeerUp, &labels, peer.detector == "up");
+            self.add_flag(Metric::PeerSynchronised, &labels, peer.synchronised);
+            self.add(Metric::ReplicationLag, &labels, peer.lag_ms / 1e3);
+            self.add_count(Metric::ReplicationQueued, &labels, peer.queued);
+            self.add_count(Metric::ReplicationInFlight, &labels, peer.in_flight);
+            self.add_count(Metric::ReplicationSent, &labels, peer.sent);
+            self.add_count(Metric::ReplicationReceived, &labels, peer.received);
+            self.add_count(Metric::ReplicationResent, &labels, peer.resent);
+            self.add_count(Metric::ReplicationLost, &labels, peer.lost);
+        }
+    }
+
+    /// The values, in the order in which they were added.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Sample] {
+        &self.samples
+    }
+}
+
+impl IntoIterator for Samples {
+    type Item = Sample;
+    type IntoIter = std::vec::IntoIter<Sample>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.samples.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests;
