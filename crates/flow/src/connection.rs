@@ -1,5 +1,7 @@
 //! One connection: everything that a node knows of it, in one record.
 
+use core::mem::offset_of;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::conntrack::ProtocolState;
@@ -83,6 +85,10 @@ pub struct Connection {
     pub functions: [u8; FUNCTION_STATE_BYTES_MAX],
 }
 
+// What the table's lookup counts on: four lines, a tuple at the start of each of the first two.
+const _: () = assert!(size_of::<Connection>() == 4 * 64);
+const _: () = assert!(offset_of!(Connection, original) == 0 && offset_of!(Connection, reply) == 64);
+
 /// Bits of [`Connection::flags`].
 pub mod flags {
     /// Packets have been seen in both directions.
@@ -112,6 +118,12 @@ impl Connection {
             protocol,
             functions: [0; FUNCTION_STATE_BYTES_MAX],
         }
+    }
+
+    /// When the connection ends unless another packet comes.
+    #[must_use]
+    pub const fn expires_at(&self) -> Instant {
+        Instant::from_nanos(self.expires_at_nanos)
     }
 
     /// The tuple that packets of `direction` come in with.
@@ -148,5 +160,60 @@ impl Connection {
     #[must_use]
     pub const fn is_older_than(&self, version: u32) -> bool {
         (version.wrapping_sub(self.version) as i32) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection() -> Connection {
+        let original = Tuple {
+            source: [1; 16],
+            destination: [2; 16],
+            source_port: 1000,
+            destination_port: 80,
+            protocol: 6,
+            version: 6,
+            discriminator: 0,
+        };
+        Connection::new(original, NodeId(1), ProtocolState::default(), Instant::from_millis(5))
+    }
+
+    #[test]
+    fn a_new_connection_translates_nothing() {
+        let connection = connection();
+        for direction in [Direction::Original, Direction::Reply] {
+            assert_eq!(connection.translated(direction), *connection.tuple(direction));
+            assert_eq!(connection.tuple(direction.reverse()), &connection.tuple(direction).inverse());
+        }
+        assert_eq!(connection.expires_at(), Instant::from_millis(5));
+    }
+
+    #[test]
+    fn packets_of_a_translated_connection_leave_as_the_other_side_knows_them() {
+        let mut connection = connection();
+        connection.reply.destination = [9; 16];
+        let out = connection.translated(Direction::Original);
+        assert_eq!((out.source, out.destination), ([9; 16], [2; 16]));
+        let back = connection.translated(Direction::Reply);
+        assert_eq!((back.source, back.destination), ([2; 16], [1; 16]));
+    }
+
+    #[test]
+    fn a_new_master_is_newer_than_whatever_the_old_one_reached() {
+        for version in [1, 0xffff, 0x1_0000, u32::MAX - 1, u32::MAX] {
+            let copy = Connection { version, ..connection() };
+            let mut old_master = copy;
+            for _ in 0..100 {
+                old_master.bump_version();
+            }
+            assert!(copy.is_older_than(old_master.version) && !old_master.is_older_than(copy.version));
+            let mut new_master = old_master;
+            new_master.take_over(NodeId(2));
+            assert_eq!(new_master.owner, NodeId(2));
+            assert!(old_master.is_older_than(new_master.version));
+            assert!(!new_master.is_older_than(new_master.version), "nothing is newer than itself");
+        }
     }
 }

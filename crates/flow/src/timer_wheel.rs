@@ -77,6 +77,11 @@ impl Timer {
         self.previous != NOT_ARMED
     }
 
+    /// What cancelling it will touch beside itself: indices of timers, or numbers beyond [`INDEX_MAX`] that are none.
+    pub(crate) const fn neighbours(&self) -> [u32; 2] {
+        [self.previous, self.next]
+    }
+
     /// When it fires, if it is armed.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {

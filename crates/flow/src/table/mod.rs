@@ -191,6 +191,9 @@ impl Table {
     /// [`InsertError`]; the table is then as it was. A tuple in use is told even if the table is full too.
     pub fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
         let (original, reply) = self.hashes(&connection);
+        self.index.prefetch(original);
+        self.index.prefetch(reply);
+        self.slab.prefetch_free();
         let is_used = self.lookup(original, &connection.original).or_else(|| self.lookup(reply, &connection.reply));
         if is_used.is_some() {
             return Err(InsertError::TupleInUse);
@@ -200,7 +203,7 @@ impl Table {
         if reply != original {
             self.index.insert(reply, slot);
         }
-        self.arm(slot, Instant::from_nanos(connection.expires_at_nanos));
+        self.arm(slot, connection.expires_at());
         Ok(Slot(slot))
     }
 
@@ -249,8 +252,14 @@ impl Table {
 
     /// Removes a connection.
     pub fn remove(&mut self, slot: Slot) -> Option<Connection> {
+        self.slab.prefetch_cold(slot.0);
         let connection = *self.get(slot)?;
         let (original, reply) = self.hashes(&connection);
+        self.index.prefetch(original);
+        self.index.prefetch(reply);
+        for neighbour in self.slab.cold[slot.0 as usize].timer.neighbours() {
+            self.slab.prefetch_cold(neighbour);
+        }
         self.index.remove(original, slot.0);
         if reply != original {
             self.index.remove(reply, slot.0);
@@ -271,7 +280,7 @@ impl Table {
         let now = now.max(self.wheel.turned_to());
         for _ in 0..REARMS_PER_POLL_MAX {
             let Poll::Fired(slot) = self.wheel.poll(&mut ColdTimers(&mut self.slab.cold), now) else { return None };
-            let expires_at = Instant::from_nanos(self.slab.record(slot).expires_at_nanos);
+            let expires_at = self.slab.record(slot).expires_at();
             if expires_at <= now {
                 self.arm(slot, Instant::from_nanos(now.as_nanos().saturating_add(self.wheel.tick_nanos())));
                 return Some(Slot(slot));

@@ -135,6 +135,21 @@ impl Slab {
         prefetch(&self.records, slot as usize, 3 * CACHE_LINE_BYTES);
     }
 
+    /// Fetches a slot's cold part.
+    #[inline(always)]
+    pub(super) fn prefetch_cold(&self, slot: u32) {
+        prefetch(&self.cold, slot as usize, 0);
+    }
+
+    /// Fetches the slot that is filled next, if it was used before.
+    pub(super) fn prefetch_free(&self) {
+        if self.first_free != NONE {
+            self.prefetch_cold(self.first_free);
+            self.prefetch_tuples(self.first_free);
+            self.prefetch_states(self.first_free);
+        }
+    }
+
     /// The first slot at or after `from` that holds a connection.
     pub(super) fn next_occupied(&self, from: u32) -> Option<u32> {
         let mut word = from as usize / 64;
