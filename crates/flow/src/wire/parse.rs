@@ -52,7 +52,7 @@ fn parse_ipv4(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed
         return Err(DropReason::BadIpChecksum);
     }
     if !ip.options().is_empty() {
-        ip.check_options()?;
+        ipv4::check_options(ip.options())?;
     }
     if ipv4::is_martian_source(ip.source()) || ipv4::is_martian_destination(ip.destination()) {
         return Err(DropReason::MartianAddress);
@@ -256,10 +256,8 @@ impl Network {
         if !self.must_verify() {
             return Ok(());
         }
-        let sum = Sum::of(transport)
-            .plus(self.address_sum)
-            .plus_u32(transport.len() as u32)
-            .plus_u16(u16::from(self.tuple.protocol));
+        let length_and_protocol = transport.len() as u32 + u32::from(self.tuple.protocol);
+        let sum = Sum::of(transport).plus(self.address_sum).plus_u32(length_and_protocol);
         if sum.is_whole() { Ok(()) } else { Err(DropReason::BadTransportChecksum) }
     }
 
