@@ -56,6 +56,7 @@ fn a_repetition_of_the_oldest_segment_is_answered_with_all_that_the_former_node_
         x> ACK len=14000
         take over
         > ACK seq=100001 len=1400   : pass
+        > ACK seq=101401 len=1400   : pass timeout=300
         < ACK ack=114001            : pass timeout=432000
         > ACK seq=114001 len=1400   : pass
         < ACK                       : pass timeout=432000
@@ -106,6 +107,7 @@ fn an_acknowledgement_that_was_overtaken_during_the_take_over_does_not_hold_up_t
         # the later acknowledgement went by way of the former node, and opened the window further
         < ACK ack=1                 : pass
         x< ACK
+        > ACK seq=1000001 len=1400  : pass
         > ACK seq=1500001 len=1400  : pass
         < ACK                       : pass
     ",
