@@ -2,8 +2,10 @@
 //! `nf_conntrack`, with one thing more: a connection can go on from a copy that is older than what its end points
 //! have sent since ([`Tracker::take_over`]).
 //!
-//! [`Tracker::begin`] looks at the first packet of a tuple, [`Tracker::advance`] at every one, the first included.
-//! ICMP errors belong to the connection that they quote, and never come here.
+//! [`Tracker::begin`] looks at the first packet of a tuple, [`Tracker::advance`] at all that follow. ICMP errors belong
+//! to the connection that they quote, and are not for the tracker. Sequence numbers are held against each other as they
+//! come in: who renumbers a connection's segments (a SYN proxy) shows the tracker those of one side of the renumbering
+//! in both directions.
 
 mod generic;
 mod icmp;
@@ -182,8 +184,7 @@ impl Tracker {
     }
 
     /// The first packet of a tuple that is in no table. Returns where its automaton starts and how long it lives
-    /// unanswered. The packet itself is accounted for: [`Tracker::advance`] is called from the second on (calling it for
-    /// the first too does no harm).
+    /// unanswered. The packet is then accounted for; handing it to [`Tracker::advance`] as well does no harm.
     ///
     /// # Errors
     /// The packet begins no connection.

@@ -141,7 +141,8 @@ fn learn_sender(look: &Look<'_>, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
     let segment = look.segment;
     let receiver_is_unknown = receiver.window_max == 0 && !has_acknowledged(sender);
     if segment.has(SYN) {
-        *sender = peer_of_syn(segment, sender.flags & peer_flags::LIBERAL);
+        // A SYN seen after a take-over may be a late repetition: much may have been sent since.
+        *sender = peer_of_syn(segment, sender.flags & (peer_flags::LIBERAL | peer_flags::RELEARNING));
         let both_scale = sender.flags & receiver.flags & peer_flags::WINDOW_SCALE != 0;
         if look.direction == Direction::Reply && !both_scale {
             // Windows are scaled if both sides offer it (RFC 7323 section 1.3).

@@ -13,6 +13,7 @@
 //! sequence numbers; left out they are those of a stack for which everything has arrived.
 
 mod automaton;
+mod exchange;
 mod handshake;
 mod resets;
 mod take_over;

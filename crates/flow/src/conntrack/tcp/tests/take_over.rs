@@ -56,7 +56,8 @@ fn a_repetition_of_the_oldest_segment_is_answered_with_all_that_the_former_node_
         x> ACK len=14000
         take over
         > ACK seq=100001 len=1400   : pass
-        < ACK ack=114001            : pass
+        > ACK seq=101401 len=1400   : pass timeout=300
+        < ACK ack=114001            : pass timeout=432000
         > ACK seq=114001 len=1400   : pass
         < ACK                       : pass timeout=432000
     ",
@@ -92,6 +93,23 @@ fn a_keep_alive_is_answered_with_one_more_than_it_shows() {
         < ACK ack=7001   : pass ESTABLISHED timeout=432000
         > ACK len=500    : pass
         < ACK            : pass
+    ",
+    ]);
+}
+
+#[test]
+fn an_acknowledgement_that_was_overtaken_during_the_take_over_does_not_hold_up_the_data() {
+    play(&[
+        HANDSHAKE,
+        "
+        x> ACK len=1000000
+        take over
+        # the later acknowledgement went by way of the former node, and opened the window further
+        < ACK ack=1                 : pass
+        x< ACK
+        > ACK seq=1000001 len=1400  : pass
+        > ACK seq=1500001 len=1400  : pass
+        < ACK                       : pass
     ",
     ]);
 }
@@ -157,7 +175,7 @@ fn a_handshake_whose_syn_is_repeated_after_the_failure_completes() {
         > SYN seq=0 wscale=7 sackok : pass SYN_SENT
         < SYN/ACK wscale=7 sackok  : pass SYN_RECV
         > ACK len=5                : pass ESTABLISHED
-        < ACK ack=900              : out_of_window
+        < ACK                      : pass
     "]);
 }
 

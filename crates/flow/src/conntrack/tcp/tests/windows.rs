@@ -197,6 +197,18 @@ fn one_frame_may_stand_for_many_segments_and_reach_beyond_the_window() {
 }
 
 #[test]
+fn a_frame_that_reached_beyond_the_window_may_be_repeated_from_its_beginning() {
+    play(&["
+        > SYN                   : pass
+        < SYN/ACK win=100       : pass
+        > ACK                   : pass ESTABLISHED
+        > ACK len=65000         : pass
+        < ACK win=100           : pass
+        > ACK seq=1 len=1000    : pass timeout=432000
+    "]);
+}
+
+#[test]
 fn a_liberal_operator_lets_pass_what_is_outside_the_window_but_no_reset() {
     // Linux's tcp_be_liberal.
     let liberal = TrackerConfig { liberal: true, ..TrackerConfig::default() };
