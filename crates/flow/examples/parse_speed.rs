@@ -1,6 +1,7 @@
 //! What parsing, hashing and rewriting cost: nanoseconds a packet, the best of several rounds.
 //!
 //! `cargo run --release -p flow --example parse_speed`
+#![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};

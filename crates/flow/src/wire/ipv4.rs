@@ -156,28 +156,29 @@ impl<'a> Ipv4View<'a> {
     pub(super) fn address_sum(&self) -> Sum {
         Sum::of(&self.header[12..20])
     }
+}
 
-    /// Walks the options.
-    ///
-    /// # Errors
-    /// [`DropReason::Malformed`]: an option does not fit. [`DropReason::UnsupportedNetworkFeature`]: source routing.
-    pub fn check_options(&self) -> Result<(), DropReason> {
-        let mut rest = self.options;
-        while let [kind, behind @ ..] = rest {
-            rest = match *kind {
-                OPTION_END => return Ok(()),
-                OPTION_NOP => behind,
-                OPTION_LOOSE_SOURCE_ROUTE | OPTION_STRICT_SOURCE_ROUTE => {
-                    return Err(DropReason::UnsupportedNetworkFeature);
-                }
-                _ => {
-                    let length = usize::from(*behind.first().ok_or(DropReason::Malformed)?);
-                    rest.get(length..).filter(|_| length >= 2).ok_or(DropReason::Malformed)?
-                }
-            };
-        }
-        Ok(())
+/// Walks the options of a header.
+///
+/// # Errors
+/// [`DropReason::Malformed`]: an option does not fit. [`DropReason::UnsupportedNetworkFeature`]: source routing.
+#[cold]
+pub fn check_options(options: &[u8]) -> Result<(), DropReason> {
+    let mut rest = options;
+    while let [kind, behind @ ..] = rest {
+        rest = match *kind {
+            OPTION_END => return Ok(()),
+            OPTION_NOP => behind,
+            OPTION_LOOSE_SOURCE_ROUTE | OPTION_STRICT_SOURCE_ROUTE => {
+                return Err(DropReason::UnsupportedNetworkFeature);
+            }
+            _ => {
+                let length = usize::from(*behind.first().ok_or(DropReason::Malformed)?);
+                rest.get(length..).filter(|_| length >= 2).ok_or(DropReason::Malformed)?
+            }
+        };
     }
+    Ok(())
 }
 
 /// The total length field. `Truncated` when not even a header without options is there.

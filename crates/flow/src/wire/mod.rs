@@ -182,3 +182,6 @@ pub enum Parsed {
     /// An ARP packet for IPv4 over Ethernet, that begins at this offset from the start of the frame.
     Arp(u16),
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,14 +45,14 @@ pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn parse_ipv4(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed, DropReason> {
     let ip = Ipv4View::new_checked(packet)?;
     if !ip.checksum_is_right() {
         return Err(DropReason::BadIpChecksum);
     }
     if !ip.options().is_empty() {
-        ip.check_options()?;
+        ipv4::check_options(ip.options())?;
     }
     if ipv4::is_martian_source(ip.source()) || ipv4::is_martian_destination(ip.destination()) {
         return Err(DropReason::MartianAddress);
@@ -73,7 +73,7 @@ fn parse_ipv4(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed
     network.parse_transport(ip.payload())
 }
 
-#[inline]
+#[inline(always)]
 fn parse_ipv6(packet: &[u8], l3_offset: usize, state: Checksum) -> Result<Parsed, DropReason> {
     let ip = Ipv6View::new_checked(packet)?;
     let upper = ip.upper_layer()?;
@@ -110,7 +110,7 @@ fn is_address_less_discovery(tuple: &Tuple, transport: &[u8]) -> bool {
         )
 }
 
-#[inline]
+#[inline(always)]
 fn ipv4_tuple(ip: &Ipv4View<'_>) -> Tuple {
     Tuple {
         source: mapped(ip.source()),
@@ -123,7 +123,7 @@ fn ipv4_tuple(ip: &Ipv4View<'_>) -> Tuple {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn ipv6_tuple(ip: &Ipv6View<'_>, protocol: u8) -> Tuple {
     Tuple {
         source: ip.source(),
@@ -169,7 +169,7 @@ impl Network {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_transport(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
         if self.fragment == Fragment::Later {
             return Ok(self.headers(Transport::Other, 0));
@@ -178,9 +178,10 @@ impl Network {
             (ip_protocol::TCP, _) => {
                 let tcp = TcpView::new_checked(transport)?;
                 self.verify_with_pseudo_header(transport)?;
+                let segment = tcp.segment()?;
                 self.tuple.source_port = tcp.source_port();
                 self.tuple.destination_port = tcp.destination_port();
-                Ok(self.headers(Transport::Tcp(tcp.segment()?), tcp.header_bytes()))
+                Ok(self.headers(Transport::Tcp(segment), tcp.header_bytes()))
             }
             (ip_protocol::UDP, _) => self.parse_udp(transport),
             (ip_protocol::ICMP, 4) => {
@@ -197,7 +198,7 @@ impl Network {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_udp(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
         let udp = match self.fragment {
             Fragment::Whole => UdpView::new_checked(transport)?,
@@ -245,25 +246,23 @@ impl Network {
         Ok(self.headers(transport, ICMP_HEADER_BYTES))
     }
 
-    #[inline]
+    #[inline(always)]
     fn must_verify(&self) -> bool {
         self.verify && self.fragment == Fragment::Whole
     }
 
-    #[inline]
+    #[inline(always)]
     fn verify_with_pseudo_header(&self, transport: &[u8]) -> Result<(), DropReason> {
         if !self.must_verify() {
             return Ok(());
         }
-        let sum = Sum::of(transport)
-            .plus(self.address_sum)
-            .plus_u32(transport.len() as u32)
-            .plus_u16(u16::from(self.tuple.protocol));
+        let length_and_protocol = transport.len() as u32 + u32::from(self.tuple.protocol);
+        let sum = Sum::of(transport).plus(self.address_sum).plus_u32(length_and_protocol);
         if sum.is_whole() { Ok(()) } else { Err(DropReason::BadTransportChecksum) }
     }
 
     // Offsets fit 16 bits: two tags, the IP header and eight extension headers come to less than 17 000 bytes.
-    #[inline]
+    #[inline(always)]
     fn headers(&self, transport: Transport, transport_header_bytes: usize) -> Parsed {
         Parsed::Ip(Headers {
             tuple: self.tuple,

@@ -118,52 +118,67 @@ impl<'a> TcpView<'a> {
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: an option does not fit.
-    #[inline]
+    #[inline(always)]
     pub fn segment(&self) -> Result<TcpSegment, DropReason> {
-        let mut segment = TcpSegment {
+        // Most segments carry no options, or timestamps alone in the form that RFC 7323 appendix A recommends.
+        let has_timestamps_alone = self.options.len() == 12 && self.options.starts_with(&[1, 1, 8, 10]);
+        let told = if self.options.is_empty() || (has_timestamps_alone && self.flags() & tcp_flags::SYN == 0) {
+            Told { sack_end: self.acknowledgement(), ..Told::default() }
+        } else {
+            self.read_options()?
+        };
+        Ok(TcpSegment {
             sequence: self.sequence(),
             acknowledgement: self.acknowledgement(),
             flags: self.flags(),
             window: self.window(),
             payload_bytes: self.payload.len() as u32,
-            sack_end: self.acknowledgement(),
-            ..TcpSegment::default()
-        };
-        // Most segments carry timestamps and nothing else, in the form that RFC 7323 appendix A recommends.
-        let has_timestamps_alone = self.options.len() == 12 && self.options.starts_with(&[1, 1, 8, 10]);
-        if !self.options.is_empty() && (!has_timestamps_alone || self.flags() & tcp_flags::SYN != 0) {
-            read_options(&mut segment, self.options())?;
-        }
-        Ok(segment)
+            window_scale: told.window_scale,
+            sack_permitted: told.sack_permitted,
+            sack_end: told.sack_end,
+            maximum_segment_bytes: told.maximum_segment_bytes,
+        })
     }
-}
 
-fn read_options(segment: &mut TcpSegment, options: TcpOptions<'_>) -> Result<(), DropReason> {
-    let is_syn = segment.flags & tcp_flags::SYN != 0;
-    for option in options {
-        let option = option?;
-        match (option.kind, option.value) {
-            (option::SACK, blocks) => note_sack(segment, blocks),
-            (option::MAXIMUM_SEGMENT, [high, low]) if is_syn => {
-                segment.maximum_segment_bytes = Some(u16::from_be_bytes([*high, *low]));
+    #[inline(never)]
+    fn read_options(&self) -> Result<Told, DropReason> {
+        let is_syn = self.flags() & tcp_flags::SYN != 0;
+        let mut told = Told { sack_end: self.acknowledgement(), ..Told::default() };
+        for option in self.options() {
+            let option = option?;
+            match (option.kind, option.value) {
+                (option::SACK, blocks) => told.sack_end = highest_right_edge(told.sack_end, blocks),
+                (option::MAXIMUM_SEGMENT, [high, low]) if is_syn => {
+                    told.maximum_segment_bytes = Some(u16::from_be_bytes([*high, *low]));
+                }
+                (option::WINDOW_SCALE, [shift]) if is_syn => told.window_scale = Some((*shift).min(WINDOW_SCALE_MAX)),
+                (option::SACK_PERMITTED, []) if is_syn => told.sack_permitted = true,
+                _ => {}
             }
-            (option::WINDOW_SCALE, [shift]) if is_syn => segment.window_scale = Some((*shift).min(WINDOW_SCALE_MAX)),
-            (option::SACK_PERMITTED, []) if is_syn => segment.sack_permitted = true,
-            _ => {}
         }
+        Ok(told)
     }
-    Ok(())
 }
 
-fn note_sack(segment: &mut TcpSegment, blocks: &[u8]) {
+/// What the options told.
+#[derive(Default)]
+struct Told {
+    window_scale: Option<u8>,
+    sack_permitted: bool,
+    sack_end: u32,
+    maximum_segment_bytes: Option<u16>,
+}
+
+fn highest_right_edge(mut highest: u32, blocks: &[u8]) -> u32 {
     let (blocks, _) = blocks.as_chunks::<8>();
     for block in blocks {
         let right = u32::from_be_bytes([block[4], block[5], block[6], block[7]]);
         // Serial number arithmetic: later by less than half the circle.
-        if right.wrapping_sub(segment.sack_end).cast_signed() > 0 {
-            segment.sack_end = right;
+        if right.wrapping_sub(highest).cast_signed() > 0 {
+            highest = right;
         }
     }
+    highest
 }
 
 /// One TCP option, neither end nor padding.
