@@ -2,7 +2,7 @@
 //!
 //! - [`failure_detector`]: Bidirectional Forwarding Detection (RFC 5880) between two nodes, or a node and a router.
 //! - [`role`]: which of the nodes holds the shared addresses, and the heartbeat by which they agree.
-
+//! - [`forwarding`]: routes, neighbours (ARP and Neighbour Discovery), address announcements, ICMP.
 //!
 //! The three know nothing of each other: whoever owns them carries events from one to the next. They know no clock,
 //! socket, thread or unseeded randomness: time, packets and seeds come in, packets and events are polled out.
@@ -33,6 +33,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod failure_detector;
+pub mod forwarding;
 pub mod pipeline;
 
 pub mod role;

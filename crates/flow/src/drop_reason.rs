@@ -44,6 +44,9 @@ drop_reasons! {
     /// Link-layer broadcast or multicast that is not for forwarding.
     LinkBroadcast = "link_broadcast",
 
+    /// The frame is for another host on the link (the port sees all frames).
+    OtherHost = "other_host",
+
     // Connection tracking.
     /// TCP flags that no stack sends (SYN with FIN, none at all).
     InvalidTcpFlags = "invalid_tcp_flags",

@@ -1,0 +1,79 @@
+//! The addresses that a node answers for.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+
+use flow::PortId;
+use flow::wire::MacAddress;
+
+use super::config::{Port, Prefix};
+
+/// An address on one of the node's ports.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct LocalAddress {
+    pub(super) prefix: Prefix,
+    pub(super) port: PortId,
+    pub(super) is_shared: bool,
+}
+
+/// All addresses of all ports, in the order of the addresses.
+#[derive(Clone, Debug)]
+pub(super) struct LocalAddresses(Vec<LocalAddress>);
+
+impl LocalAddresses {
+    pub(super) fn new(ports: &[Port]) -> Self {
+        let mut all = Vec::new();
+        for (port, id) in ports.iter().zip((0..=u8::MAX).map(PortId)) {
+            let link_local = Prefix::new(IpAddr::V6(link_local(port.mac)), 64);
+            let own = port.own.iter().chain([&link_local]).map(|prefix| (*prefix, false));
+            let shared = port.shared.iter().map(|prefix| (*prefix, true));
+            all.extend(own.chain(shared).map(|(prefix, is_shared)| LocalAddress { prefix, port: id, is_shared }));
+        }
+        all.sort_unstable();
+        Self(all)
+    }
+
+    /// The address, on `port` if it is there, else on another.
+    #[inline]
+    pub(super) fn find(&self, address: IpAddr, port: PortId) -> Option<&LocalAddress> {
+        let start = self.0.partition_point(|local| local.prefix.address < address);
+        let mut same = self.0[start..].iter().take_while(|local| local.prefix.address == address);
+        let first = same.next()?;
+        if first.port == port { Some(first) } else { same.find(|local| local.port == port).or(Some(first)) }
+    }
+
+    pub(super) fn shared(&self) -> impl Iterator<Item = &LocalAddress> {
+        self.0.iter().filter(|local| local.is_shared)
+    }
+
+    /// The address to speak from on `port` to `peer`, on its link or beyond: one in the peer's network before others, and
+    /// then a shared one, if those may be used, before the node's own. IPv6 link-local addresses are the last resort.
+    pub(super) fn source_for(&self, port: PortId, peer: IpAddr, may_use_shared: bool) -> Option<IpAddr> {
+        let usable = self.0.iter().filter(|local| {
+            local.port == port
+                && local.prefix.address.is_ipv4() == peer.is_ipv4()
+                && (may_use_shared || !local.is_shared)
+        });
+        let best = usable.max_by_key(|local| {
+            let is_link_local = matches!(local.prefix.address, IpAddr::V6(address) if address.is_unicast_link_local());
+            (local.prefix.contains(peer), !is_link_local, local.is_shared)
+        });
+        best.map(|local| local.prefix.address)
+    }
+}
+
+/// The link-local address that follows from a link address (RFC 4291 appendix A).
+pub(super) const fn link_local(mac: MacAddress) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let words = [[a ^ 2, b], [c, 0xff], [0xfe, d], [e, f]];
+    Ipv6Addr::new(
+        0xfe80,
+        0,
+        0,
+        0,
+        u16::from_be_bytes(words[0]),
+        u16::from_be_bytes(words[1]),
+        u16::from_be_bytes(words[2]),
+        u16::from_be_bytes(words[3]),
+    )
+}

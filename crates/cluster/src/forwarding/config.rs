@@ -1,0 +1,172 @@
+//! What a forwarder is told of its surroundings, checked before use.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use flow::PortId;
+use flow::wire::MacAddress;
+
+/// Addresses of either kind that a port can have.
+pub const ADDRESSES_PER_PORT_MAX: usize = 64;
+/// Routes that a forwarder can have, those that follow from the ports' addresses included.
+pub const ROUTES_MAX: usize = 16_384;
+
+/// An address and how many of its leading bits name the network.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Prefix {
+    /// The address; of a route's destination only the leading bits count.
+    pub address: IpAddr,
+    /// 0–32 for IPv4, 0–128 for IPv6.
+    pub length_bits: u8,
+}
+
+impl Prefix {
+    /// The prefix. Its length is checked together with the configuration that it is part of.
+    #[must_use]
+    pub const fn new(address: IpAddr, length_bits: u8) -> Self {
+        Self { address, length_bits }
+    }
+
+    const fn is_valid(&self) -> bool {
+        self.length_bits <= if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
+    /// Whether the address is in the network.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (one, other, width) = match (self.address, address) {
+            (IpAddr::V4(one), IpAddr::V4(other)) => (u128::from(one.to_bits()), u128::from(other.to_bits()), 32),
+            (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
+            _ => return false,
+        };
+        let host_bits = u32::saturating_sub(width, self.length_bits.into());
+        (one ^ other).checked_shr(host_bits).unwrap_or(0) == 0
+    }
+}
+
+/// A port and the addresses on its link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its link address.
+    pub mac: MacAddress,
+    /// The largest packet that its link takes, from the IP header on.
+    pub mtu_bytes: u32,
+    /// Addresses that are this node's alone; they are answered for whatever its role.
+    pub own: Vec<Prefix>,
+    /// Addresses that the cluster shares; they are answered for while active.
+    pub shared: Vec<Prefix>,
+}
+
+/// A route to a network that is not on a port's own link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The network.
+    pub destination: Prefix,
+    /// Who forwards to it: a neighbour on the port's link.
+    pub gateway: IpAddr,
+    /// The port on whose link the gateway is.
+    pub port: PortId,
+}
+
+/// What a forwarder is told of its surroundings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The ports; [`PortId`] is the index.
+    pub ports: Vec<Port>,
+    /// The routes. Networks of the ports' own addresses need none.
+    pub routes: Vec<Route>,
+    /// Secret that spreads neighbours over their table, so that nobody can choose addresses that collide.
+    pub seed: u64,
+}
+
+/// Why a configuration cannot be used. The operator's fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The prefix is longer than the address.
+    #[error("{}/{}: the prefix is longer than the address; give at most 32 bits for IPv4, 128 for IPv6", .0.address, .0.length_bits)]
+    PrefixLength(Prefix),
+    /// There is no such port.
+    #[error("a route uses port {}, which is not configured", .0.0)]
+    UnknownPort(PortId),
+    /// The gateway is not on the port's link.
+    #[error("gateway {gateway} is in no network of port {}; give the port an address in the gateway's network", port.0)]
+    GatewayNotOnLink {
+        /// The gateway.
+        gateway: IpAddr,
+        /// The port.
+        port: PortId,
+    },
+    /// IPv4 through an IPv6 gateway or the other way round.
+    #[error("the route to {}/{} has a gateway of the other address family", .0.address, .0.length_bits)]
+    FamilyMismatch(Prefix),
+    /// More ports than a [`PortId`] can name.
+    #[error("{0} ports are too many: 256 at most")]
+    TooManyPorts(usize),
+    /// More than [`ADDRESSES_PER_PORT_MAX`].
+    #[error("{0} addresses on one port are too many: 64 at most")]
+    TooManyAddresses(usize),
+    /// More than [`ROUTES_MAX`].
+    #[error("{0} routes are too many: 16384 at most; aggregate them")]
+    TooManyRoutes(usize),
+    /// An MTU that IP does not allow (RFC 791 section 3.1: 68 bytes; RFC 8200 section 5: 1280 bytes).
+    #[error("an MTU of {0} bytes is less than IP needs: give at least 68, and 1280 for IPv6")]
+    MtuTooSmall(u32),
+}
+
+impl Config {
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.ports.len() > 256 {
+            return Err(ConfigError::TooManyPorts(self.ports.len()));
+        }
+        let connected: usize = self.ports.iter().map(|port| port.own.len() + port.shared.len()).sum();
+        if self.routes.len() + connected > ROUTES_MAX {
+            return Err(ConfigError::TooManyRoutes(self.routes.len() + connected));
+        }
+        self.ports.iter().try_for_each(check_port)?;
+        self.routes.iter().try_for_each(|route| self.check_route(route))
+    }
+
+    fn check_route(&self, route: &Route) -> Result<(), ConfigError> {
+        let Route { destination, gateway, port } = *route;
+        if !destination.is_valid() {
+            return Err(ConfigError::PrefixLength(destination));
+        }
+        if destination.address.is_ipv4() != gateway.is_ipv4() {
+            return Err(ConfigError::FamilyMismatch(destination));
+        }
+        let on = self.ports.get(usize::from(port.0)).ok_or(ConfigError::UnknownPort(port))?;
+        if !on.is_on_link(gateway) {
+            return Err(ConfigError::GatewayNotOnLink { gateway, port });
+        }
+        Ok(())
+    }
+}
+
+impl Port {
+    /// Whether the address is in one of the networks on the port's link, IPv6's link-local network included.
+    #[must_use]
+    pub fn is_on_link(&self, address: IpAddr) -> bool {
+        let link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        link_local || self.own.iter().chain(&self.shared).any(|prefix| prefix.contains(address))
+    }
+}
+
+fn check_port(port: &Port) -> Result<(), ConfigError> {
+    let addresses = port.own.len() + port.shared.len();
+    if addresses > ADDRESSES_PER_PORT_MAX {
+        return Err(ConfigError::TooManyAddresses(addresses));
+    }
+    let mut all = port.own.iter().chain(&port.shared);
+    if let Some(prefix) = all.clone().find(|prefix| !prefix.is_valid()) {
+        return Err(ConfigError::PrefixLength(*prefix));
+    }
+    let mtu_bytes_min = if all.any(|prefix| prefix.address.is_ipv6()) { 1280 } else { 68 };
+    if port.mtu_bytes < mtu_bytes_min {
+        return Err(ConfigError::MtuTooSmall(port.mtu_bytes));
+    }
+    Ok(())
+}

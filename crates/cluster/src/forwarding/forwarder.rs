@@ -1,0 +1,473 @@
+//! The forwarder itself: its state, the way of a packet through it, and what it sends on its own account.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use flow::wire::arp::ArpOperation;
+use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
+use flow::wire::{Headers, MacAddress, Packet, Transport, build, icmpv6};
+use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind};
+
+use super::address::{LocalAddresses, link_local};
+use super::announcement::Announcement;
+use super::config::{Config, ConfigError, Port, Prefix};
+use super::error_message::{ErrorCause, TokenBucket};
+use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
+use super::route::RouteTable;
+
+/// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
+/// counted: whoever asked will ask again.
+pub const CONTROL_FRAMES_MAX: usize = 512;
+/// After a take-over, neighbours are asked to confirm their link addresses, so many at a time …
+const WARMED_AT_ONCE: usize = 32;
+/// … and so often.
+const WARMING_INTERVAL: Duration = Duration::from_millis(5);
+/// How often gateways are asked to confirm their link addresses, whatever the role.
+const GATEWAY_REFRESH_INTERVAL: Duration = Duration::from_secs(20);
+const _: () = assert!(GATEWAY_REFRESH_INTERVAL.as_nanos() < REACHABLE_TIME.as_nanos());
+
+/// What is to be done with an IP packet that came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// On to the functions, and then to [`Forwarder::forward`].
+    Transit,
+    /// It is for this node: on to [`Forwarder::handle_local`] or a service of the node's own.
+    Local,
+    /// It goes no further. Its sender has been told if it must be.
+    Refused(DropReason),
+}
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextHop {
+    /// The port that it leaves by.
+    pub port: PortId,
+    /// Who forwards it from there. `None`: its destination is on the port's link.
+    pub gateway: Option<IpAddr>,
+    /// The gateway's entry in the neighbour cache.
+    slot: Option<Slot>,
+}
+
+/// What goes with a frame that [`Forwarder::poll_transmit`] wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutFrame {
+    /// The port to send it by.
+    pub port: PortId,
+    /// The state of its transport checksum.
+    pub checksum: Checksum,
+    /// How it is to be cut.
+    pub segmentation: Segmentation,
+}
+
+/// What happened besides the packets whose [`Disposition`] tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Queued packets dropped because their next hop did not answer ([`DropReason::NeighbourUnresolved`]).
+    pub unresolved_packets: u64,
+    /// Queued packets dropped because the node ceased to be active ([`DropReason::NotActive`]).
+    pub abandoned_packets: u64,
+    /// The node's own frames dropped because [`CONTROL_FRAMES_MAX`] were waiting.
+    pub control_frames_dropped: u64,
+    /// ICMP errors sent.
+    pub errors_sent: u64,
+    /// ICMP errors not sent because of their rate limit.
+    pub errors_limited: u64,
+    /// Frames in which another link address claimed one of the addresses that this node holds.
+    pub address_conflicts: u64,
+    /// Requests for link addresses sent.
+    pub solicitations: u64,
+    /// Announcements of shared addresses sent.
+    pub announcements: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    bytes: Vec<u8>,
+    frame: OutFrame,
+}
+
+/// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
+/// that stands by knows them; of everybody after a take-over.
+#[derive(Clone, Copy, Debug)]
+struct Warming {
+    /// The next neighbour, and when it is its turn.
+    slot: usize,
+    at: Instant,
+    everybody: bool,
+}
+
+/// The routed edge of a node; see the [module](super).
+#[derive(Clone, Debug)]
+pub struct Forwarder {
+    pub(super) ports: Vec<Port>,
+    pub(super) addresses: LocalAddresses,
+    routes: RouteTable,
+    next_hops: Vec<NextHop>,
+    pub(super) neighbours: Neighbours,
+    pub(super) is_active: bool,
+    announcement: Option<Announcement>,
+    warming: Option<Warming>,
+    /// Packets whose next hop answered, then the node's own frames. The former were bounded while they waited.
+    released: VecDeque<Pending>,
+    control: VecDeque<Pending>,
+    pub(super) error_tokens: TokenBucket,
+    pub(super) counters: Counters,
+}
+
+impl Forwarder {
+    /// A forwarder that stands by.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let mut neighbours = Neighbours::new(config.seed);
+        let mut next_hops = Vec::new();
+        let mut routes: Vec<(Prefix, u16)> = Vec::new();
+        let mut add = |prefix: Prefix, next_hop: NextHop| {
+            let index = next_hops.iter().position(|known| *known == next_hop).unwrap_or(next_hops.len());
+            if index == next_hops.len() {
+                next_hops.push(next_hop);
+            }
+            routes.push((prefix, u16::try_from(index).expect("ROUTES_MAX is less")));
+        };
+        for route in &config.routes {
+            let slot = neighbours.find_or_insert(Instant::ZERO, route.port, route.gateway);
+            slot.into_iter().for_each(|slot| neighbours.pin(slot));
+            add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
+        }
+        for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
+            for prefix in port.own.iter().chain(&port.shared) {
+                add(*prefix, NextHop { port: id, gateway: None, slot: None });
+            }
+        }
+        Ok(Self {
+            addresses: LocalAddresses::new(&config.ports),
+            routes: RouteTable::new(&routes),
+            ports: config.ports,
+            next_hops,
+            neighbours,
+            is_active: false,
+            announcement: None,
+            warming: (!config.routes.is_empty()).then_some(Warming { slot: 0, at: Instant::ZERO, everybody: false }),
+            released: VecDeque::new(),
+            control: VecDeque::new(),
+            error_tokens: TokenBucket::full(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Whether to forward and to answer for the shared addresses. On becoming active the neighbours are asked to confirm
+    /// their link addresses; those of the gateways are resolved if they are not known.
+    pub fn set_active(&mut self, now: Instant, active: bool) {
+        if self.is_active == active {
+            return;
+        }
+        self.is_active = active;
+        self.announcement = None;
+        if active {
+            self.warming = Some(Warming { slot: 0, at: now, everybody: true });
+        } else {
+            self.counters.abandoned_packets += self.released.len() as u64;
+            self.released.clear();
+            self.control.clear();
+        }
+    }
+
+    /// Tells the neighbours, again and again for some seconds, that the shared addresses are here. Without effect while
+    /// not active.
+    pub fn announce(&mut self, now: Instant) {
+        if self.is_active {
+            self.announcement = Some(Announcement::begin(now));
+        }
+    }
+
+    /// Looks at a packet that came in, before the functions do: afterwards an error could no longer quote it as it was.
+    pub fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission {
+        let ingress = packet.frame.ingress;
+        let Some(port) = self.ports.get(usize::from(ingress.0)) else {
+            return Admission::Refused(DropReason::LocalUnhandled);
+        };
+        let Ok(link) = EthernetView::new_checked(packet.frame.bytes()) else {
+            return Admission::Refused(DropReason::Truncated);
+        };
+        let (to_group, to_port) = (link.destination().is_group(), link.destination() == port.mac);
+        let destination = packet.headers.tuple.destination_ip();
+        if !to_group && !to_port {
+            return Admission::Refused(DropReason::OtherHost);
+        }
+        if let Some(local) = self.addresses.find(destination, ingress) {
+            let is_held = !local.is_shared || self.is_active;
+            return if is_held { Admission::Local } else { self.admit_while_not_held(packet) };
+        }
+        if to_group || destination.is_multicast() {
+            let is_discovery = packet.headers.tuple.version == 6 && destination.is_multicast();
+            return if is_discovery { Admission::Local } else { Admission::Refused(DropReason::LinkBroadcast) };
+        }
+        if !self.is_active {
+            return Admission::Refused(DropReason::NotActive);
+        }
+        if is_link_local(destination) || is_link_local(packet.headers.tuple.source_ip()) {
+            return Admission::Refused(DropReason::MartianAddress);
+        }
+        if usize::from(packet.headers.l3_offset) != ETHERNET_HEADER_BYTES {
+            return Admission::Refused(DropReason::UnsupportedLinkProtocol);
+        }
+        if packet.headers.ttl <= 1 {
+            self.send_error(now, ingress, packet.frame.bytes(), &packet.headers, ErrorCause::TimeExceeded);
+            return Admission::Refused(DropReason::TtlExceeded);
+        }
+        Admission::Transit
+    }
+
+    /// The next hop to an address, by the longest matching prefix.
+    #[must_use]
+    #[inline]
+    pub fn route(&self, destination: IpAddr) -> Option<NextHop> {
+        self.routes.lookup(destination).map(|index| self.next_hops[usize::from(index)])
+    }
+
+    /// Sends a packet, which [`Forwarder::admit`] let pass, to where its destination (as it is now) lies: takes one off
+    /// its time to live and gives it new link addresses. [`Disposition::Consumed`]: a copy waits for the next hop's link
+    /// address and comes out of [`Forwarder::poll_transmit`].
+    pub fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
+        if !self.is_active {
+            return Disposition::Drop(DropReason::NotActive);
+        }
+        let destination = packet.headers.tuple.destination_ip();
+        let Some(next_hop) = self.route(destination) else {
+            return self.refuse(now, packet, DropReason::NoRoute, ErrorCause::NoRoute);
+        };
+        let port = &self.ports[usize::from(next_hop.port.0)];
+        let (mtu_bytes, mac) = (port.mtu_bytes, port.mac);
+        if wire_bytes(&packet.headers, &packet.frame.segmentation) > mtu_bytes {
+            return self.refuse(now, packet, DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
+        }
+        let slot = next_hop.slot.or_else(|| {
+            let neighbour = next_hop.gateway.unwrap_or(destination);
+            self.neighbours.find_or_insert(now, next_hop.port, neighbour)
+        });
+        let Some(slot) = slot else { return Disposition::Drop(DropReason::NeighbourUnresolved) };
+        if let Err(reason) = packet.decrement_ttl() {
+            return Disposition::Drop(reason);
+        }
+        match self.neighbours.link_address(now, slot) {
+            Some(to) => {
+                ethernet::set_addresses(packet.frame.bytes_mut(), to, mac);
+                Disposition::Transmit(next_hop.port)
+            }
+            None => self.wait_for_neighbour(now, slot, packet),
+        }
+    }
+
+    /// Time has passed: neighbours may have to be asked, or given up.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.warm(now);
+        while let Some(due) = self.neighbours.poll_due(now) {
+            match due {
+                Due::Solicit(entry) => self.solicit(&entry),
+                Due::Unreachable(packets) => {
+                    self.counters.unresolved_packets += packets.len() as u64;
+                    for packet in packets {
+                        let QueuedPacket { ingress, bytes, headers, .. } = packet;
+                        self.send_error(now, ingress, &bytes, &headers, ErrorCause::NeighbourUnreachable);
+                    }
+                }
+            }
+        }
+    }
+
+    /// When [`Forwarder::handle_timeout`] or [`Forwarder::poll_transmit`] next has something to do;
+    /// [`Instant::ZERO`] while frames are waiting.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let has_frames = !self.released.is_empty() || !self.control.is_empty();
+        let waiting = has_frames.then_some(Instant::ZERO);
+        let announcement = self.announcement.and_then(|announcement| announcement.due());
+        let warming = self.warming.map(|warming| warming.at);
+        [waiting, announcement, warming, self.neighbours.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Replaces `bytes` by a frame that is to be sent now, from its link header on, and says what goes with it.
+    pub fn poll_transmit(&mut self, now: Instant, bytes: &mut Vec<u8>) -> Option<OutFrame> {
+        if let Some(pending) = self.released.pop_front().or_else(|| self.control.pop_front()) {
+            *bytes = pending.bytes;
+            return Some(pending.frame);
+        }
+        let (port, frame) = self.next_announcement(now)?;
+        *bytes = frame;
+        self.counters.announcements += 1;
+        Some(own_frame(port))
+    }
+
+    /// What happened besides the packets whose disposition tells it.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        counters.unresolved_packets += self.neighbours.evicted_packets();
+        counters
+    }
+
+    /// Packets that wait for a link address.
+    #[must_use]
+    pub fn queued_packets(&self) -> usize {
+        self.neighbours.queued_packets()
+    }
+
+    /// What is known of a neighbour.
+    #[must_use]
+    pub fn neighbour(&self, port: PortId, address: IpAddr) -> Option<(NeighbourState, MacAddress)> {
+        let entry = self.neighbours.entry(self.neighbours.find(port, address)?)?;
+        Some((entry.state, entry.mac))
+    }
+
+    /// Whether this node answers for the address on the port now.
+    pub(super) fn answers_for(&self, address: IpAddr, port: PortId) -> bool {
+        self.addresses
+            .find(address, port)
+            .is_some_and(|local| local.port == port && (!local.is_shared || self.is_active))
+    }
+
+    /// Sends a packet that waited, now that its next hop's link address is known.
+    pub(super) fn release(&mut self, port: PortId, to: MacAddress, packet: QueuedPacket) {
+        if !self.is_active {
+            self.counters.abandoned_packets += 1;
+            return;
+        }
+        let QueuedPacket { mut bytes, checksum, segmentation, .. } = packet;
+        ethernet::set_addresses(&mut bytes, to, self.ports[usize::from(port.0)].mac);
+        self.released.push_back(Pending { bytes, frame: OutFrame { port, checksum, segmentation } });
+    }
+
+    pub(super) fn push_control(&mut self, port: PortId, bytes: Vec<u8>) {
+        if self.control.len() < CONTROL_FRAMES_MAX {
+            self.control.push_back(Pending { bytes, frame: own_frame(port) });
+        } else {
+            self.counters.control_frames_dropped += 1;
+        }
+    }
+
+    /// Neighbours that solicit a shared address of a node that stands by are worth knowing.
+    fn admit_while_not_held(&self, packet: &Packet<'_, '_>) -> Admission {
+        let is_solicitation =
+            matches!(packet.headers.transport, Transport::IcmpOther(icmpv6::kind::NEIGHBOUR_SOLICITATION, _));
+        if is_solicitation { Admission::Local } else { Admission::Refused(DropReason::NotActive) }
+    }
+
+    fn refuse(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason, cause: ErrorCause) -> Disposition {
+        self.send_error(now, packet.frame.ingress, packet.frame.bytes(), &packet.headers, cause);
+        Disposition::Drop(reason)
+    }
+
+    fn wait_for_neighbour(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> Disposition {
+        let copy = || QueuedPacket {
+            ingress: packet.frame.ingress,
+            bytes: packet.frame.bytes().to_vec(),
+            headers: packet.headers,
+            checksum: packet.frame.checksum,
+            segmentation: packet.frame.segmentation,
+        };
+        if !self.neighbours.solicit(now, slot) || !self.neighbours.enqueue(slot, copy) {
+            return Disposition::Drop(DropReason::NeighbourUnresolved);
+        }
+        self.handle_timeout(now);
+        Disposition::Consumed
+    }
+
+    /// Asks some of the neighbours to confirm their link addresses, which also tells them this node's.
+    fn warm(&mut self, now: Instant) {
+        let Some(mut warming) = self.warming.filter(|warming| warming.at <= now) else { return };
+        let mut asked = 0;
+        while warming.slot < NEIGHBOURS_MAX && asked < WARMED_AT_ONCE {
+            let slot = Slot::try_from(warming.slot).expect("NEIGHBOURS_MAX is less");
+            if self.neighbours.is_worth_asking(slot, warming.everybody) {
+                if !self.neighbours.solicit(now, slot) {
+                    break;
+                }
+                asked += 1;
+            }
+            warming.slot += 1;
+        }
+        let is_done = warming.slot == NEIGHBOURS_MAX;
+        self.warming = Some(if is_done {
+            Warming { slot: 0, at: now + GATEWAY_REFRESH_INTERVAL, everybody: false }
+        } else {
+            Warming { at: now + WARMING_INTERVAL, ..warming }
+        });
+    }
+
+    /// Asks for a link address: everybody on the link, or the last known owner.
+    fn solicit(&mut self, entry: &Entry) {
+        let mac = self.ports[usize::from(entry.port.0)].mac;
+        let source = self.addresses.source_for(entry.port, entry.address, self.is_active);
+        let mut frame = match (entry.address, source) {
+            (IpAddr::V4(target), Some(IpAddr::V4(source))) => build::arp_request(mac, source, target),
+            // A node that stands by and has no address of its own must not claim a shared one: it sends a probe
+            // (RFC 5227 section 1.1), which is answered but not learnt from.
+            (IpAddr::V4(target), _) => build::arp_request(mac, core::net::Ipv4Addr::UNSPECIFIED, target),
+            (IpAddr::V6(target), Some(IpAddr::V6(source))) => build::neighbour_solicitation(mac, source, target),
+            (IpAddr::V6(target), _) => build::neighbour_solicitation(mac, link_local(mac), target),
+        };
+        if entry.state == NeighbourState::Probe {
+            ethernet::set_addresses(&mut frame, entry.mac, mac);
+        }
+        self.counters.solicitations += 1;
+        self.push_control(entry.port, frame);
+    }
+
+    /// The announcement that is due: for IPv4 the request and the reply form, for some hosts learn from one alone; for
+    /// IPv6 an unsolicited advertisement to all nodes.
+    fn next_announcement(&mut self, now: Instant) -> Option<(PortId, Vec<u8>)> {
+        let announcement = self.announcement.as_mut()?;
+        let forms = |address: IpAddr| if address.is_ipv4() { 2 } else { 1 };
+        let items = self.addresses.shared().map(|local| forms(local.prefix.address)).sum();
+        let Some(mut item) = announcement.next_item(now, items) else {
+            if announcement.due().is_none() {
+                self.announcement = None;
+            }
+            return None;
+        };
+        let local = self.addresses.shared().find(|local| {
+            let forms = forms(local.prefix.address);
+            let is_it = item < forms;
+            item = if is_it { item } else { item - forms };
+            is_it
+        })?;
+        let mac = self.ports[usize::from(local.port.0)].mac;
+        let frame = match local.prefix.address {
+            IpAddr::V4(address) => {
+                let operation = if item == 0 { ArpOperation::Request } else { ArpOperation::Reply };
+                build::gratuitous_arp(operation, mac, address)
+            }
+            IpAddr::V6(address) => build::unsolicited_neighbour_advertisement(mac, address, true),
+        };
+        Some((local.port, frame))
+    }
+}
+
+const fn own_frame(port: PortId) -> OutFrame {
+    OutFrame {
+        port,
+        checksum: Checksum::Valid,
+        segmentation: Segmentation { kind: SegmentationKind::None, size_bytes: 0, header_bytes: 0, ecn: false },
+    }
+}
+
+/// Such packets stay on their link (RFC 3927 section 2.7, RFC 4291 section 2.5.6).
+const fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// The length, from the IP header on, of the largest packet that goes onto the wire for a frame.
+fn wire_bytes(headers: &Headers, segmentation: &Segmentation) -> u32 {
+    if segmentation.kind == SegmentationKind::None {
+        return headers.l3_bytes;
+    }
+    let header_bytes = u32::from(headers.payload_offset.saturating_sub(headers.l3_offset));
+    headers.l3_bytes.min(header_bytes + u32::from(segmentation.size_bytes))
+}

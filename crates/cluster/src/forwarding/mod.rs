@@ -1,0 +1,41 @@
+//! The routed edge of a node: where a packet goes next, and to which link address.
+//!
+//! A [`Forwarder`] holds the ports' addresses, the routes, and the neighbours (ARP, RFC 826; Neighbour Discovery,
+//! RFC 4861). The way of a packet:
+//!
+//! ```text
+//!   frame ── ARP ────────────► handle_arp
+//!     │ IP
+//!   admit ── Local ──────────► handle_local      (neighbour discovery, echo)
+//!     │   └─ Refused(reason)                     (not active, time to live run out, not for this node)
+//!     │ Transit
+//!   the node's functions (which may change the destination)
+//!     │
+//!   forward ── Transmit(port) | Consumed (kept until the next hop's link address is known) | Drop(reason)
+//! ```
+//! What it has to say on its own account is polled by [`Forwarder::poll_transmit`].
+//!
+//! A node that stands by neither answers for the shared addresses nor forwards, but learns neighbours from what it
+//! hears, so that after a take-over nothing waits for resolution. It knows nothing of why it is active.
+//!
+//! Ports are untagged: a frame with an 802.1Q tag is not forwarded. IPv4 packets are not fragmented: one that is too
+//! large is dropped and its sender told, whether or not it allowed fragmentation.
+
+mod address;
+mod announcement;
+mod answers;
+mod config;
+mod error_message;
+mod forwarder;
+mod neighbour;
+mod route;
+#[cfg(test)]
+mod tests;
+
+pub use announcement::ANNOUNCEMENT_ROUNDS;
+pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route};
+pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
+pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop, OutFrame};
+pub use neighbour::{
+    NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
+};
