@@ -42,7 +42,7 @@ fn write<S: FlowState>(value: &S, state: &mut [u8]) {
 }
 
 fn read<S: FlowState>(state: &[u8]) -> S {
-    S::read_from_bytes(state).ok().expect(STATE_FITS)
+    S::read_from_bytes(state).expect(STATE_FITS)
 }
 
 impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
