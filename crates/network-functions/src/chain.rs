@@ -269,7 +269,6 @@ impl Chain {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        let before = connection.functions;
         let mut context = Context {
             now: runtime.now,
             node: runtime.node,
@@ -282,11 +281,10 @@ impl Chain {
         };
         let states = &mut connection.functions;
         let counters = runtime.counters.values.as_mut_slice();
-        let verdict = match direction {
+        match direction {
             Direction::Original => self.pass_forwards(states, &mut context, counters, packet),
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet),
-        };
-        Processed { verdict, states_changed: connection.functions != before }
+        }
     }
 
     fn pass_forwards<'a>(
@@ -295,16 +293,18 @@ impl Chain {
         context: &mut Context<'a>,
         mut counters: &'a mut [u64],
         packet: &mut Packet<'_, '_>,
-    ) -> Verdict {
+    ) -> Processed {
+        let mut states_changed = false;
         for link in &self.links {
             (context.counters, counters) = mem::take(&mut counters).split_at_mut(link.counters);
             let state = &mut states[link.state.clone()];
-            let verdict = link.function.on_packet(state, context, packet, Direction::Original);
-            if verdict != Verdict::Forward {
-                return verdict;
+            let processed = link.function.on_packet(state, context, packet, Direction::Original);
+            states_changed |= processed.states_changed;
+            if processed.verdict != Verdict::Forward {
+                return Processed { states_changed, ..processed };
             }
         }
-        Verdict::Forward
+        Processed { verdict: Verdict::Forward, states_changed }
     }
 
     fn pass_backwards<'a>(
@@ -313,17 +313,19 @@ impl Chain {
         context: &mut Context<'a>,
         mut counters: &'a mut [u64],
         packet: &mut Packet<'_, '_>,
-    ) -> Verdict {
+    ) -> Processed {
+        let mut states_changed = false;
         for link in self.links.iter().rev() {
             let others = counters.len() - link.counters;
             (counters, context.counters) = mem::take(&mut counters).split_at_mut(others);
             let state = &mut states[link.state.clone()];
-            let verdict = link.function.on_packet(state, context, packet, Direction::Reply);
-            if verdict != Verdict::Forward {
-                return verdict;
+            let processed = link.function.on_packet(state, context, packet, Direction::Reply);
+            states_changed |= processed.states_changed;
+            if processed.verdict != Verdict::Forward {
+                return Processed { states_changed, ..processed };
             }
         }
-        Verdict::Forward
+        Processed { verdict: Verdict::Forward, states_changed }
     }
 
     /// The connection has ended: every function's `on_close` in chain order.

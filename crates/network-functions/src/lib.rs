@@ -5,6 +5,100 @@
 //!
 //! [`firewall`] and [`nat`] are functions; [`chain`] runs functions in order. The room knows neither the connection
 //! table nor the protocols' automata: it is handed a connection and a packet.
+//!
+//! # Writing a function
+//!
+//! A quota: each connection may carry so many bytes, then no more. This is all that its author writes; that the count
+//! goes on where it stood when another node takes the connection over is the chain's work.
+//!
+//! ```
+//! use flow::wire::Packet;
+//! use flow::wire::tlv::{self, TlvError};
+//! use flow::{Direction, DropReason};
+//! use network_functions::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
+//! use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+//!
+//! #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+//! #[repr(C)]
+//! struct Used {
+//!     bytes: u64,
+//! }
+//!
+//! impl FlowState for Used {
+//!     const ATTRIBUTE: u16 = state_attribute::PRIVATE_FIRST;
+//!
+//!     fn encode(&self, out: &mut Vec<u8>) {
+//!         tlv::put(out, 1, &self.bytes.to_be_bytes());
+//!     }
+//!
+//!     fn decode(attributes: &[u8]) -> Result<Self, TlvError> {
+//!         let mut used = Self::default();
+//!         for attribute in tlv::read(attributes) {
+//!             if let (1, value) = attribute? {
+//!                 used.bytes = u64::from_be_bytes(value.try_into().map_err(|_| TlvError::ValueSize(1))?);
+//!             }
+//!         }
+//!         Ok(used)
+//!     }
+//! }
+//!
+//! struct Quota {
+//!     bytes_max: u64,
+//! }
+//!
+//! impl NetworkFunction for Quota {
+//!     type State = Used;
+//!
+//!     fn name(&self) -> &'static str {
+//!         "quota"
+//!     }
+//!
+//!     fn on_init(&self, _: &mut Context<'_>, _: &Packet<'_, '_>) -> Result<Used, DropReason> {
+//!         Ok(Used::default())
+//!     }
+//!
+//!     fn on_packet(&self, used: &mut Used, _: &mut Context<'_>, packet: &mut Packet<'_, '_>, _: Direction) -> Verdict {
+//!         used.bytes += u64::from(packet.headers.l3_bytes);
+//!         if used.bytes > self.bytes_max { Verdict::Drop(DropReason::FirewallDenied) } else { Verdict::Forward }
+//!     }
+//! }
+//!
+//! # use flow::conntrack::ProtocolState;
+//! # use flow::wire::{Headers, Transport};
+//! # use flow::{Connection, Frame, Instant, NodeId, PortId, Tuple};
+//! # use network_functions::chain::{Chain, ChainBuilder, Runtime};
+//! # use network_functions::function::Log;
+//! # let tuple = Tuple {
+//! #     source: [1; 16], destination: [2; 16], source_port: 5, destination_port: 6, protocol: 17, version: 6, discriminator: 0,
+//! # };
+//! # let send = |chain: &Chain, connection: &mut Connection| {
+//! #     let mut bytes = [0; 1000 + 14];
+//! #     let mut frame = Frame::new(&mut bytes, 0, 1000 + 14, PortId(0)).unwrap();
+//! #     let headers = Headers {
+//! #         tuple, transport: Transport::Udp, l3_offset: 14, l4_offset: 54, payload_offset: 62, l3_bytes: 1000, ttl: 64,
+//! #         is_fragment: false,
+//! #     };
+//! #     let mut packet = Packet { frame: &mut frame, headers };
+//! #     let (mut counters, mut log) = (chain.new_counters(), Log::default());
+//! #     let mut runtime = Runtime { now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log };
+//! #     chain.process(&mut runtime, connection, &mut packet, Direction::Original).verdict
+//! # };
+//! # let connection = || Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
+//! // One node forwards two packets of 1000 bytes …
+//! let chain = ChainBuilder::new().push(Quota { bytes_max: 3000 }).build()?;
+//! let mut here = connection();
+//! assert_eq!(send(&chain, &mut here), Verdict::Forward);
+//! assert_eq!(send(&chain, &mut here), Verdict::Forward);
+//!
+//! // … and tells another, which forwards the third and stops there.
+//! let mut attributes = Vec::new();
+//! chain.encode_states(&here, &mut attributes);
+//! let mut there = connection();
+//! chain.decode_states(&mut there, &attributes)?;
+//! assert_eq!(send(&chain, &mut there), Verdict::Forward);
+//! assert_eq!(send(&chain, &mut there), Verdict::Drop(DropReason::FirewallDenied));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 #![deny(unsafe_code)]
 

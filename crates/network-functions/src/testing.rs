@@ -183,10 +183,19 @@ impl Gateway {
     ) -> (Processed, Tuple) {
         let tuple = *connection.tuple(direction);
         with_packet(&tuple, ingress, direction, |packet| {
-            let mut runtime = runtime(&mut self.counters, &mut self.log);
-            let processed = self.chain.process(&mut runtime, connection, packet, direction);
+            let processed = self.process(connection, packet, direction);
             (processed, packet.headers.tuple)
         })
+    }
+
+    /// This packet of a connection comes in.
+    pub(crate) fn process(
+        &mut self,
+        connection: &mut Connection,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Processed {
+        self.chain.process(&mut runtime(&mut self.counters, &mut self.log), connection, packet, direction)
     }
 
     /// The tuple with which an answer to the connection leaves.

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use flow::wire::Packet;
 use flow::wire::tlv::TlvError;
 use flow::{Direction, DropReason};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
+use super::Processed;
 use super::layout::StateLayout;
-use crate::function::{CloseReason, Context, FlowState, NetworkFunction, Verdict};
+use crate::function::{CloseReason, Context, FlowState, NetworkFunction};
 
 /// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
 /// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.
@@ -26,7 +27,7 @@ pub(super) trait ErasedFunction: Send + Sync {
         context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
         direction: Direction,
-    ) -> Verdict;
+    ) -> Processed;
     fn on_close(&self, state: &[u8], reason: CloseReason);
     fn encode(&self, state: &[u8], out: &mut Vec<u8>);
     fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError>;
@@ -42,7 +43,7 @@ fn write<S: FlowState>(value: &S, state: &mut [u8]) {
 }
 
 fn read<S: FlowState>(state: &[u8]) -> S {
-    S::read_from_bytes(state).ok().expect(STATE_FITS)
+    S::read_from_bytes(state).expect(STATE_FITS)
 }
 
 impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
@@ -77,9 +78,12 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
         direction: Direction,
-    ) -> Verdict {
+    ) -> Processed {
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
-        self.0.on_packet(state, context, packet, direction)
+        // Compared here, where the function is known: for one that only reads its state the compiler drops it all.
+        let before = *state;
+        let verdict = self.0.on_packet(state, context, packet, direction);
+        Processed { verdict, states_changed: before.as_bytes() != state.as_bytes() }
     }
 
     fn on_close(&self, state: &[u8], reason: CloseReason) {
