@@ -1,6 +1,6 @@
 //! The one room that touches the system: packet sockets, namespaces, links, clocks, signals and memory.
 //!
-//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), captures or
+//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures) or
 //! [`af_packet`] (real interfaces). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
 //! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
 //! [`clock`], [`random`], [`usage`] and [`huge_pages`].
@@ -31,10 +31,13 @@ pub mod memory;
 pub mod namespace;
 pub mod netlink;
 pub mod packet_io;
+pub mod pcap;
 pub mod poller;
 pub mod random;
+pub mod signal;
 pub mod sysctl;
 mod system;
+pub mod udp;
 pub mod usage;
 
 pub use error::{IoError, TransmitFailure};

@@ -134,7 +134,7 @@ impl ReceiveRing {
 /// The `PACKET_AUXDATA` control message, where the kernel gave one.
 fn auxiliary_data(header: &libc::msghdr, control: &Control) -> Option<libc::tpacket_auxdata> {
     let length_bytes = size_of::<libc::cmsghdr>() + size_of::<libc::tpacket_auxdata>();
-    if (header.msg_controllen as usize) < length_bytes {
+    if header.msg_controllen < length_bytes {
         return None;
     }
     let at = size_of::<libc::cmsghdr>();
@@ -142,7 +142,7 @@ fn auxiliary_data(header: &libc::msghdr, control: &Control) -> Option<libc::tpac
     let message: libc::cmsghdr = unsafe { control.0.as_ptr().cast::<libc::cmsghdr>().read() };
     let asked_for = message.cmsg_level == libc::SOL_PACKET && message.cmsg_type == libc::PACKET_AUXDATA;
     // SAFETY: the kernel says that the data is there, and it lies within `Control`; any bytes make a valid value.
-    (asked_for && message.cmsg_len as usize >= length_bytes)
+    (asked_for && message.cmsg_len >= length_bytes)
         .then(|| unsafe { control.0[at..].as_ptr().cast::<libc::tpacket_auxdata>().read_unaligned() })
 }
 
