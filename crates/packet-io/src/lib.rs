@@ -1,1 +1,44 @@
-//! To be written.
+//! The one room that touches the system: packet sockets, namespaces, links, clocks, signals and memory.
+//!
+//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures) or
+//! [`af_packet`] (real interfaces). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
+//! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
+//! [`clock`], [`random`], [`usage`] and [`huge_pages`].
+//!
+//! This room knows nothing of packets beyond where a frame begins and ends and what its sender left to hardware; it
+//! parses no header and decides nothing. All `unsafe` code of the workspace is here, each block with its reason.
+//!
+//! ```
+//! use flow::{Disposition, PortId};
+//! use packet_io::{PacketIo, memory::MemoryIo};
+//!
+//! let mut io = MemoryIo::new(2);
+//! io.inject(PortId(0), b"a frame").unwrap();
+//! io.poll(&mut |batch| {
+//!     for frame in batch {
+//!         frame.disposition = Disposition::Transmit(PortId(1));
+//!     }
+//! })
+//! .unwrap();
+//! assert_eq!(io.take_sent(PortId(1)).unwrap().bytes(), b"a frame");
+//! ```
+
+pub mod af_packet;
+pub mod clock;
+pub mod error;
+pub mod huge_pages;
+pub mod memory;
+pub mod namespace;
+pub mod netlink;
+pub mod packet_io;
+pub mod pcap;
+pub mod poller;
+pub mod random;
+pub mod signal;
+pub mod sysctl;
+mod system;
+pub mod udp;
+pub mod usage;
+
+pub use error::{IoError, TransmitFailure};
+pub use packet_io::{PacketIo, PortCounters, TransmitFailureCounters};

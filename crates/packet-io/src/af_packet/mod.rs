@@ -1,0 +1,170 @@
+//! Real interfaces, by packet sockets (packet(7)).
+//!
+//! Frames come and go with a virtio-net header (`PACKET_VNET_HDR`): a 64 KB run of TCP segments passes as one frame
+//! and its checksum is never summed, which is what decides throughput on virtual links.
+//!
+//! The kernel sees every frame, too. The interfaces of a gateway should therefore have `ip_forward` off, or no
+//! addresses.
+
+mod port;
+mod ring;
+mod virtio;
+
+use std::cell::Cell;
+use std::os::fd::BorrowedFd;
+
+use flow::{Disposition, PacketBatch, PortId};
+
+use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
+
+use port::Port;
+use ring::{ReceiveRing, TransmitRing};
+
+/// The most ports of a node: a port's number is a byte.
+pub const PORTS_MAX: usize = 256;
+/// Size of a socket's buffers unless configured otherwise, in bytes: about 200 frames of 64 KB.
+pub const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
+/// A passing error of a receive is skipped this often in one call, lest a flood of unusable frames holds up the rest.
+const RECEIVE_RETRIES_MAX: usize = 64;
+
+/// How to open a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// The interface's name, in the namespace of the thread that opens it.
+    pub interface: String,
+    /// Receive frames for other link addresses than the interface's own, too.
+    pub promiscuous: bool,
+    /// Send past the interface's queueing discipline (`PACKET_QDISC_BYPASS`): a little cheaper, but nothing shapes or
+    /// queues what is sent.
+    pub bypass_queueing: bool,
+    /// Size of the socket's receive and send buffers, in bytes. What does not fit is dropped and counted.
+    pub socket_buffer_bytes: i32,
+}
+
+impl PortConfig {
+    /// The interface `interface`, not promiscuous, queueing as the interface does, with buffers of
+    /// [`SOCKET_BUFFER_BYTES`].
+    #[must_use]
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self {
+            interface: interface.into(),
+            promiscuous: false,
+            bypass_queueing: false,
+            socket_buffer_bytes: SOCKET_BUFFER_BYTES,
+        }
+    }
+}
+
+/// Real interfaces as a node's ports.
+///
+/// An interface that goes down or away is waited for and taken up again when one of its name is back; meanwhile it
+/// receives nothing, and what is sent on it fails as [`TransmitFailure::Down`]. It is looked for by
+/// [`PacketIo::poll`], which should hence be called now and then even when no descriptor is readable.
+pub struct AfPacketIo {
+    ports: Vec<Port>,
+    /// Kernel drops read so far, by port: reading resets the kernel's count.
+    kernel_drops: Vec<Cell<u64>>,
+    receive: ReceiveRing,
+    transmit: TransmitRing,
+}
+
+impl AfPacketIo {
+    /// Opens the ports, numbered in the order given.
+    ///
+    /// # Errors
+    /// An interface does not exist or is not Ethernet, the process may not, or there are more than [`PORTS_MAX`].
+    pub fn open(configs: &[PortConfig]) -> Result<Self, IoError> {
+        if configs.len() > PORTS_MAX {
+            return Err(IoError::Misuse(format!("{} ports are too many: at most {PORTS_MAX}", configs.len())));
+        }
+        let ports = configs.iter().map(Port::open).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            kernel_drops: vec![Cell::new(0); ports.len()],
+            ports,
+            receive: ReceiveRing::new(),
+            transmit: TransmitRing::new(),
+        })
+    }
+
+    /// Receives on a port, past frames that cannot be had. 0 when nothing waits.
+    fn receive_on(&mut self, number: usize) -> usize {
+        let port = &mut self.ports[number];
+        port.recover();
+        for _ in 0..RECEIVE_RETRIES_MAX {
+            match self.receive.receive(port.socket()) {
+                Ok(received) => return received,
+                Err(error) if port.note_receive_error(&error) => {}
+                Err(_) => return 0,
+            }
+        }
+        0
+    }
+}
+
+/// Sends each frame of the batch where it is to go, a port at a time.
+fn settle(ports: &mut [Port], ring: &mut TransmitRing, ingress: usize, batch: &mut PacketBatch<'_>) {
+    let mut served = [false; PORTS_MAX];
+    for at in 0..batch.len() {
+        match batch[at].disposition {
+            Disposition::Transmit(egress) => {
+                let number = usize::from(egress.0);
+                let Some(port) = ports.get_mut(number) else {
+                    ports[ingress].counters.transmit_failures.count(TransmitFailure::NoSuchPort);
+                    continue;
+                };
+                if !std::mem::replace(&mut served[number], true) {
+                    let mut counters = port.counters;
+                    ring.send(port.socket(), egress, batch, &mut counters);
+                    port.counters = counters;
+                }
+            }
+            Disposition::Undecided => ports[ingress].counters.undecided += 1,
+            Disposition::Drop(_) | Disposition::Consumed => {}
+        }
+    }
+}
+
+impl PacketIo for AfPacketIo {
+    fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError> {
+        let mut total = 0;
+        for number in 0..self.ports.len() {
+            let received = self.receive_on(number);
+            if received == 0 {
+                continue;
+            }
+            total += received;
+            let ingress = PortId(u8::try_from(number).expect("at most PORTS_MAX ports are opened"));
+            let mut batch = self.receive.lend(received, ingress, &mut self.ports[number].counters);
+            process(&mut batch);
+            settle(&mut self.ports, &mut self.transmit, number, &mut batch);
+        }
+        Ok(total)
+    }
+
+    fn transmit(&mut self, port: PortId, frame: &[u8]) -> Result<(), IoError> {
+        let Some(opened) = self.ports.get_mut(usize::from(port.0)) else {
+            return Err(IoError::Transmit { port, cause: TransmitFailure::NoSuchPort });
+        };
+        let result = ring::send_one(opened.socket(), port, frame);
+        match &result {
+            Err(IoError::Transmit { cause, .. }) => opened.counters.transmit_failures.count(*cause),
+            _ => {
+                opened.counters.sent_frames += 1;
+                opened.counters.sent_bytes += frame.len() as u64;
+            }
+        }
+        result
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.ports.iter().map(Port::socket).collect()
+    }
+
+    fn counters(&self, port: PortId) -> PortCounters {
+        let number = usize::from(port.0);
+        let Some(opened) = self.ports.get(number) else { return PortCounters::default() };
+        let drops = &self.kernel_drops[number];
+        drops.set(drops.get() + opened.take_kernel_drops());
+        PortCounters { receive_queue_full: drops.get(), ..opened.counters }
+    }
+}

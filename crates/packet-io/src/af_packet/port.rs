@@ -1,0 +1,184 @@
+//! One interface's packet socket: open, bind, notice when the interface goes and comes back.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use std::{io, mem};
+
+use flow::Instant;
+
+use super::PortConfig;
+use crate::packet_io::PortCounters;
+use crate::system::{check, own, set_buffers, set_option, zeroed};
+use crate::{IoError, clock};
+
+/// How often a port that is down is looked at.
+const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A packet socket bound to an interface.
+pub(super) struct Port {
+    socket: OwnedFd,
+    config: PortConfig,
+    index: libc::c_int,
+    /// When to look next whether the interface is back; `None` while it is there.
+    recovery_at: Option<Instant>,
+    pub(super) counters: PortCounters,
+}
+
+impl Port {
+    pub(super) fn open(config: &PortConfig) -> Result<Self, IoError> {
+        let interface = &config.interface;
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: socket takes no pointers. Protocol 0: nothing is received before `bind` names the interface.
+        let socket = own(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).map_err(|error| {
+            let operation = format!("opening a packet socket on {interface}");
+            match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => IoError::NotPermitted { operation, capability: "CAP_NET_RAW" },
+                _ => IoError::from_io(error, operation),
+            }
+        })?;
+        let mut port =
+            Self { socket, config: config.clone(), index: 0, recovery_at: None, counters: PortCounters::default() };
+        port.set_options().map_err(|error| {
+            IoError::from_io(error, format!("setting the options of the packet socket on {interface}"))
+        })?;
+        port.index = port.interface_index()?;
+        port.check_ethernet()?;
+        port.bind().map_err(|error| IoError::from_io(error, format!("binding a packet socket to {interface}")))?;
+        Ok(port)
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn set_options(&self) -> io::Result<()> {
+        let socket = self.socket();
+        for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
+            set_option(socket, libc::SOL_PACKET, option, &1_i32)?;
+        }
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(self.config.bypass_queueing))?;
+        set_buffers(socket, self.config.socket_buffer_bytes)
+    }
+
+    /// Asks the kernel about the interface by name, in the namespace of the socket.
+    fn request(&self, request: libc::c_ulong) -> io::Result<libc::ifreq> {
+        // SAFETY: all-zero bytes are a valid ifreq.
+        let mut answer: libc::ifreq = unsafe { zeroed() };
+        let name = self.config.interface.as_bytes();
+        if name.len() >= answer.ifr_name.len() {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        for (to, from) in answer.ifr_name.iter_mut().zip(name) {
+            *to = *from as libc::c_char;
+        }
+        // SAFETY: the requests used here read and write one ifreq, which lives on.
+        check(unsafe { libc::ioctl(self.socket.as_raw_fd(), request as _, &raw mut answer) })?;
+        Ok(answer)
+    }
+
+    fn interface_index(&self) -> Result<libc::c_int, IoError> {
+        let answer = self
+            .request(libc::SIOCGIFINDEX as _)
+            .map_err(|_| IoError::NoSuchInterface { interface: self.config.interface.clone() })?;
+        // SAFETY: SIOCGIFINDEX fills in this member of the union.
+        Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
+    }
+
+    fn check_ethernet(&self) -> Result<(), IoError> {
+        let interface = &self.config.interface;
+        let answer = self
+            .request(libc::SIOCGIFHWADDR as _)
+            .map_err(|error| IoError::from_io(error, format!("asking for the kind of {interface}")))?;
+        // SAFETY: SIOCGIFHWADDR fills in this member of the union.
+        let kind = unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family };
+        if kind == libc::ARPHRD_ETHER || kind == libc::ARPHRD_LOOPBACK {
+            return Ok(());
+        }
+        Err(IoError::Misuse(format!("{interface} is not an Ethernet interface: choose one that is")))
+    }
+
+    fn is_up(&self) -> bool {
+        // SAFETY: SIOCGIFFLAGS fills in this member of the union.
+        self.request(libc::SIOCGIFFLAGS as _)
+            .is_ok_and(|answer| i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
+    }
+
+    /// Binds to the interface `index`, and asks it for frames to everybody where configured.
+    fn bind(&self) -> io::Result<()> {
+        // SAFETY: all-zero bytes are a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+        address.sll_family = libc::AF_PACKET as _;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = self.index;
+        let length = mem::size_of_val(&address) as libc::socklen_t;
+        // SAFETY: `address` is a sockaddr_ll of the stated length.
+        check(unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+        if self.config.promiscuous {
+            // SAFETY: all-zero bytes are a valid packet_mreq.
+            let mut membership: libc::packet_mreq = unsafe { zeroed() };
+            membership.mr_ifindex = self.index;
+            membership.mr_type = libc::PACKET_MR_PROMISC as _;
+            set_option(self.socket(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of an error of a receive. Returns whether it was a passing one, after which receiving may go on.
+    pub(super) fn note_receive_error(&mut self, error: &io::Error) -> bool {
+        match error.raw_os_error() {
+            // The kernel threw away a frame whose offload it could not express in a virtio-net header.
+            Some(libc::EINVAL) => {
+                self.counters.received_unsupported_offload += 1;
+                true
+            }
+            Some(libc::EINTR) => true,
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                if self.recovery_at.is_none() {
+                    self.counters.went_down += 1;
+                }
+                self.recovery_at = Some(clock::now() + RECOVERY_INTERVAL);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Sees whether an interface that went away is back, perhaps under another number.
+    pub(super) fn recover(&mut self) {
+        let Some(recovery_at) = self.recovery_at else { return };
+        let now = clock::now();
+        if now < recovery_at {
+            return;
+        }
+        self.recovery_at = Some(now + RECOVERY_INTERVAL);
+        let Ok(index) = self.interface_index() else { return };
+        if index != self.index {
+            // Left and made again: the old number means nothing any more.
+            self.index = index;
+            if self.bind().is_err() {
+                self.index = 0;
+                return;
+            }
+        }
+        if self.is_up() {
+            self.recovery_at = None;
+        }
+    }
+
+    /// Frames that the kernel dropped because the receive buffer was full, since this was last asked.
+    pub(super) fn take_kernel_drops(&self) -> u64 {
+        let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut length = mem::size_of_val(&statistics) as libc::socklen_t;
+        // SAFETY: `statistics` is writable and as long as stated.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 { u64::from(statistics.tp_drops) } else { 0 }
+    }
+}

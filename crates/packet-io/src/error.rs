@@ -1,0 +1,107 @@
+//! What can go wrong between the program and the system.
+
+use std::io;
+
+use flow::PortId;
+
+/// Why a frame was not sent. Each is a counter of [`crate::TransmitFailureCounters`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TransmitFailure {
+    /// The node has no such port (a defect of the node).
+    #[error("the node has no such port")]
+    NoSuchPort,
+    /// The interface is down or gone.
+    #[error("the interface is down")]
+    Down,
+    /// The socket's or the interface's queue is full; the frame is dropped, as a router drops at a full queue.
+    #[error("the queue is full")]
+    QueueFull,
+    /// The frame is larger than the interface takes.
+    #[error("the frame is larger than the interface takes")]
+    TooLarge,
+    /// The kernel found the frame or what it says of checksum and segmentation contradictory.
+    #[error("the kernel refused the frame as invalid")]
+    Invalid,
+    /// Anything else.
+    #[error("the system refused the frame")]
+    Other,
+}
+
+impl TransmitFailure {
+    /// The failure that a system error of a send stands for.
+    #[must_use]
+    pub fn from_errno(errno: i32) -> Self {
+        match errno {
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::QueueFull,
+            libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::ENETUNREACH => Self::Down,
+            libc::EMSGSIZE => Self::TooLarge,
+            libc::EINVAL => Self::Invalid,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// An operation on ports, namespaces, links or sockets failed.
+#[derive(Debug, thiserror::Error)]
+pub enum IoError {
+    /// The operator named an interface that is not there.
+    #[error("there is no interface \"{interface}\" in this network namespace: check the name, or create it first")]
+    NoSuchInterface {
+        /// The name asked for.
+        interface: String,
+    },
+    /// The process lacks a privilege.
+    #[error("{operation} is not permitted: run as root, or give the program {capability}")]
+    NotPermitted {
+        /// What was tried, naming its object.
+        operation: String,
+        /// The capability that would allow it (capabilities(7)).
+        capability: &'static str,
+    },
+    /// A frame that the node made itself could not be sent.
+    #[error("port {}: {cause}", port.0)]
+    Transmit {
+        /// The port it was for.
+        port: PortId,
+        /// Why.
+        cause: TransmitFailure,
+    },
+    /// An argument that no call can honour; the caller is at fault.
+    #[error("{0}")]
+    Misuse(String),
+    /// The machine does not allow network namespaces to this user.
+    #[error("network namespaces cannot be made: {0}")]
+    NamespacesForbidden(String),
+    /// The kernel answered a netlink request with something else than was asked for.
+    #[error("the kernel's answer to {operation} makes no sense: {detail}")]
+    UnexpectedAnswer {
+        /// What was asked.
+        operation: String,
+        /// What is wrong with the answer.
+        detail: String,
+    },
+    /// The operating system refused.
+    #[error("{operation}: {source}")]
+    System {
+        /// What was tried, naming its object.
+        operation: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl IoError {
+    /// `source`, met while trying `operation`.
+    pub(crate) fn from_io(source: io::Error, operation: impl Into<String>) -> Self {
+        Self::System { operation: operation.into(), source }
+    }
+
+    /// The system's error number, where there is one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::System { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}

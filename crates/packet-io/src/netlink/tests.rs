@@ -1,0 +1,110 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::*;
+use crate::namespace::{Namespace, NamespaceSupport, probe};
+use crate::sysctl;
+
+const HERE_V4: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+const THERE_V4: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
+const THERE_V6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 2);
+
+/// Two namespaces joined by a cable `left` – `right`, or `None` (said aloud) where the machine forbids it.
+fn joined_namespaces() -> Option<(Namespace, Namespace)> {
+    let support = probe();
+    if support != NamespaceSupport::Available {
+        println!("skipped: {support:?}");
+        return None;
+    }
+    let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    here.run(|| Netlink::open().unwrap().create_veth("left", "right", &there)).unwrap().unwrap();
+    Some((here, there))
+}
+
+#[test]
+fn both_ends_of_a_cable_take_settings_and_addresses() {
+    let Some((here, there)) = joined_namespaces() else { return };
+    here.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        netlink.set_mac("left", [2, 0, 0, 0, 0, 1]).unwrap();
+        netlink.set_mtu("left", 9000).unwrap();
+        netlink.set_up("left", true).unwrap();
+        netlink.add_address("left", Prefix::new(HERE_V4, 24)).unwrap();
+        netlink.add_address("left", Prefix::new(HERE_V4, 24)).unwrap();
+    })
+    .unwrap();
+    there
+        .run(|| {
+            sysctl::quieten_ipv6().unwrap();
+            let mut netlink = Netlink::open().unwrap();
+            netlink.set_up("right", true).unwrap();
+            netlink.add_address("right", Prefix::new(THERE_V6, 64)).unwrap();
+            assert!(netlink.interface("right").unwrap().addresses.contains(&Prefix::new(THERE_V6, 64)));
+            netlink.delete_address("right", Prefix::new(THERE_V6, 64)).unwrap();
+            assert!(!netlink.interface("right").unwrap().addresses.contains(&Prefix::new(THERE_V6, 64)));
+            std::net::UdpSocket::bind((THERE_V6, 0)).unwrap_err();
+        })
+        .unwrap();
+
+    let left = here.run(|| Netlink::open().unwrap().interface("left").unwrap()).unwrap();
+    assert_eq!((left.mac, left.mtu_bytes), ([2, 0, 0, 0, 0, 1], 9000));
+    assert!(left.up && left.running && !left.loopback);
+    assert!(left.addresses.contains(&Prefix::new(HERE_V4, 24)));
+}
+
+#[test]
+fn a_bridge_takes_ports() {
+    let Some((here, _there)) = joined_namespaces() else { return };
+    here.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        netlink.create_bridge("bridge").unwrap();
+        netlink.attach_to_bridge("left", "bridge").unwrap();
+        let bridge = netlink.interface("bridge").unwrap();
+        assert_eq!(netlink.interface("left").unwrap().bridge_index, Some(bridge.index));
+    })
+    .unwrap();
+}
+
+#[test]
+fn routes_and_neighbours_lead_somewhere() {
+    let Some((here, _there)) = joined_namespaces() else { return };
+    here.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        netlink.set_up("left", true).unwrap();
+        netlink.add_address("left", Prefix::new(HERE_V4, 24)).unwrap();
+        let unrouted = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        let target = (Ipv4Addr::new(192, 0, 2, 1), 9);
+        assert_eq!(unrouted.connect(target).unwrap_err().raw_os_error(), Some(libc::ENETUNREACH));
+        netlink.add_neighbour("left", THERE_V4.into(), [2, 0, 0, 0, 0, 2]).unwrap();
+        netlink.add_route(Prefix::DEFAULT_V4, THERE_V4.into()).unwrap();
+        unrouted.connect(target).unwrap();
+        assert_eq!(unrouted.local_addr().unwrap().ip(), HERE_V4);
+        netlink.delete_route(Prefix::DEFAULT_V4, THERE_V4.into()).unwrap();
+        assert!(netlink.add_route(Prefix::DEFAULT_V6, THERE_V4.into()).is_err());
+    })
+    .unwrap();
+}
+
+#[test]
+fn deleting_one_end_takes_the_other_along() {
+    let Some((here, there)) = joined_namespaces() else { return };
+    here.run(|| Netlink::open().unwrap().delete("left")).unwrap().unwrap();
+    let error = there.run(|| Netlink::open().unwrap().interface("right")).unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is no interface \"right\" in this network namespace: check the name, or create it first"
+    );
+}
+
+#[test]
+fn a_name_that_cannot_be_is_refused_and_a_taken_one_named() {
+    let Some((here, there)) = joined_namespaces() else { return };
+    here.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        assert!(matches!(netlink.create_veth("a/b", "right", &there), Err(IoError::Misuse(_))));
+        assert!(matches!(netlink.create_bridge("a-name-of-16-byte"), Err(IoError::Misuse(_))));
+        let taken = netlink.create_bridge("left").unwrap_err();
+        assert_eq!(taken.errno(), Some(libc::EEXIST));
+        assert!(taken.to_string().starts_with("making the bridge left"), "{taken}");
+    })
+    .unwrap();
+}

@@ -1,0 +1,93 @@
+//! The set of a node's ports as one source and sink of frames.
+
+use std::os::fd::BorrowedFd;
+
+use flow::{PacketBatch, PortId};
+
+use crate::{IoError, TransmitFailure};
+
+/// What a port has done since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortCounters {
+    /// Frames received and handed to the node. A frame that stands for several packets counts once.
+    pub received_frames: u64,
+    /// Their bytes, from the link header on.
+    pub received_bytes: u64,
+    /// Frames sent.
+    pub sent_frames: u64,
+    /// Their bytes, from the link header on.
+    pub sent_bytes: u64,
+    /// Frames that came but found the port's receive queue full.
+    pub receive_queue_full: u64,
+    /// Frames that came larger than a buffer.
+    pub received_oversized: u64,
+    /// Frames that came with an offload that the virtio-net header cannot express (tunnel segmentation, say).
+    pub received_unsupported_offload: u64,
+    /// How often the port was found down or gone.
+    pub went_down: u64,
+    /// Frames that the node left undecided (a defect of the node).
+    pub undecided: u64,
+    /// Frames that were to leave on this port and did not.
+    pub transmit_failures: TransmitFailureCounters,
+}
+
+/// Frames that were not sent, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TransmitFailureCounters {
+    /// [`TransmitFailure::NoSuchPort`], counted on the port that the frame came in on.
+    pub no_such_port: u64,
+    /// [`TransmitFailure::Down`].
+    pub down: u64,
+    /// [`TransmitFailure::QueueFull`].
+    pub queue_full: u64,
+    /// [`TransmitFailure::TooLarge`].
+    pub too_large: u64,
+    /// [`TransmitFailure::Invalid`].
+    pub invalid: u64,
+    /// [`TransmitFailure::Other`].
+    pub other: u64,
+}
+
+impl TransmitFailureCounters {
+    /// Counts one frame.
+    pub fn count(&mut self, cause: TransmitFailure) {
+        *match cause {
+            TransmitFailure::NoSuchPort => &mut self.no_such_port,
+            TransmitFailure::Down => &mut self.down,
+            TransmitFailure::QueueFull => &mut self.queue_full,
+            TransmitFailure::TooLarge => &mut self.too_large,
+            TransmitFailure::Invalid => &mut self.invalid,
+            TransmitFailure::Other => &mut self.other,
+        } += 1;
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.no_such_port + self.down + self.queue_full + self.too_large + self.invalid + self.other
+    }
+}
+
+/// A node's ports.
+pub trait PacketIo {
+    /// Receives what is there, at most one batch a port, lends each batch to `process`, then sends every frame whose
+    /// disposition is `Transmit`. Never waits. Returns the frames received; 0 says that nothing is left to do until a
+    /// descriptor becomes readable.
+    ///
+    /// # Errors
+    /// Only what makes the ports useless as a whole. A frame that cannot be sent and a port that goes down are
+    /// counted, not reported: they are an ordinary part of a gateway's life.
+    fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError>;
+
+    /// Sends one frame that the node made itself: whole from the link header on, its checksums complete.
+    ///
+    /// # Errors
+    /// [`IoError::Transmit`]; the failure has been counted, and the caller may well ignore it.
+    fn transmit(&mut self, port: PortId, frame: &[u8]) -> Result<(), IoError>;
+
+    /// Descriptors that become readable when frames wait. None when the backend is polled only.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// What `port` has done so far; all zero for a port that the node does not have.
+    fn counters(&self, port: PortId) -> PortCounters;
+}

@@ -1,0 +1,140 @@
+//! Signals as something to wait for, and children that do not outlive their parent.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::IoError;
+use crate::system::{check, own, zeroed};
+
+/// A signal that a daemon answers to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Signal {
+    /// SIGTERM: the service manager wants the process to end.
+    Terminate,
+    /// SIGINT: the operator at the terminal wants it to end.
+    Interrupt,
+    /// SIGHUP: the configuration is to be read again.
+    Reload,
+}
+
+impl Signal {
+    const ALL: [Self; 3] = [Self::Terminate, Self::Interrupt, Self::Reload];
+
+    const fn number(self) -> libc::c_int {
+        match self {
+            Self::Terminate => libc::SIGTERM,
+            Self::Interrupt => libc::SIGINT,
+            Self::Reload => libc::SIGHUP,
+        }
+    }
+}
+
+/// Receives signals through a descriptor (signalfd(2)) instead of being interrupted by them.
+#[derive(Debug)]
+pub struct Signals {
+    descriptor: OwnedFd,
+}
+
+impl Signals {
+    /// From now on the signals [`Signal`] names are received here. To be called before any thread is started: only the
+    /// calling thread and those it starts leave the signals to the descriptor.
+    ///
+    /// # Errors
+    /// The system is out of descriptors.
+    pub fn new() -> Result<Self, IoError> {
+        let explain = |error| IoError::from_io(error, "taking over signals");
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set, which the other calls then only change or read.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in Signal::ALL {
+                libc::sigaddset(set.as_mut_ptr(), signal.number());
+            }
+            let errno = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+            if errno != 0 {
+                return Err(explain(io::Error::from_raw_os_error(errno)));
+            }
+            let descriptor = own(libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK));
+            Ok(Self { descriptor: descriptor.map_err(explain)? })
+        }
+    }
+
+    /// The next signal that has come; `None` when none waits.
+    #[must_use]
+    pub fn receive(&self) -> Option<Signal> {
+        // SAFETY: all-zero bytes are a valid signalfd_siginfo.
+        let mut info: libc::signalfd_siginfo = unsafe { zeroed() };
+        let length = mem::size_of_val(&info);
+        // SAFETY: `info` is writable for its length.
+        let got = unsafe { libc::read(self.descriptor.as_raw_fd(), (&raw mut info).cast(), length) };
+        if usize::try_from(got) != Ok(length) {
+            return None;
+        }
+        Signal::ALL.into_iter().find(|signal| u32::try_from(signal.number()) == Ok(info.ssi_signo))
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Makes the child that `command` starts be killed (SIGKILL) when the thread that starts it ends, so that nothing is
+/// left behind when the parent is killed itself. Start it from a thread that lives as long as the child is wanted.
+pub fn die_with_parent(command: &mut Command) {
+    // SAFETY: getpid takes nothing and cannot fail.
+    let parent = unsafe { libc::getpid() };
+    let in_child = move || -> io::Result<()> {
+        // SAFETY: prctl with these arguments takes no pointers.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+        // A parent that died before the call above would never be noticed.
+        // SAFETY: getppid takes nothing and cannot fail.
+        if unsafe { libc::getppid() } != parent {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes two system calls; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(in_child) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn signals_come_one_by_one() {
+        // In a thread of its own, and sent to that thread alone, so that no other test is disturbed.
+        std::thread::spawn(|| {
+            let signals = Signals::new().unwrap();
+            assert_eq!(signals.receive(), None);
+            for signal in [Signal::Reload, Signal::Terminate] {
+                // SAFETY: the thread is the calling one; the signal is blocked and leads nowhere but to the descriptor.
+                unsafe { libc::pthread_kill(libc::pthread_self(), signal.number()) };
+                assert_eq!(signals.receive(), Some(signal));
+            }
+            assert_eq!(signals.receive(), None);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_child_dies_with_the_thread_that_started_it() {
+        let mut child = std::thread::spawn(|| {
+            let mut command = Command::new("sleep");
+            command.arg("600");
+            die_with_parent(&mut command);
+            command.spawn().unwrap()
+        })
+        .join()
+        .unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+}

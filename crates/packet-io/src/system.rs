@@ -1,0 +1,44 @@
+//! Thin safe dress for system calls that several modules share.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Turns the C convention (negative result, `errno`) into a `Result`.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Takes over the descriptor that a system call returned.
+pub(crate) fn own(result: libc::c_int) -> io::Result<OwnedFd> {
+    let descriptor = check(result)?;
+    // SAFETY: the call succeeded, so `descriptor` is open, and the caller passes it on to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Sets a socket option whose value is the plain C value `T`.
+pub(crate) fn set_option<T: Copy>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(mem::size_of::<T>()).expect("option values are small");
+    // SAFETY: `value` points to `length` readable bytes for the duration of the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const *value).cast(), length) }).map(drop)
+}
+
+/// Makes the socket's receive and send buffers `bytes` large: beyond the system's limit where the process may
+/// (CAP_NET_ADMIN), up to it otherwise.
+pub(crate) fn set_buffers(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
+    for (forced, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if set_option(socket, libc::SOL_SOCKET, forced, &bytes).is_err() {
+            set_option(socket, libc::SOL_SOCKET, plain, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// A zeroed C structure.
+///
+/// # Safety
+/// All-zero bytes must be a valid `T`.
+pub(crate) unsafe fn zeroed<T>() -> T {
+    // SAFETY: the caller vouches for all-zero bytes being a valid `T`.
+    unsafe { mem::zeroed() }
+}

@@ -1,0 +1,48 @@
+//! Random loss inside the kernel: a socket filter that throws received datagrams away by chance.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::system::set_option;
+
+/// What a filter returns to keep a whole packet: more than any packet has.
+const KEEP_ALL: u32 = u32::MAX;
+
+const fn instruction(code: u32, jump_true: u8, jump_false: u8, operand: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: jump_true, jf: jump_false, k: operand }
+}
+
+/// The classic BPF program that drops the given share: loads a random number of 32 bits (the ancillary word
+/// `SKF_AD_RANDOM`) and keeps the datagram when it reaches the share's part of the range.
+pub(super) fn program(probability: f64) -> Vec<libc::sock_filter> {
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    // A float as integer saturates: 1 or more would leave a chance of 2^-32, hence the case of its own.
+    let threshold = (probability * 4_294_967_296.0) as u32;
+    if probability >= 1.0 {
+        return vec![instruction(RETURN, 0, 0, 0)];
+    }
+    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM).cast_unsigned();
+    vec![
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, random),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, threshold),
+        instruction(RETURN, 0, 0, KEEP_ALL),
+        instruction(RETURN, 0, 0, 0),
+    ]
+}
+
+/// Attaches a program to a socket in place of any other.
+pub(super) fn attach(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let description = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
+        filter: program.as_mut_ptr(),
+    };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &description)
+}
+
+/// Detaches the program, if there is one.
+pub(super) fn detach(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result,
+    }
+}

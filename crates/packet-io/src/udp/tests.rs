@@ -1,0 +1,105 @@
+use super::*;
+use crate::poller::{Poller, Token};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn open(address: &str, options: &UdpOptions) -> UdpSocket {
+    UdpSocket::bind(address.parse().unwrap(), options).unwrap()
+}
+
+/// Waits for a datagram.
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
+    let poller = Poller::new().unwrap();
+    poller.add(socket, Token(0)).unwrap();
+    let mut ready = Vec::new();
+    loop {
+        if let Some(received) = socket.receive(buffer).unwrap() {
+            return received;
+        }
+        poller.wait(&mut ready, Some(PATIENCE)).unwrap();
+        assert!(!ready.is_empty(), "no datagram came");
+    }
+}
+
+#[test]
+fn a_datagram_comes_with_its_sender_and_its_time_to_live() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let bfd = open(address, &UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() });
+        let distant = open(address, &UdpOptions { ttl: Some(254), ..UdpOptions::default() });
+        let receiver = open(address, &UdpOptions::default());
+        let mut buffer = [0; 64];
+        assert_eq!(receiver.receive(&mut buffer).unwrap(), None);
+        for (sender, ttl) in [(&bfd, 255), (&distant, 254)] {
+            assert_eq!(sender.send_to(b"hello", receiver.local_address().unwrap()).unwrap(), Sent::Queued);
+            let received = receive(&receiver, &mut buffer);
+            assert_eq!((&buffer[..received.length_bytes], received.ttl), (b"hello".as_slice(), Some(ttl)));
+            assert_eq!(received.from, sender.local_address().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_datagram_longer_than_the_buffer_says_so() {
+    let (sender, receiver) = (open("127.0.0.1:0", &UdpOptions::default()), open("127.0.0.1:0", &UdpOptions::default()));
+    sender.send_to(&[7; 100], receiver.local_address().unwrap()).unwrap();
+    let received = receive(&receiver, &mut [0; 10]);
+    assert!(received.truncated && received.length_bytes == 10);
+}
+
+#[test]
+fn a_peer_that_is_away_stops_nothing() {
+    let (socket, peer) = (open("127.0.0.1:0", &UdpOptions::default()), open("127.0.0.1:0", &UdpOptions::default()));
+    let away = open("127.0.0.1:0", &UdpOptions::default()).local_address().unwrap();
+    for _ in 0..20 {
+        socket.send_to(b"anybody?", away).unwrap();
+        socket.receive(&mut [0; 10]).unwrap();
+        assert_eq!(socket.send_to(b"you", peer.local_address().unwrap()).unwrap(), Sent::Queued);
+        receive(&peer, &mut [0; 10]);
+    }
+}
+
+#[test]
+fn a_datagram_too_large_for_udp_is_an_error() {
+    let socket = open("127.0.0.1:0", &UdpOptions::default());
+    let error = socket.send_to(&vec![0; 70_000], socket.local_address().unwrap()).unwrap_err();
+    assert_eq!(error.errno(), Some(libc::EMSGSIZE));
+}
+
+/// How many of `count` datagrams over loopback arrive.
+fn arrivals(loss: f64, count: usize) -> usize {
+    let (sender, receiver) = (open("127.0.0.1:0", &UdpOptions::default()), open("127.0.0.1:0", &UdpOptions::default()));
+    receiver.attach_random_loss(loss).unwrap();
+    let to = receiver.local_address().unwrap();
+    let mut arrived = 0;
+    for _ in 0..count {
+        // Loopback delivers within the call, so that what is not there at once has been dropped.
+        sender.send_to(b"x", to).unwrap();
+        arrived += usize::from(receiver.receive(&mut [0; 4]).unwrap().is_some());
+    }
+    receiver.detach_random_loss().unwrap();
+    sender.send_to(b"last", to).unwrap();
+    assert_eq!(receive(&receiver, &mut [0; 4]).length_bytes, 4);
+    arrived
+}
+
+#[test]
+fn the_kernel_drops_the_share_it_is_told_to() {
+    const COUNT: usize = 4000;
+    for loss in [0.0, 0.1, 0.5, 1.0] {
+        let lost = (COUNT - arrivals(loss, COUNT)) as f64;
+        // Six standard deviations of the binomial distribution: wrong once in a billion runs.
+        let deviation = (COUNT as f64 * loss * (1.0 - loss)).sqrt();
+        let expected = COUNT as f64 * loss;
+        assert!((lost - expected).abs() <= 6.0 * deviation, "{lost} lost, {expected} expected");
+    }
+    let socket = open("127.0.0.1:0", &UdpOptions::default());
+    assert!(socket.attach_random_loss(1.5).is_err() && socket.attach_random_loss(f64::NAN).is_err());
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let options = UdpOptions { interface: Some("nowhere0".into()), ..UdpOptions::default() };
+    let error = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap_err();
+    assert!(error.to_string().contains("nowhere0"), "{error}");
+}

@@ -1,0 +1,49 @@
+//! What the process costs: processor time and memory.
+
+use std::time::Duration;
+
+use crate::clock::read;
+
+/// Processor time of the whole process so far, user and system.
+#[must_use]
+pub fn process_cpu_time() -> Duration {
+    Duration::from_nanos(read(libc::CLOCK_PROCESS_CPUTIME_ID))
+}
+
+/// Processor time of the calling thread so far, user and system.
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
+    Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
+/// Memory of the process that is in RAM, in bytes; 0 where `/proc` is not mounted.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0);
+    // SAFETY: sysconf takes no pointers.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages * u64::try_from(page_bytes).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_costs_processor_time() {
+        let (process, thread) = (process_cpu_time(), thread_cpu_time());
+        let mut sum = 0_u64;
+        while thread_cpu_time() == thread {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(process_cpu_time() > process);
+    }
+
+    #[test]
+    fn touched_memory_is_resident() {
+        let before = resident_bytes();
+        let block = std::hint::black_box(vec![1_u8; 32 << 20]);
+        assert!(resident_bytes() >= before + (24 << 20), "of {} bytes", block.len());
+    }
+}

@@ -1,0 +1,64 @@
+//! An ordinary user makes a network and opens packet sockets in it, by way of a user namespace.
+//!
+//! Without the test harness, whose threads would make entering a user namespace impossible: the program starts itself
+//! again as an ordinary user.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use flow::PortId;
+use packet_io::PacketIo;
+use packet_io::af_packet::{AfPacketIo, PortConfig};
+use packet_io::namespace::{Namespace, NamespaceSupport, enter_user_namespace, probe};
+use packet_io::netlink::Netlink;
+
+/// The argument that tells the second start from the first.
+const AS_ORDINARY_USER: &str = "as-ordinary-user";
+/// The user and group "nobody" of every distribution.
+const NOBODY: u32 = 65_534;
+
+fn as_ordinary_user() {
+    if let NamespaceSupport::Forbidden(reason) = probe() {
+        println!("skipped: {reason}");
+        return;
+    }
+    assert_eq!(probe(), NamespaceSupport::AfterUserNamespace);
+    assert!(Namespace::new().unwrap_err().to_string().contains("CAP_SYS_ADMIN"));
+    enter_user_namespace().unwrap();
+    assert_eq!(probe(), NamespaceSupport::Available);
+
+    let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    let bring_up = |name: &'static str| move || Netlink::open().unwrap().set_up(name, true).unwrap();
+    here.run(|| Netlink::open().unwrap().create_veth("left", "right", &there).unwrap()).unwrap();
+    here.run(bring_up("left")).unwrap();
+    there.run(bring_up("right")).unwrap();
+    let open = |name: &'static str| move || AfPacketIo::open(&[PortConfig::new(name)]).unwrap();
+    let mut left = here.run(open("left")).unwrap();
+    let mut right = there.run(open("right")).unwrap();
+
+    let frame = [0xff; 60];
+    left.transmit(PortId(0), &frame).unwrap();
+    let mut found = false;
+    // The kernel hands the frame over within the send; what else comes is its own chatter.
+    right
+        .poll(&mut |batch| {
+            for frame_in in batch {
+                found |= frame_in.bytes() == frame;
+                frame_in.disposition = flow::Disposition::Consumed;
+            }
+        })
+        .unwrap();
+    assert!(found, "{:?}", right.counters(PortId(0)));
+}
+
+fn main() {
+    if std::env::args().any(|argument| argument == AS_ORDINARY_USER) {
+        return as_ordinary_user();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(AS_ORDINARY_USER).uid(NOBODY).gid(NOBODY);
+    match command.status() {
+        Ok(status) => assert!(status.success(), "the ordinary user's part failed: {status}"),
+        Err(error) => println!("skipped: cannot start as another user: {error}"),
+    }
+}
