@@ -3,6 +3,7 @@
 //! * [`precise`]: everything that another node needs to go on with the connection, by value.
 //! * [`selection`]: whether a change is told at once (*precise-eager*) or only when it matters (*precise-selective*).
 
+mod fixed;
 pub mod precise;
 mod protocol_state;
 pub mod selection;

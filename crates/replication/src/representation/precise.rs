@@ -21,7 +21,7 @@ use flow::connection::flags;
 use flow::wire::tlv::{self, TlvError};
 use flow::{Connection, Instant, IpFamily, NodeId, Tuple};
 
-use super::protocol_state;
+use super::{fixed, protocol_state};
 use crate::message;
 use crate::session::ApplyError;
 
@@ -63,8 +63,12 @@ impl FunctionStates for NoFunctions {
     }
 }
 
+/// Room asked for at once, so that the attributes of most connections are appended without growing the buffer.
+const STATE_BYTES_USUAL: usize = 192;
+
 /// Appends a connection's state.
 pub fn encode(now: Instant, connection: &Connection, functions: &impl FunctionStates, out: &mut Vec<u8>) {
+    out.reserve(STATE_BYTES_USUAL);
     put_original(&connection.original, out);
     if connection.reply != connection.original.inverse() {
         put_reply(&connection.reply, out);
@@ -159,40 +163,37 @@ pub fn decode_ended(attributes: &[u8]) -> Result<Ended, ApplyError> {
 fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
     let expires_in = Instant::from_nanos(connection.expires_at_nanos).saturating_since(now);
     let expires_in_ms = u32::try_from(expires_in.as_millis()).unwrap_or(u32::MAX);
-    let mut value = [0; 10];
-    value[..4].copy_from_slice(&connection.version.to_be_bytes());
-    value[4..8].copy_from_slice(&expires_in_ms.to_be_bytes());
-    value[8] = connection.owner.0;
-    value[9] = connection.flags & FLAGS_TOLD;
-    tlv::put(out, RECORD, &value);
+    fixed::put::<16>(out, RECORD, 10, |bytes| {
+        bytes[4..8].copy_from_slice(&connection.version.to_be_bytes());
+        bytes[8..12].copy_from_slice(&expires_in_ms.to_be_bytes());
+        bytes[12] = connection.owner.0;
+        bytes[13] = connection.flags & FLAGS_TOLD;
+    });
 }
 
 fn put_original(tuple: &Tuple, out: &mut Vec<u8>) {
     let [discriminator_high, discriminator_low] = tuple.discriminator.to_be_bytes();
     let tail = [discriminator_high, discriminator_low, tuple.protocol, 0];
     match tuple.family() {
-        IpFamily::V4 => {
-            let mut value = [0; 16];
-            value[..12].copy_from_slice(&end_points_v4(tuple));
-            value[12..].copy_from_slice(&tail);
-            tlv::put(out, ORIGINAL_V4, &value);
-        }
-        IpFamily::V6 => {
-            let mut value = [0; 40];
-            value[..36].copy_from_slice(&end_points_v6(tuple));
-            value[36..].copy_from_slice(&tail);
-            tlv::put(out, ORIGINAL_V6, &value);
-        }
+        IpFamily::V4 => fixed::put::<20>(out, ORIGINAL_V4, 16, |bytes| {
+            bytes[4..16].copy_from_slice(&end_points_v4(tuple));
+            bytes[16..].copy_from_slice(&tail);
+        }),
+        IpFamily::V6 => fixed::put::<44>(out, ORIGINAL_V6, 40, |bytes| {
+            bytes[4..40].copy_from_slice(&end_points_v6(tuple));
+            bytes[40..].copy_from_slice(&tail);
+        }),
     }
 }
 
 fn put_reply(tuple: &Tuple, out: &mut Vec<u8>) {
     match tuple.family() {
-        IpFamily::V4 => tlv::put(out, REPLY_V4, &end_points_v4(tuple)),
-        IpFamily::V6 => tlv::put(out, REPLY_V6, &end_points_v6(tuple)),
+        IpFamily::V4 => fixed::put::<16>(out, REPLY_V4, 12, |bytes| bytes[4..].copy_from_slice(&end_points_v4(tuple))),
+        IpFamily::V6 => fixed::put::<40>(out, REPLY_V6, 36, |bytes| bytes[4..].copy_from_slice(&end_points_v6(tuple))),
     }
 }
 
+#[inline]
 fn end_points_v4(tuple: &Tuple) -> [u8; 12] {
     let mut value = [0; 12];
     value[..4].copy_from_slice(&tuple.source[12..]);
@@ -202,6 +203,7 @@ fn end_points_v4(tuple: &Tuple) -> [u8; 12] {
     value
 }
 
+#[inline]
 fn end_points_v6(tuple: &Tuple) -> [u8; 36] {
     let mut value = [0; 36];
     value[..16].copy_from_slice(&tuple.source);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use flow::conntrack::{ProtocolState, TcpPeer};
 use flow::wire::{ip_protocol, tlv};
 
+use super::fixed;
 use crate::session::ApplyError;
 
 /// The state's number, and for TCP each side's window scale and flags.
@@ -25,17 +26,23 @@ const TCP_WINDOWS_BYTES: usize = 32;
 pub(super) fn encode(protocol: u8, state: &ProtocolState, out: &mut Vec<u8>) {
     let [original, reply] = &state.peers;
     if protocol != ip_protocol::TCP {
-        tlv::put(out, STATE, &[state.state]);
+        fixed::put::<8>(out, STATE, 1, |bytes| bytes[4] = state.state);
         return;
     }
     let scales = [state.state, original.window_scale, original.flags, reply.window_scale, reply.flags];
-    tlv::put(out, STATE, &scales);
-    let mut windows = [0; TCP_WINDOWS_BYTES];
-    let words = [original, reply].map(|peer| [peer.end, peer.end_max, peer.window_max, peer.acknowledged_max]);
-    for (bytes, word) in windows.chunks_exact_mut(4).zip(words.as_flattened()) {
-        bytes.copy_from_slice(&word.to_be_bytes());
-    }
-    tlv::put(out, TCP_WINDOWS, &windows);
+    fixed::put::<12>(out, STATE, TCP_STATE_BYTES as u16, |bytes| bytes[4..9].copy_from_slice(&scales));
+    fixed::put::<36>(out, TCP_WINDOWS, TCP_WINDOWS_BYTES as u16, |bytes| {
+        put_windows(original, &mut bytes[4..20]);
+        put_windows(reply, &mut bytes[20..36]);
+    });
+}
+
+#[inline]
+fn put_windows(peer: &TcpPeer, bytes: &mut [u8]) {
+    bytes[..4].copy_from_slice(&peer.end.to_be_bytes());
+    bytes[4..8].copy_from_slice(&peer.end_max.to_be_bytes());
+    bytes[8..12].copy_from_slice(&peer.window_max.to_be_bytes());
+    bytes[12..16].copy_from_slice(&peer.acknowledged_max.to_be_bytes());
 }
 
 /// Reads the state. What a TCP connection's sides have seen last does not travel; without windows they are learnt afresh.
