@@ -48,6 +48,7 @@ impl Kind {
 }
 
 /// Opens a message at the end of `out`; its body is to be appended, then [`finish`] called with what this returned.
+#[inline]
 pub(crate) fn begin(out: &mut Vec<u8>, message_type: u16) -> usize {
     let at = out.len();
     let [high, low] = message_type.to_be_bytes();
@@ -57,12 +58,15 @@ pub(crate) fn begin(out: &mut Vec<u8>, message_type: u16) -> usize {
 
 /// Closes the message that was opened at `at`: sets its length and pads it. False, and the message taken back, if its
 /// body is longer than a message can be.
+#[inline]
 pub(crate) fn finish(out: &mut Vec<u8>, at: usize) -> bool {
     let Ok(length) = u16::try_from(out.len() - at) else {
         out.truncate(at);
         return false;
     };
     out[at + 2..at + TLV_HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
-    out.resize(out.len().next_multiple_of(4), 0);
+    if out.len() % 4 != 0 {
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
     true
 }

@@ -1,1 +1,11 @@
 //! What a connection looks like within a message, and which changes are worth telling.
+//!
+//! * [`precise`]: everything that another node needs to go on with the connection, by value.
+//! * [`selection`]: whether a change is told at once (*precise-eager*) or only when it matters (*precise-selective*).
+
+mod fixed;
+pub mod precise;
+mod protocol_state;
+pub mod selection;
+
+pub use selection::{Selection, is_worth_telling};

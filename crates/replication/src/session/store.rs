@@ -22,6 +22,9 @@ pub enum ApplyError {
     /// A needed attribute is not there: the peer's fault.
     #[error("a message about a connection lacks attribute {0}")]
     Missing(u16),
+    /// An attribute has a value that it cannot have: the peer's fault.
+    #[error("attribute {0} has a value that it cannot have")]
+    Value(u16),
     /// This node has no room: raise the table's limit to the peer's.
     #[error("there is no room for the peer's connection")]
     Full,

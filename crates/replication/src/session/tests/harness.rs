@@ -25,6 +25,8 @@ pub(super) struct Table {
     pub(super) copies: BTreeMap<u32, Connection>,
     unrefreshed: BTreeSet<u32>,
     newest_seen: BTreeMap<u32, Connection>,
+    /// Copies removed by the end of an earlier connection with their tuple: right only if they have ended too.
+    removed_later: Vec<Connection>,
     pub(super) swept: usize,
     pub(super) applied: Vec<(Kind, Connection)>,
     pub(super) padding_bytes: usize,
@@ -65,8 +67,10 @@ impl Store for Table {
 
     fn delete(&mut self, _: Instant, _: NodeId, bytes: &[u8]) -> Result<(), ApplyError> {
         let (tuple, incarnation) = (word(bytes, 0)?, word(bytes, 4)?);
-        if let Some(copy) = self.copies.remove(&tuple) {
-            assert!(copy.incarnation <= incarnation, "the end of connection {incarnation} removed {copy:?}");
+        if let Some(copy) = self.copies.remove(&tuple)
+            && copy.incarnation > incarnation
+        {
+            self.removed_later.push(copy);
         }
         Ok(())
     }
@@ -283,6 +287,11 @@ impl Pair {
         }
         while let Some(event) = node.session.poll_event() {
             node.events.push(event);
+        }
+        for removed in core::mem::take(&mut node.table.removed_later) {
+            let lives = |own: &Connection| own.tuple == removed.tuple && own.incarnation == removed.incarnation;
+            let mut own = self.nodes[1 - to].table.slots.iter().flatten();
+            assert!(!own.any(lives), "the end of an earlier connection removed {removed:?}");
         }
     }
 
