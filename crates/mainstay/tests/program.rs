@@ -22,7 +22,7 @@ fn a_right_configuration_is_summed_up() {
     assert_eq!(text(&output.stderr), "");
     assert_eq!(
         text(&output.stdout),
-        "examples/active.toml: right. Node 0 of 2: 2 ports, 2 routes, 3 firewall rules, 3 translations, 1 peers.\n"
+        "examples/active.toml: right. Node 0 of 2: 2 ports, 2 routes, 3 firewall rules, 3 translations, 1 peer.\n"
     );
     assert!(output.status.success());
 }

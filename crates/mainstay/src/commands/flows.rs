@@ -64,7 +64,7 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
     let summary = if truncated {
         format!("\nthe first {shown} shown; there are more: raise --limit or add conditions\n")
     } else {
-        format!("\n{shown} {}\n", if flows.len() == 1 { "flow" } else { "flows" })
+        format!("\n{}\n", output::counted(flows.len(), "flow"))
     };
     text.push_str(&summary);
     text

@@ -8,7 +8,7 @@ use std::thread;
 use flow::DropReason;
 
 use super::server::REQUEST_BYTES_MAX;
-use super::{MetricsServer, Samples, render};
+use super::{Metric, MetricsServer, Samples, render};
 use crate::control::types::{DropCount, Event, PeerStatus, PortStatus, Status};
 use crate::control::{ControlHandler, ControlSender, FlowsPage, FlowsQuery, channel};
 
@@ -93,6 +93,16 @@ fn every_drop_reason_is_on_the_page_from_the_start() {
     assert_eq!(values.keys().filter(|(name, _)| of_drops(name)).count(), DropReason::ALL.len());
     let total: f64 = values.iter().filter(|((name, _), _)| of_drops(name)).map(|(_, value)| value).sum();
     assert_eq!(total, 9_007_199_254_740_992.0);
+}
+
+#[test]
+fn the_documentation_lists_every_metric() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control-api.md");
+    let documentation = std::fs::read_to_string(path).expect("the documentation is there");
+    for metric in Metric::ALL {
+        assert!(documentation.contains(metric.help()), "docs/control-api.md does not describe {}", metric.name());
+        assert!(documentation.contains(&format!("`{}`", metric.name())), "docs/control-api.md lacks {}", metric.name());
+    }
 }
 
 struct FakeNode;
