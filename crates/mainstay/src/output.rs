@@ -85,7 +85,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Prints a value as one JSON object, indented.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
@@ -173,6 +173,12 @@ pub fn duration(duration: Duration) -> String {
         3600..86_400 => two(seconds / 3600, "h", seconds % 3600 / 60, "min"),
         _ => two(seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
     }
+}
+
+/// `1 peer`, `2 peers`.
+#[must_use]
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{} {noun}{}", count(number as u64), if number == 1 { "" } else { "s" })
 }
 
 /// "yes" or "no".

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::CommandError;
-use crate::{config, output};
+use crate::config;
+use crate::output::{self, counted};
 
 /// Says what is doubtful on standard error and, when nothing is wrong, so on standard output.
 ///
@@ -17,14 +18,15 @@ pub fn run(path: &Path) -> Result<(), CommandError> {
     let config = &checked.config;
     let peers = config.cluster.as_ref().map_or(0, |cluster| cluster.replication.peers.len());
     let summary = format!(
-        "{}: right. Node {} of {}: {} ports, {} routes, {} firewall rules, {} translations, {peers} peers.\n",
+        "{}: right. Node {} of {}: {}, {}, {}, {}, {}.\n",
         path.display(),
         config.node.id.0,
         config.node.nodes,
-        config.ports.len(),
-        config.routes.len(),
-        config.firewall.len(),
-        config.source_nat.len() + config.destination_nat.len(),
+        counted(config.ports.len(), "port"),
+        counted(config.routes.len(), "route"),
+        counted(config.firewall.len(), "firewall rule"),
+        counted(config.source_nat.len() + config.destination_nat.len(), "translation"),
+        counted(peers, "peer"),
     );
     Ok(output::print(&summary)?)
 }

@@ -62,9 +62,9 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
     let mut text = table.render();
     let shown = count(flows.len() as u64);
     let summary = if truncated {
-        format!("\n{shown} flows shown; there are more: raise --limit or add conditions\n")
+        format!("\nthe first {shown} shown; there are more: raise --limit or add conditions\n")
     } else {
-        format!("\n{shown} {}\n", if flows.len() == 1 { "flow" } else { "flows" })
+        format!("\n{}\n", output::counted(flows.len(), "flow"))
     };
     text.push_str(&summary);
     text

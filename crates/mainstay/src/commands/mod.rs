@@ -26,3 +26,6 @@ pub enum CommandError {
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),
 }
+
+#[cfg(test)]
+mod tests;

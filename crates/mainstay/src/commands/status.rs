@@ -24,14 +24,20 @@ pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
     let mut client = Client::connect(&args.socket.socket)?;
     if args.events {
         let events = client.events()?;
-        return Ok(if args.json {
-            output::print_json(&Events { events })?
+        if args.json {
+            output::print_json(&Events { events })?;
         } else {
-            output::print(&event_table(&events))?
-        });
+            output::print(&event_table(&events))?;
+        }
+        return Ok(());
     }
     let status = client.status()?;
-    Ok(if args.json { output::print_json(&status)? } else { output::print(&describe(&status))? })
+    if args.json {
+        output::print_json(&status)?;
+    } else {
+        output::print(&describe(&status))?;
+    }
+    Ok(())
 }
 
 fn ago(now_ns: u64, then_ns: u64) -> String {
@@ -40,6 +46,12 @@ fn ago(now_ns: u64, then_ns: u64) -> String {
 
 fn seconds(seconds: f64) -> String {
     output::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// A rate without its fraction.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, rates are positive")]
+fn whole(rate: f64) -> String {
+    count(rate.round() as u64)
 }
 
 /// The status as people read it.
@@ -56,7 +68,7 @@ pub fn describe(status: &Status) -> String {
         "{} (node {})  {} for {} · up {} · mainstay {}\n\n\
          Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
-         Throughput   {} · {} · {}\n",
+         Throughput   {} · {} packets/s · {} new connections/s\n",
         node.name,
         node.id,
         node.role,
@@ -66,8 +78,8 @@ pub fn describe(status: &Status) -> String {
         count(connections.count),
         count(connections.max),
         scaled(rates.bits_per_s, "bit/s"),
-        scaled(rates.packets_per_s, "packets/s"),
-        scaled(rates.connections_per_s, "new connections/s"),
+        whole(rates.packets_per_s),
+        whole(rates.connections_per_s),
     );
     for table in [peer_table(status), port_table(status), drop_table(status)] {
         if !table.is_empty() {

@@ -149,6 +149,8 @@ pub struct RawRule {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawNat {
+    /// Ports that source NAT translates to.
+    pub ports: Option<Spanned<PortText>>,
     /// `[[nat.source]]`.
     #[serde(default)]
     pub source: Vec<Spanned<RawSourceNat>>,
@@ -170,8 +172,6 @@ pub struct RawSourceNat {
     pub protocol: Option<Spanned<ProtocolText>>,
     /// Addresses to translate to.
     pub to: Spanned<Vec<Text>>,
-    /// Ports to translate to.
-    pub ports: Option<Spanned<PortText>>,
 }
 
 /// `[[nat.destination]]`.

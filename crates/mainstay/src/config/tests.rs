@@ -76,7 +76,7 @@ fn a_good_configuration_is_resolved_and_completed() {
     assert_eq!(config.firewall[0].from, Some(PortId(0)));
     assert_eq!(config.firewall[0].destination_ports, [80..=90, 443..=443]);
     assert_eq!(config.firewall[0].action, Action::Accept);
-    assert_eq!(config.source_nat[0].ports, 1024..=65535);
+    assert_eq!(config.nat_ports, 1024..=65535);
     assert_eq!(config.destination_nat[0].to_port, Some(8080));
     assert_eq!(config.timeouts.tcp_established, Duration::from_secs(5 * 86_400));
     let cluster = config.cluster.expect("it names a peer");
@@ -210,9 +210,9 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "mainstay.toml:23:1: nat.source: IPv4 and IPv6 addresses are mixed: write a rule for each family\nmainstay.toml:25:7: warning: nat.source: no port holds 2001:db8::1: add it to a port's addresses, or have the next router route it to the gateway\n",
     ),
     (
-        "to = [\"192.0.2.10\"]",
-        "to = [\"192.0.2.10\"]\nports = 1024",
-        "mainstay.toml:26:9: nat.source: 1 ports cannot be divided among 2 nodes: widen the range\n",
+        "[[nat.source]]",
+        "[nat]\nports = 1024\n[[nat.source]]",
+        "mainstay.toml:24:9: nat.ports: the range of 1 cannot be divided among 2 nodes: widen it\n",
     ),
     (
         "port = 80\n",

@@ -28,6 +28,8 @@ pub struct Config {
     pub chain: Vec<Function>,
     /// Rules of the firewall, first match wins; what none accepts is dropped.
     pub firewall: Vec<Rule>,
+    /// Ports that source NAT translates to, of which every node has its share.
+    pub nat_ports: PortRange,
     /// Source translations, first match wins.
     pub source_nat: Vec<SourceNat>,
     /// Destination translations; no two of them match the same packet.
@@ -198,10 +200,8 @@ pub struct SourceNat {
     pub destination: Vec<Prefix>,
     /// IP protocol; `None`: all.
     pub protocol: Option<u8>,
-    /// Addresses to translate to, never empty, of the same family.
+    /// Addresses to translate to, 1 to 256, of the same family.
     pub to: Vec<IpAddr>,
-    /// Ports to translate to, of which every node has its share.
-    pub ports: PortRange,
 }
 
 /// A destination translation (port forwarding).

@@ -169,11 +169,20 @@ impl FlowsQuery {
     /// stays in the table during the whole walk is found exactly once.
     #[must_use]
     pub fn page(&self, table: &Table, now: Instant) -> FlowsPage {
+        self.walk(now, |from| {
+            let slot = table.next_occupied(from)?;
+            table.get(slot).map(|connection| (slot, connection))
+        })
+    }
+
+    /// [`FlowsQuery::page`] over anything that finds the first connection at or after a slot.
+    #[must_use]
+    pub fn walk<'a>(&self, now: Instant, first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection)>) -> FlowsPage {
         let mut page = FlowsPage { now, connections: Vec::new(), next_cursor: None };
         let mut from = Slot(self.cursor);
         for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
-            let Some(slot) = table.next_occupied(from) else { return page };
-            if let Some(connection) = table.get(slot).filter(|found| self.filter.matches(found, &self.describer)) {
+            let Some((slot, connection)) = first_from(from) else { return page };
+            if self.filter.matches(connection, &self.describer) {
                 page.connections.push(*connection);
             }
             let Some(next) = slot.0.checked_add(1) else { return page };

@@ -130,9 +130,13 @@ fn refuse_if_taken(path: &Path) -> Result<(), ServerError> {
 fn bind_private(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
-    let private = parent.join(format!(".{}", std::process::id()));
-    fs::DirBuilder::new().mode(0o700).create(&private)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let private = parent.join(format!(".{}-{name}", std::process::id()));
     let temporary = private.join("s");
+    // A process of the same number may have died just here.
+    let _ = fs::remove_file(&temporary);
+    let _ = fs::remove_dir(&private);
+    fs::DirBuilder::new().mode(0o700).create(&private)?;
     let bound = (|| {
         let listener = UnixListener::bind(&temporary)?;
         fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))?;

@@ -45,10 +45,15 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .firewall
             .as_ref()
             .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, findings)),
+        nat_ports: nat::port_pool(
+            raw.nat.as_ref().and_then(|section| section.get_ref().ports.as_ref()),
+            &node,
+            findings,
+        ),
         source_nat: raw
             .nat
             .as_ref()
-            .map_or_else(Vec::new, |section| nat::source(&section.get_ref().source, &node, &ports, findings)),
+            .map_or_else(Vec::new, |section| nat::source(&section.get_ref().source, &ports, findings)),
         destination_nat: raw
             .nat
             .as_ref()

@@ -14,16 +14,14 @@ use super::{family_name, parsed, parsed_list};
 /// Ports that source NAT translates to, unless the file says otherwise: all but the system ports (RFC 6335 section 6).
 const PORTS_DEFAULT: PortRange = 1024..=u16::MAX;
 
-pub(super) fn source(
-    raw: &[Spanned<RawSourceNat>],
-    node: &Node,
-    ports: &[Port],
-    findings: &mut Findings<'_>,
-) -> Vec<SourceNat> {
-    raw.iter().map(|written| source_rule(written, node, ports, findings)).collect()
+/// Addresses that a source translation chooses from, at most.
+const POOL_ADDRESSES_MAX: usize = 256;
+
+pub(super) fn source(raw: &[Spanned<RawSourceNat>], ports: &[Port], findings: &mut Findings<'_>) -> Vec<SourceNat> {
+    raw.iter().map(|written| source_rule(written, ports, findings)).collect()
 }
 
-fn source_rule(written: &Spanned<RawSourceNat>, node: &Node, ports: &[Port], findings: &mut Findings<'_>) -> SourceNat {
+fn source_rule(written: &Spanned<RawSourceNat>, ports: &[Port], findings: &mut Findings<'_>) -> SourceNat {
     const SUBJECT: &str = "nat.source";
     let raw = written.get_ref();
     let network = |text: &String| value::network(text);
@@ -39,6 +37,13 @@ fn source_rule(written: &Spanned<RawSourceNat>, node: &Node, ports: &[Port], fin
         let mistake = Mistake::new("the list of addresses is empty", "write to = [\"192.0.2.10\"] with your address");
         findings.error(raw.to.span(), SUBJECT, mistake);
     }
+    if to.len() > POOL_ADDRESSES_MAX {
+        let mistake = Mistake::new(
+            format!("{} addresses are more than the {POOL_ADDRESSES_MAX} that a rule may have", to.len()),
+            "divide the sources over several rules",
+        );
+        findings.error(raw.to.span(), SUBJECT, mistake);
+    }
     if let Some(first) = source.first() {
         let others = source.iter().chain(&destination).map(|prefix| prefix.address).chain(to.iter().copied());
         if let Some(other) = others.into_iter().find(|other| other.is_ipv4() != first.address.is_ipv4()) {
@@ -49,13 +54,7 @@ fn source_rule(written: &Spanned<RawSourceNat>, node: &Node, ports: &[Port], fin
             findings.error(written.span(), SUBJECT, mistake);
         }
     }
-    SourceNat {
-        source,
-        destination,
-        protocol: protocol(SUBJECT, raw.protocol.as_ref(), findings),
-        to,
-        ports: port_pool(raw.ports.as_ref(), node, findings),
-    }
+    SourceNat { source, destination, protocol: protocol(SUBJECT, raw.protocol.as_ref(), findings), to }
 }
 
 fn addresses_to(list: &[Text], ports: &[Port], findings: &mut Findings<'_>) -> Vec<IpAddr> {
@@ -91,19 +90,20 @@ fn warn_if_nobody_answers(
     }
 }
 
-fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, findings: &mut Findings<'_>) -> PortRange {
+/// The ports that source NAT translates to, at least one for each node.
+pub(super) fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, findings: &mut Findings<'_>) -> PortRange {
     let Some(written) = raw else { return PORTS_DEFAULT };
     let checked = value::port_range(written.get_ref()).and_then(|range| {
         let count = u32::from(range.end() - range.start()) + 1;
         if count < u32::from(node.nodes) {
             return Err(Mistake::new(
-                format!("{count} ports cannot be divided among {} nodes", node.nodes),
-                "widen the range",
+                format!("the range of {count} cannot be divided among {} nodes", node.nodes),
+                "widen it",
             ));
         }
         Ok(range)
     });
-    checked.map_err(|mistake| findings.error(written.span(), "nat.source", mistake)).unwrap_or(PORTS_DEFAULT)
+    checked.map_err(|mistake| findings.error(written.span(), "nat.ports", mistake)).unwrap_or(PORTS_DEFAULT)
 }
 
 fn protocol(subject: &str, raw: Option<&Spanned<ProtocolText>>, findings: &mut Findings<'_>) -> Option<u8> {

@@ -1,0 +1,119 @@
+use super::{flows, status};
+use crate::control::types::{
+    BothWays, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, NodeStatus, PeerStatus, PortStatus, Rates,
+    Status, TakeoverStatus,
+};
+
+fn node_status() -> Status {
+    Status {
+        program_version: "0.1.0".to_owned(),
+        node: NodeStatus { id: 0, name: "left".to_owned(), role: "active".to_owned(), role_since_ns: 10_000_000_000 },
+        monotonic_now_ns: 202_000_000_000,
+        uptime_s: 3725.0,
+        takeover: TakeoverStatus { ready: true, why_not: Vec::new() },
+        connections: ConnectionsStatus { count: 12_345, max: 1_000_000, master: Some(12_000) },
+        rates: Rates { packets_per_s: 120_000.0, bits_per_s: 1.25e9, connections_per_s: 300.0 },
+        peers: vec![PeerStatus {
+            id: 1,
+            address: "10.99.0.2:3781".to_owned(),
+            detector: "up".to_owned(),
+            session: "synchronised".to_owned(),
+            role: "standby".to_owned(),
+            synchronised: true,
+            lag_ms: 0.31,
+            rtt_ms: Some(0.12),
+            in_flight: 12,
+            last_heard_ns: Some(201_998_000_000),
+            ..PeerStatus::default()
+        }],
+        ports: vec![PortStatus {
+            name: "inside".to_owned(),
+            interface: "eth0".to_owned(),
+            received_packets: 1_234_567,
+            received_bytes: 1_500_000_000,
+            sent_packets: 7,
+            sent_bytes: 420,
+            missed_packets: 0,
+        }],
+        drops: vec![
+            DropCount { reason: "no_route".to_owned(), packets: 3 },
+            DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
+        ],
+    }
+}
+
+#[test]
+fn a_status_reads_well() {
+    let expected = "\
+left (node 0)  active for 3 min 12 s · up 1 h 2 min · mainstay 0.1.0
+
+Take-over    ready
+Connections  12 345 of 1 000 000 (1 %), master of 12 000
+Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
+
+PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST       HEARD
+1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms       0         12       0     0  2.0 ms ago
+
+PORT    INTERFACE   RECEIVED          SENT         MISSED
+inside  eth0       1 234 567  1.5 GB     7  420 B       0
+
+DROPPED          PACKETS
+firewall_denied    1 200
+no_route               3
+";
+    assert_eq!(status::describe(&node_status()), expected);
+}
+
+#[test]
+fn a_node_without_peers_says_why_nobody_could_take_over() {
+    let mut alone = node_status();
+    alone.peers.clear();
+    alone.takeover = TakeoverStatus { ready: false, why_not: vec!["no peer is configured".to_owned()] };
+    let text = status::describe(&alone);
+    assert!(text.contains("Take-over    not ready: no peer is configured\n"), "{text}");
+    assert!(!text.contains("PEER"), "{text}");
+}
+
+#[test]
+fn flows_read_well() {
+    let ends =
+        |source: &str, destination: &str| Ends { source: source.to_owned(), destination: destination.to_owned() };
+    let flow = Flow {
+        protocol: "tcp".to_owned(),
+        state: "ESTABLISHED".to_owned(),
+        role: "master".to_owned(),
+        owner: 0,
+        original: ends("10.0.0.2:40000", "198.51.100.1:443"),
+        translated: Some(ends("192.0.2.10:1025", "198.51.100.1:443")),
+        packets: BothWays { original: 10, reply: 12_000 },
+        bytes: BothWays { original: 600, reply: 18_000_000 },
+        replied: true,
+        assured: true,
+        expires_s: 431_990.0,
+        egress: Some("outside".to_owned()),
+        version: 3,
+    };
+    let expected = "\
+PROTO  STATE        ROLE    SOURCE          DESTINATION       TRANSLATED                PACKETS          BYTES   EXPIRES
+tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:1025  10 / 12 000  600 B / 18 MB  4 d 23 h
+
+1 flow
+";
+    assert_eq!(flows::describe(std::slice::from_ref(&flow), false), expected);
+    assert!(
+        flows::describe(&[flow], true)
+            .ends_with("\nthe first 1 shown; there are more: raise --limit or add conditions\n")
+    );
+}
+
+#[test]
+fn events_read_well() {
+    let event = Event {
+        number: 7,
+        monotonic_ns: 12_034_567_890,
+        kind: EventKind::BecameActive,
+        detail: "node 1 is down".to_owned(),
+    };
+    let expected = "NUMBER       TIME  EVENT          DETAIL\n     7  12.034567  became active  node 1 is down\n";
+    assert_eq!(status::event_table(&[event]), expected);
+}
