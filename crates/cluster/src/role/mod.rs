@@ -6,9 +6,9 @@
 //! 1. A node that starts listens first, for `startup_hold` or until it has heard all its peers.
 //! 2. While somebody who can be heard holds the addresses, nobody else takes them, unless `preempt` is set.
 //! 3. When nobody holds them, the best node takes them at once: synchronised before not synchronised, then the higher
-//!    priority, then the lower [`NodeId`]. If the best does not within `heartbeat_timeout`, the next does.
+//!    priority, then the lower [`NodeId`](flow::NodeId). If the best does not within `heartbeat_timeout`, the next does.
 //! 4. Two nodes that both hold them (a split that healed): the one with the higher priority, then the lower
-//!    [`NodeId`], keeps them and announces them again; the other yields.
+//!    [`NodeId`](flow::NodeId), keeps them and announces them again; the other yields.
 //! 5. Addresses are announced after the state that they need is usable, never before:
 //!    [`Event::BecomeActive`] → [`RoleAutomaton::handle_state_usable`] → [`Event::AnnounceAddresses`].
 //!
