@@ -142,12 +142,15 @@ fn main() {
         let before = ends[0].0.status();
         for batch in 0..CONNECTIONS / BATCH {
             now = now + std::time::Duration::from_micros(20);
-            // Connections far from each other, as packets come in; the packet has just brought the record to the cache.
+            // Connections far from each other, as packets come in; a packet touches all of its record just before.
             let handles: [Handle; BATCH as usize] =
                 std::array::from_fn(|index| Handle((batch * BATCH + index as u32).wrapping_mul(40_503) % CONNECTIONS));
             for handle in handles {
-                ends[0].1.connections[handle.0 as usize].bump_version();
-                ends[0].1.connections[handle.0 as usize].functions[0] ^= 1;
+                let connection = &mut ends[0].1.connections[handle.0 as usize];
+                connection.bump_version();
+                connection.bytes[0] += 1500;
+                connection.protocol.last_sequence ^= 1460;
+                connection.functions[0] ^= 1;
             }
             let start = clock();
             for handle in handles {

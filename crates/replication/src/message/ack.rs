@@ -74,7 +74,7 @@ impl<'a> AckView<'a> {
     #[must_use]
     pub fn parse(body: &'a [u8]) -> Option<Self> {
         let (fixed, ranges) = body.split_first_chunk::<FIXED_BYTES>()?;
-        if ranges.len() % RANGE_BYTES != 0 || ranges.len() / RANGE_BYTES > ACK_RANGES_MAX {
+        if !ranges.len().is_multiple_of(RANGE_BYTES) || ranges.len() / RANGE_BYTES > ACK_RANGES_MAX {
             return None;
         }
         let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);

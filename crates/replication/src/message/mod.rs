@@ -65,7 +65,7 @@ pub(crate) fn finish(out: &mut Vec<u8>, at: usize) -> bool {
         return false;
     };
     out[at + 2..at + TLV_HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
-    if out.len() % 4 != 0 {
+    if !out.len().is_multiple_of(4) {
         out.resize(out.len().next_multiple_of(4), 0);
     }
     true

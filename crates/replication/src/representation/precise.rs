@@ -160,6 +160,7 @@ pub fn decode_ended(attributes: &[u8]) -> Result<Ended, ApplyError> {
     Ok(Ended { original, version: u32_at(&ended, 0), owner: NodeId(ended[4]) })
 }
 
+#[inline]
 fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
     let expires_in = Instant::from_nanos(connection.expires_at_nanos).saturating_since(now);
     let expires_in_ms = u32::try_from(expires_in.as_millis()).unwrap_or(u32::MAX);
@@ -171,6 +172,7 @@ fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
     });
 }
 
+#[inline]
 fn put_original(tuple: &Tuple, out: &mut Vec<u8>) {
     let [discriminator_high, discriminator_low] = tuple.discriminator.to_be_bytes();
     let tail = [discriminator_high, discriminator_low, tuple.protocol, 0];
@@ -186,6 +188,7 @@ fn put_original(tuple: &Tuple, out: &mut Vec<u8>) {
     }
 }
 
+#[inline]
 fn put_reply(tuple: &Tuple, out: &mut Vec<u8>) {
     match tuple.family() {
         IpFamily::V4 => fixed::put::<16>(out, REPLY_V4, 12, |bytes| bytes[4..].copy_from_slice(&end_points_v4(tuple))),

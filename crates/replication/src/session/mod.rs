@@ -224,7 +224,8 @@ impl Session {
     }
 
     fn note_synchronised(&mut self) {
-        let is_synchronised = self.status().is_synchronised();
+        let heard = matches!(self.receiver.round, PeerRound::Completed(_));
+        let is_synchronised = self.link == Link::Open && heard && self.sender.is_synchronised();
         if is_synchronised && !self.was_synchronised {
             self.events.push(SessionEvent::Synchronised);
         }

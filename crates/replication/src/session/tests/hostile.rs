@@ -169,3 +169,20 @@ fn a_session_that_nobody_answers_says_hello_ever_more_seldom() {
     }
     assert!((60..80).contains(&hellos), "{hellos}");
 }
+
+#[test]
+fn a_late_hello_of_a_session_that_is_over_puts_the_true_one_off_but_not_for_good() {
+    let mut pair = Pair::new(10);
+    pair.lose = |_| true;
+    pair.run_for(Duration::from_micros(1));
+    pair.lose = |_| false;
+    let late_hello = pair.sent.iter().find(|(to, _)| *to == 0).unwrap().1.clone();
+    pair.restart(1);
+    pair.restart(0);
+    pair.run_until_synchronised();
+    assert_eq!(hand(&mut pair, &late_hello), Ok(()));
+    assert!(!pair.nodes[0].session.status().is_synchronised());
+    pair.run_until(3 * pair.config.peer_timeout, |pair| {
+        pair.nodes.iter().all(|node| node.session.status().is_synchronised())
+    });
+}
