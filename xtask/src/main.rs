@@ -55,9 +55,10 @@ fn check_rooms(root: &Path) -> Vec<String> {
 /// A room's dependencies are rooms before it; a pure room's, pure ones.
 fn check_dependencies(folder: &Path, index: usize) -> Vec<String> {
     let manifest = folder.join("Cargo.toml");
-    let parsed = match fs::read_to_string(&manifest).map_err(|error| error.to_string()).and_then(|text| {
-        text.parse::<toml::Table>().map_err(|error| error.to_string())
-    }) {
+    let parsed = match fs::read_to_string(&manifest)
+        .map_err(|error| error.to_string())
+        .and_then(|text| text.parse::<toml::Table>().map_err(|error| error.to_string()))
+    {
         Ok(parsed) => parsed,
         Err(error) => return vec![format!("{}: {error}", manifest.display())],
     };

@@ -34,6 +34,7 @@ extern crate std;
 
 pub mod failure_detector;
 pub mod forwarding;
+pub mod node;
 pub mod pipeline;
 
 pub mod role;

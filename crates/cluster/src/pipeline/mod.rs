@@ -25,24 +25,25 @@ use flow::{
     SegmentationKind, Tuple,
 };
 use network_functions::chain::{Chain, ChainCounters, Runtime};
-use network_functions::function::{CloseReason, Log, TupleUse, Verdict};
+use network_functions::function::{CloseReason, Log, Verdict};
+
+use replication::representation::precise::Ended;
+
+use crate::forwarding::Admission;
 
 pub use expiry::CopyExpiry;
 pub use replica::Applied;
 
-/// What lies around the pipeline: the node's own addresses and the ways out.
+/// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {
-    /// Whether the address is one of the node's own.
-    fn is_local(&self, version: u8, address: &[u8; 16]) -> bool;
-
     /// An ARP packet that begins at `offset` in the frame.
     fn handle_arp(&mut self, now: Instant, frame: &mut Frame<'_>, offset: u16) -> Disposition;
 
+    /// Whether a packet is to pass, is for the node itself, or is refused: judged as it came in, before any function.
+    fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission;
+
     /// A packet for the node itself that belongs to no connection: neighbour discovery, a ping.
     fn handle_local(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
-
-    /// Whether packets may pass at all at present.
-    fn is_forwarding(&self) -> bool;
 
     /// Whether the first answer to a connection is kept back until a backup knows the connection. True takes the packet:
     /// the edge keeps a copy and hands it in again.
@@ -58,23 +59,26 @@ pub trait Edge {
 /// What happened to a connection that the backups may have to be told.
 #[derive(Clone, Copy, Debug)]
 pub enum TableChange {
-    /// It began or changed.
+    /// It began.
+    Began {
+        /// Where it lies.
+        slot: Slot,
+    },
+    /// It changed.
     Changed {
         /// Where it lies.
         slot: Slot,
         /// How much changed.
         change: Change,
+        /// Its protocol's state before.
+        previous_state: u8,
     },
     /// It ended; the slot may hold another connection by now.
     Ended {
         /// Where it lay.
         slot: Slot,
-        /// Its original tuple.
-        original: Tuple,
-        /// Its last version.
-        version: u32,
-        /// Its master at the end.
-        owner: NodeId,
+        /// Its name.
+        ended: Ended,
     },
 }
 
@@ -111,19 +115,12 @@ impl Default for PipelineCounters {
     }
 }
 
-/// The table, as functions that choose tuples see it.
-struct TableTuples<'a>(&'a Table);
-
-impl TupleUse for TableTuples<'_> {
-    fn is_used(&self, tuple: &Tuple) -> bool {
-        self.0.is_used(tuple)
-    }
-}
-
 /// A packet of the batch that waits for its lookup.
 struct Pending {
     frame: usize,
     headers: Headers,
+    /// It is for one of the node's own addresses, unless a function sends it elsewhere.
+    is_local: bool,
 }
 
 /// The connection table with everything that acts on it.
@@ -221,9 +218,10 @@ impl Pipeline {
         self.answers_stale = false;
 
         let pending = core::mem::take(&mut self.pending);
-        for (index, Pending { frame, headers }) in pending.iter().enumerate() {
+        for (index, Pending { frame, headers, is_local }) in pending.iter().enumerate() {
             let mut packet = Packet { frame: &mut batch[*frame], headers: *headers };
-            let disposition = self.handle_packet(now, &mut packet, index, edge).unwrap_or_else(Disposition::Drop);
+            let disposition =
+                self.handle_packet(now, &mut packet, index, *is_local, edge).unwrap_or_else(Disposition::Drop);
             packet.frame.disposition = disposition;
         }
         self.pending = pending;
@@ -238,23 +236,28 @@ impl Pipeline {
             match wire::parse(frame) {
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
-                Ok(Parsed::Ip(headers)) if is_link_local_control(&headers) => {
-                    frame.disposition = edge.handle_local(now, &mut Packet { frame, headers });
-                }
-                Ok(Parsed::Ip(_)) if !edge.is_forwarding() => {
-                    frame.disposition = Disposition::Drop(DropReason::NotActive);
-                }
                 Ok(Parsed::Ip(headers)) => {
-                    let tuple = match &headers.transport {
-                        // The error goes against the packet that it quotes.
-                        Transport::IcmpError(error) => error.inner.inverse(),
-                        _ => headers.tuple,
-                    };
-                    self.wanted.push((self.table.hash(&tuple), tuple));
-                    self.pending.push(Pending { frame: index, headers });
+                    let mut packet = Packet { frame, headers };
+                    match edge.admit(now, &packet) {
+                        Admission::Refused(reason) => packet.frame.disposition = Disposition::Drop(reason),
+                        Admission::Local if is_link_local_control(&headers) => {
+                            packet.frame.disposition = edge.handle_local(now, &mut packet);
+                        }
+                        admission => self.await_lookup(index, headers, admission == Admission::Local),
+                    }
                 }
             }
         }
+    }
+
+    fn await_lookup(&mut self, frame: usize, headers: Headers, is_local: bool) {
+        let tuple = match &headers.transport {
+            // The error goes against the packet that it quotes.
+            Transport::IcmpError(error) => error.inner.inverse(),
+            _ => headers.tuple,
+        };
+        self.wanted.push((self.table.hash(&tuple), tuple));
+        self.pending.push(Pending { frame, headers, is_local });
     }
 
     fn handle_packet<E: Edge>(
@@ -262,6 +265,7 @@ impl Pipeline {
         now: Instant,
         packet: &mut Packet<'_, '_>,
         index: usize,
+        is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let (hash, tuple) = &self.wanted[index];
@@ -271,8 +275,8 @@ impl Pipeline {
                 let error = *error;
                 self.translate_icmp_error(now, packet, &error, found, edge)
             }
-            (_, Some((slot, direction))) => self.handle_known(now, packet, slot, direction, edge),
-            (_, None) => self.handle_unknown(now, packet, *hash, edge),
+            (_, Some((slot, direction))) => self.handle_known(now, packet, slot, direction, is_local, edge),
+            (_, None) => self.handle_unknown(now, packet, *hash, is_local, edge),
         }
     }
 
@@ -282,10 +286,12 @@ impl Pipeline {
         packet: &mut Packet<'_, '_>,
         slot: Slot,
         direction: Direction,
+        is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
-        let is_first_reply =
-            direction == Direction::Reply && record(&self.table, slot).flags & (flags::REPLIED | flags::COPY) == 0;
+        let known = record(&self.table, slot);
+        let previous_state = known.protocol.state;
+        let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
         if is_first_reply && edge.holds_first_reply(now, slot, packet) {
             return Ok(Disposition::Consumed);
         }
@@ -293,7 +299,7 @@ impl Pipeline {
         if advance.next == Next::Reopen {
             self.end(slot, CloseReason::TcpClosed);
             let hash = self.table.hash(&packet.headers.tuple);
-            return self.handle_unknown(now, packet, hash, edge);
+            return self.handle_unknown(now, packet, hash, is_local, edge);
         }
         let (verdict, states_changed) = match advance.verdict {
             Ok(()) => self.run_chain(now, packet, slot, direction),
@@ -302,9 +308,9 @@ impl Pipeline {
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over || states_changed {
-            self.note_change(slot, Change::State);
+            self.note_change(slot, Change::State, previous_state);
         } else if advance.change != Change::None {
-            self.note_change(slot, advance.change);
+            self.note_change(slot, advance.change, previous_state);
         }
         send(now, packet, verdict, edge)
     }
@@ -346,18 +352,18 @@ impl Pipeline {
         now: Instant,
         packet: &mut Packet<'_, '_>,
         hash: u64,
+        is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let tuple = packet.headers.tuple;
-        let is_ping = matches!(packet.headers.transport, Transport::IcmpQuery(query) if !query.is_reply);
-        if is_ping && edge.is_local(tuple.version, &tuple.destination) {
+        if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
         }
         let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
-        self.chain.init(&mut runtime, &TableTuples(&self.table), &mut connection, packet)?;
-        if edge.is_local(tuple.version, &connection.reply.source) {
+        self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;
+        if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
         connection.packets[0] = packets_in(packet.frame);
@@ -372,7 +378,7 @@ impl Pipeline {
             }
             Ok(disposition) => {
                 self.counters.begun += 1;
-                self.note_change(slot, Change::State);
+                self.changes.push(TableChange::Began { slot });
                 Ok(disposition)
             }
         }
@@ -413,8 +419,8 @@ impl Pipeline {
         (processed.verdict, processed.states_changed)
     }
 
-    fn note_change(&mut self, slot: Slot, change: Change) {
-        self.changes.push(TableChange::Changed { slot, change });
+    fn note_change(&mut self, slot: Slot, change: Change, previous_state: u8) {
+        self.changes.push(TableChange::Changed { slot, change, previous_state });
     }
 
     /// Ends a connection and leaves word of it.
@@ -422,12 +428,7 @@ impl Pipeline {
         if let Some(connection) = self.remove_untold(slot) {
             self.chain.close(&connection, reason);
             self.counters.ended += 1;
-            self.changes.push(TableChange::Ended {
-                slot,
-                original: connection.original,
-                version: connection.version,
-                owner: connection.owner,
-            });
+            self.changes.push(TableChange::Ended { slot, ended: Ended::from(&connection) });
         }
     }
 

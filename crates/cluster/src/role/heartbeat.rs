@@ -16,6 +16,13 @@ mod attribute {
     pub(super) const TERM: u16 = 5;
 }
 
+/// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is
+/// 0, where a replication message begins with its magic number.
+#[must_use]
+pub fn is_heartbeat(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&0)
+}
+
 /// A node's standing, told to its peers every heartbeat interval and on every change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat {

@@ -22,5 +22,5 @@ mod state;
 mod tests;
 
 pub use automaton::{Config, EVENTS_PENDING_MAX, Event, PEERS_MAX, RoleAutomaton, UnknownPeer};
-pub use heartbeat::{Heartbeat, HeartbeatError};
+pub use heartbeat::{Heartbeat, HeartbeatError, is_heartbeat};
 pub use state::State;

@@ -133,11 +133,17 @@ pub struct Ended {
     pub owner: NodeId,
 }
 
+impl From<&Connection> for Ended {
+    fn from(connection: &Connection) -> Self {
+        Self { original: connection.original, version: connection.version, owner: connection.owner }
+    }
+}
+
 /// Appends the name of a connection that has ended: at most 56 bytes.
-pub fn encode_ended(connection: &Connection, out: &mut Vec<u8>) {
-    put_original(&connection.original, out);
-    let [a, b, c, d] = connection.version.to_be_bytes();
-    tlv::put(out, ENDED, &[a, b, c, d, connection.owner.0]);
+pub fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
+    put_original(&ended.original, out);
+    let [a, b, c, d] = ended.version.to_be_bytes();
+    tlv::put(out, ENDED, &[a, b, c, d, ended.owner.0]);
 }
 
 /// Reads the name of a connection that has ended.

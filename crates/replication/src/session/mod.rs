@@ -138,6 +138,20 @@ impl Session {
         self.sender.is_told(handle)
     }
 
+    /// Whether the peer has the connection, as far as waiting for it has a purpose: it has acknowledged a message about
+    /// it, or it does not listen at present.
+    #[must_use]
+    pub fn is_acknowledged(&self, handle: Handle) -> bool {
+        self.link != Link::Open || self.sender.is_known(handle)
+    }
+
+    /// The next datagram asks the peer to acknowledge at once, because somebody waits for [`Session::is_acknowledged`].
+    pub fn ask_for_acknowledgement(&mut self) {
+        if self.link == Link::Open {
+            self.pending |= crate::message::flags::PROBE;
+        }
+    }
+
     /// Asks the peer to tell everything again (this node's copies were found wanting).
     pub fn request_resync(&mut self) {
         self.resync_asked = Some(self.receiver.round);

@@ -161,6 +161,10 @@ impl Sender {
         self.changes.is_told(handle)
     }
 
+    pub(super) fn is_known(&self, handle: Handle) -> bool {
+        self.changes.is_known(handle)
+    }
+
     fn leave_out(&mut self) {
         self.counters.left_out += 1;
         self.walk.leave_out();

@@ -1,0 +1,132 @@
+//! What a node is made from.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::conntrack::{Tracker, TrackerConfig};
+use flow::{HashKey, Instant, NodeId};
+use network_functions::chain::Chain;
+use replication::representation::Selection;
+use replication::{Session, SessionConfig};
+
+use super::event::Events;
+use super::held::HeldReplies;
+use super::peer::Peer;
+use super::resync::Resync;
+use super::store::ReplicaCounters;
+use super::{Node, failure_detector, forwarding, role};
+use crate::pipeline::Pipeline;
+
+/// What a node is made from. The chain, the hash key and the seed are its own; all else is alike on nodes that back
+/// each other up.
+#[derive(Debug)]
+pub struct NodeConfig {
+    /// This node's number.
+    pub node: NodeId,
+    /// Connections held at most, 1 to 2^31.
+    pub connections_max: u32,
+    /// Secret under which tuples are hashed.
+    pub hash_key: HashKey,
+    /// Secret from which session numbers, discriminators and jitter come; differs from start to start.
+    pub seed: u64,
+    /// Timeouts and options of connection tracking.
+    pub tracker: TrackerConfig,
+    /// The functions.
+    pub chain: Chain,
+    /// Ports, addresses and routes.
+    pub forwarding: forwarding::Config,
+    /// The choice of who holds the addresses; its node and peers are filled in from here.
+    pub role: role::Config,
+    /// Which changes the peers are told.
+    pub selection: Selection,
+    /// How long at most a connection's first reply waits for a backup to confirm the connection; zero: not at all.
+    pub hold_first_reply: Duration,
+    /// The other nodes.
+    pub peers: Vec<PeerConfig>,
+}
+
+/// A peer.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// Its number.
+    pub id: NodeId,
+    /// How it is watched.
+    pub detector: failure_detector::Config,
+    /// How connections are told to it; `None`: not at all.
+    pub session: Option<SessionConfig>,
+}
+
+/// Why a node cannot be made from its configuration: the part that is unsound.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Ports, addresses or routes.
+    #[error(transparent)]
+    Forwarding(#[from] forwarding::ConfigError),
+    /// Replication.
+    #[error(transparent)]
+    Replication(#[from] replication::ConfigError),
+    /// Failure detection.
+    #[error(transparent)]
+    Detection(#[from] failure_detector::ConfigError),
+    /// A peer has the node's own number, or two peers share one.
+    #[error("node {} is among the peers twice, or is this node itself", .0.0)]
+    DuplicatePeer(NodeId),
+}
+
+impl NodeConfig {
+    /// Makes the node.
+    pub(super) fn build(self, now: Instant) -> Result<Node, ConfigError> {
+        let ids: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();
+        for (index, id) in ids.iter().enumerate() {
+            if *id == self.node || ids[..index].contains(id) {
+                return Err(ConfigError::DuplicatePeer(*id));
+            }
+        }
+        let peers = self
+            .peers
+            .iter()
+            .zip(1_u64..)
+            .map(|(peer, nth)| self.build_peer(peer, self.seed.rotate_left(16).wrapping_add(nth)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let tracker = Tracker::new(self.tracker);
+        Ok(Node {
+            id: self.node,
+            selection: self.selection,
+            hold_first_reply: self.hold_first_reply,
+            pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain),
+            forwarder: forwarding::Forwarder::new(self.forwarding)?,
+            role: role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
+            peers,
+            held: HeldReplies::default(),
+            outbox: VecDeque::new(),
+            events: Events::default(),
+            attributes: Vec::new(),
+            awaiting_first_packet: None,
+            more_expiries: false,
+        })
+    }
+
+    fn build_peer(&self, peer: &PeerConfig, seed: u64) -> Result<Peer, ConfigError> {
+        peer.detector.check()?;
+        let session = match peer.session {
+            None => None,
+            Some(config) => {
+                let config = SessionConfig { connections_max: self.connections_max, ..config };
+                Some(Session::new(config, self.node, peer.id, seed)?)
+            }
+        };
+        // RFC 5880 section 6.8.1: unique among this system's sessions and not 0; random besides.
+        let discriminator = (seed >> 32) as u32 & !0xff | u32::from(peer.id.0) | 0x100;
+        Ok(Peer {
+            id: peer.id,
+            detector: failure_detector::Session::new(peer.detector, discriminator, seed),
+            session,
+            resync: Resync::default(),
+            replica: ReplicaCounters::default(),
+            orphaned_at: None,
+            heartbeat: None,
+            is_replica_incomplete: false,
+        })
+    }
+}

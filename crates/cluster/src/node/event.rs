@@ -1,0 +1,64 @@
+//! What a node tells of itself.
+
+use alloc::collections::VecDeque;
+
+use flow::{Instant, NodeId};
+
+/// The most events that wait to be polled; when there are more, the oldest goes.
+pub(super) const EVENTS_PENDING_MAX: usize = 1024;
+
+/// Something that an operator wants to know of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeEvent {
+    /// The failure detector hears the peer.
+    PeerUp(NodeId),
+    /// The failure detector no longer does.
+    PeerDown(NodeId),
+    /// This node takes the shared addresses over; the state of the connections is usable.
+    BecameActive {
+        /// The number of the take-over.
+        term: u64,
+    },
+    /// The neighbours were told that the shared addresses are here.
+    AddressesAnnounced {
+        /// The number of the take-over.
+        term: u64,
+    },
+    /// This node gave the shared addresses up.
+    BecameStandby,
+    /// The first packet of a connection whose copy this node took over was sent on.
+    FirstPacketAfterTakeOver,
+    /// The peer tells all its connections.
+    ResyncStarted(NodeId),
+    /// The peer has told all its connections: this node could take over from it.
+    ResyncCompleted(NodeId),
+    /// Replication with the peer runs.
+    ReplicationUp(NodeId),
+    /// The peer's replication is silent.
+    ReplicationDown(NodeId),
+    /// The peer was restarted and knows nothing.
+    PeerRestarted(NodeId),
+    /// This node and the peer have told each other everything.
+    Synchronised(NodeId),
+    /// The table is full and the peer's connections no longer fit: raise `limits.connections_max`.
+    ReplicaIncomplete(NodeId),
+}
+
+/// Events with their times, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    queue: VecDeque<(Instant, NodeEvent)>,
+}
+
+impl Events {
+    pub(super) fn push(&mut self, now: Instant, event: NodeEvent) {
+        if self.queue.len() >= EVENTS_PENDING_MAX {
+            self.queue.pop_front();
+        }
+        self.queue.push_back((now, event));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Instant, NodeEvent)> {
+        self.queue.pop_front()
+    }
+}

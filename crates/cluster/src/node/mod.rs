@@ -1,0 +1,411 @@
+//! One node of the cluster, as a value: packets, datagrams and time go in, packets, datagrams and events come out.
+//!
+//! The same value runs in the daemon, in the simulator and in tests. It owns the [`Pipeline`] (connections), the
+//! [`Forwarder`] (addresses, routes, neighbours), the [`RoleAutomaton`] (who holds the addresses) and, for each peer,
+//! a failure detector and a replication session.
+//!
+//! ```text
+//!   packets ──► handle_packets ─► pipeline ─► forwarding ─► dispositions
+//!                                    │ changes
+//!                                    ▼
+//!   peers ◄──── poll_transmit ◄── sessions, detectors, role ◄── handle_peer ◄── peers
+//! ```
+
+mod config;
+mod event;
+mod held;
+mod peer;
+mod resync;
+mod status;
+mod store;
+mod surroundings;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use flow::conntrack::Change;
+use flow::table::Slot;
+use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Instant, NodeId, PacketBatch, PortId, Segmentation};
+use replication::representation::{Selection, is_worth_telling, precise};
+use replication::{Handle, PeerError};
+
+use crate::failure_detector::{self, BfdError};
+use crate::forwarding::{self, Forwarder};
+use crate::pipeline::{CopyExpiry, Pipeline, TableChange};
+use crate::role::{self, Heartbeat, RoleAutomaton};
+
+pub use config::{NodeConfig, PeerConfig};
+pub use event::NodeEvent;
+pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
+pub use status::{NodeStatus, PeerStatus};
+pub use store::ReplicaCounters;
+
+use event::Events;
+use held::HeldReplies;
+use peer::Peer;
+use surroundings::Surroundings;
+
+/// Connections whose time has come that are ended in one call of [`Node::handle_timeout`].
+const EXPIRIES_PER_TIMEOUT_MAX: usize = 256;
+/// A copy whose own timer ran out while its master lives is looked at again after this time.
+const COPY_LOOK_AGAIN: core::time::Duration = core::time::Duration::from_secs(60);
+/// The most frames of the node's own making that wait to be polled; further ones are dropped as
+/// [`DropReason::TransmitFailed`].
+const OUTBOX_FRAMES_MAX: usize = 8192;
+
+/// Where a datagram or frame that was polled is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transmit {
+    /// A replication datagram for the peer.
+    Replication(NodeId),
+    /// A failure-detection packet for the peer (time to live 255).
+    Detection(NodeId),
+    /// A frame for one of the node's ports.
+    Port {
+        /// The port.
+        port: PortId,
+        /// What is left undone of its checksum.
+        checksum: Checksum,
+        /// How it is to be cut.
+        segmentation: Segmentation,
+    },
+}
+
+/// Why a datagram from a peer was not taken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NodeError {
+    /// No such peer is configured.
+    #[error("node {} is not among the configured peers", .0.0)]
+    UnknownPeer(NodeId),
+    /// The failure detector discarded it.
+    #[error(transparent)]
+    Detection(#[from] BfdError),
+    /// The replication session discarded it.
+    #[error(transparent)]
+    Replication(#[from] PeerError),
+    /// A heartbeat that cannot be read.
+    #[error(transparent)]
+    Heartbeat(#[from] role::HeartbeatError),
+}
+
+/// A frame of the node's own making, or one that was kept back.
+struct OutFrame {
+    bytes: Vec<u8>,
+    port: PortId,
+    checksum: Checksum,
+    segmentation: Segmentation,
+}
+
+/// One node of the cluster.
+pub struct Node {
+    id: NodeId,
+    selection: Selection,
+    hold_first_reply: core::time::Duration,
+    pipeline: Pipeline,
+    forwarder: Forwarder,
+    role: RoleAutomaton,
+    peers: Vec<Peer>,
+    held: HeldReplies,
+    outbox: VecDeque<OutFrame>,
+    events: Events,
+    attributes: Vec<u8>,
+    /// A take-over happened and none of its connections has sent a packet yet: how many were taken over before.
+    awaiting_first_packet: Option<u64>,
+    more_expiries: bool,
+}
+
+impl Node {
+    /// A node that begins to listen at `now`.
+    ///
+    /// # Errors
+    /// The configuration of a part is unsound: which, and why.
+    pub fn new(config: NodeConfig, now: Instant) -> Result<Self, config::ConfigError> {
+        config.build(now)
+    }
+
+    /// Handles a batch of packets to completion: each frame's disposition is decided when this returns. Poll the
+    /// datagrams for the peers *before* sending the frames: then the backup knows of a connection before its packets
+    /// are on the wire.
+    pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
+        let mut surroundings = Surroundings {
+            forwarder: &mut self.forwarder,
+            peers: &self.peers,
+            held: Some(&mut self.held),
+            hold_max: self.hold_first_reply,
+        };
+        self.pipeline.handle_packets(now, batch, &mut surroundings);
+        self.tell_changes();
+        self.note_first_packet(now);
+    }
+
+    /// A datagram on the replication channel.
+    ///
+    /// # Errors
+    /// Why it was not taken; the node goes on.
+    pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        if role::is_heartbeat(datagram) {
+            let heartbeat = Heartbeat::decode(datagram)?;
+            self.role.handle_heartbeat(now, &heartbeat).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
+            self.handle_role_events(now);
+            return Ok(());
+        }
+        let speaks_for_all = self.role.state().holds_addresses();
+        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
+        self.handle_session_events(now);
+        self.release_held(now);
+        Ok(result?)
+    }
+
+    /// A packet on the failure-detection channel, with the time to live that it arrived with.
+    ///
+    /// # Errors
+    /// Why it was not taken; the node goes on.
+    pub fn handle_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
+        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let result = peer.detector.handle_packet(now, packet, ttl);
+        self.handle_detector_events(now);
+        Ok(result?)
+    }
+
+    /// Does what is due by `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for peer in &mut self.peers {
+            peer.detector.handle_timeout(now);
+            if let Some(session) = &mut peer.session {
+                session.handle_timeout(now);
+            }
+            peer.resync.step(peer.id, &mut self.pipeline);
+        }
+        self.handle_detector_events(now);
+        self.handle_session_events(now);
+        self.role.handle_timeout(now);
+        self.handle_role_events(now);
+        self.forwarder.handle_timeout(now);
+        self.release_held(now);
+        let copies = self.copy_expiry();
+        self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
+        self.tell_changes();
+    }
+
+    /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.more_expiries || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
+            return Some(Instant::ZERO);
+        }
+        let peers = self.peers.iter().flat_map(|peer| {
+            [peer.detector.poll_timeout(), peer.session.as_ref().and_then(|session| session.poll_timeout())]
+        });
+        let own = [
+            self.role.poll_timeout(),
+            self.forwarder.poll_timeout(),
+            self.held.poll_timeout(),
+            self.pipeline.next_expiry(),
+        ];
+        peers.chain(own).flatten().min()
+    }
+
+    /// The next datagram or frame to send, written over `buffer`; `None` when there is none at present.
+    pub fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        buffer.clear();
+        let speaks_for_all = self.role.state().holds_addresses();
+        for peer in &mut self.peers {
+            if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, buffer) {
+                return Some(Transmit::Replication(peer.id));
+            }
+            if peer.detector.poll_transmit(now, buffer) {
+                return Some(Transmit::Detection(peer.id));
+            }
+        }
+        if let Some(heartbeat) = self.role.poll_heartbeat(now) {
+            for peer in &mut self.peers {
+                peer.heartbeat = Some(heartbeat);
+            }
+        }
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.heartbeat.is_some()) {
+            if let Some(heartbeat) = peer.heartbeat.take() {
+                heartbeat.encode(buffer);
+            }
+            return Some(Transmit::Replication(peer.id));
+        }
+        if let Some(out) = self.forwarder.poll_transmit(now, buffer) {
+            return Some(Transmit::Port { port: out.port, checksum: out.checksum, segmentation: out.segmentation });
+        }
+        let mut frame = self.outbox.pop_front()?;
+        core::mem::swap(buffer, &mut frame.bytes);
+        Some(Transmit::Port { port: frame.port, checksum: frame.checksum, segmentation: frame.segmentation })
+    }
+
+    /// The next event, with its time.
+    pub fn poll_event(&mut self) -> Option<(Instant, NodeEvent)> {
+        self.events.pop()
+    }
+
+    /// Gives the addresses up in good order, so that the peer takes them before this node ends.
+    pub fn leave(&mut self, now: Instant) {
+        self.role.leave(now);
+        self.handle_role_events(now);
+    }
+
+    /// The pipeline, to be read by operators.
+    #[must_use]
+    pub const fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// The pipeline, for what the daemon counts and logs on its behalf.
+    pub const fn pipeline_mut(&mut self) -> &mut Pipeline {
+        &mut self.pipeline
+    }
+
+    /// How the node stands.
+    #[must_use]
+    pub fn status(&self, now: Instant) -> NodeStatus {
+        status::of(self, now)
+    }
+
+    /// Marks what the pipeline changed for every peer's session.
+    fn tell_changes(&mut self) {
+        let changes = self.pipeline.take_changes();
+        for change in &changes {
+            match change {
+                TableChange::Began { slot } => self.tell_begun(*slot),
+                TableChange::Changed { slot, change, previous_state } => {
+                    self.tell_changed(*slot, *change, *previous_state);
+                }
+                TableChange::Ended { slot, ended } => {
+                    self.attributes.clear();
+                    precise::encode_ended(ended, &mut self.attributes);
+                    for session in peer::sessions(&mut self.peers) {
+                        session.mark_deleted(Handle(slot.0), &self.attributes);
+                    }
+                }
+            }
+        }
+        self.pipeline.return_changes(changes);
+    }
+
+    fn tell_begun(&mut self, slot: Slot) {
+        let is_awaited = !self.hold_first_reply.is_zero();
+        for session in peer::sessions(&mut self.peers) {
+            // The slot may have held a copy of which the session still knows something.
+            session.forget(Handle(slot.0));
+            session.mark_changed(Handle(slot.0));
+            if is_awaited {
+                session.ask_for_acknowledgement();
+            }
+        }
+    }
+
+    fn tell_changed(&mut self, slot: Slot, change: Change, previous_state: u8) {
+        let Some(connection) = self.pipeline.connection(slot) else { return };
+        let (protocol, state) = (connection.original.protocol, connection.protocol.state);
+        if is_worth_telling(self.selection, protocol, previous_state, state, change) {
+            peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+        }
+    }
+
+    fn note_first_packet(&mut self, now: Instant) {
+        if self.awaiting_first_packet.is_some_and(|before| self.pipeline.counters().taken_over > before) {
+            self.awaiting_first_packet = None;
+            self.events.push(now, NodeEvent::FirstPacketAfterTakeOver);
+        }
+    }
+
+    fn handle_detector_events(&mut self, now: Instant) {
+        use crate::failure_detector::Event;
+        for index in 0..self.peers.len() {
+            while let Some(event) = self.peers[index].detector.poll_event() {
+                let id = self.peers[index].id;
+                let told = match event {
+                    Event::Up => {
+                        self.peers[index].orphaned_at = None;
+                        self.events.push(now, NodeEvent::PeerUp(id));
+                        self.role.handle_peer_up(now, id)
+                    }
+                    Event::Down { .. } => {
+                        self.peers[index].orphaned_at = Some(now);
+                        self.events.push(now, NodeEvent::PeerDown(id));
+                        self.role.handle_peer_down(now, id)
+                    }
+                };
+                debug_assert!(told.is_ok(), "the role automaton is built with the same peers");
+            }
+        }
+        self.handle_role_events(now);
+    }
+
+    fn handle_session_events(&mut self, now: Instant) {
+        for peer in &mut self.peers {
+            peer.collect_session_events(now, &mut self.events);
+        }
+        let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away);
+        self.role.set_synchronised(now, synchronised);
+        self.handle_role_events(now);
+    }
+
+    fn handle_role_events(&mut self, now: Instant) {
+        while let Some(event) = self.role.poll_event() {
+            match event {
+                role::Event::BecomeActive { term } => {
+                    // Copies lie in the table that packets are looked up in: there is nothing to commit.
+                    self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
+                    self.events.push(now, NodeEvent::BecameActive { term });
+                    self.role.handle_state_usable(now);
+                }
+                role::Event::AnnounceAddresses { term } => {
+                    self.forwarder.set_active(now, true);
+                    self.forwarder.announce(now);
+                    self.events.push(now, NodeEvent::AddressesAnnounced { term });
+                }
+                role::Event::BecomeStandby => {
+                    self.forwarder.set_active(now, false);
+                    self.events.push(now, NodeEvent::BecameStandby);
+                }
+            }
+        }
+    }
+
+    fn copy_expiry(&self) -> CopyExpiry {
+        let orphaned_at = self.peers.iter().filter_map(|peer| peer.orphaned_at).max();
+        match orphaned_at {
+            Some(at) if self.role.state().holds_addresses() => CopyExpiry::Since(at),
+            _ => CopyExpiry::PutOff(COPY_LOOK_AGAIN),
+        }
+    }
+
+    /// Sends on the first replies whose connection a backup knows by now, or whose time is over.
+    fn release_held(&mut self, now: Instant) {
+        if self.held.is_empty() {
+            return;
+        }
+        let peers = &self.peers;
+        let mut released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
+        for part in released.chunks_mut(BATCH_FRAMES_MAX) {
+            let mut batch: PacketBatch<'_> = part.iter_mut().filter_map(held::HeldReply::frame).collect();
+            let mut surroundings = Surroundings {
+                forwarder: &mut self.forwarder,
+                peers: &self.peers,
+                held: None,
+                hold_max: self.hold_first_reply,
+            };
+            self.pipeline.handle_packets(now, &mut batch, &mut surroundings);
+            for frame in &batch {
+                let Disposition::Transmit(port) = frame.disposition else { continue };
+                if self.outbox.len() >= OUTBOX_FRAMES_MAX {
+                    self.pipeline.count_drop(DropReason::TransmitFailed);
+                    continue;
+                }
+                self.outbox.push_back(OutFrame {
+                    bytes: frame.bytes().to_vec(),
+                    port,
+                    checksum: frame.checksum,
+                    segmentation: frame.segmentation,
+                });
+            }
+        }
+        self.tell_changes();
+        self.note_first_packet(now);
+    }
+}

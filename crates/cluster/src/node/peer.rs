@@ -1,0 +1,95 @@
+//! What a node has for each of its peers.
+
+use alloc::vec::Vec;
+
+use flow::table::Slot;
+use flow::{Instant, NodeId};
+use replication::{Handle, PeerError, Session, SessionEvent};
+
+use super::event::{Events, NodeEvent};
+use super::resync::Resync;
+use super::store::{ReplicaCounters, ReplicaStore};
+use crate::failure_detector;
+use crate::pipeline::Pipeline;
+use crate::role::Heartbeat;
+
+/// A peer: its failure detector, and the session with it unless replication is off.
+pub(super) struct Peer {
+    pub(super) id: NodeId,
+    pub(super) detector: failure_detector::Session,
+    pub(super) session: Option<Session>,
+    pub(super) resync: Resync,
+    pub(super) replica: ReplicaCounters,
+    /// Since when the peer is down, if it is.
+    pub(super) orphaned_at: Option<Instant>,
+    /// A heartbeat that waits to be sent to it.
+    pub(super) heartbeat: Option<Heartbeat>,
+    pub(super) is_replica_incomplete: bool,
+}
+
+impl Peer {
+    pub(super) fn handle_replication(
+        &mut self,
+        now: Instant,
+        node: NodeId,
+        speaks_for_all: bool,
+        pipeline: &mut Pipeline,
+        datagram: &[u8],
+    ) -> Result<(), PeerError> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let (resync, counters) = (&mut self.resync, &mut self.replica);
+        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all };
+        session.handle_datagram(now, datagram, &mut store)
+    }
+
+    pub(super) fn poll_replication(
+        &mut self,
+        now: Instant,
+        node: NodeId,
+        speaks_for_all: bool,
+        pipeline: &mut Pipeline,
+        buffer: &mut Vec<u8>,
+    ) -> bool {
+        let Some(session) = &mut self.session else { return false };
+        let (resync, counters) = (&mut self.resync, &mut self.replica);
+        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all };
+        session.poll_transmit(now, &mut store, buffer)
+    }
+
+    pub(super) fn collect_session_events(&mut self, now: Instant, events: &mut Events) {
+        let Some(session) = &mut self.session else { return };
+        while let Some(event) = session.poll_event() {
+            let event = match event {
+                SessionEvent::PeerUp => NodeEvent::ReplicationUp(self.id),
+                SessionEvent::PeerSilent | SessionEvent::PeerLeft => NodeEvent::ReplicationDown(self.id),
+                SessionEvent::PeerRestarted => NodeEvent::PeerRestarted(self.id),
+                SessionEvent::Renumbered => continue,
+                SessionEvent::ResyncStarted => NodeEvent::ResyncStarted(self.id),
+                SessionEvent::ResyncCompleted => NodeEvent::ResyncCompleted(self.id),
+                SessionEvent::Synchronised => NodeEvent::Synchronised(self.id),
+            };
+            events.push(now, event);
+        }
+        if self.replica.no_room > 0 && !self.is_replica_incomplete {
+            self.is_replica_incomplete = true;
+            events.push(now, NodeEvent::ReplicaIncomplete(self.id));
+        }
+    }
+
+    /// This node has a copy of all that the peer has, or there is nobody to copy from.
+    pub(super) fn is_synchronised_or_away(&self) -> bool {
+        let Some(session) = &self.session else { return true };
+        let status = session.status();
+        self.orphaned_at.is_some() || status.is_synchronised()
+    }
+}
+
+/// The sessions with all peers that are told of connections.
+pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut Session> {
+    peers.iter_mut().filter_map(|peer| peer.session.as_mut())
+}
+
+/// Whether every peer that listens has confirmed the connection as it is.
+pub(super) fn is_backed_up(peers: &[Peer], slot: Slot) -> bool {
+    peers.iter().filter_map(|peer| peer.session.as_ref()).all(|session| session.is_acknowledged(Handle(slot.0)))
+}

@@ -1,0 +1,50 @@
+//! Clearing out copies that their master no longer knows.
+//!
+//! A peer that tells all its connections anew leaves out those that have ended since. Copies told since the beginning
+//! carry the current epoch's mark; after the end those with the other mark are removed, a part at a time, so that the
+//! packet path never waits for a walk over the whole table.
+
+use flow::NodeId;
+use flow::table::Slot;
+
+use crate::pipeline::Pipeline;
+
+/// Slots looked at in one step of the walk.
+const SLOTS_PER_STEP: usize = 256;
+
+/// The marks of one peer's copies.
+#[derive(Debug, Default)]
+pub(super) struct Resync {
+    epoch: bool,
+    cursor: Option<Slot>,
+}
+
+impl Resync {
+    /// The mark that copies told now carry.
+    pub(super) const fn epoch(&self) -> bool {
+        self.epoch
+    }
+
+    /// The peer begins to tell all: everything told so far is of the old epoch.
+    pub(super) const fn start(&mut self) {
+        self.epoch = !self.epoch;
+        self.cursor = None;
+    }
+
+    /// The peer has told all: what still carries the old mark is to go.
+    pub(super) const fn complete(&mut self) {
+        self.cursor = Some(Slot(0));
+    }
+
+    /// Whether [`Resync::step`] has something to do.
+    pub(super) const fn is_sweeping(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    /// Removes a part of what is to go.
+    pub(super) fn step(&mut self, peer: NodeId, pipeline: &mut Pipeline) {
+        if let Some(cursor) = self.cursor {
+            self.cursor = pipeline.sweep_copies(peer, self.epoch, cursor, SLOTS_PER_STEP);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How a node stands, for operators.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::{Instant, NodeId};
+use replication::SessionStatus;
+
+use super::{Node, ReplicaCounters};
+use crate::{failure_detector, forwarding, role};
+
+/// How a node stands.
+#[derive(Clone, Debug)]
+pub struct NodeStatus {
+    /// Its role.
+    pub role: role::State,
+    /// The latest take-over that it knows of.
+    pub term: u64,
+    /// Connections held, copies included.
+    pub connections: u32,
+    /// Connections held at most.
+    pub connections_max: u32,
+    /// First replies that were kept back.
+    pub replies_held: u64,
+    /// Of those, the ones let go unconfirmed because their time was over.
+    pub replies_overdue: u64,
+    /// What the forwarder counted.
+    pub forwarding: forwarding::Counters,
+    /// The peers.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// How a node stands to a peer.
+#[derive(Clone, Debug)]
+pub struct PeerStatus {
+    /// The peer.
+    pub id: NodeId,
+    /// The failure detector.
+    pub detector: failure_detector::Status,
+    /// Since when it is down, if it is.
+    pub down_since: Option<Instant>,
+    /// What it last said of its role, if that still counts.
+    pub heartbeat: Option<role::Heartbeat>,
+    /// The replication session; `None` when replication is off.
+    pub session: Option<SessionStatus>,
+    /// How far its knowledge is behind.
+    pub lag: Duration,
+    /// What it told.
+    pub replica: ReplicaCounters,
+}
+
+impl PeerStatus {
+    /// The peer could take over now without losing a connection: it is up, and has been told everything.
+    #[must_use]
+    pub fn could_take_over(&self) -> bool {
+        self.down_since.is_none()
+            && self.detector.state == failure_detector::State::Up
+            && self.session.is_some_and(|session| session.link == replication::Link::Open && session.told)
+    }
+}
+
+pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
+    let peers = node.peers.iter().map(|peer| {
+        let session = peer.session.as_ref().map(replication::Session::status);
+        PeerStatus {
+            id: peer.id,
+            detector: peer.detector.status(),
+            down_since: peer.orphaned_at,
+            heartbeat: node.role.peer(now, peer.id),
+            session,
+            lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
+            replica: peer.replica,
+        }
+    });
+    NodeStatus {
+        role: node.role.state(),
+        term: node.role.term(),
+        connections: node.pipeline.table().len(),
+        connections_max: node.pipeline.table().capacity(),
+        replies_held: node.held.held,
+        replies_overdue: node.held.overdue,
+        forwarding: node.forwarder.counters(),
+        peers: peers.collect(),
+    }
+}

@@ -1,0 +1,119 @@
+//! The node's connections as a replication session sees them.
+
+use alloc::vec::Vec;
+
+use flow::connection::flags;
+use flow::table::Slot;
+use flow::wire::tlv::TlvError;
+use flow::{Connection, Direction, Instant, NodeId};
+use network_functions::chain::Chain;
+use replication::representation::precise::{self, FunctionStates};
+use replication::{ApplyError, Handle, Kind, Store};
+
+use super::resync::Resync;
+use crate::pipeline::{Applied, Pipeline};
+
+/// Counters of what peers told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReplicaCounters {
+    /// Copies entered or renewed.
+    pub taken: u64,
+    /// Copies removed because their master ended them.
+    pub removed: u64,
+    /// Word that was older than what is known.
+    pub stale: u64,
+    /// Copies that contradict a connection of which this node knows better.
+    pub conflicts: u64,
+    /// Copies for which the table had no room.
+    pub no_room: u64,
+}
+
+/// The chain as the representation sees it.
+struct ChainStates<'a>(&'a Chain);
+
+impl FunctionStates for ChainStates<'_> {
+    fn encode(&self, connection: &Connection, out: &mut Vec<u8>) {
+        self.0.encode_states(connection, out);
+    }
+
+    fn decode(&self, connection: &mut Connection, attributes: &[u8]) -> Result<(), TlvError> {
+        self.0.decode_states(connection, attributes)
+    }
+}
+
+/// The table, seen by the session with one peer.
+pub(super) struct ReplicaStore<'a> {
+    pub(super) node: NodeId,
+    pub(super) pipeline: &'a mut Pipeline,
+    pub(super) resync: &'a mut Resync,
+    pub(super) counters: &'a mut ReplicaCounters,
+    /// This node holds the addresses: it speaks for all connections, also for those that no packet came for yet.
+    pub(super) speaks_for_all: bool,
+}
+
+impl Store for ReplicaStore<'_> {
+    fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
+        let slot = Slot(handle.0);
+        if self.speaks_for_all {
+            self.pipeline.claim(slot);
+        }
+        let Some(connection) = self.pipeline.connection(slot) else { return false };
+        if connection.owner != self.node {
+            return false;
+        }
+        precise::encode(now, connection, &ChainStates(self.pipeline.chain()), out);
+        true
+    }
+
+    fn apply(&mut self, now: Instant, from: NodeId, _kind: Kind, attributes: &[u8]) -> Result<(), ApplyError> {
+        let mut copy = precise::decode(now, attributes, &ChainStates(self.pipeline.chain()))?;
+        if self.resync.epoch() {
+            copy.flags |= flags::RESYNCED;
+        }
+        match self.pipeline.apply_copy(now, from, copy) {
+            Applied::Taken => self.counters.taken += 1,
+            Applied::Stale => self.counters.stale += 1,
+            Applied::Conflict => self.counters.conflicts += 1,
+            Applied::Full => {
+                self.counters.no_room += 1;
+                return Err(ApplyError::Full);
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, _now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
+        let ended = precise::decode_ended(attributes)?;
+        if self.pipeline.delete_copy(from, &ended.original, ended.version) {
+            self.counters.removed += 1;
+        }
+        Ok(())
+    }
+
+    fn find(&self, attributes: &[u8]) -> Option<Handle> {
+        let ended = precise::decode_ended(attributes).ok()?;
+        let (slot, direction) = self.pipeline.lookup(&ended.original)?;
+        let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
+        (is_ours && direction == Direction::Original).then_some(Handle(slot.0))
+    }
+
+    fn next_for_resync(&self, from: Handle) -> Option<Handle> {
+        let mut slot = Slot(from.0);
+        loop {
+            slot = self.pipeline.table().next_occupied(slot)?;
+            let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
+            if is_ours || self.speaks_for_all {
+                return Some(Handle(slot.0));
+            }
+            slot = Slot(slot.0 + 1);
+        }
+    }
+
+    fn resync_started(&mut self, _now: Instant, _from: NodeId) {
+        self.resync.start();
+    }
+
+    fn resync_completed(&mut self, _now: Instant, _from: NodeId) {
+        self.resync.complete();
+    }
+}

@@ -1,0 +1,45 @@
+//! The node as its pipeline sees it.
+
+use core::time::Duration;
+
+use flow::table::Slot;
+use flow::wire::Packet;
+use flow::{Disposition, Frame, Instant};
+
+use super::held::HeldReplies;
+use super::peer::{self, Peer};
+use crate::forwarding::{Admission, Forwarder};
+use crate::pipeline::Edge;
+
+/// Addresses and neighbours, and the peers that confirm connections.
+pub(super) struct Surroundings<'a> {
+    pub(super) forwarder: &'a mut Forwarder,
+    pub(super) peers: &'a [Peer],
+    /// Where first replies are kept back; `None` for those that were kept back before.
+    pub(super) held: Option<&'a mut HeldReplies>,
+    /// How long at most; zero keeps none back.
+    pub(super) hold_max: Duration,
+}
+
+impl Edge for Surroundings<'_> {
+    fn handle_arp(&mut self, now: Instant, frame: &mut Frame<'_>, offset: u16) -> Disposition {
+        self.forwarder.handle_arp(now, frame, offset)
+    }
+
+    fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission {
+        self.forwarder.admit(now, packet)
+    }
+
+    fn handle_local(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
+        self.forwarder.handle_local(now, packet)
+    }
+
+    fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        !self.hold_max.is_zero() && !peer::is_backed_up(self.peers, slot) && held.hold(now, self.hold_max, slot, packet)
+    }
+
+    fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
+        self.forwarder.forward(now, packet)
+    }
+}
