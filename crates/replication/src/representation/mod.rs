@@ -5,7 +5,6 @@
 
 mod fixed;
 pub mod precise;
-mod protocol_state;
 pub mod selection;
 
 pub use selection::{Selection, is_worth_telling};

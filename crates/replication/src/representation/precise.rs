@@ -18,10 +18,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::connection::flags;
+use flow::conntrack::{decode_protocol_state, encode_protocol_state};
 use flow::wire::tlv::{self, TlvError};
 use flow::{Connection, Instant, IpFamily, NodeId, Tuple};
 
-use super::{fixed, protocol_state};
+use super::fixed;
 use crate::message;
 use crate::session::ApplyError;
 
@@ -75,7 +76,7 @@ pub fn encode(now: Instant, connection: &Connection, functions: &impl FunctionSt
     }
     put_record(now, connection, out);
     let at = message::begin(out, PROTOCOL_STATE);
-    protocol_state::encode(connection.original.protocol, &connection.protocol, out);
+    encode_protocol_state(connection.original.protocol, &connection.protocol, out);
     message::finish(out, at);
     let at = message::begin(out, FUNCTIONS);
     functions.encode(connection, out);
@@ -110,7 +111,7 @@ pub fn decode(now: Instant, attributes: &[u8], functions: &impl FunctionStates) 
     let original = original.ok_or(ApplyError::Missing(ORIGINAL_V4))?;
     let record = record.ok_or(ApplyError::Missing(RECORD))?;
     let protocol_attributes = protocol_attributes.ok_or(ApplyError::Missing(PROTOCOL_STATE))?;
-    let protocol = protocol_state::decode(original.protocol, protocol_attributes)?;
+    let protocol = decode_protocol_state(original.protocol, protocol_attributes)?;
     let expires_in = Duration::from_millis(u32_at(&record, 4).into());
     let mut connection = Connection::new(original, NodeId(record[8]), protocol, now + expires_in);
     connection.version = u32_at(&record, 0);

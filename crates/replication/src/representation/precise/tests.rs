@@ -43,15 +43,17 @@ fn tuple(family: IpFamily) -> impl Strategy<Value = Tuple> {
 }
 
 fn peer() -> impl Strategy<Value = TcpPeer> {
-    (any::<[u32; 4]>(), 0..=14u8, any::<u8>()).prop_map(
-        |([end, end_max, window_max, acknowledged_max], scale, flags)| TcpPeer {
+    // What travels of a side: any window that scaling can express (RFC 7323 section 2.3), and the flags that are not
+    // about a take-over under way.
+    (any::<[u32; 3]>(), 1..=0xffff_u32 << 14, 0..=14u8, 0..0x40u8).prop_map(
+        |([end, end_max, acknowledged_max], window_max, window_scale, flags)| TcpPeer {
             end,
             end_max,
             window_max,
             acknowledged_max,
-            window_scale: scale,
+            window_scale,
             flags,
-            reserved: [0; 2],
+            relearnt_at: 0,
         },
     )
 }
@@ -62,9 +64,11 @@ fn connection() -> impl Strategy<Value = Connection> {
     let record = (any::<u32>(), any::<u8>(), 0..=3u8, any::<u32>(), any::<[u8; 4]>());
     (tuples, record, 0..10u8, peer(), peer()).prop_map(|((original, reply), record, state, here, there)| {
         let (version, owner, flags, expires_in_ms, function) = record;
-        let mut protocol = ProtocolState { state, ..ProtocolState::default() };
-        if original.protocol == TCP {
-            protocol.peers = [here, there];
+        let mut protocol = ProtocolState::default();
+        match original.protocol {
+            TCP => (protocol.state, protocol.peers) = (1 + state % 9, [here, there]),
+            UDP => protocol.state = state % 2,
+            _ => {}
         }
         let expires_at = NOW + Duration::from_millis(expires_in_ms.into());
         let mut connection = Connection::new(original, NodeId(owner), protocol, expires_at);
@@ -148,7 +152,8 @@ fn nated_tcp() -> Connection {
         version: 4,
         discriminator: 0,
     };
-    let protocol = ProtocolState { state: 3, ..ProtocolState::default() };
+    let side = TcpPeer { window_max: 65_535, ..TcpPeer::default() };
+    let protocol = ProtocolState { state: 3, peers: [side; 2], ..ProtocolState::default() };
     let mut connection = Connection::new(original, NodeId(0), protocol, NOW);
     connection.reply.destination = address(9);
     connection.functions[..4].copy_from_slice(&[1, 2, 3, 4]);
