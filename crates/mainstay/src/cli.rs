@@ -33,7 +33,7 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
     /// Only say whether the configuration is right
-    #[arg(long, required = true)]
+    #[arg(long)]
     pub check: bool,
 }
 

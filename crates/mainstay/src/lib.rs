@@ -8,6 +8,7 @@ pub mod commands;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod gateway;
 pub mod logging;
 pub mod metrics;
 pub mod output;
@@ -33,7 +34,8 @@ pub fn run() -> ExitCode {
 
 fn dispatch(cli: &Cli) -> Result<(), CommandError> {
     match &cli.command {
-        Command::Gateway(args) => commands::check::run(&args.config),
+        Command::Gateway(args) if args.check => commands::check::run(&args.config),
+        Command::Gateway(args) => gateway::run(&args.config),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
     }

@@ -8,6 +8,7 @@ use std::io;
 
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
+use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
 
 /// Why a command failed; its text is all that the operator is told.
@@ -19,6 +20,9 @@ pub enum CommandError {
     /// The gateway cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The gateway cannot run.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
     /// Logging cannot begin.
     #[error(transparent)]
     Logging(#[from] LoggingError),
