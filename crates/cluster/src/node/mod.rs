@@ -420,3 +420,6 @@ impl Node {
         self.note_first_packet(now);
     }
 }
+
+#[cfg(test)]
+mod tests;
