@@ -22,8 +22,8 @@ use replication::SessionConfig;
 use replication::representation::Selection;
 
 use super::GatewayError;
-use crate::config::validated::{self, Action, Cluster, Config, Function, Representation};
 use crate::config::timeouts::Timeouts;
+use crate::config::validated::{self, Action, Cluster, Config, Function, Representation};
 use crate::config::value;
 
 /// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
