@@ -8,6 +8,7 @@ use std::io;
 
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
+use crate::demo::DemoError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
 
@@ -23,6 +24,9 @@ pub enum CommandError {
     /// The gateway cannot run.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
+    /// The demo failed, or showed a failure.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// Logging cannot begin.
     #[error(transparent)]
     Logging(#[from] LoggingError),
