@@ -38,7 +38,7 @@ pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use status::{NodeStatus, PeerStatus};
-pub use store::ReplicaCounters;
+pub use store::{ChainStates, ReplicaCounters};
 
 use event::Events;
 use held::HeldReplies;
