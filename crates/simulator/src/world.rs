@@ -221,6 +221,9 @@ impl<'a> World<'a> {
         if machine.replication.is_cut {
             return;
         }
+        if !is_detection {
+            self.checkers.before_datagram(node, value);
+        }
         let from = NodeId(1 - node as u8);
         let result = if is_detection {
             value.handle_detection(self.now, from, bytes, DETECTION_TTL)

@@ -50,6 +50,11 @@ impl Checkers {
         limits::after_step(now, node, value, outcome);
     }
 
+    /// A node is about to take a replication datagram.
+    pub(crate) fn before_datagram(&mut self, node: usize, value: &Node) {
+        self.order.before_datagram(node, value);
+    }
+
     /// A node has taken a replication datagram.
     pub(crate) fn after_datagram(&mut self, now: Instant, node: usize, value: &Option<Node>, outcome: &mut Outcome) {
         if let Some(value) = value {

@@ -1,6 +1,6 @@
 //! No word of a connection is applied after a newer one of the same master.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::node::Node;
 use flow::connection::flags;
@@ -30,6 +30,14 @@ impl Order {
     pub(super) fn forget(&mut self, node: usize) {
         self.newest[node].clear();
         self.first[node].clear();
+    }
+
+    /// What the node has forgotten of its own accord it may be told again.
+    pub(super) fn before_datagram(&mut self, node: usize, value: &Node) {
+        let table = value.pipeline().table();
+        let present: BTreeSet<Name> = table.iter().map(|(_, connection)| name(connection)).collect();
+        self.newest[node].retain(|name, _| present.contains(name));
+        self.first[node].retain(|name, _| present.contains(name));
     }
 
     /// Only TCP is looked at: no tuple of it comes twice in a run, so a version never begins anew by right.
