@@ -179,11 +179,9 @@ impl Stage<'_> {
 
     fn await_answers(&self, session: &Session, is_replicated: bool) -> Result<(), WatchError> {
         let within = if is_replicated { ANSWERED_WITHIN } else { ANSWERED_WITHIN_UNREPLICATED };
-        let begin = Instant::now();
-        // The client needs a turn to send the requests before it counts them as unanswered.
-        let first_look = begin + Duration::from_millis(100);
-        self.watch.until(begin + within, || -> Result<bool, WatchError> {
-            Ok(Instant::now() >= first_look && session.progress().unanswered == 0)
+        self.watch.until(Instant::now() + within, || -> Result<bool, WatchError> {
+            let progress = session.progress();
+            Ok(progress.wakes > 0 && progress.unanswered == 0)
         })?;
         Ok(())
     }
