@@ -63,7 +63,7 @@ pub struct Conversation {
     pub burst_bytes: u64,
     /// … this often (requests: how often one is sent).
     pub interval: Duration,
-    /// Requests, unless it is TCP.
+    /// Requests that are to be answered, unless it is TCP.
     pub requests: u32,
     /// How it ends.
     pub closing: Closing,

@@ -50,13 +50,22 @@ impl Survival {
             && peer_is_ready
             && !self.was_cut;
         for conversation in &view.scenario.conversations {
-            let Some(tuple) = established(conversation, view.hosts) else { continue };
-            self.at_risk.insert(conversation.number);
-            if heir.is_some_and(|heir| knows(heir, &tuple)) {
+            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+            if is_finished(conversation, view.hosts) {
                 continue;
             }
+            let is_established = is_established(conversation, view.hosts);
+            if is_established {
+                self.at_risk.insert(conversation.number);
+            }
+            let is_untold = heir.is_none_or(|heir| !knows(heir, &tuple)) && (is_established || knows(dying, &tuple));
+            let is_held = replies_were_held && conversation.kind == Kind::Tcp;
+            if !is_untold || (is_held && !is_established) {
+                continue;
+            }
+            // Established, or about to be: its first answer may be on the wire.
             self.excused.insert(conversation.number);
-            if replies_were_held && conversation.kind == Kind::Tcp && knows(dying, &tuple) {
+            if is_held && knows(dying, &tuple) {
                 let text = format!(
                     "conversation {} was established before the backup knew of it, though first replies are held: {tuple}",
                     conversation.number
@@ -110,17 +119,20 @@ fn end<'a>(conversation: &Conversation, hosts: &'a [Host], way: Way) -> Option<&
     named.next()
 }
 
-/// The tuple of a conversation that is under way: established, and not at its end.
-fn established(conversation: &Conversation, hosts: &[Host]) -> Option<Tuple> {
-    if is_finished(conversation, hosts) {
-        return None;
-    }
+/// The tuple with which a conversation's client sends, if it has begun.
+fn client_tuple(conversation: &Conversation, hosts: &[Host]) -> Option<Tuple> {
     if conversation.kind == Kind::Tcp {
-        let end = client_end(conversation, hosts)?;
-        return (end.state == State::Established).then_some(end.tuple);
+        return client_end(conversation, hosts).map(|end| end.tuple);
     }
-    let exchange = hosts[conversation.client].exchange(conversation.number)?;
-    exchange.answered_at.map(|_| exchange.tuple)
+    hosts[conversation.client].exchange(conversation.number).map(|exchange| exchange.tuple)
+}
+
+/// Whether the client has had an answer.
+fn is_established(conversation: &Conversation, hosts: &[Host]) -> bool {
+    if conversation.kind == Kind::Tcp {
+        return client_end(conversation, hosts).is_some_and(|end| end.state == State::Established);
+    }
+    hosts[conversation.client].exchange(conversation.number).is_some_and(|exchange| exchange.answered_at.is_some())
 }
 
 /// TCP: both ends have all their bytes. Requests: all were sent, and the last ones answered.

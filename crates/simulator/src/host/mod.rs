@@ -19,8 +19,6 @@ use tcp::{Endpoint, WindowConfig};
 
 /// The port that servers listen on, for TCP and UDP.
 pub(crate) const SERVICE_PORT: u16 = 80;
-/// Requests are not sent again: of so many at the end one must be answered.
-const LAST_REQUESTS: usize = 10;
 const ECHO_MARK: &[u8; 4] = b"MSTY";
 
 /// Who a host is.
@@ -33,24 +31,22 @@ pub(crate) struct HostConfig {
     pub(crate) gateway_v6: Ipv6Addr,
 }
 
-/// A request-and-answer conversation (UDP or echo) as its client sees it.
+/// A request-and-answer conversation (UDP or echo) as its client sees it: it goes on until enough were answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
     pub(crate) tuple: Tuple,
     next_at: Instant,
     sent: u32,
-    /// Answers that came, each counted once.
-    pub(crate) answered: Vec<bool>,
+    answers: u32,
     /// When the last answer came.
     pub(crate) answered_at: Option<Instant>,
 }
 
 impl Exchange {
-    /// All requests were sent, and one of the last few was answered.
+    /// As many requests were answered as were to be.
     pub(crate) fn is_over(&self) -> bool {
-        let last = self.answered.len().saturating_sub(LAST_REQUESTS);
-        self.sent >= self.conversation.requests && self.answered[last..].iter().any(|answered| *answered)
+        self.answers >= self.conversation.requests
     }
 }
 
@@ -112,8 +108,8 @@ impl Host {
             let initial_sequence = self.initial_sequence();
             self.endpoints.push(Endpoint::connect(now, tuple, conversation, initial_sequence));
         } else {
-            let answered = vec![false; conversation.requests as usize];
-            self.exchanges.push(Exchange { conversation, tuple, next_at: now, sent: 0, answered, answered_at: None });
+            let exchange = Exchange { conversation, tuple, next_at: now, sent: 0, answers: 0, answered_at: None };
+            self.exchanges.push(exchange);
         }
         self.handle_timeout(now, out);
     }
@@ -223,8 +219,8 @@ impl Host {
         };
         let number = exchange.conversation.number;
         match read_echo(payload) {
-            Some((named, index)) if named == number && (index as usize) < exchange.answered.len() => {
-                exchange.answered[index as usize] = true;
+            Some((named, index)) if named == number && index < exchange.sent => {
+                exchange.answers += 1;
                 exchange.answered_at = Some(now);
             }
             _ => self.wrong_content.push(number),
@@ -296,7 +292,7 @@ impl Host {
 
     fn request(&mut self, now: Instant, index: usize, out: &mut Vec<Vec<u8>>) {
         let exchange = &mut self.exchanges[index];
-        if exchange.next_at > now || exchange.sent >= exchange.conversation.requests {
+        if exchange.next_at > now || exchange.is_over() {
             return;
         }
         let (number, sequence) = (exchange.conversation.number, exchange.sent);
@@ -315,7 +311,7 @@ impl Host {
     /// When the host has something to do next.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let endpoints = self.endpoints.iter().filter_map(|endpoint| endpoint.poll_timeout(now));
-        let exchanges = self.exchanges.iter().filter(|exchange| exchange.sent < exchange.conversation.requests);
+        let exchanges = self.exchanges.iter().filter(|exchange| !exchange.is_over());
         endpoints.chain(exchanges.map(|exchange| exchange.next_at)).chain(self.neighbours.poll_timeout()).min()
     }
 
