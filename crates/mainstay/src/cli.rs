@@ -18,12 +18,84 @@ pub struct Cli {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Kills a node under real traffic, on this machine, and shows what survives
+    Demo(DemoArgs),
     /// One node of a gateway cluster
     Gateway(GatewayArgs),
     /// How a running gateway is: its role, its peers, what goes through and what is dropped
     Status(StatusArgs),
     /// The connections of a running gateway
     Flows(FlowsArgs),
+    /// Side-by-side measurements against what one would use instead
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// `mainstay bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// What a packet and a connection cost a node, without a network, beside a hashbrown map
+    Pipeline(BenchPipelineArgs),
+}
+
+/// `mainstay bench pipeline`.
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Connections in the table
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub connections: u32,
+    /// Packets that each variant handles in a round
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: u64,
+    /// Rounds, in each of which every variant is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Share of the datagrams between the nodes that is lost, 0 to 0.9
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub sync_loss: f64,
+    /// Open so many further connections while the node is killed
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
+    pub ramp: usize,
+    /// Seconds of traffic, half before the kill and half after it
+    #[arg(long, default_value_t = 3.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Leave the nodes' configurations and logs where they are, and say where
+    #[arg(long)]
+    pub keep_logs: bool,
+}
+
+/// The most connections that the demo opens: both ends and all their ports are on this machine.
+const RAMP_MAX: usize = 50_000;
+/// Seconds of traffic that the demo can be asked for.
+const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
+    share.ok_or_else(|| "write a number from 0 to 0.9".into())
+}
+
+fn ramp(text: &str) -> Result<usize, String> {
+    let ramp = text.parse().ok().filter(|ramp| *ramp <= RAMP_MAX);
+    ramp.ok_or_else(|| format!("write a number from 0 to {RAMP_MAX}"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| DEMO_SECONDS.contains(seconds));
+    seconds.ok_or_else(|| format!("write a number from {} to {}", DEMO_SECONDS.start(), DEMO_SECONDS.end()))
 }
 
 /// `mainstay gateway`.
@@ -33,7 +105,7 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
     /// Only say whether the configuration is right
-    #[arg(long, required = true)]
+    #[arg(long)]
     pub check: bool,
 }
 
@@ -115,6 +187,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_demo_cannot_do_is_refused_with_what_it_can() {
+        let refused = [
+            ("--sync-loss 1.5", "a number from 0 to 0.9"),
+            ("--ramp 1000000", "a number from 0 to 50000"),
+            ("--seconds 0", "a number from 1 to 300"),
+        ];
+        for (option, remedy) in refused {
+            let error = Cli::try_parse_from(format!("mainstay demo {option}").split(' ')).expect_err(option);
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
     }
 
     #[test]

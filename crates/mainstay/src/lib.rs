@@ -3,11 +3,13 @@
 //! [`config`] turns a file into what the daemon runs with; [`control`] lets operators look into a running node;
 //! [`metrics`] serves its counters; [`cli`] and [`commands`] are the program's face. None of them touches a packet.
 
+pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod gateway;
 pub mod logging;
 pub mod metrics;
 pub mod output;
@@ -16,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{BenchCommand, Cli, Command};
 use commands::CommandError;
 
 /// Runs the program with the arguments of its process.
@@ -33,8 +35,11 @@ pub fn run() -> ExitCode {
 
 fn dispatch(cli: &Cli) -> Result<(), CommandError> {
     match &cli.command {
-        Command::Gateway(args) => commands::check::run(&args.config),
+        Command::Demo(args) => Ok(demo::run(args)?),
+        Command::Gateway(args) if args.check => commands::check::run(&args.config),
+        Command::Gateway(args) => gateway::run(&args.config),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
+        Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
     }
 }

@@ -27,6 +27,7 @@ pub mod af_packet;
 pub mod clock;
 pub mod error;
 pub mod huge_pages;
+pub mod limits;
 pub mod memory;
 pub mod namespace;
 pub mod netlink;

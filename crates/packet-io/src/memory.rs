@@ -215,9 +215,13 @@ impl PacketIo for MemoryIo {
         Ok(received)
     }
 
-    fn transmit(&mut self, port: PortId, frame: &[u8]) -> Result<(), IoError> {
+    fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError> {
         let failure = match self.ports.get_mut(usize::from(port.0)) {
-            Some(port) => port.send(MemoryFrame::new(frame)),
+            Some(port) => {
+                let mut copy = MemoryFrame::new(frame.bytes());
+                (copy.checksum, copy.segmentation) = (frame.checksum, frame.segmentation);
+                port.send(copy)
+            }
             None => Err(TransmitFailure::NoSuchPort),
         };
         failure.map_err(|cause| IoError::Transmit { port, cause })

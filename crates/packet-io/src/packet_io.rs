@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use flow::{PacketBatch, PortId};
+use flow::{Frame, PacketBatch, PortId};
 
 use crate::{IoError, TransmitFailure};
 
@@ -79,11 +79,11 @@ pub trait PacketIo {
     /// counted, not reported: they are an ordinary part of a gateway's life.
     fn poll(&mut self, process: &mut dyn FnMut(&mut PacketBatch<'_>)) -> Result<usize, IoError>;
 
-    /// Sends one frame that the node made itself: whole from the link header on, its checksums complete.
+    /// Sends one frame of the node's own, as its checksum and segmentation state say.
     ///
     /// # Errors
     /// [`IoError::Transmit`]; the failure has been counted, and the caller may well ignore it.
-    fn transmit(&mut self, port: PortId, frame: &[u8]) -> Result<(), IoError>;
+    fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError>;
 
     /// Descriptors that become readable when frames wait. None when the backend is polled only.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

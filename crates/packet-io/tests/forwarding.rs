@@ -123,14 +123,16 @@ fn an_interface_that_is_deleted_and_made_again_is_taken_up() {
     };
     in_gateway(&|netlink| netlink.delete("port1").unwrap());
     io.poll(&mut |_| {}).unwrap();
-    assert!(io.transmit(PortId(1), &[0; 60]).is_err());
+    let mut bytes = [0; 60];
+    let frame = flow::Frame::new(&mut bytes, 0, 60, PortId(1)).unwrap();
+    assert!(io.transmit(PortId(1), &frame).is_err());
 
     in_gateway(&|netlink| {
         netlink.create_bridge("port1").unwrap();
         netlink.set_up("port1", true).unwrap();
     });
     let begin = Instant::now();
-    while io.transmit(PortId(1), &[0; 60]).is_err() {
+    while io.transmit(PortId(1), &frame).is_err() {
         assert!(begin.elapsed() < PATIENCE, "the port did not come back: {:?}", io.counters(PortId(1)));
         io.poll(&mut |_| {}).unwrap();
     }

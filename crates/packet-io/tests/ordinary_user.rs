@@ -36,14 +36,14 @@ fn as_ordinary_user() {
     let mut left = here.run(open("left")).unwrap();
     let mut right = there.run(open("right")).unwrap();
 
-    let frame = [0xff; 60];
-    left.transmit(PortId(0), &frame).unwrap();
+    let mut sent = [0xff; 60];
+    left.transmit(PortId(0), &flow::Frame::new(&mut sent, 0, 60, PortId(0)).unwrap()).unwrap();
     let mut found = false;
     // The kernel hands the frame over within the send; what else comes is its own chatter.
     right
         .poll(&mut |batch| {
             for frame_in in batch {
-                found |= frame_in.bytes() == frame;
+                found |= frame_in.bytes() == sent;
                 frame_in.disposition = flow::Disposition::Consumed;
             }
         })

@@ -34,11 +34,11 @@ use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{CopyExpiry, Pipeline, TableChange};
 use crate::role::{self, Heartbeat, RoleAutomaton};
 
-pub use config::{NodeConfig, PeerConfig};
+pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use status::{NodeStatus, PeerStatus};
-pub use store::ReplicaCounters;
+pub use store::{ChainStates, ReplicaCounters};
 
 use event::Events;
 use held::HeldReplies;
@@ -119,7 +119,7 @@ impl Node {
     ///
     /// # Errors
     /// The configuration of a part is unsound: which, and why.
-    pub fn new(config: NodeConfig, now: Instant) -> Result<Self, config::ConfigError> {
+    pub fn new(config: NodeConfig, now: Instant) -> Result<Self, ConfigError> {
         config.build(now)
     }
 
@@ -208,6 +208,11 @@ impl Node {
 
     /// The next datagram or frame to send, written over `buffer`; `None` when there is none at present.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.poll_datagram(now, buffer).or_else(|| self.poll_frame(now, buffer))
+    }
+
+    /// As [`Node::poll_transmit`], only what goes to peers.
+    pub fn poll_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
         let speaks_for_all = self.role.state().holds_addresses();
         for peer in &mut self.peers {
@@ -219,21 +224,21 @@ impl Node {
             }
         }
         if let Some(heartbeat) = self.role.poll_heartbeat(now) {
-            for peer in &mut self.peers {
-                peer.heartbeat = Some(heartbeat);
-            }
+            self.peers.iter_mut().for_each(|peer| peer.heartbeat = Some(heartbeat));
         }
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.heartbeat.is_some()) {
-            if let Some(heartbeat) = peer.heartbeat.take() {
-                heartbeat.encode(buffer);
-            }
-            return Some(Transmit::Replication(peer.id));
-        }
+        let (id, heartbeat) = self.peers.iter_mut().find_map(|peer| Some((peer.id, peer.heartbeat.take()?)))?;
+        buffer.clear();
+        heartbeat.encode(buffer);
+        Some(Transmit::Replication(id))
+    }
+
+    /// As [`Node::poll_transmit`], only frames for the node's own ports.
+    pub fn poll_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(out) = self.forwarder.poll_transmit(now, buffer) {
             return Some(Transmit::Port { port: out.port, checksum: out.checksum, segmentation: out.segmentation });
         }
-        let mut frame = self.outbox.pop_front()?;
-        core::mem::swap(buffer, &mut frame.bytes);
+        let frame = self.outbox.pop_front()?;
+        *buffer = frame.bytes;
         Some(Transmit::Port { port: frame.port, checksum: frame.checksum, segmentation: frame.segmentation })
     }
 
@@ -246,6 +251,12 @@ impl Node {
     pub fn leave(&mut self, now: Instant) {
         self.role.leave(now);
         self.handle_role_events(now);
+    }
+
+    /// Whether this node holds the shared addresses.
+    #[must_use]
+    pub const fn holds_addresses(&self) -> bool {
+        self.role.state().holds_addresses()
     }
 
     /// The pipeline, to be read by operators.
@@ -412,3 +423,6 @@ impl Node {
         self.note_first_packet(now);
     }
 }
+
+#[cfg(test)]
+mod tests;

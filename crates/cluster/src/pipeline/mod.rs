@@ -246,6 +246,8 @@ impl Pipeline {
                     let mut packet = Packet { frame, headers };
                     match edge.admit(now, &packet) {
                         Admission::Refused(reason) => packet.frame.disposition = Disposition::Drop(reason),
+                        // Its ports are in another packet, or a part of what they belong to is.
+                        _ if headers.is_fragment => packet.frame.disposition = Disposition::Drop(DropReason::Fragment),
                         Admission::Local if is_link_local_control(&headers) => {
                             packet.frame.disposition = edge.handle_local(now, &mut packet);
                         }

@@ -6,8 +6,11 @@ pub mod status;
 
 use std::io;
 
+use crate::bench::BenchError;
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
+use crate::demo::DemoError;
+use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
 
 /// Why a command failed; its text is all that the operator is told.
@@ -19,9 +22,18 @@ pub enum CommandError {
     /// The gateway cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The gateway cannot run.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// The demo failed, or showed a failure.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// Logging cannot begin.
     #[error(transparent)]
     Logging(#[from] LoggingError),
+    /// A measurement has no result.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

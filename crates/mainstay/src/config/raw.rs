@@ -196,14 +196,16 @@ pub struct RawReplication {
     pub local: Text,
     /// Which changes are told.
     pub representation: Option<Text>,
-    /// Share of outgoing datagrams thrown away, for tests only.
+    /// How long at most first replies wait for a peer's confirmation.
+    pub hold_first_reply: Option<Text>,
+    /// Share of incoming datagrams thrown away, for tests only.
     pub test_loss: Option<Spanned<f64>>,
     /// Largest datagram.
     pub datagram_bytes_max: Option<Spanned<u16>>,
     /// Messages sent and not yet acknowledged, at most.
-    pub in_flight_messages_max: Option<Spanned<u32>>,
+    pub in_flight_messages_max: Option<Spanned<u16>>,
     /// Messages received until an acknowledgement is sent.
-    pub ack_every_messages: Option<Spanned<u32>>,
+    pub ack_every_messages: Option<Spanned<u16>>,
     /// Longest time until an acknowledgement is sent.
     pub ack_delay: Option<Text>,
     /// Time between signs of life on an idle link.

@@ -331,7 +331,7 @@ fn what_is_doubtful_is_warned_of_but_runs() {
         (
             "local = \"10.99.0.1:3781\"",
             "local = \"10.99.0.1:3781\"\ntest_loss = 0.2",
-            "mainstay.toml:33:13: warning: replication.test_loss: the node throws away 20 % of its replication datagrams: this is for tests: remove it in production\n",
+            "mainstay.toml:33:13: warning: replication.test_loss: the node throws away 20 % of what its peers send: this is for tests: remove it in production\n",
         ),
         (
             "interval = \"10ms\"",

@@ -236,12 +236,14 @@ pub enum Representation {
     PreciseSelective,
     /// Every change.
     PreciseEager,
+    /// Nothing: peers are watched, but know no connections.
+    None,
 }
 
 impl Representation {
     /// All representations, with their names.
-    pub const ALL: [(&'static str, Self); 2] =
-        [("precise-selective", Self::PreciseSelective), ("precise-eager", Self::PreciseEager)];
+    pub const ALL: [(&'static str, Self); 3] =
+        [("precise-selective", Self::PreciseSelective), ("precise-eager", Self::PreciseEager), ("none", Self::None)];
 }
 
 /// Replication of connection state.
@@ -251,14 +253,17 @@ pub struct Replication {
     pub local: SocketAddr,
     /// Which changes are told.
     pub representation: Representation,
-    /// Share of outgoing datagrams thrown away, 0 to 1. For tests only.
+    /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
+    pub hold_first_reply: Duration,
+    /// Share of the peers' datagrams, those of failure detection included, thrown away as they come in, 0 to 1. For
+    /// tests only.
     pub test_loss: f64,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: u16,
     /// Messages sent and not yet acknowledged, at most.
-    pub in_flight_messages_max: u32,
+    pub in_flight_messages_max: u16,
     /// Messages received until an acknowledgement is sent.
-    pub ack_every_messages: u32,
+    pub ack_every_messages: u16,
     /// Longest time until an acknowledgement is sent.
     pub ack_delay: Duration,
     /// Time between signs of life on an idle link.

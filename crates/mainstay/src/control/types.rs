@@ -339,6 +339,14 @@ pub enum EventKind {
     Announced,
     /// The first packet was forwarded after a take-over.
     FirstPacketForwarded,
+    /// Replication with a peer runs.
+    ReplicationUp,
+    /// A peer's replication is silent.
+    ReplicationDown,
+    /// A peer was restarted and knows nothing.
+    PeerRestarted,
+    /// This node and a peer have told each other everything.
+    Synchronised,
     /// A peer's connections are being fetched.
     ResyncStarted,
     /// They are all here.
@@ -361,6 +369,10 @@ impl EventKind {
             Self::BecameStandby => "became standby",
             Self::Announced => "addresses announced",
             Self::FirstPacketForwarded => "first packet forwarded",
+            Self::ReplicationUp => "replication up",
+            Self::ReplicationDown => "replication down",
+            Self::PeerRestarted => "peer restarted",
+            Self::Synchronised => "synchronised",
             Self::ResyncStarted => "resynchronisation started",
             Self::ResyncEnded => "resynchronisation ended",
             Self::Warning => "warning",

@@ -1,3 +1,122 @@
 //! The main job on one machine: real TCP through a real cluster, a node killed, and what survived.
+//!
+//! [`topology`] makes a network of namespaces, [`cluster`] runs two gateways in it, [`session`] sends [`traffic`] through
+//! them, [`run`] kills one and [`report`] holds what became of the connections, for [`table`] and [`html`] to show. All
+//! of it is removed again however the program ends.
 
+pub mod clock;
+pub mod cluster;
+pub mod html;
+pub mod report;
+pub mod run;
+pub mod session;
+pub mod table;
+pub mod topology;
 pub mod traffic;
+pub mod watch;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use packet_io::namespace::{NamespaceSupport, enter_user_namespace, probe};
+use packet_io::{IoError, limits, sysctl};
+
+use crate::cli::DemoArgs;
+use crate::output;
+use report::{Report, Settings};
+use run::{RunError, Stage};
+use watch::Watch;
+
+/// Descriptors that the demo needs beside those of its connections.
+const SPARE_DESCRIPTORS: usize = 1024;
+
+/// Why the demo has no result, or a bad one.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// The machine cannot give what the demo needs.
+    #[error(transparent)]
+    System(#[from] IoError),
+    /// A run could not be made.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The page cannot be written.
+    #[error("cannot write the report {}: {source}", path.display())]
+    Page {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The result cannot be printed.
+    #[error("the result cannot be printed: {0}")]
+    Output(#[from] io::Error),
+    /// Connections broke that should not have.
+    #[error("{broken} of {connections} replicated connections broke")]
+    Broken {
+        /// How many.
+        broken: usize,
+        /// Of how many.
+        connections: usize,
+    },
+}
+
+/// Runs the demo and shows its result. To be called while the process has but one thread: an ordinary user gets networks
+/// of his own only then.
+///
+/// # Errors
+/// The demo could not be run, or a connection broke that was established before the kill.
+pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
+    gain_namespaces()?;
+    let watch = Watch::new()?;
+    // Each connection has a socket at either end, both in this process.
+    let descriptors = SPARE_DESCRIPTORS + 2 * args.ramp;
+    limits::raise_open_files(descriptors as u64)?;
+    let report = make_report(args, &watch)?;
+    if let Some(path) = &args.report {
+        fs::write(path, html::page(&report)).map_err(|source| DemoError::Page { path: path.clone(), source })?;
+    }
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&table::describe(&report))?;
+        if let Some(path) = &args.report {
+            output::print(&format!("\nThe page with charts is {}\n", path.display()))?;
+        }
+    }
+    let (broken, connections) = (report.replicated.broken, report.replicated.connections);
+    if report.is_success() { Ok(()) } else { Err(DemoError::Broken { broken, connections }) }
+}
+
+fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
+    let settings = Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds };
+    let progress = output::Progress::new();
+    let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs };
+    let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let replicated = stage.run(true)?;
+    let without_replication = stage.run(false)?;
+    Ok(Report {
+        program_version: env!("CARGO_PKG_VERSION").into(),
+        began_unix_s,
+        kernel: sysctl::read("kernel/osrelease").unwrap_or_default(),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        settings,
+        replicated,
+        without_replication,
+    })
+}
+
+/// Makes sure that network namespaces can be made.
+fn gain_namespaces() -> Result<(), IoError> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
+        return enter_user_namespace();
+    }
+    match probe() {
+        NamespaceSupport::Available => Ok(()),
+        NamespaceSupport::AfterUserNamespace => enter_user_namespace(),
+        NamespaceSupport::Forbidden(why) => Err(IoError::NamespacesForbidden(why)),
+    }
+}

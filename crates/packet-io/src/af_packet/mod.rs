@@ -13,7 +13,7 @@ mod virtio;
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 
-use flow::{Disposition, PacketBatch, PortId};
+use flow::{Disposition, Frame, PacketBatch, PortId};
 
 use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
 
@@ -141,7 +141,7 @@ impl PacketIo for AfPacketIo {
         Ok(total)
     }
 
-    fn transmit(&mut self, port: PortId, frame: &[u8]) -> Result<(), IoError> {
+    fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError> {
         let Some(opened) = self.ports.get_mut(usize::from(port.0)) else {
             return Err(IoError::Transmit { port, cause: TransmitFailure::NoSuchPort });
         };
@@ -150,7 +150,7 @@ impl PacketIo for AfPacketIo {
             Err(IoError::Transmit { cause, .. }) => opened.counters.transmit_failures.count(*cause),
             _ => {
                 opened.counters.sent_frames += 1;
-                opened.counters.sent_bytes += frame.len() as u64;
+                opened.counters.sent_bytes += frame.bytes().len() as u64;
             }
         }
         result

@@ -266,11 +266,12 @@ impl TransmitRing {
 }
 
 /// Sends one frame that lies in memory of somebody else.
-pub(super) fn send_one(socket: BorrowedFd<'_>, port: PortId, frame: &[u8]) -> Result<(), IoError> {
-    let mut header = virtio::emit(Checksum::Valid, flow::Segmentation::default(), frame);
+pub(super) fn send_one(socket: BorrowedFd<'_>, port: PortId, frame: &Frame<'_>) -> Result<(), IoError> {
+    let bytes = frame.bytes();
+    let mut header = virtio::emit(frame.checksum, frame.segmentation, bytes);
     let mut vectors = [
         libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: HEADER_BYTES },
-        libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() },
     ];
     // SAFETY: all-zero bytes are a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };

@@ -59,17 +59,19 @@ fn every_frame_that_does_not_leave_is_counted() {
     decide(&mut io, Disposition::Undecided);
     io.inject(LEFT, b"x").unwrap();
     decide(&mut io, Disposition::Transmit(PortId(9)));
+    let mut bytes = *b"own";
+    let own = flow::Frame::new(&mut bytes, 0, 3, RIGHT).unwrap();
     io.set_up(RIGHT, false).unwrap();
     io.inject(LEFT, b"x").unwrap();
     decide(&mut io, Disposition::Transmit(RIGHT));
-    let error = io.transmit(RIGHT, b"own").unwrap_err();
+    let error = io.transmit(RIGHT, &own).unwrap_err();
     assert_eq!(error.to_string(), "port 1: the interface is down");
 
     assert_eq!(io.counters(LEFT).undecided, 1);
     assert_eq!(io.counters(LEFT).transmit_failures.no_such_port, 1);
     assert_eq!(io.counters(RIGHT).transmit_failures.down, 2);
     io.set_up(RIGHT, true).unwrap();
-    io.transmit(RIGHT, b"own").unwrap();
+    io.transmit(RIGHT, &own).unwrap();
     assert_eq!(io.take_sent(RIGHT).unwrap().bytes(), b"own");
 }
 

@@ -187,9 +187,9 @@ impl PacketIo for PcapIo {
         Ok(lengths.len())
     }
 
-    fn transmit(&mut self, port: PortId, frame: &[u8]) -> Result<(), IoError> {
+    fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError> {
         let result = match self.ports.get_mut(usize::from(port.0)) {
-            Some(opened) => opened.send(self.now, frame),
+            Some(opened) => opened.send(self.now, frame.bytes()),
             None => Err(TransmitFailure::NoSuchPort),
         };
         result.map_err(|cause| IoError::Transmit { port, cause })

@@ -20,11 +20,11 @@ const MULTIPLIER_DEFAULT: u8 = 10;
 /// Below this, a pause of the scheduler looks like a dead peer.
 const DETECTION_TIME_DOUBTFUL: Duration = Duration::from_millis(30);
 /// A datagram has to hold a connection's state, and must not exceed UDP's.
-const DATAGRAM_BYTES: RangeInclusive<u16> = 512..=65_507;
+const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
 /// What an Ethernet frame holds after IPv4 and UDP headers.
 const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
-const IN_FLIGHT_MESSAGES: RangeInclusive<u32> = 16..=1_048_576;
-const ACK_EVERY_MESSAGES: RangeInclusive<u32> = 1..=65_536;
+const IN_FLIGHT_MESSAGES: RangeInclusive<u16> = 256..=32_768;
+const ACK_EVERY_MESSAGES: RangeInclusive<u16> = 1..=64;
 
 pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &mut Findings<'_>) -> Option<Cluster> {
     let Some(section) = &raw.replication else {
@@ -97,6 +97,13 @@ fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &
     Replication {
         local,
         representation: representation.unwrap_or_default(),
+        hold_first_reply: ranged(
+            "replication.hold_first_reply",
+            raw.hold_first_reply.as_ref(),
+            ms(0),
+            ms(0)..=ms(1000),
+            findings,
+        ),
         test_loss: test_loss(raw.test_loss.as_ref(), findings),
         datagram_bytes_max: within(
             "replication.datagram_bytes_max",
@@ -108,18 +115,18 @@ fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &
         in_flight_messages_max: within(
             "replication.in_flight_messages_max",
             raw.in_flight_messages_max.as_ref(),
-            8192,
+            4096,
             IN_FLIGHT_MESSAGES,
             findings,
         ),
         ack_every_messages: within(
             "replication.ack_every_messages",
             raw.ack_every_messages.as_ref(),
-            64,
+            32,
             ACK_EVERY_MESSAGES,
             findings,
         ),
-        ack_delay: ranged("replication.ack_delay", raw.ack_delay.as_ref(), ms(5), ms(0)..=ms(1000), findings),
+        ack_delay: ranged("replication.ack_delay", raw.ack_delay.as_ref(), ms(2), ms(0)..=ms(1000), findings),
         alive_interval,
         peer_timeout,
         peers: peers(&raw.peer, local, node, findings),
@@ -134,7 +141,7 @@ fn test_loss(raw: Option<&Spanned<f64>>, findings: &mut Findings<'_>) -> f64 {
         findings.error(written.span(), "replication.test_loss", mistake);
     } else if loss > 0.0 {
         let mistake = Mistake::new(
-            format!("the node throws away {} % of its replication datagrams", loss * 100.0),
+            format!("the node throws away {} % of what its peers send", loss * 100.0),
             "this is for tests: remove it in production",
         );
         findings.warning(written.span(), "replication.test_loss", mistake);

@@ -17,6 +17,8 @@ use super::{Greeting, Kind, REQUEST_BYTES};
 
 /// Time between an answer and the next request of a `Ticks` connection, and between datagrams.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
+/// Silent connections that are woken between two looks at all the others.
+const WAKES_PER_TURN_MAX: usize = 32;
 const WAKER: Token = Token(usize::MAX);
 const WRITE_BYTES_MAX: usize = 128 * 1024;
 
@@ -51,6 +53,8 @@ pub struct Progress {
     pub ramped: usize,
     /// Connections that broke.
     pub broken: usize,
+    /// How often all silent connections have been woken.
+    pub wakes: usize,
     /// Requests of silent connections that wait for their answer.
     pub unanswered: usize,
     /// Answers that silent connections have had.
@@ -99,6 +103,9 @@ pub struct Client {
     connections: Vec<ClientConnection>,
     ramp_left: usize,
     ramp: Pace,
+    wakes: usize,
+    /// The connection that is looked at next while the silent ones are being woken.
+    wake_next: Option<usize>,
     timeline: Timeline,
     buffer: Vec<u8>,
     progress: Arc<Mutex<Progress>>,
@@ -119,6 +126,8 @@ impl Client {
             // A connection counts as a "byte" of the ramp's pace, scaled so that fractions are not lost.
             ramp: Pace::new(plan.ramp_per_s * RAMP_UNIT, now),
             ramp_left,
+            wakes: 0,
+            wake_next: None,
             plan,
             connections: Vec::new(),
             timeline: Timeline::new(now),
@@ -146,9 +155,10 @@ impl Client {
                 self.handle_ready(index);
             }
             self.handle_time();
+            self.wake_silent();
             self.publish_progress();
             match commands.try_recv() {
-                Ok(Command::Wake) => self.wake_silent(),
+                Ok(Command::Wake) => self.wake_next = Some(0),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {}
             }
@@ -233,19 +243,29 @@ impl Client {
         }
     }
 
+    /// Wakes some of the silent connections: all at once would be a burst that no pause could be measured beside.
     fn wake_silent(&mut self) {
+        let Some(first) = self.wake_next else { return };
         let now = Instant::now();
-        for connection in &mut self.connections {
+        let mut woken = 0;
+        for (index, connection) in self.connections.iter_mut().enumerate().skip(first) {
             let is_silent = matches!(connection.outcome.kind, Kind::Idle | Kind::Ramp);
             if is_silent && connection.awaited_bytes == 0 && connection.outcome.established_at.is_some() {
+                if woken == WAKES_PER_TURN_MAX {
+                    self.wake_next = Some(index);
+                    return;
+                }
                 let sent = connection.request(now);
                 connection.note(sent);
+                woken += 1;
             }
         }
+        self.wakes += 1;
+        self.wake_next = None;
     }
 
     fn publish_progress(&self) {
-        let mut progress = Progress::default();
+        let mut progress = Progress { wakes: self.wakes, ..Progress::default() };
         for ClientConnection { outcome, awaited_bytes, answers, .. } in &self.connections {
             let is_established = outcome.established_at.is_some();
             let is_broken = outcome.broken.is_some();

@@ -1,0 +1,304 @@
+//! Two gateway nodes as an operator would run them: a configuration file each, a process each, watched through their
+//! control sockets.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use packet_io::IoError;
+use packet_io::signal::die_with_parent;
+
+use super::clock::Epoch;
+use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
+use super::watch::{Waited, Watch, WatchError};
+use crate::control::client::Client;
+use crate::control::types::{Event, Status};
+
+/// How long the nodes may take until they are ready.
+const READY_WITHIN: Duration = Duration::from_secs(15);
+/// UDP port of the replication link.
+const REPLICATION_PORT: u16 = 3781;
+/// Lines of a node's log that an error shows.
+const LOG_TAIL_LINES: usize = 12;
+/// How long a connection's first reply waits for the standby to have the connection, at most.
+const HOLD_FIRST_REPLY: &str = "250ms";
+/// The nodes' names, in the order of their numbers.
+pub const NAMES: [&str; 2] = ["a", "b"];
+
+/// How the nodes are to be run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ClusterPlan {
+    /// Connections are told to the standby.
+    pub is_replicated: bool,
+    /// Share of replication datagrams that each node throws away, 0 to 1.
+    pub sync_loss: f64,
+    /// Connections that a node can hold.
+    pub connections_max: usize,
+}
+
+/// Why the nodes do not run as they should.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The files of the demo cannot be written.
+    #[error("cannot write the nodes' files in {}: {source}", directory.display())]
+    Files {
+        /// Where.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A node cannot be started.
+    #[error(transparent)]
+    Start(#[from] IoError),
+    /// A node ended by itself.
+    #[error("node {name} ended ({status}) while it should run; its log ends with:\n{log}")]
+    Ended {
+        /// Which.
+        name: &'static str,
+        /// How.
+        status: ExitStatus,
+        /// The end of its log.
+        log: String,
+    },
+    /// The nodes run but do not get ready.
+    #[error("the nodes were not ready within {} s: {why}\n{logs}", READY_WITHIN.as_secs())]
+    NotReady {
+        /// What is missing.
+        why: String,
+        /// The ends of their logs.
+        logs: String,
+    },
+    /// A node was declared dead that was alive.
+    #[error(
+        "node b took over before node a was killed: the machine was too busy to let node a speak for 100 ms; try again \
+         when it is quieter"
+    )]
+    TookOverEarly,
+    /// A signal came.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+}
+
+struct Node {
+    name: &'static str,
+    child: Child,
+    control_socket: PathBuf,
+    log: PathBuf,
+}
+
+/// The running pair. Dropping it ends the processes and removes the files.
+pub struct Cluster {
+    nodes: [Node; 2],
+    directory: Directory,
+}
+
+impl Cluster {
+    /// Writes the configurations and starts both nodes.
+    ///
+    /// # Errors
+    /// Files cannot be written or processes not be started.
+    pub fn start(topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
+        let directory = Directory::create()?;
+        let start = |number: usize| start_node(topology, plan, &directory, number);
+        let nodes = [start(0)?, start(1)?];
+        Ok(Self { nodes, directory })
+    }
+
+    /// Waits until a is active and b could take over (without replication: until both hear each other).
+    ///
+    /// # Errors
+    /// A node ended, or the deadline passed: with the ends of the logs.
+    pub fn wait_until_ready(&mut self, watch: &Watch, is_replicated: bool) -> Result<(), ClusterError> {
+        let mut missing = String::new();
+        let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, ClusterError> {
+            self.check_running()?;
+            missing = self.what_is_missing(is_replicated);
+            Ok(missing.is_empty())
+        })?;
+        if waited == Waited::Met {
+            return Ok(());
+        }
+        let logs = self.nodes.iter().map(|node| format!("log of node {}:\n{}", node.name, node.log_tail()));
+        Err(ClusterError::NotReady { why: missing, logs: logs.collect::<Vec<_>>().join("\n") })
+    }
+
+    /// Says that roles are still as they were at the start.
+    ///
+    /// # Errors
+    /// A node ended, or b took over.
+    pub fn check_roles(&mut self) -> Result<(), ClusterError> {
+        self.check_running()?;
+        match self.nodes[1].status() {
+            Some(status) if status.node.role == "active" => Err(ClusterError::TookOverEarly),
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills node a as a power cut would: it gets no say.
+    ///
+    /// # Errors
+    /// It cannot be killed.
+    pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
+        let killed_at = Epoch::now();
+        let child = &mut self.nodes[0].child;
+        let ended = child.kill().and_then(|()| child.wait());
+        ended.map_err(|source| self.directory.error(source))?;
+        Ok(killed_at)
+    }
+
+    /// What node b tells of itself; nothing when it does not answer.
+    #[must_use]
+    pub fn standby_events(&self) -> Vec<Event> {
+        let client = Client::connect(&self.nodes[1].control_socket);
+        client.and_then(|mut client| client.events()).unwrap_or_default()
+    }
+
+    /// Leaves configurations and logs where they are; returns where.
+    pub fn keep_files(&mut self) -> PathBuf {
+        self.directory.is_kept = true;
+        self.directory.path.clone()
+    }
+
+    fn check_running(&mut self) -> Result<(), ClusterError> {
+        for node in &mut self.nodes {
+            if let Ok(Some(status)) = node.child.try_wait() {
+                return Err(ClusterError::Ended { name: node.name, status, log: node.log_tail() });
+            }
+        }
+        Ok(())
+    }
+
+    fn what_is_missing(&self, is_replicated: bool) -> String {
+        for (node, role) in self.nodes.iter().zip(["active", "standby"]) {
+            let Some(status) = node.status() else { return format!("node {} does not answer yet", node.name) };
+            if status.node.role != role {
+                return format!("node {} is {} instead of {role}", node.name, status.node.role);
+            }
+            let Some(peer) = status.peers.first() else { return format!("node {} has no peer", node.name) };
+            if peer.detector != "up" {
+                return format!("node {} does not hear the other", node.name);
+            }
+            if is_replicated && !peer.synchronised {
+                return format!("node {} has not told the other everything", node.name);
+            }
+        }
+        String::new()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A child that has ended already cannot be killed, and need not be.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Node {
+    fn status(&self) -> Option<Status> {
+        Client::connect(&self.control_socket).and_then(|mut client| client.status()).ok()
+    }
+
+    fn log_tail(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
+        if tail.is_empty() { "  (nothing)".into() } else { tail.iter().map(|line| format!("  {line}\n")).collect() }
+    }
+}
+
+fn start_node(
+    topology: &Topology,
+    plan: ClusterPlan,
+    directory: &Directory,
+    number: usize,
+) -> Result<Node, ClusterError> {
+    let name = NAMES[number];
+    let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
+    let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
+    fs::write(&config, configuration(number, plan, &control_socket)).map_err(|source| directory.error(source))?;
+    let output = File::create(&log).map_err(|source| directory.error(source))?;
+    let program = std::env::current_exe().map_err(|source| directory.error(source))?;
+    let mut command = Command::new(program);
+    command.arg("gateway").arg("--config").arg(&config);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+    die_with_parent(&mut command);
+    let child = topology.nodes[number].spawn_command(command)?;
+    Ok(Node { name, child, control_socket, log })
+}
+
+/// A node's configuration file.
+fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
+    let other = 1 - number;
+    let ClusterPlan { is_replicated, sync_loss, connections_max } = plan;
+    let addresses = |both: [std::net::IpAddr; 2]| {
+        format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
+    };
+    let mut text = format!(
+        "chain = [\"firewall\", \"nat\"]\n\n\
+         [node]\nid = {number}\nname = \"{}\"\nnodes = 2\npriority = {}\ncontrol_socket = {control_socket:?}\n\n",
+        NAMES[number],
+        200 - 100 * number,
+    );
+    for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
+        // Writing to a string cannot fail.
+        let _ =
+            write!(text, "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\naddresses = {}\n\n", addresses(shared));
+    }
+    let _ = write!(
+        text,
+        "[limits]\nconnections_max = {connections_max}\n\n\
+         [[firewall.rule]]\nname = \"out\"\nfrom = \"{}\"\naction = \"accept\"\n\n",
+        INTERFACES[0]
+    );
+    for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
+        let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
+    }
+    let representation = if is_replicated { "precise-selective" } else { "none" };
+    let _ = write!(
+        text,
+        "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
+         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {sync_loss:?}\n\n\
+         [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
+         [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
+        SYNC[number], SYNC[other],
+    );
+    text
+}
+
+/// A private directory, removed with all that is in it unless it is to be kept.
+struct Directory {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Directory {
+    fn create() -> Result<Self, ClusterError> {
+        let path = std::env::temp_dir().join(format!("mainstay-demo-{:016x}", packet_io::random::number()));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(Self { path, is_kept: false }),
+            Err(source) => Err(ClusterError::Files { directory: path, source }),
+        }
+    }
+
+    fn error(&self, source: io::Error) -> ClusterError {
+        ClusterError::Files { directory: self.path.clone(), source }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Nothing is left to be told, and the system clears its temporary directory itself.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! The configurations that the nodes are given.
+
+use std::path::Path;
+
+use super::*;
+use crate::config;
+use crate::config::validated::Representation;
+
+fn checked(number: usize, plan: ClusterPlan) -> config::validated::Config {
+    let directory = Directory::create().unwrap();
+    let path = directory.path.join("node.toml");
+    fs::write(&path, configuration(number, plan, Path::new("/tmp/node.sock"))).unwrap();
+    let checked = config::load(&path).unwrap_or_else(|error| panic!("{error}"));
+    checked.config
+}
+
+#[test]
+fn both_nodes_are_given_right_configurations() {
+    for is_replicated in [true, false] {
+        let plan = ClusterPlan { is_replicated, sync_loss: 0.2, connections_max: 5000 };
+        for number in [0, 1] {
+            let config = checked(number, plan);
+            let replication = config.cluster.unwrap().replication;
+            assert_eq!(replication.representation == Representation::None, !is_replicated);
+            assert!((replication.test_loss - 0.2).abs() < f64::EPSILON);
+            assert_eq!(replication.hold_first_reply, Duration::from_millis(250));
+            assert_eq!(config.source_nat.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn files_are_removed_unless_they_are_to_be_kept() {
+    let mut directory = Directory::create().unwrap();
+    let path = directory.path.clone();
+    fs::write(path.join("file"), "").unwrap();
+    directory.is_kept = true;
+    drop(directory);
+    assert!(path.join("file").exists());
+    drop(Directory { path: path.clone(), is_kept: false });
+    assert!(!path.exists());
+}

@@ -1,0 +1,188 @@
+//! One run: traffic, a kill in the middle of it, and what became of the connections.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use packet_io::IoError;
+
+use super::clock::Epoch;
+use super::cluster::{Cluster, ClusterError, ClusterPlan};
+use super::report::{RunReport, Settings};
+use super::session::{Session, TrafficError};
+use super::topology::Topology;
+use super::traffic::Kind;
+use super::traffic::client::Plan;
+use super::watch::{Waited, Watch, WatchError};
+use crate::control::types::EventKind;
+use crate::output::{Progress, count};
+
+/// Connections of each kind, beside the ramp.
+pub const MIX: [(Kind, usize); 5] =
+    [(Kind::Download, 8), (Kind::Upload, 8), (Kind::Ticks, 16), (Kind::Idle, 32), (Kind::Udp, 2)];
+/// Rate of each bulk transfer, in bytes a second.
+pub const BULK_BYTES_PER_S: u64 = 4_000_000;
+/// Ramp connections opened each second, at most.
+const RAMP_PER_S_MAX: usize = 2000;
+/// How much of the ramp is established when the node is killed.
+const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
+/// Connections that a node has room for beyond the planned ones.
+const SPARE_CONNECTIONS: usize = 4096;
+
+/// How long the first connections may take.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the standby may take to take over.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(3);
+/// How long silent connections may take to answer after the take-over.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(6);
+/// The same where most of them never will.
+const ANSWERED_WITHIN_UNREPLICATED: Duration = Duration::from_secs(2);
+
+/// Why a run has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The network cannot be built.
+    #[error(transparent)]
+    Network(#[from] IoError),
+    /// The nodes.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The traffic.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// A signal came.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// Traffic does not get through even while both nodes are well.
+    #[error(
+        "{established} of {planned} connections were established within {within_s} s although nothing was wrong yet"
+    )]
+    NotEstablished {
+        /// Those that were.
+        established: usize,
+        /// Those that should have been.
+        planned: usize,
+        /// The deadline, in seconds.
+        within_s: u64,
+    },
+}
+
+/// What a run is done with.
+pub struct Stage<'a> {
+    /// Waits.
+    pub watch: &'a Watch,
+    /// Tells how far it is.
+    pub progress: &'a Progress,
+    /// As the operator asked.
+    pub settings: &'a Settings,
+    /// The nodes' files stay.
+    pub keep_logs: bool,
+}
+
+impl Stage<'_> {
+    /// Runs once, in a network of its own.
+    ///
+    /// # Errors
+    /// The run could not be made; that connections break is a result, not an error.
+    pub fn run(&self, is_replicated: bool) -> Result<RunReport, RunError> {
+        let name = if is_replicated { "replicated" } else { "not replicated" };
+        let tell = |what: &str| self.progress.show(&format!("{name}: {what}"));
+        tell("building the network");
+        let topology = Arc::new(Topology::build()?);
+        let mut cluster = Cluster::start(&topology, self.cluster_plan(is_replicated))?;
+        if self.keep_logs {
+            let files = cluster.keep_files();
+            self.progress.show("");
+            eprintln!("{name}: configurations and logs are in {}", files.display());
+        }
+        tell("waiting for the nodes");
+        cluster.wait_until_ready(self.watch, is_replicated)?;
+        let session = Session::start(&topology, self.traffic_plan())?;
+        self.warm_up(&session, &tell)?;
+        cluster.check_roles()?;
+        let killed_at = cluster.kill_active()?;
+        tell("node a is dead");
+        self.await_take_over(&cluster, killed_at)?;
+        let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
+        self.watch.pass_until(killed_at.instant() + pause)?;
+        tell("waking the silent connections");
+        session.wake_silent()?;
+        self.await_answers(&session, is_replicated)?;
+        let traffic = session.finish()?;
+        Ok(RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events()))
+    }
+
+    fn cluster_plan(&self, is_replicated: bool) -> ClusterPlan {
+        let planned: usize = MIX.iter().map(|(_, number)| number).sum();
+        ClusterPlan {
+            is_replicated,
+            sync_loss: self.settings.sync_loss,
+            connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
+        }
+    }
+
+    fn traffic_plan(&self) -> Plan {
+        let ramp = self.settings.ramp;
+        let mut connections = MIX.to_vec();
+        connections.push((Kind::Ramp, ramp));
+        Plan {
+            servers: Topology::server_addresses().to_vec(),
+            connections,
+            bulk_bytes_per_s: BULK_BYTES_PER_S,
+            ramp_per_s: self.ramp_per_s(),
+        }
+    }
+
+    /// Slow enough that the ramp lasts through the warm-up, and never faster than the machine can follow.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
+    fn ramp_per_s(&self) -> u64 {
+        let lasting = self.settings.ramp as f64 / self.settings.seconds.max(1.0);
+        (lasting.ceil() as usize).clamp(1, RAMP_PER_S_MAX) as u64
+    }
+
+    /// Lets traffic flow until all planned connections stand and most of the ramp.
+    fn warm_up(&self, session: &Session, tell: &dyn Fn(&str)) -> Result<(), RunError> {
+        let (share, of) = RAMP_SHARE_AT_KILL;
+        let steady: usize = MIX.iter().map(|(_, number)| number).sum();
+        let ramped = self.settings.ramp * share / of;
+        let begin = Instant::now();
+        let at_least = begin + Duration::from_secs_f64(self.settings.seconds / 2.0);
+        let within = ESTABLISHED_WITHIN + Duration::from_secs(2 * ramped as u64 / self.ramp_per_s());
+        let waited = self.watch.until(begin + within, || -> Result<bool, RunError> {
+            let progress = session.progress();
+            tell(&format!("{} connections", count(progress.established as u64)));
+            let stand = progress.established - progress.ramped >= steady && progress.ramped >= ramped;
+            Ok(stand && Instant::now() >= at_least)
+        })?;
+        match waited {
+            Waited::Met => Ok(()),
+            Waited::TooLate => Err(RunError::NotEstablished {
+                established: session.progress().established,
+                planned: steady + ramped,
+                within_s: within.as_secs(),
+            }),
+        }
+    }
+
+    /// That the standby never takes over shows in the result.
+    fn await_take_over(&self, cluster: &Cluster, killed_at: Epoch) -> Result<(), WatchError> {
+        let deadline = killed_at.instant() + TAKEN_OVER_WITHIN;
+        // Not asked before it can have happened: the standby has other things to do.
+        self.watch.pass_until(killed_at.instant() + Duration::from_millis(150))?;
+        let waited = self.watch.until(deadline, || -> Result<bool, WatchError> {
+            Ok(cluster.standby_events().iter().any(|event| event.kind == EventKind::Announced))
+        })?;
+        if waited == Waited::TooLate {
+            self.progress.show("node b has not taken over");
+        }
+        Ok(())
+    }
+
+    fn await_answers(&self, session: &Session, is_replicated: bool) -> Result<(), WatchError> {
+        let within = if is_replicated { ANSWERED_WITHIN } else { ANSWERED_WITHIN_UNREPLICATED };
+        self.watch.until(Instant::now() + within, || -> Result<bool, WatchError> {
+            let progress = session.progress();
+            Ok(progress.wakes > 0 && progress.unanswered == 0)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! The result as people read it in a terminal.
+
+use std::fmt::Write;
+
+use super::report::{KindReport, Report, RunReport};
+use super::traffic::Kind;
+use crate::output::{Align, Table, count, scaled};
+
+/// What stands for a figure that there is none of.
+const NONE: &str = "–";
+
+/// The whole result.
+#[must_use]
+pub fn describe(report: &Report) -> String {
+    let mut text = headline(&report.replicated);
+    text.push('\n');
+    text.push_str(&summary(report).render());
+    text.push('\n');
+    text.push_str(&kinds(report).render());
+    let because = &report.replicated.broken_because;
+    if !because.is_empty() {
+        text.push_str("\nWhy connections broke although they were replicated:\n");
+        for (why, number) in because {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {:>6}  {why}", count(*number as u64));
+        }
+    }
+    text
+}
+
+/// One sentence.
+#[must_use]
+pub fn headline(run: &RunReport) -> String {
+    let RunReport { connections, survived, .. } = run;
+    let all = if survived == connections { "All" } else { "Only" };
+    let of = if survived == connections {
+        count(*connections as u64)
+    } else {
+        format!("{} of {}", count(*survived as u64), count(*connections as u64))
+    };
+    format!("{all} {of} connections outlived the node that carried them.\n")
+}
+
+/// Milliseconds with a unit.
+#[must_use]
+pub fn ms(value: Option<f64>) -> String {
+    value.map_or_else(|| NONE.into(), |ms| format!("{ms:.0} ms"))
+}
+
+/// Bytes with a decimal prefix.
+#[must_use]
+#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub fn bytes(bytes: u64) -> String {
+    scaled(bytes as f64, "B")
+}
+
+fn summary(report: &Report) -> Table {
+    let columns = [("", Align::Left), ("REPLICATED", Align::Right), ("NOT REPLICATED", Align::Right)];
+    let mut table = Table::new(&columns);
+    let mut row = |label: &str, cell: &dyn Fn(&RunReport) -> String| {
+        table.row([label.to_owned(), cell(&report.replicated), cell(&report.without_replication)]);
+    };
+    row("established before the kill", &|run| count(run.connections as u64));
+    row("survived", &|run| count(run.survived as u64));
+    row("broken", &|run| count(run.broken as u64));
+    row("kill to detection", &|run| ms(run.detection_ms));
+    row("kill to addresses announced", &|run| ms(run.takeover_ms));
+    row("kill to first packet forwarded", &|run| ms(run.first_packet_ms));
+    row("longest pause of a survivor", &|run| ms((run.survived > 0).then_some(run.longest_gap_ms)));
+    row("bytes verified", &|run| bytes(run.bytes_verified));
+    table
+}
+
+fn kinds(report: &Report) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("KIND", Left),
+        ("CONNECTIONS", Right),
+        ("SURVIVED", Right),
+        ("LONGEST PAUSE", Right),
+        ("MEDIAN", Right),
+        ("VERIFIED", Right),
+        ("NOT REPLICATED: SURVIVED", Right),
+    ]);
+    for kind in Kind::ALL {
+        let Some(with) = report.replicated.kind(kind) else { continue };
+        let KindReport { connections, survived, longest_gap_ms, median_gap_ms, bytes_verified, .. } = with;
+        table.row([
+            kind.label().to_owned(),
+            count(*connections as u64),
+            count(*survived as u64),
+            ms(*longest_gap_ms),
+            ms(*median_gap_ms),
+            bytes(*bytes_verified),
+            survived_of(report.without_replication.kind(kind)),
+        ]);
+    }
+    table
+}
+
+/// `3 of 8`.
+#[must_use]
+pub fn survived_of(kind: Option<&KindReport>) -> String {
+    kind.map_or_else(
+        || NONE.into(),
+        |kind| format!("{} of {}", count(kind.survived as u64), count(kind.connections as u64)),
+    )
+}

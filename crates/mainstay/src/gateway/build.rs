@@ -1,0 +1,241 @@
+//! From the checked configuration to the parts that the gateway runs.
+
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use cluster::node::{NodeConfig, PeerConfig};
+use cluster::{failure_detector, forwarding, role};
+use flow::conntrack::{self, TrackerConfig};
+use flow::wire::MacAddress;
+use flow::{HashKey, IpFamily};
+use network_functions::address::Prefix;
+use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::firewall::{self, Firewall, FirewallConfig};
+use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::port_range::PortRange;
+use network_functions::rule_set::{Conditions, IcmpMatch};
+use packet_io::netlink::Netlink;
+use packet_io::random;
+use replication::SessionConfig;
+use replication::representation::Selection;
+
+use super::GatewayError;
+use crate::config::timeouts::Timeouts;
+use crate::config::validated::{self, Action, Cluster, Config, Function, Representation};
+use crate::config::value;
+
+/// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
+pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
+    let cluster = config.cluster.as_ref();
+    Ok(NodeConfig {
+        node: config.node.id,
+        connections_max: config.connections_max,
+        hash_key: HashKey([random::number(), random::number()]),
+        seed: random::number(),
+        tracker: TrackerConfig {
+            timeouts: timeouts(&config.timeouts),
+            loose: config.tracking.loose,
+            liberal: config.tracking.liberal,
+        },
+        chain: chain(config)?,
+        forwarding: forwarding(config)?,
+        role: role_config(config, cluster),
+        selection: selection(cluster),
+        hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        peers: cluster.map(peers).unwrap_or_default(),
+    })
+}
+
+fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
+    conntrack::Timeouts {
+        tcp_syn_sent: from.tcp_syn_sent,
+        tcp_syn_recv: from.tcp_syn_recv,
+        tcp_established: from.tcp_established,
+        tcp_fin_wait: from.tcp_fin_wait,
+        tcp_close_wait: from.tcp_close_wait,
+        tcp_last_ack: from.tcp_last_ack,
+        tcp_time_wait: from.tcp_time_wait,
+        tcp_close: from.tcp_close,
+        tcp_syn_sent2: from.tcp_syn_sent2,
+        tcp_retransmission: from.tcp_retransmission,
+        tcp_unacknowledged: from.tcp_unacknowledged,
+        udp: from.udp,
+        udp_stream: from.udp_stream,
+        icmp: from.icmp,
+        generic: from.generic,
+    }
+}
+
+fn selection(cluster: Option<&Cluster>) -> Selection {
+    match cluster.map(|cluster| cluster.replication.representation) {
+        Some(Representation::PreciseEager) => Selection::Eager,
+        Some(Representation::PreciseSelective | Representation::None) | None => Selection::default(),
+    }
+}
+
+fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
+    let defaults = role::Config::new(config.node.id, Vec::new());
+    let (startup_hold, preempt) = match cluster {
+        Some(cluster) => (cluster.failure_detection.startup_hold, cluster.failure_detection.preempt),
+        // Nobody to listen for.
+        None => (Duration::ZERO, false),
+    };
+    role::Config { priority: config.node.priority, startup_hold, preempt, ..defaults }
+}
+
+fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
+    let (replication, detection) = (&cluster.replication, &cluster.failure_detection);
+    let detector = failure_detector::Config {
+        desired_min_tx: detection.interval,
+        required_min_rx: detection.interval,
+        detect_multiplier: detection.multiplier,
+        interval_while_down: detection.interval_while_down,
+    };
+    let defaults = SessionConfig::default();
+    let session = SessionConfig {
+        datagram_bytes_max: replication.datagram_bytes_max.into(),
+        in_flight_messages_max: replication.in_flight_messages_max,
+        resync_in_flight_messages_max: replication.in_flight_messages_max / 4,
+        ack_every_messages: replication.ack_every_messages,
+        ack_delay: replication.ack_delay,
+        alive_interval: replication.alive_interval,
+        peer_timeout: replication.peer_timeout,
+        ..defaults
+    };
+    let session = (replication.representation != Representation::None).then_some(session);
+    replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
+}
+
+fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
+    let mut netlink = Netlink::open()?;
+    let mut ports = Vec::new();
+    for port in &config.ports {
+        let interface = netlink.interface(&port.interface)?;
+        ports.push(forwarding::Port {
+            mac: MacAddress(interface.mac),
+            mtu_bytes: interface.mtu_bytes,
+            own: Vec::new(),
+            shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+        });
+    }
+    let routes = config.routes.iter().map(|route| forwarding::Route {
+        destination: forwarding_prefix(route.to),
+        gateway: route.via,
+        port: route.port,
+    });
+    Ok(forwarding::Config { ports, routes: routes.collect(), seed: random::number() })
+}
+
+const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
+    forwarding::Prefix::new(prefix.address, prefix.length_bits)
+}
+
+fn chain(config: &Config) -> Result<Chain, GatewayError> {
+    let mut builder = ChainBuilder::new();
+    for function in &config.chain {
+        builder = match function {
+            Function::Firewall => builder.push(firewall_of(config)?),
+            Function::Nat => builder.push(nat_of(config)?),
+        };
+    }
+    Ok(builder.build()?)
+}
+
+fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
+    let rules = config.firewall.iter().map(|rule| {
+        Ok(firewall::Rule {
+            name: rule.name.clone(),
+            conditions: rule_conditions(rule)?,
+            action: match rule.action {
+                Action::Accept => firewall::Action::Accept,
+                Action::Drop => firewall::Action::Drop,
+            },
+            log: rule.log,
+        })
+    });
+    let rules = rules.collect::<Result<Vec<_>, GatewayError>>()?;
+    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation: generation(&config.firewall) })?)
+}
+
+fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
+    Ok(Conditions {
+        family: None,
+        sources: prefixes(&rule.source)?,
+        destinations: prefixes(&rule.destination)?,
+        protocols: rule.protocol.into_iter().collect(),
+        source_ports: rule.source_ports.iter().filter_map(port_range).collect(),
+        destination_ports: rule.destination_ports.iter().filter_map(port_range).collect(),
+        icmp: rule.icmp_type.map(|kind| IcmpMatch { kind, code: None }).into_iter().collect(),
+        ingress: rule.from.into_iter().collect(),
+    })
+}
+
+/// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
+fn generation(rules: &[validated::Rule]) -> u16 {
+    /// FNV-1a: nothing here is secret, but it must be the same on every node.
+    struct Fnv(u64);
+
+    impl Hasher for Fnv {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    format!("{rules:?}").hash(&mut hasher);
+    let hash = hasher.finish();
+    (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
+}
+
+fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
+    let source_rules = config.source_nat.iter().map(|rule| {
+        let conditions = Conditions {
+            family: rule.to.first().map(|address| family(*address)),
+            sources: prefixes(&rule.source)?,
+            destinations: prefixes(&rule.destination)?,
+            protocols: rule.protocol.into_iter().collect(),
+            ..Conditions::default()
+        };
+        Ok(SourceRule { conditions, action: SourceAction::Translate(rule.to.clone()) })
+    });
+    let destination_rules = config.destination_nat.iter().map(|rule| DestinationRule {
+        conditions: Conditions {
+            family: Some(family(rule.destination)),
+            destinations: vec![Prefix::host(rule.destination)],
+            protocols: rule.protocol.into_iter().collect(),
+            destination_ports: rule.ports.iter().filter_map(port_range).collect(),
+            ..Conditions::default()
+        },
+        address: rule.to,
+        port: rule.to_port,
+    });
+    let ports = port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start()));
+    Ok(Nat::new(NatConfig {
+        source_rules: source_rules.collect::<Result<Vec<_>, GatewayError>>()?,
+        destination_rules: destination_rules.collect(),
+        ports,
+        node: config.node.id,
+        nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
+        key: HashKey([random::number(), random::number()]),
+    })?)
+}
+
+const fn family(address: IpAddr) -> IpFamily {
+    if address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
+}
+
+fn prefixes(from: &[value::Prefix]) -> Result<Vec<Prefix>, GatewayError> {
+    from.iter().map(|prefix| Ok(Prefix::new(prefix.address, prefix.length_bits)?)).collect()
+}
+
+fn port_range(range: &value::PortRange) -> Option<PortRange> {
+    PortRange::new(*range.start(), *range.end())
+}

@@ -1,0 +1,87 @@
+//! `mainstay gateway`: one node of the cluster, running.
+//!
+//! One thread owns the [`Node`] and everything that it sends and receives on; it waits for nothing but the poller.
+//! Operators' questions come to it over a channel and are answered between batches.
+
+mod build;
+mod data_path;
+mod reporting;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cluster::node::Node;
+use flow::conntrack;
+use packet_io::clock;
+use packet_io::poller::Waker;
+use packet_io::signal::Signals;
+
+use crate::commands::CommandError;
+use crate::config::{self, validated::Config};
+use crate::control::{self, ControlServer, FlowDescriber, ServerError};
+use crate::logging;
+use crate::metrics::server::{MetricsError, MetricsServer};
+use data_path::DataPath;
+
+/// Why a gateway cannot run. Its text is all that the operator is told.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The system refuses something: an interface, an address, a privilege.
+    #[error(transparent)]
+    System(#[from] packet_io::IoError),
+    /// The node cannot be made as configured.
+    #[error(transparent)]
+    Node(#[from] cluster::node::ConfigError),
+    /// The chain cannot be made as configured.
+    #[error(transparent)]
+    Chain(#[from] network_functions::chain::ChainError),
+    /// The firewall's rules cannot be used.
+    #[error("[firewall]: {0}")]
+    Firewall(#[from] network_functions::rule_set::RuleSetError),
+    /// NAT's rules cannot be used.
+    #[error("[nat]: {0}")]
+    Nat(#[from] network_functions::nat::NatError),
+    /// A prefix cannot be used.
+    #[error(transparent)]
+    Prefix(#[from] network_functions::address::PrefixError),
+    /// The control API cannot be served.
+    #[error(transparent)]
+    Control(#[from] ServerError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+}
+
+/// Runs the gateway that the file describes, until a signal ends it.
+///
+/// # Errors
+/// The configuration cannot be used, or the system refuses what it asks for.
+pub fn run(path: &Path) -> Result<(), CommandError> {
+    let checked = config::load(path)?;
+    logging::begin(checked.config.node.log)?;
+    for warning in &checked.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(serve(&checked.config)?)
+}
+
+fn serve(config: &Config) -> Result<(), GatewayError> {
+    // Before any thread is started, so that all of them leave the signals to this one.
+    let signals = Signals::new()?;
+    let waker = Arc::new(Waker::new()?);
+    let node = Node::new(build::node_config(config)?, clock::now())?;
+    let (sender, receiver) = control::channel({
+        let waker = Arc::clone(&waker);
+        Arc::new(move || waker.wake())
+    });
+    let mut data_path = DataPath::open(config, node, signals, waker, receiver)?;
+    let describer = FlowDescriber {
+        node: config.node.id,
+        port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
+        state_name: conntrack::state_name,
+    };
+    let _control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer))?;
+    let _metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
+    data_path.run()?;
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! What the data path tells operators: events, status, counters, and the log.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cluster::node::{Node, NodeEvent, NodeStatus};
+use cluster::{failure_detector, role};
+use flow::{DropReason, Instant, NodeId, PortId};
+use packet_io::{PacketIo, clock};
+use replication::Link;
+
+use super::data_path::PeerResult;
+use crate::config::validated::Config;
+use crate::control::types::{
+    ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
+    TakeoverStatus,
+};
+use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
+use crate::metrics::{Metric, Samples};
+
+/// Rates are taken over this time.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
+/// The same complaint about a peer is logged at most this often.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+/// Strangers and kinds of errors remembered for that.
+const COMPLAINTS_MAX: usize = 64;
+
+/// Totals from which rates are taken.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    packets: u64,
+    bytes: u64,
+    begun: u64,
+}
+
+/// What is remembered for operators.
+pub(super) struct Reporting {
+    node: NodeId,
+    name: String,
+    ports: Vec<(String, String)>,
+    peer_addresses: BTreeMap<u8, SocketAddr>,
+    started_at: Instant,
+    role_since: Instant,
+    takeovers: u64,
+    events: EventLog,
+    rates: Rates,
+    rates_from: (Instant, Totals),
+    complaints: BTreeMap<String, Instant>,
+    /// New connections refused for want of room, when rates were last taken.
+    refused: u64,
+}
+
+impl Reporting {
+    pub(super) fn new(config: &Config, now: Instant) -> Self {
+        let peers = config.cluster.iter().flat_map(|cluster| &cluster.replication.peers);
+        Self {
+            node: config.node.id,
+            name: config.node.name.clone(),
+            ports: config.ports.iter().map(|port| (port.name.clone(), port.interface.clone())).collect(),
+            peer_addresses: peers.map(|peer| (peer.id.0, peer.address)).collect(),
+            started_at: now,
+            role_since: now,
+            takeovers: 0,
+            events: EventLog::default(),
+            rates: Rates::default(),
+            rates_from: (now, Totals::default()),
+            complaints: BTreeMap::new(),
+            refused: 0,
+        }
+    }
+
+    /// Remembers and logs something that happened.
+    pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        if kind == EventKind::Warning {
+            tracing::warn!("{detail}");
+        } else {
+            tracing::info!(detail, "{}", kind.describe());
+        }
+        self.events.push(now, kind, detail);
+    }
+
+    pub(super) fn note_event(&mut self, at: Instant, event: NodeEvent) {
+        let peer = |id: NodeId| format!("node {}", id.0);
+        let term = |term: u64| format!("take-over {term}");
+        let (kind, detail) = match event {
+            NodeEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
+            NodeEvent::PeerDown(id) => (EventKind::PeerDown, peer(id)),
+            NodeEvent::BecameActive { term: number } => {
+                (self.role_since, self.takeovers) = (at, self.takeovers + 1);
+                (EventKind::BecameActive, term(number))
+            }
+            NodeEvent::AddressesAnnounced { term: number } => (EventKind::Announced, term(number)),
+            NodeEvent::BecameStandby => {
+                self.role_since = at;
+                (EventKind::BecameStandby, String::new())
+            }
+            NodeEvent::FirstPacketAfterTakeOver => (EventKind::FirstPacketForwarded, String::new()),
+            NodeEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),
+            NodeEvent::ResyncCompleted(id) => (EventKind::ResyncEnded, peer(id)),
+            NodeEvent::ReplicationUp(id) => (EventKind::ReplicationUp, peer(id)),
+            NodeEvent::ReplicationDown(id) => (EventKind::ReplicationDown, peer(id)),
+            NodeEvent::PeerRestarted(id) => (EventKind::PeerRestarted, peer(id)),
+            NodeEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
+            NodeEvent::ReplicaIncomplete(id) => (
+                EventKind::Warning,
+                format!("node {}'s connections no longer fit: raise limits.connections_max to its value", id.0),
+            ),
+        };
+        self.note(at, kind, &detail);
+    }
+
+    /// Something that a peer sent could not be used: said, but not again and again.
+    pub(super) fn note_peer_error(&mut self, id: NodeId, result: PeerResult) {
+        if let Err(error) = result {
+            self.complain(format!("from node {}: {error}", id.0));
+        }
+    }
+
+    /// A datagram from an address that is no peer's.
+    pub(super) fn note_stranger(&mut self, from: SocketAddr) {
+        self.complain(format!("datagrams from {from}, which is no peer's address, are ignored"));
+    }
+
+    fn complain(&mut self, text: String) {
+        let now = clock::now();
+        self.complaints.retain(|_, at| now.saturating_since(*at) < COMPLAINT_INTERVAL);
+        if self.complaints.len() < COMPLAINTS_MAX && !self.complaints.contains_key(&text) {
+            self.note(now, EventKind::Warning, &text);
+            self.complaints.insert(text, now);
+        }
+    }
+
+    /// Passes on what functions say to the operator.
+    pub(super) fn log_functions(&mut self, node: &mut Node) {
+        for entry in node.pipeline_mut().log().drain() {
+            tracing::info!(function = entry.function, tuple = %entry.tuple, "{}", entry.message);
+        }
+    }
+
+    /// Takes rates when it is time.
+    pub(super) fn take_rates(&mut self, now: Instant, node: &Node, ports: &impl PacketIo) {
+        let (since, before) = self.rates_from;
+        let elapsed = now.saturating_since(since);
+        if elapsed < RATE_INTERVAL {
+            return;
+        }
+        let totals = self.totals(node, ports);
+        let per_s = |after: u64, before: u64| after.saturating_sub(before) as f64 / elapsed.as_secs_f64();
+        self.rates = Rates {
+            packets_per_s: per_s(totals.packets, before.packets),
+            bits_per_s: 8.0 * per_s(totals.bytes, before.bytes),
+            connections_per_s: per_s(totals.begun, before.begun),
+        };
+        self.rates_from = (now, totals);
+        let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
+        if std::mem::replace(&mut self.refused, refused) < refused {
+            self.complain(
+                "the connection table is full and refuses new connections: raise limits.connections_max".into(),
+            );
+        }
+    }
+
+    fn totals(&self, node: &Node, ports: &impl PacketIo) -> Totals {
+        let counters = (0..self.ports.len()).map(|port| ports.counters(port_id(port)));
+        let (packets, bytes) =
+            counters.fold((0, 0), |(packets, bytes), port| (packets + port.sent_frames, bytes + port.sent_bytes));
+        Totals { packets, bytes, begun: node.pipeline().counters().begun }
+    }
+
+    /// Who answers operators' questions.
+    pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a Node, ports: &'a P) -> Answers<'a, P> {
+        Answers { reporting: self, node, ports }
+    }
+}
+
+fn port_id(index: usize) -> PortId {
+    PortId(u8::try_from(index).unwrap_or(u8::MAX))
+}
+
+/// Everything that questions are answered from.
+pub(super) struct Answers<'a, P> {
+    reporting: &'a mut Reporting,
+    node: &'a Node,
+    ports: &'a P,
+}
+
+impl<P: PacketIo> Answers<'_, P> {
+    fn port(&self, index: usize, name: &str, interface: &str) -> PortStatus {
+        let counters = self.ports.counters(port_id(index));
+        PortStatus {
+            name: name.to_owned(),
+            interface: interface.to_owned(),
+            received_packets: counters.received_frames,
+            received_bytes: counters.received_bytes,
+            sent_packets: counters.sent_frames,
+            sent_bytes: counters.sent_bytes,
+            missed_packets: counters.receive_queue_full,
+        }
+    }
+
+    fn drops(&self) -> Vec<DropCount> {
+        let mut drops = self.node.pipeline().counters().drops;
+        let failures = (0..self.reporting.ports.len())
+            .map(|port| self.ports.counters(port_id(port)).transmit_failures.total())
+            .sum::<u64>();
+        drops[DropReason::TransmitFailed as usize] += failures;
+        let occurred = DropReason::ALL.iter().zip(drops).filter(|(_, packets)| *packets > 0);
+        occurred.map(|(reason, packets)| DropCount { reason: reason.label().to_owned(), packets }).collect()
+    }
+}
+
+impl<P: PacketIo> ControlHandler for Answers<'_, P> {
+    fn status(&mut self) -> Status {
+        let now = clock::now();
+        let status = self.node.status(now);
+        let reporting = &*self.reporting;
+        let ports = reporting.ports.iter().enumerate();
+        Status {
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: NodeLine {
+                id: reporting.node.0,
+                name: reporting.name.clone(),
+                role: role_name(status.role).to_owned(),
+                role_since_ns: reporting.role_since.as_nanos(),
+            },
+            monotonic_now_ns: now.as_nanos(),
+            uptime_s: now.saturating_since(reporting.started_at).as_secs_f64(),
+            takeover: takeover(&status),
+            connections: ConnectionsStatus {
+                count: status.connections.into(),
+                max: status.connections_max.into(),
+                master: None,
+            },
+            rates: reporting.rates.clone(),
+            peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
+            ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
+            drops: self.drops(),
+        }
+    }
+
+    fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
+        query.page(self.node.pipeline().table(), clock::now())
+    }
+
+    fn counters(&mut self) -> Samples {
+        let mut samples = Samples::default();
+        samples.add_status(&self.status());
+        let pipeline = self.node.pipeline();
+        samples.add_count(Metric::ConnectionsOpened, &[], pipeline.counters().begun);
+        samples.add_count(Metric::ConnectionsClosed, &[], pipeline.counters().ended);
+        samples.add_count(Metric::ConnectionsTakenOver, &[], pipeline.counters().taken_over);
+        samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
+        let status = self.node.status(clock::now());
+        samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
+        samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
+        let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());
+        for (name, value) in counters {
+            let (function, event) = name.split_once('.').unwrap_or(("", name));
+            samples.add_count(Metric::FunctionEvents, &[function, event], *value);
+        }
+        samples
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        self.reporting.events.to_vec()
+    }
+}
+
+const fn role_name(state: role::State) -> &'static str {
+    match state {
+        role::State::Init => "init",
+        role::State::Standby => "standby",
+        role::State::TakingOver => "taking_over",
+        role::State::Active => "active",
+        role::State::Leaving => "leaving",
+        role::State::Left => "left",
+    }
+}
+
+/// Whether a failover now would keep every connection, and if not, why.
+fn takeover(status: &NodeStatus) -> TakeoverStatus {
+    if status.peers.is_empty() {
+        return TakeoverStatus { ready: false, why_not: vec!["there is no peer".to_owned()] };
+    }
+    if status.peers.iter().any(cluster::node::PeerStatus::could_take_over) {
+        return TakeoverStatus { ready: true, why_not: Vec::new() };
+    }
+    let why_not = status.peers.iter().map(|peer| {
+        let id = peer.id.0;
+        match peer.session {
+            _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
+            None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
+            Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
+            Some(_) => format!("node {id} is still being told of connections"),
+        }
+    });
+    TakeoverStatus { ready: false, why_not: why_not.collect() }
+}
+
+fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
+    let session = peer.session;
+    PeerStatus {
+        id: peer.id.0,
+        address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
+        detector: match peer.detector.state {
+            failure_detector::State::AdminDown => "admin_down",
+            failure_detector::State::Down => "down",
+            failure_detector::State::Init => "init",
+            failure_detector::State::Up => "up",
+        }
+        .to_owned(),
+        session: match session.map(|session| session.link) {
+            None => "off",
+            Some(Link::Seeking) => "seeking",
+            Some(Link::Open) => "open",
+            Some(Link::Closed) => "closed",
+        }
+        .to_owned(),
+        role: peer.heartbeat.map_or("unknown", |heartbeat| role_name(heartbeat.state)).to_owned(),
+        synchronised: peer.could_take_over(),
+        lag_ms: peer.lag.as_secs_f64() * 1e3,
+        rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),
+        queued: session.map_or(0, |session| session.queued as u64),
+        in_flight: session.map_or(0, |session| session.in_flight.into()),
+        sent: session.map_or(0, |session| session.messages_sent),
+        received: session.map_or(0, |session| session.messages_received),
+        resent: session.map_or(0, |session| session.resent),
+        lost: session.map_or(0, |session| session.missed),
+        last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
+    }
+}
