@@ -19,6 +19,7 @@ mod link;
 mod many;
 mod random;
 pub mod report;
+mod sabotage;
 pub mod scenario;
 mod schedule;
 mod stream;
@@ -36,6 +37,7 @@ use flow::Instant;
 pub use link::LinkConfig;
 pub use many::run_many;
 use report::{Outcome, Problem};
+pub use sabotage::Sabotage;
 use scenario::Scenario;
 
 /// How a run is made.
@@ -45,15 +47,6 @@ pub struct Options {
     pub trace: bool,
     /// Break something on purpose.
     pub sabotage: Option<Sabotage>,
-}
-
-/// Something broken on purpose, to show that the checkers would see it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sabotage {
-    /// The nodes do not tell each other of connections.
-    NoReplication,
-    /// Nodes go back to older word of connections.
-    StaleUpdates,
 }
 
 /// Runs the scenario of a seed.

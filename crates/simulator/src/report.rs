@@ -21,6 +21,8 @@ pub enum Problem {
     Untold,
     /// The two nodes' tables differ when all is quiet.
     ReplicasDiffer,
+    /// A connection that has ended stays in a table.
+    Leaked,
     /// An older word of a connection replaced a newer one.
     Backwards,
     /// Both nodes hold the addresses though they hear each other.

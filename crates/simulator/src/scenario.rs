@@ -127,6 +127,8 @@ pub struct Scenario {
     pub selection: Selection,
     /// How long first replies are held back at most; zero: not at all.
     pub hold_first_reply: Duration,
+    /// The run goes on until connections that have ended must have left the tables.
+    pub waits_for_expiry: bool,
     /// The run is over then, whatever happens.
     pub ends_at: Instant,
 }
@@ -149,6 +151,7 @@ impl Scenario {
             faults,
             selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
             hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),
+            waits_for_expiry: random.chance(100),
             ends_at: calm_at + GRACE,
         }
     }

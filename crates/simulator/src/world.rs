@@ -18,7 +18,7 @@ use crate::scenario::{Fault, Scenario};
 use crate::schedule::{Event, Schedule};
 use crate::topology::{self, HOSTS, NODES, Side};
 use crate::trace::{Trace, fingerprint};
-use crate::{Options, Sabotage};
+use crate::{Options, Sabotage, sabotage};
 
 /// How often a node may ask to be woken at once, before it is held to turn in circles.
 const TURNS_MAX: u32 = 200;
@@ -29,6 +29,8 @@ const SERVICE_DELAY_NANOS_MAX: u64 = 30_000;
 /// How often the replicas are compared when all is done, and for how long before they are held to differ.
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(20);
 const COMPARISONS_MAX: u32 = 250;
+/// Longer than connections that have ended stay in the tables.
+const EXPIRY_WAIT: Duration = Duration::from_secs(100);
 
 /// A node's machine.
 struct Machine {
@@ -105,6 +107,9 @@ impl<'a> World<'a> {
         }
         self.run_until(self.scenario.ends_at, |world| world.is_calm && world.is_done());
         self.compare_replicas();
+        if self.scenario.waits_for_expiry && self.outcome.is_sound() {
+            self.wait_for_expiry();
+        }
         self.finish()
     }
 
@@ -236,20 +241,14 @@ impl<'a> World<'a> {
             format!("node {node} gets {} bytes of {channel}: {result:?}", bytes.len())
         });
         if !is_detection {
-            self.sabotage(node);
+            if self.options.sabotage == Some(Sabotage::StaleUpdates)
+                && let Some(value) = &mut self.machines[node].node
+            {
+                sabotage::apply_stale_copy(node, value, &self.checkers.order, self.now);
+            }
             self.checkers.after_datagram(self.now, node, &self.machines[node].node, &mut self.outcome);
         }
         self.settle(node);
-    }
-
-    /// Makes the node do what it must not, to show that a checker sees it.
-    fn sabotage(&mut self, node: usize) {
-        if self.options.sabotage == Some(Sabotage::StaleUpdates)
-            && let Some(value) = &mut self.machines[node].node
-            && let Some((from, stale)) = self.checkers.order.stale_copy(node, value)
-        {
-            value.pipeline_mut().apply_copy(self.now, from, stale);
-        }
     }
 
     /// Lets a node do all that is due, sends what it has to send, and sets its next timer.
@@ -297,11 +296,15 @@ impl<'a> World<'a> {
         self.buffer = buffer;
         while let Some((_, event)) = self.machines[node].node.as_mut().and_then(Node::poll_event) {
             self.outcome.count(event);
-            self.trace.note(self.now, fingerprint(format!("{event:?}").as_bytes()), || format!("node {node}: {event:?}"));
+            self.trace
+                .note(self.now, fingerprint(format!("{event:?}").as_bytes()), || format!("node {node}: {event:?}"));
         }
     }
 
     fn send_datagram(&mut self, node: usize, is_detection: bool, bytes: &[u8]) {
+        if self.options.sabotage == Some(Sabotage::DeafNodes) {
+            return;
+        }
         let link = &mut self.machines[node].replication;
         for arrival in link.carry(self.now) {
             // UDP's checksum finds a single wrong byte: the receiver never sees the datagram.
@@ -314,7 +317,10 @@ impl<'a> World<'a> {
         }
     }
 
-    fn send_from_node(&mut self, node: usize, port: PortId, bytes: Vec<u8>) {
+    fn send_from_node(&mut self, node: usize, port: PortId, mut bytes: Vec<u8>) {
+        if self.options.sabotage == Some(Sabotage::SwappedBytes) {
+            sabotage::swap_bytes(&mut bytes);
+        }
         let mut copy = bytes.clone();
         let length_bytes = copy.len();
         if Frame::new(&mut copy, 0, length_bytes, port).is_none_or(|frame| wire::parse(&frame).is_err()) {
@@ -379,7 +385,7 @@ impl<'a> World<'a> {
         if self.machines[node].node.is_none() {
             return;
         }
-        let view = View { scenario: self.scenario, hosts: &self.hosts, nodes: [&self.machines[0].node, &self.machines[1].node] };
+        let view = view(self.scenario, &self.hosts, &self.machines);
         self.checkers.before_kill(self.now, node, &view, &mut self.outcome);
         let machine = &mut self.machines[node];
         machine.node = None;
@@ -428,8 +434,7 @@ impl<'a> World<'a> {
                 for machine in &mut self.machines {
                     machine.replication.is_cut = is_cut;
                 }
-                let view = View { scenario: self.scenario, hosts: &self.hosts, nodes: [&self.machines[0].node, &self.machines[1].node] };
-                self.checkers.partitioned(self.now, is_cut, &view);
+                self.checkers.partitioned(self.now, is_cut);
             }
             Fault::Cut { host, is_cut } => self.host_links[host].is_cut = is_cut,
             Fault::Calm => self.calm(),
@@ -451,13 +456,18 @@ impl<'a> World<'a> {
 
     /// Once nothing more happens, the two tables must come to say the same.
     fn compare_replicas(&mut self) {
-        if self.machines.iter().any(|machine| machine.node.is_none()) || self.options.sabotage.is_some() {
+        if self.machines.iter().any(|machine| machine.node.is_none()) {
             return;
         }
         let mut difference = None;
         for _ in 0..COMPARISONS_MAX {
             let end = self.now + COMPARISON_INTERVAL;
             self.run_until(end, |_| false);
+            if self.options.sabotage == Some(Sabotage::ForgottenCopies)
+                && let Some(value) = &mut self.machines[0].node
+            {
+                sabotage::forget_copy(value);
+            }
             let [one, other] = &self.machines;
             let (Some(one), Some(other)) = (&one.node, &other.node) else { return };
             difference = crate::checkers::replicas::difference(self.scenario.selection, one, other);
@@ -470,8 +480,19 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Long after the last packet nothing that has ended may be left, and the tables must still agree.
+    fn wait_for_expiry(&mut self) {
+        self.run_until(self.now + EXPIRY_WAIT, |_| false);
+        for node in 0..NODES {
+            if let Some(text) = self.machines[node].node.as_ref().and_then(crate::checkers::replicas::leaked) {
+                self.outcome.problem(self.now, Problem::Leaked, format!("node {node}: {text}"));
+            }
+        }
+        self.compare_replicas();
+    }
+
     fn finish(mut self) -> Outcome {
-        let view = View { scenario: self.scenario, hosts: &self.hosts, nodes: [&self.machines[0].node, &self.machines[1].node] };
+        let view = view(self.scenario, &self.hosts, &self.machines);
         self.checkers.finish(self.now, &view, &mut self.outcome);
         for machine in &self.machines {
             let Some(node) = &machine.node else { continue };
@@ -485,10 +506,16 @@ impl<'a> World<'a> {
     }
 }
 
+/// What checkers may look at.
+fn view<'a>(scenario: &'a Scenario, hosts: &'a [Host], machines: &'a [Machine; NODES]) -> View<'a> {
+    View { scenario, hosts, nodes: machines.each_ref().map(|machine| &machine.node) }
+}
+
 /// Changes a byte behind the link header. Ethernet's own checksum finds what happens on a wire; what happens within a
 /// switch or a host is for the checksums above, and ARP has none.
 fn corrupt_frame(link: &mut Link, bytes: &mut [u8]) {
-    let is_arp = EthernetView::new_checked(bytes).is_ok_and(|view| view.ether_type() == wire::ethernet::ether_type::ARP);
+    let is_arp =
+        EthernetView::new_checked(bytes).is_ok_and(|view| view.ether_type() == wire::ethernet::ether_type::ARP);
     if !is_arp {
         link.corrupt(bytes, wire::ethernet::ETHERNET_HEADER_BYTES);
     }

@@ -107,12 +107,14 @@ impl Pipeline {
         self.table.get(slot)
     }
 
-    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it.
-    pub fn claim(&mut self, slot: Slot) {
+    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it. When the last
+    /// one came is not known: the connection gets its state's whole time from now.
+    pub fn claim(&mut self, now: Instant, slot: Slot) {
         let node = self.node;
-        if let Some(connection) = self.table.get_mut(slot).filter(|connection| connection.owner != node) {
-            connection.take_over(node);
-        }
+        let Some(connection) = self.table.get_mut(slot).filter(|connection| connection.owner != node) else { return };
+        connection.take_over(node);
+        let timeout = self.tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
+        self.table.expire_sooner(slot, now + timeout);
     }
 }
 

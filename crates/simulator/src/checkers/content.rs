@@ -25,7 +25,8 @@ pub(super) fn finish(now: Instant, view: &View<'_>, survival: &Survival, outcome
                 }
                 Violation::Reset { conversation, got_bytes } => {
                     if *conversation != u32::MAX && !survival.is_excused(*conversation) {
-                        let text = format!("host {index}: conversation {conversation} was reset after {got_bytes} bytes");
+                        let text =
+                            format!("host {index}: conversation {conversation} was reset after {got_bytes} bytes");
                         outcome.problem(now, Problem::Reset, text);
                     }
                 }

@@ -30,16 +30,13 @@ pub(crate) struct Checkers {
 
 impl Checkers {
     pub(crate) fn new() -> Self {
-        Self {
-            survival: survival::Survival::default(),
-            order: order::Order::default(),
-            roles: roles::Roles::default(),
-        }
+        Self { survival: survival::Survival::default(), order: order::Order::default(), roles: roles::Roles::default() }
     }
 
     /// A node has started, empty.
     pub(crate) fn started(&mut self, now: Instant, node: usize) {
         self.order.forget(node);
+        self.survival.started(now, node);
         self.roles.disturbed(now);
     }
 
@@ -69,9 +66,9 @@ impl Checkers {
     }
 
     /// The replication link was cut, or is whole again.
-    pub(crate) fn partitioned(&mut self, now: Instant, is_cut: bool, view: &View<'_>) {
+    pub(crate) fn partitioned(&mut self, now: Instant, is_cut: bool) {
         self.roles.partitioned(now, is_cut);
-        self.survival.partitioned(is_cut, view);
+        self.survival.partitioned(now);
     }
 
     /// The run is over.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use cluster::node::Node;
+use flow::conntrack::TcpState;
+use flow::wire::ip_protocol;
 use flow::{Connection, NodeId};
 use replication::representation::Selection;
 
@@ -21,12 +23,30 @@ pub(crate) fn difference(selection: Selection, one: &Node, other: &Node) -> Opti
             connection.protocol.state, connection.owner.0, connection.version
         ))
     };
-    missing(&ones, &others, 1)
-        .or_else(|| missing(&others, &ones, 0))
-        .or_else(|| ones.values().find_map(|connection| {
+    missing(&ones, &others, 1).or_else(|| missing(&others, &ones, 0)).or_else(|| {
+        ones.values().find_map(|connection| {
             let copy = &others[&connection.original.to_string()];
             differs(selection, connection, copy).map(|what| format!("{}: {what}", connection.original))
-        }))
+        })
+    })
+}
+
+/// A connection that should have left the table: its state's time is long over, and nothing was sent since.
+pub(crate) fn leaked(node: &Node) -> Option<String> {
+    let ended = |connection: &Connection| {
+        let state = connection.protocol.state;
+        match connection.original.protocol {
+            ip_protocol::TCP => state == TcpState::TimeWait as u8 || state == TcpState::Close as u8,
+            // A damaged header makes a packet of another protocol, which is remembered for longer.
+            protocol => matches!(protocol, ip_protocol::UDP | ip_protocol::ICMP | ip_protocol::ICMPV6),
+        }
+    };
+    let table = node.pipeline().table();
+    let (_, connection) = table.iter().find(|(_, connection)| ended(connection))?;
+    Some(format!(
+        "still there: {}, state {}, owner {}, version {:#x}, flags {:#x}",
+        connection.original, connection.protocol.state, connection.owner.0, connection.version, connection.flags
+    ))
 }
 
 fn differs(selection: Selection, one: &Connection, other: &Connection) -> Option<String> {

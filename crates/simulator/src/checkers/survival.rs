@@ -1,6 +1,7 @@
 //! Connections that were established before a node died, and of which the other knew, go on to their end.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use cluster::node::Node;
 use flow::{Instant, Tuple};
@@ -11,6 +12,12 @@ use crate::host::tcp::{Endpoint, State};
 use crate::report::{Outcome, Problem};
 use crate::scenario::{Conversation, Kind};
 use crate::stream::Way;
+use crate::topology::NODES;
+
+/// How long a node is given at most to be told of a connection, over the worst link.
+const TELLING_MAX: Duration = Duration::from_secs(1);
+/// How long a node is given after its start, or after the link was cut, to know everything.
+const JOINING_MAX: Duration = Duration::from_secs(3);
 
 /// What was promised to whom.
 #[derive(Default)]
@@ -19,8 +26,10 @@ pub(crate) struct Survival {
     at_risk: BTreeSet<u32>,
     /// Of those, the ones that the other node did not know of: nothing was promised.
     excused: BTreeSet<u32>,
-    is_cut: bool,
-    was_cut: bool,
+    /// When each node started last.
+    started_at: [Instant; NODES],
+    /// When the replication link was cut or put right last.
+    partitioned_at: Option<Instant>,
 }
 
 impl Survival {
@@ -28,9 +37,18 @@ impl Survival {
         self.excused.contains(&conversation)
     }
 
-    pub(super) fn partitioned(&mut self, is_cut: bool, _view: &View<'_>) {
-        self.is_cut = is_cut;
-        self.was_cut |= is_cut;
+    pub(super) const fn started(&mut self, now: Instant, node: usize) {
+        self.started_at[node] = now;
+    }
+
+    pub(super) const fn partitioned(&mut self, now: Instant) {
+        self.partitioned_at = Some(now);
+    }
+
+    /// Whether `node` has had all the time that it needs to be told what was established by `since`.
+    fn had_time(&self, now: Instant, node: usize, since: Instant) -> bool {
+        let sound_since = self.started_at[node].max(self.partitioned_at.unwrap_or(Instant::ZERO));
+        since + TELLING_MAX <= now && sound_since + JOINING_MAX <= now
     }
 
     /// Notes which conversations are under way through the node, and which of them the other node knows.
@@ -48,13 +66,14 @@ impl Survival {
         let replies_were_held = !view.scenario.hold_first_reply.is_zero()
             && status.replies_overdue == 0
             && peer_is_ready
-            && !self.was_cut;
+            && self.partitioned_at.is_none();
         for conversation in &view.scenario.conversations {
             let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
             if is_finished(conversation, view.hosts) {
                 continue;
             }
-            let is_established = is_established(conversation, view.hosts);
+            let established_at = established_at(conversation, view.hosts);
+            let is_established = established_at.is_some();
             if is_established {
                 self.at_risk.insert(conversation.number);
             }
@@ -65,9 +84,11 @@ impl Survival {
             }
             // Established, or about to be: its first answer may be on the wire.
             self.excused.insert(conversation.number);
-            if is_held && knows(dying, &tuple) {
+            let had_time = established_at.is_some_and(|at| self.had_time(now, 1 - node, at)) && heir.is_some();
+            if (is_held || had_time) && knows(dying, &tuple) {
+                let why = if had_time { "it had time" } else { "first replies are held" };
                 let text = format!(
-                    "conversation {} was established before the backup knew of it, though first replies are held: {tuple}",
+                    "conversation {} was established at {established_at:?} and the backup does not know it, though {why}: {tuple}",
                     conversation.number
                 );
                 outcome.problem(now, Problem::Untold, text);
@@ -96,7 +117,7 @@ impl Survival {
                 let text = format!("conversation {number} did not finish: {}", progress(conversation, view.hosts));
                 outcome.problem(now, Problem::NotSurvived, text);
             }
-            if let Some(text) = moved(conversation, view.hosts).filter(|_| !self.was_cut) {
+            if let Some(text) = moved(conversation, view.hosts).filter(|_| self.partitioned_at.is_none()) {
                 outcome.problem(now, Problem::Moved, text);
             }
         }
@@ -113,9 +134,8 @@ fn client_end<'a>(conversation: &Conversation, hosts: &'a [Host]) -> Option<&'a 
 
 fn end<'a>(conversation: &Conversation, hosts: &'a [Host], way: Way) -> Option<&'a Endpoint> {
     let ends = hosts.iter().flat_map(|host| &host.endpoints);
-    let mut named = ends.filter(|end| {
-        end.way() == way && end.conversation.as_ref().is_some_and(|of| of.number == conversation.number)
-    });
+    let mut named = ends
+        .filter(|end| end.way() == way && end.conversation.as_ref().is_some_and(|of| of.number == conversation.number));
     named.next()
 }
 
@@ -127,12 +147,13 @@ fn client_tuple(conversation: &Conversation, hosts: &[Host]) -> Option<Tuple> {
     hosts[conversation.client].exchange(conversation.number).map(|exchange| exchange.tuple)
 }
 
-/// Whether the client has had an answer.
-fn is_established(conversation: &Conversation, hosts: &[Host]) -> bool {
+/// When the client had its first answer.
+fn established_at(conversation: &Conversation, hosts: &[Host]) -> Option<Instant> {
     if conversation.kind == Kind::Tcp {
-        return client_end(conversation, hosts).is_some_and(|end| end.state == State::Established);
+        let end = client_end(conversation, hosts).filter(|end| end.state == State::Established);
+        return end.map(|end| end.opened_at);
     }
-    hosts[conversation.client].exchange(conversation.number).is_some_and(|exchange| exchange.answered_at.is_some())
+    hosts[conversation.client].exchange(conversation.number)?.first_answer_at
 }
 
 /// TCP: both ends have all their bytes. Requests: all were sent, and the last ones answered.

@@ -39,6 +39,8 @@ pub(crate) struct Exchange {
     next_at: Instant,
     sent: u32,
     answers: u32,
+    /// When the first answer came.
+    pub(crate) first_answer_at: Option<Instant>,
     /// When the last answer came.
     pub(crate) answered_at: Option<Instant>,
 }
@@ -108,7 +110,15 @@ impl Host {
             let initial_sequence = self.initial_sequence();
             self.endpoints.push(Endpoint::connect(now, tuple, conversation, initial_sequence));
         } else {
-            let exchange = Exchange { conversation, tuple, next_at: now, sent: 0, answers: 0, answered_at: None };
+            let exchange = Exchange {
+                conversation,
+                tuple,
+                next_at: now,
+                sent: 0,
+                answers: 0,
+                first_answer_at: None,
+                answered_at: None,
+            };
             self.exchanges.push(exchange);
         }
         self.handle_timeout(now, out);
@@ -184,14 +194,7 @@ impl Host {
         }
     }
 
-    fn answer_echo(
-        &mut self,
-        now: Instant,
-        headers: &Headers,
-        frame: &[u8],
-        payload: &[u8],
-        out: &mut Vec<Vec<u8>>,
-    ) {
+    fn answer_echo(&mut self, now: Instant, headers: &Headers, frame: &[u8], payload: &[u8], out: &mut Vec<Vec<u8>>) {
         let tuple = headers.tuple;
         let at = usize::from(headers.l4_offset) + 6;
         let Some(&[high, low]) = frame.get(at..at + 2) else { return };
@@ -221,6 +224,7 @@ impl Host {
         match read_echo(payload) {
             Some((named, index)) if named == number && index < exchange.sent => {
                 exchange.answers += 1;
+                exchange.first_answer_at = exchange.first_answer_at.or(Some(now));
                 exchange.answered_at = Some(now);
             }
             _ => self.wrong_content.push(number),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use flow::wire::{MacAddress, build};
 use flow::Instant;
+use flow::wire::{MacAddress, build};
 
 /// Asking again for an address that is not known.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);

@@ -59,7 +59,8 @@ pub(crate) struct Endpoint {
     /// Shift of the windows that come in; both are 0 unless both sides offered scaling.
     shift_theirs: u8,
     shift_ours: u8,
-    opened_at: Instant,
+    /// When it was established (server: when it knew what to send).
+    pub(crate) opened_at: Instant,
     received: u64,
     pending: BTreeMap<u64, Vec<u8>>,
     fin_at: Option<u64>,
@@ -235,9 +236,8 @@ impl Endpoint {
         let base = self.sender.unacknowledged;
         let offset = offset_near(base, segment.acknowledgement.wrapping_sub(self.initial_sequence));
         let window_bytes = u64::from(segment.window) << self.shift_theirs;
-        let is_bare = segment.payload_bytes == 0
-            && !segment.has(tcp_flags::FIN)
-            && window_bytes == self.sender.window_bytes;
+        let is_bare =
+            segment.payload_bytes == 0 && !segment.has(tcp_flags::FIN) && window_bytes == self.sender.window_bytes;
         if offset >= base && offset <= self.sender.highest {
             self.sender.window_bytes = window_bytes;
         }
