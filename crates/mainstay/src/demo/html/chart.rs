@@ -132,7 +132,7 @@ fn marks(run: &RunReport) -> Vec<Mark> {
     marks
 }
 
-/// The time without a forwarding node, shaded.
+/// The time in which no connection made progress, shaded.
 fn outage(svg: &mut String, frame: &Frame, run: &RunReport) {
     let end = run.resumption_ms().unwrap_or(WINDOW_AFTER_MS).min(WINDOW_AFTER_MS);
     let (left, right) = (frame.x(0.0), frame.x(end));

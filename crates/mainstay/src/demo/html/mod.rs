@@ -100,7 +100,7 @@ fn charts(report: &Report, quantity: Quantity, title: &str) -> String {
         }
     }
     html.push_str(
-        "<p class=\"note\">Slices of 10 ms, as the client saw them. Shaded: no node forwarded. Both charts have the same \
+        "<p class=\"note\">Slices of 10 ms, as the client saw them. Shaded: TCP stood still. Both charts have the same \
          scale.</p></section>",
     );
     html
