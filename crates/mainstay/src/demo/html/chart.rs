@@ -120,7 +120,7 @@ pub(super) fn chart(run: &RunReport, quantity: Quantity, peak: f64, size: Size, 
 }
 
 fn marks(run: &RunReport) -> Vec<Mark> {
-    let mut marks = vec![Mark { at_ms: 0.0, text: "node a killed".into() }];
+    let mut marks = vec![Mark { at_ms: 0.0, text: "active node killed".into() }];
     let mut add = |at: Option<f64>, what: &str| {
         if let Some(at_ms) = at {
             marks.push(Mark { at_ms, text: format!("{what} +{at_ms:.0} ms") });
