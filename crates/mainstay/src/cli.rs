@@ -26,6 +26,33 @@ pub enum Command {
     Status(StatusArgs),
     /// The connections of a running gateway
     Flows(FlowsArgs),
+    /// Side-by-side measurements against what one would use instead
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// `mainstay bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// What a packet and a connection cost a node, without a network, beside a hashbrown map
+    Pipeline(BenchPipelineArgs),
+}
+
+/// `mainstay bench pipeline`.
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Connections in the table
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub connections: u32,
+    /// Packets that each variant handles in a round
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: u64,
+    /// Rounds, in each of which every variant is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mainstay demo`.

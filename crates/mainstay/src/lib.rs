@@ -3,6 +3,7 @@
 //! [`config`] turns a file into what the daemon runs with; [`control`] lets operators look into a running node;
 //! [`metrics`] serves its counters; [`cli`] and [`commands`] are the program's face. None of them touches a packet.
 
+pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod config;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{BenchCommand, Cli, Command};
 use commands::CommandError;
 
 /// Runs the program with the arguments of its process.
@@ -39,5 +40,6 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Gateway(args) => gateway::run(&args.config),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
+        Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
     }
 }

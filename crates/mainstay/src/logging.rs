@@ -33,7 +33,9 @@ pub enum LoggingError {
 /// # Errors
 /// [`LoggingError::Filter`].
 pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<EnvFilter, LoggingError> {
-    let value = environment.filter(|value| !value.is_empty()).unwrap_or(configured.name());
+    // The netlink library warns of every attribute that a newer kernel has made longer, which harms nobody.
+    let default = format!("{},netlink_packet_route=error", configured.name());
+    let value = environment.filter(|value| !value.is_empty()).unwrap_or(&default);
     EnvFilter::try_new(value)
         .map_err(|error| LoggingError::Filter { value: value.to_owned(), reason: error.to_string() })
 }
@@ -59,8 +61,8 @@ mod tests {
     #[test]
     fn the_environment_goes_before_the_configuration() {
         let chosen = |environment| filter(LogLevel::Warn, environment).map(|filter| filter.to_string());
-        assert_eq!(chosen(None).expect("a level"), "warn");
-        assert_eq!(chosen(Some("")).expect("a level"), "warn");
+        assert_eq!(chosen(None).ok(), chosen(Some("")).ok());
+        assert!(chosen(None).expect("a level").contains("warn"));
         assert_eq!(chosen(Some("debug")).expect("a level"), "debug");
         let error = chosen(Some("flow=louder")).expect_err("no such level").to_string();
         assert!(error.starts_with("MAINSTAY_LOG=\"flow=louder\" is not a log filter"), "{error}");

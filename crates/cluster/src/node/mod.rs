@@ -38,7 +38,7 @@ pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use status::{NodeStatus, PeerStatus};
-pub use store::ReplicaCounters;
+pub use store::{ChainStates, ReplicaCounters};
 
 use event::Events;
 use held::HeldReplies;
@@ -282,6 +282,9 @@ impl Node {
         for change in &changes {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
+                TableChange::TakenOver { slot } => {
+                    peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+                }
                 TableChange::Changed { slot, change, previous_state } => {
                     self.tell_changed(*slot, *change, *previous_state);
                 }
@@ -420,3 +423,6 @@ impl Node {
         self.note_first_packet(now);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ pub struct ReplicaCounters {
 }
 
 /// The chain as the representation sees it.
-struct ChainStates<'a>(&'a Chain);
+pub struct ChainStates<'a>(pub &'a Chain);
 
 impl FunctionStates for ChainStates<'_> {
     fn encode(&self, connection: &Connection, out: &mut Vec<u8>) {

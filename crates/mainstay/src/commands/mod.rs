@@ -6,6 +6,7 @@ pub mod status;
 
 use std::io;
 
+use crate::bench::BenchError;
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
 use crate::demo::DemoError;
@@ -30,6 +31,9 @@ pub enum CommandError {
     /// Logging cannot begin.
     #[error(transparent)]
     Logging(#[from] LoggingError),
+    /// A measurement has no result.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

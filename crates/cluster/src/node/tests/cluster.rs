@@ -1,0 +1,325 @@
+//! Two nodes, a client on the inside, a server on the outside, and nothing but vectors between them.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use std::vec::Vec;
+
+use flow::conntrack::TrackerConfig;
+use flow::wire::arp::{ArpOperation, ArpView};
+use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_flags};
+use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
+use network_functions::chain::ChainBuilder;
+use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::nat::{Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::port_range::PortRange;
+use network_functions::rule_set::Conditions;
+use replication::SessionConfig;
+use replication::representation::Selection;
+
+use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
+use crate::{failure_detector, forwarding, role};
+
+pub(super) const INSIDE: PortId = PortId(0);
+pub(super) const OUTSIDE: PortId = PortId(1);
+pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
+pub(super) const SHARED_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+pub(super) const SHARED_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
+const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
+const STEP: Duration = Duration::from_millis(1);
+
+fn port_mac(node: u8, port: PortId) -> MacAddress {
+    MacAddress([2, 0, 0, 1, node, port.0])
+}
+
+/// What the tests vary.
+#[derive(Clone, Copy)]
+pub(super) struct Options {
+    pub(super) hold_first_reply: Duration,
+    pub(super) connections_max: u32,
+    pub(super) replicates: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { hold_first_reply: Duration::ZERO, connections_max: 64, replicates: true }
+    }
+}
+
+fn node_config(id: u8, options: Options) -> NodeConfig {
+    let prefix = |address: Ipv4Addr| forwarding::Prefix::new(address.into(), 24);
+    let port = |port: PortId, shared: Ipv4Addr| forwarding::Port {
+        mac: port_mac(id, port),
+        mtu_bytes: 1500,
+        own: Vec::new(),
+        shared: std::vec![prefix(shared)],
+    };
+    let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
+    let accept = Rule { name: "out".into(), conditions: from_inside.clone(), action: Action::Accept, log: false };
+    let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
+    let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
+    let nat = Nat::new(NatConfig {
+        destination_rules: Vec::new(),
+        source_rules: std::vec![SourceRule { conditions: from_inside, action: translate }],
+        ports: PortRange::new(1024, 65_535).unwrap(),
+        node: NodeId(id),
+        nodes: 2.try_into().unwrap(),
+        key: HashKey([7, id.into()]),
+    })
+    .unwrap();
+    let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
+    NodeConfig {
+        node: NodeId(id),
+        connections_max: options.connections_max,
+        hash_key: HashKey([1, id.into()]),
+        seed: 1000 + u64::from(id),
+        tracker: TrackerConfig::default(),
+        chain: ChainBuilder::new().push(firewall).push(nat).build().unwrap(),
+        forwarding: forwarding::Config {
+            ports: std::vec![port(INSIDE, SHARED_INSIDE), port(OUTSIDE, SHARED_OUTSIDE)],
+            routes: Vec::new(),
+            seed: 3,
+        },
+        role: role::Config { priority: 200 - id, ..role::Config::new(NodeId(id), Vec::new()) },
+        selection: Selection::default(),
+        hold_first_reply: options.hold_first_reply,
+        peers: std::vec![PeerConfig {
+            id: NodeId(1 - id),
+            detector: failure_detector::Config::default(),
+            session: options.replicates.then_some(session),
+        }],
+    }
+}
+
+/// The whole of it. Frames and datagrams arrive at once, within the step in which they are sent.
+pub(super) struct Cluster {
+    pub(super) now: Instant,
+    options: Options,
+    nodes: [Option<Node>; 2],
+    /// Replication datagrams are thrown away while set.
+    pub(super) is_replication_cut: bool,
+    /// Frames that reached the client and the server.
+    at_client: VecDeque<Vec<u8>>,
+    at_server: VecDeque<Vec<u8>>,
+}
+
+impl Cluster {
+    /// Both nodes run, the first is active, and they have told each other everything.
+    pub(super) fn start(options: Options) -> Self {
+        let now = Instant::from_millis(1);
+        let nodes = [0, 1].map(|id| Node::new(node_config(id, options), now).ok());
+        let mut cluster = Self {
+            now,
+            options,
+            nodes,
+            is_replication_cut: false,
+            at_client: VecDeque::new(),
+            at_server: VecDeque::new(),
+        };
+        cluster.run_until("node 0 to be active and heard by node 1", |cluster| {
+            let is_heard = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
+            cluster.node(0).holds_addresses() && is_heard && cluster.is_settled()
+        });
+        cluster
+    }
+
+    fn is_settled(&self) -> bool {
+        self.nodes.iter().flatten().all(|node| {
+            let peer = &node.status(self.now).peers[0];
+            peer.session.is_none_or(|session| session.is_synchronised() && session.in_flight == 0)
+        })
+    }
+
+    pub(super) fn node(&self, id: u8) -> &Node {
+        self.nodes[usize::from(id)].as_ref().expect("the node lives")
+    }
+
+    pub(super) fn node_mut(&mut self, id: u8) -> &mut Node {
+        self.nodes[usize::from(id)].as_mut().expect("the node lives")
+    }
+
+    pub(super) fn kill(&mut self, id: u8) {
+        self.nodes[usize::from(id)] = None;
+    }
+
+    /// The node starts again and knows nothing.
+    pub(super) fn restart(&mut self, id: u8) {
+        let config = NodeConfig { seed: self.now.as_nanos(), ..node_config(id, self.options) };
+        self.nodes[usize::from(id)] = Node::new(config, self.now).ok();
+    }
+
+    pub(super) fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.step();
+        }
+    }
+
+    pub(super) fn run_until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let limit = self.now + Duration::from_secs(20);
+        while !condition(self) {
+            assert!(self.now < limit, "waited too long for {what}");
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        self.now = self.now + STEP;
+        let now = self.now;
+        self.nodes.iter_mut().flatten().for_each(|node| node.handle_timeout(now));
+        self.deliver();
+    }
+
+    /// Carries everything that nodes have to send, until they have nothing more.
+    pub(super) fn deliver(&mut self) {
+        let mut buffer = Vec::new();
+        loop {
+            let mut is_quiet = true;
+            for id in 0..2_u8 {
+                let Some(node) = &mut self.nodes[usize::from(id)] else { continue };
+                let Some(transmit) = node.poll_transmit(self.now, &mut buffer) else { continue };
+                is_quiet = false;
+                self.carry(id, transmit, &buffer);
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    fn carry(&mut self, from: u8, transmit: Transmit, bytes: &[u8]) {
+        let now = self.now;
+        let peer = self.nodes[usize::from(1 - from)].as_mut();
+        match transmit {
+            Transmit::Port { port, .. } => self.carry_frame(port, bytes),
+            Transmit::Detection(_) => {
+                peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
+            }
+            Transmit::Replication(_) if self.is_replication_cut => {}
+            Transmit::Replication(_) => {
+                peer.into_iter().for_each(|peer| peer.handle_replication(now, NodeId(from), bytes).unwrap());
+            }
+        }
+    }
+
+    /// A frame reaches the host on the port's link, which answers ARP and keeps what is for itself.
+    fn carry_frame(&mut self, port: PortId, bytes: &[u8]) {
+        let (host_mac, host_ip) = if port == INSIDE { (CLIENT_MAC, CLIENT) } else { (SERVER_MAC, SERVER) };
+        let view = ethernet::EthernetView::new_checked(bytes).unwrap();
+        if view.ether_type() == ethernet::ether_type::ARP {
+            let arp = ArpView::new_checked(&bytes[14..]).unwrap();
+            if arp.operation() == ArpOperation::Request && arp.target_ip() == host_ip {
+                let answer = build::arp_reply(host_mac, host_ip, (arp.sender_mac(), arp.sender_ip()));
+                self.hand_in(port, answer);
+            }
+            return;
+        }
+        if view.destination() == host_mac {
+            let queue = if port == INSIDE { &mut self.at_client } else { &mut self.at_server };
+            queue.push_back(bytes.to_vec());
+        }
+    }
+
+    /// A frame comes in on the port's link: every living node sees it.
+    pub(super) fn hand_in(&mut self, port: PortId, frame: Vec<u8>) {
+        for id in 0..2_u8 {
+            let Some(node) = &mut self.nodes[usize::from(id)] else { continue };
+            let mut bytes = frame.clone();
+            let length_bytes = bytes.len();
+            let mut batch = PacketBatch::new();
+            batch.push(Frame::new(&mut bytes, 0, length_bytes, port).unwrap());
+            node.handle_packets(self.now, &mut batch);
+            let sent = match batch[0].disposition {
+                flow::Disposition::Transmit(egress) => Some((egress, batch[0].bytes().to_vec())),
+                _ => None,
+            };
+            if let Some((egress, bytes)) = sent {
+                self.carry_frame(egress, &bytes);
+            }
+        }
+        self.deliver();
+    }
+
+    /// A segment from the client to the server, addressed to whichever node is active.
+    pub(super) fn client_sends(&mut self, port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
+        let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
+        let destination = port_mac(self.active(), INSIDE);
+        let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
+        self.hand_in(INSIDE, envelope.tcp(&tuple, segment, payload));
+    }
+
+    /// A segment from the server to the translated client.
+    pub(super) fn server_sends(&mut self, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
+        let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
+        self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
+    }
+
+    pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
+        let destination = port_mac(self.active(), OUTSIDE);
+        let envelope = build::Envelope { source: SERVER_MAC, destination, ..build::Envelope::default() };
+        self.hand_in(OUTSIDE, build(envelope));
+    }
+
+    fn active(&self) -> u8 {
+        (0..2).find(|id| self.nodes[usize::from(*id)].as_ref().is_some_and(Node::holds_addresses)).unwrap_or(0)
+    }
+
+    pub(super) fn client_receives(&mut self) -> Option<Received> {
+        self.at_client.pop_front().map(Received::new)
+    }
+
+    pub(super) fn server_receives(&mut self) -> Option<Received> {
+        self.at_server.pop_front().map(Received::new)
+    }
+
+    /// The client connects from `port`; returns the port that the server sees it under.
+    pub(super) fn connect(&mut self, port: u16) -> u16 {
+        self.client_sends(port, syn(), b"");
+        let seen = self.server_receives().expect("the SYN passes").tuple;
+        assert_eq!(seen.source_ip(), SHARED_OUTSIDE);
+        self.server_sends(seen.source_port, syn_ack(), b"");
+        let answer = self.client_receives().expect("the SYN/ACK passes");
+        assert_eq!((answer.tuple.source_ip(), answer.tuple.destination_port), (SERVER.into(), port));
+        self.client_sends(port, segment(tcp_flags::ACK, 1001, 5001), b"");
+        self.server_receives().expect("the ACK passes");
+        seen.source_port
+    }
+
+    pub(super) fn dropped(&self, id: u8, reason: DropReason) -> u64 {
+        self.node(id).pipeline().counters().drops[reason as usize]
+    }
+
+    pub(super) fn connections(&self, id: u8) -> u32 {
+        self.node(id).pipeline().table().len()
+    }
+}
+
+/// A frame that reached a host.
+pub(super) struct Received {
+    pub(super) bytes: Vec<u8>,
+    pub(super) tuple: Tuple,
+    pub(super) headers: flow::wire::Headers,
+}
+
+impl Received {
+    fn new(mut bytes: Vec<u8>) -> Self {
+        let length_bytes = bytes.len();
+        let frame = Frame::new(&mut bytes, 0, length_bytes, INSIDE).unwrap();
+        let Ok(Parsed::Ip(headers)) = parse(&frame) else { panic!("a host gets sound packets only") };
+        Self { tuple: headers.tuple, headers, bytes }
+    }
+}
+
+pub(super) fn segment(flags: u8, sequence: u32, acknowledgement: u32) -> build::Tcp<'static> {
+    build::Tcp { flags, sequence, acknowledgement, ..build::Tcp::default() }
+}
+
+pub(super) fn syn() -> build::Tcp<'static> {
+    segment(tcp_flags::SYN, 1000, 0)
+}
+
+pub(super) fn syn_ack() -> build::Tcp<'static> {
+    segment(tcp_flags::SYN | tcp_flags::ACK, 5000, 1001)
+}

@@ -1,0 +1,33 @@
+//! `mainstay bench`: side-by-side measurements against what one would use instead.
+//!
+//! Machines are noisy, so whatever is compared is measured in turns (A B C A B C …), and medians over the rounds are
+//! told. Both sides of every ratio are told with it.
+
+pub mod pipeline;
+mod rounds;
+
+/// Why a measurement has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Packets that had to pass did not: the figures would be of something else.
+    #[error("{what}: {lost} of {packets} packets did not pass, so there is nothing to measure; this is a defect")]
+    Lost {
+        /// What was measured.
+        what: &'static str,
+        /// Packets that did not pass.
+        lost: u64,
+        /// Packets sent.
+        packets: u64,
+    },
+    /// The table did not hold what it was to hold.
+    #[error("the table holds {there} connections instead of {expected}; this is a defect")]
+    Connections {
+        /// How many it holds.
+        there: u32,
+        /// How many it was to hold.
+        expected: u32,
+    },
+    /// The two ends of replication did not come together.
+    #[error("the replication session did not synchronise; this is a defect")]
+    NotSynchronised,
+}

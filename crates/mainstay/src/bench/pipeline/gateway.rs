@@ -1,0 +1,137 @@
+//! The node's pipeline with its connections.
+
+use std::time::Duration;
+
+use cluster::forwarding::Admission;
+use cluster::pipeline::{CopyExpiry, Edge, Pipeline};
+use flow::wire::{Packet, tcp_flags};
+use flow::{Direction, Disposition, Frame, Instant, PortId};
+use packet_io::clock;
+
+use super::setting::{HASH_KEY, NODES, chain, tracker};
+use super::traffic::{Flow, RING_FRAMES, Ring, Traffic, not_sent};
+use crate::bench::BenchError;
+
+/// By how much the measured node's clock goes on with every ring: its connections' times are not those of the machine.
+const RING_TIME: Duration = Duration::from_micros(64);
+
+/// Takes every packet and sends it by the other port: routes and neighbours are not measured.
+pub(super) struct Egress;
+
+impl Edge for Egress {
+    fn handle_arp(&mut self, _: Instant, _: &mut Frame<'_>, _: u16) -> Disposition {
+        Disposition::Consumed
+    }
+
+    fn admit(&mut self, _: Instant, _: &Packet<'_, '_>) -> Admission {
+        Admission::Transit
+    }
+
+    fn handle_local(&mut self, _: Instant, _: &mut Packet<'_, '_>) -> Disposition {
+        Disposition::Consumed
+    }
+
+    fn forward(&mut self, _: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
+        Disposition::Transmit(PortId(1 - packet.frame.ingress.0))
+    }
+}
+
+/// The pipeline, and the time that it is given.
+pub(super) struct Gateway {
+    pub(super) pipeline: Pipeline,
+    pub(super) now: Instant,
+}
+
+impl Gateway {
+    pub(super) fn new(connections_max: u32) -> Self {
+        let pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker(), chain());
+        Self { pipeline, now: Instant::from_millis(1000) }
+    }
+
+    /// Lets all connections begin, up to the end of their handshakes.
+    pub(super) fn establish(&mut self, traffic: &mut Traffic, ring: &mut Ring) -> Result<(), BenchError> {
+        for flows in traffic.flows.chunks_mut(RING_FRAMES) {
+            self.begin(flows, ring)?;
+            self.pass_of_each(flows, ring, Direction::Reply, tcp_flags::SYN | tcp_flags::ACK)?;
+            self.pass_of_each(flows, ring, Direction::Original, tcp_flags::ACK)?;
+        }
+        self.check_connections(traffic.flows.len() as u32)
+    }
+
+    /// Passes `packets` packets of established connections. Returns the time that it took.
+    pub(super) fn pass(
+        &mut self,
+        traffic: &mut Traffic,
+        ring: &mut Ring,
+        packets: u64,
+    ) -> Result<Duration, BenchError> {
+        let mut spent = Duration::ZERO;
+        let mut left = packets;
+        while left > 0 {
+            left -= traffic.fill(ring, left).len() as u64;
+            spent += self.handle(ring)?;
+        }
+        Ok(spent)
+    }
+
+    /// Lets `number` new connections begin, with numbers from `first` on, that their servers then refuse. Returns the time
+    /// that it took.
+    pub(super) fn open_and_close(&mut self, first: u32, number: u32, ring: &mut Ring) -> Result<Duration, BenchError> {
+        let before = self.pipeline.table().len();
+        let mut flows: Vec<_> = (first..first + number).map(Flow::new).collect();
+        let mut spent = Duration::ZERO;
+        for flows in flows.chunks_mut(RING_FRAMES) {
+            spent += self.begin(flows, ring)?;
+        }
+        self.check_connections(before + number)?;
+        for flows in flows.chunks_mut(RING_FRAMES) {
+            spent += self.pass_of_each(flows, ring, Direction::Reply, tcp_flags::RST | tcp_flags::ACK)?;
+        }
+        self.check_connections(before)?;
+        Ok(spent)
+    }
+
+    fn begin(&mut self, flows: &mut [Flow], ring: &mut Ring) -> Result<Duration, BenchError> {
+        let spent = self.pass_of_each(flows, ring, Direction::Original, tcp_flags::SYN)?;
+        for (flow, outgoing) in flows.iter_mut().zip(ring.tuples()) {
+            flow.set_outgoing(&outgoing);
+        }
+        Ok(spent)
+    }
+
+    fn pass_of_each(
+        &mut self,
+        flows: &mut [Flow],
+        ring: &mut Ring,
+        direction: Direction,
+        flags: u8,
+    ) -> Result<Duration, BenchError> {
+        ring.clear();
+        for flow in flows {
+            flow.push(ring, direction, flags);
+        }
+        self.handle(ring)
+    }
+
+    /// Handles what is in the ring. Returns the time that it took.
+    fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
+        self.now = self.now + RING_TIME;
+        let mut batches = ring.batches();
+        let began = clock::now();
+        for batch in &mut batches {
+            self.pipeline.handle_packets(self.now, batch, &mut Egress);
+            self.pipeline.expire(self.now, 1, CopyExpiry::PutOff(Duration::ZERO));
+            let changes = self.pipeline.take_changes();
+            self.pipeline.return_changes(changes);
+        }
+        let spent = clock::now().saturating_since(began);
+        let packets = batches.iter().map(|batch| batch.len() as u64).sum();
+        let lost: u64 = batches.iter().map(not_sent).sum();
+        if lost > 0 { Err(BenchError::Lost { what: "the pipeline", lost, packets }) } else { Ok(spent) }
+    }
+
+    fn check_connections(&self, expected: u32) -> Result<(), BenchError> {
+        let there = self.pipeline.table().len();
+        if there == expected { Ok(()) } else { Err(BenchError::Connections { there, expected }) }
+    }
+}

@@ -1,0 +1,169 @@
+//! Frames: made before the clock starts.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use flow::wire::{Parsed, build, ip_protocol, parse, tcp_flags};
+use flow::{BATCH_FRAMES_MAX, Direction, Disposition, Frame, PacketBatch, PortId, Tuple};
+
+use super::setting::original;
+
+/// Frames in the ring: together they fill a quarter of a second-level cache of 512 KiB.
+pub(super) const RING_FRAMES: usize = 1024;
+const _: () = assert!(RING_FRAMES.is_multiple_of(BATCH_FRAMES_MAX));
+/// Distance of the frames in the ring.
+const PLACE_BYTES: usize = 128;
+/// The shortest frame that Ethernet carries, its check sequence included.
+const FRAME_BYTES_MIN: usize = 64;
+/// Payload of a packet: what fills the shortest frame.
+const PAYLOAD: [u8; 10] = [0x5a; 10];
+/// The ports that clients and servers are behind.
+const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
+
+/// Frames that wait to be handled, as in the ring of a network card.
+pub(super) struct Ring {
+    places: Box<[[u8; PLACE_BYTES]]>,
+    /// Length and port of each that is filled.
+    filled: Vec<(usize, PortId)>,
+}
+
+impl Ring {
+    pub(super) fn new() -> Self {
+        let places = vec![[0; PLACE_BYTES]; RING_FRAMES].into_boxed_slice();
+        Self { places, filled: Vec::with_capacity(RING_FRAMES) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.filled.clear();
+    }
+
+    /// Adds a segment that goes in `direction`. At most [`RING_FRAMES`] are between two calls of [`Ring::clear`].
+    pub(super) fn push(&mut self, tuple: &Tuple, direction: Direction, segment: build::Tcp<'_>, payload: &[u8]) {
+        let frame = build::tcp(tuple, segment, payload);
+        let place = &mut self.places[self.filled.len()];
+        place.fill(0);
+        place[..frame.len()].copy_from_slice(&frame);
+        self.filled.push((frame.len().max(FRAME_BYTES_MIN), PORTS[direction.index()]));
+    }
+
+    /// The frames, in batches as they are received.
+    pub(super) fn batches(&mut self) -> Vec<PacketBatch<'_>> {
+        let mut frames = self.places.iter_mut().zip(&self.filled).map(|(place, (length_bytes, port))| {
+            Frame::new(place, 0, *length_bytes, *port).expect("places are longer than frames")
+        });
+        let batches = self.filled.len().div_ceil(BATCH_FRAMES_MAX);
+        (0..batches).map(|_| frames.by_ref().take(BATCH_FRAMES_MAX).collect()).collect()
+    }
+
+    /// The tuple of each frame as it is now.
+    pub(super) fn tuples(&mut self) -> Vec<Tuple> {
+        let tuple = |frame: &Frame<'_>| match parse(frame) {
+            Ok(Parsed::Ip(headers)) => headers.tuple,
+            other => unreachable!("a frame that passed was right: {other:?}"),
+        };
+        self.batches().iter().flatten().map(tuple).collect()
+    }
+}
+
+/// How many frames of a batch are not to be sent.
+pub(super) fn not_sent(batch: &PacketBatch<'_>) -> u64 {
+    batch.iter().filter(|frame| !matches!(frame.disposition, Disposition::Transmit(_))).count() as u64
+}
+
+/// A connection as its end points know it.
+#[derive(Clone, Copy)]
+pub(super) struct Flow {
+    original: Tuple,
+    /// What the server takes for the client.
+    outside: (Ipv4Addr, u16),
+    /// The next sequence number of each side.
+    next: [u32; 2],
+}
+
+impl Flow {
+    pub(super) fn new(number: u32) -> Self {
+        Self { original: original(number), outside: (Ipv4Addr::UNSPECIFIED, 0), next: [number, !number] }
+    }
+
+    /// Notes how the first packet left the gateway.
+    pub(super) fn set_outgoing(&mut self, outgoing: &Tuple) {
+        self.outside = match outgoing.source_addr() {
+            SocketAddr::V4(address) => (*address.ip(), address.port()),
+            SocketAddr::V6(_) => unreachable!("the traffic is of IPv4"),
+        };
+    }
+
+    /// Its tuple as the client sends.
+    pub(super) const fn original(&self) -> &Tuple {
+        &self.original
+    }
+
+    fn incoming(&self, direction: Direction) -> Tuple {
+        match (direction, self.original.destination_addr()) {
+            (Direction::Reply, SocketAddr::V4(server)) => {
+                Tuple::v4(ip_protocol::TCP, (*server.ip(), server.port()), self.outside)
+            }
+            _ => self.original,
+        }
+    }
+
+    /// Adds the next segment of a side to the ring.
+    pub(super) fn push(&mut self, ring: &mut Ring, direction: Direction, flags: u8) {
+        let (own, other) = (direction.index(), direction.reverse().index());
+        let is_syn = flags & tcp_flags::SYN != 0;
+        let is_data = flags & tcp_flags::PSH != 0;
+        let segment = build::Tcp {
+            flags,
+            sequence: self.next[own],
+            acknowledgement: if flags & tcp_flags::ACK != 0 { self.next[other] } else { 0 },
+            maximum_segment_bytes: is_syn.then_some(1460),
+            window_scale: is_syn.then_some(7),
+            sack_permitted: is_syn,
+            ..build::Tcp::default()
+        };
+        let payload: &[u8] = if is_data { &PAYLOAD } else { &[] };
+        ring.push(&self.incoming(direction), direction, segment, payload);
+        self.next[own] = self.next[own].wrapping_add(payload.len() as u32 + u32::from(is_syn));
+    }
+}
+
+/// Established connections, and the order in which their packets come.
+#[derive(Clone)]
+pub(super) struct Traffic {
+    pub(super) flows: Vec<Flow>,
+    random: Random,
+}
+
+impl Traffic {
+    /// `connections` connections, not yet begun.
+    pub(super) fn new(connections: u32) -> Self {
+        Self { flows: (0..connections).map(Flow::new).collect(), random: Random(0x9e37_79b9_7f4a_7c15) }
+    }
+
+    /// Fills the ring with as many packets as it holds, but no more than `packets_max`: each of any connection, in either
+    /// direction. Returns the connections' numbers.
+    pub(super) fn fill(&mut self, ring: &mut Ring, packets_max: u64) -> Vec<u32> {
+        ring.clear();
+        let packets = RING_FRAMES.min(usize::try_from(packets_max).unwrap_or(RING_FRAMES));
+        let one = |_| {
+            let number = self.random.below(self.flows.len() as u32);
+            let direction = if self.random.below(2) == 0 { Direction::Original } else { Direction::Reply };
+            self.flows[number as usize].push(ring, direction, tcp_flags::ACK | tcp_flags::PSH);
+            number
+        };
+        (0..packets).map(one).collect()
+    }
+}
+
+/// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016).
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        ((high * u64::from(bound)) >> 32) as u32
+    }
+}
