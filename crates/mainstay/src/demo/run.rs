@@ -98,9 +98,8 @@ impl Stage<'_> {
         cluster.wait_until_ready(self.watch, is_replicated)?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &tell)?;
-        cluster.check_roles()?;
-        let killed_at = cluster.kill_active()?;
-        tell("node a is dead");
+        let killed_at = cluster.kill_active(self.watch)?;
+        tell("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
         let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
         self.watch.pass_until(killed_at.instant() + pause)?;
@@ -172,7 +171,7 @@ impl Stage<'_> {
             Ok(cluster.standby_events().iter().any(|event| event.kind == EventKind::Announced))
         })?;
         if waited == Waited::TooLate {
-            self.progress.show("node b has not taken over");
+            self.progress.show("the standby has not taken over");
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ pub(super) fn chart(run: &RunReport, quantity: Quantity, peak: f64, size: Size, 
 }
 
 fn marks(run: &RunReport) -> Vec<Mark> {
-    let mut marks = vec![Mark { at_ms: 0.0, text: "node a killed".into() }];
+    let mut marks = vec![Mark { at_ms: 0.0, text: "active node killed".into() }];
     let mut add = |at: Option<f64>, what: &str| {
         if let Some(at_ms) = at {
             marks.push(Mark { at_ms, text: format!("{what} +{at_ms:.0} ms") });
@@ -132,7 +132,7 @@ fn marks(run: &RunReport) -> Vec<Mark> {
     marks
 }
 
-/// The time without a forwarding node, shaded.
+/// The time in which no connection made progress, shaded.
 fn outage(svg: &mut String, frame: &Frame, run: &RunReport) {
     let end = run.resumption_ms().unwrap_or(WINDOW_AFTER_MS).min(WINDOW_AFTER_MS);
     let (left, right) = (frame.x(0.0), frame.x(end));

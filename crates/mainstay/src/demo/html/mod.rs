@@ -100,7 +100,7 @@ fn charts(report: &Report, quantity: Quantity, title: &str) -> String {
         }
     }
     html.push_str(
-        "<p class=\"note\">Slices of 10 ms, as the client saw them. Shaded: no node forwarded. Both charts have the same \
+        "<p class=\"note\">Slices of 10 ms, as the client saw them. Shaded: TCP stood still. Both charts have the same \
          scale.</p></section>",
     );
     html
@@ -186,9 +186,9 @@ fn method(report: &Report) -> String {
          <p>Four network namespaces on one machine: a client, two gateway nodes, a server. The kernels of client and server \
          speak real TCP, half of it over IPv4, half over IPv6, all of it behind source NAT: {}; {} a bulk transfer. Both \
          ends know every byte that must come and compare it.{extra}</p>\
-         <p>Node a is killed with SIGKILL. Node b watches it by BFD, a packet every 10 ms, and takes over when ten are \
+         <p>The active node is killed with SIGKILL. The standby watches it by BFD, a packet every 10 ms, and takes over when ten are \
          missing. Times are those of one monotonic clock, from just before the kill. The second run is the same but for \
-         the state of connections, which is not told to node b.</p><pre>{}</pre>\
+         the state of connections, which is not told to the standby.</p><pre>{}</pre>\
          <p class=\"note\">Mainstay {}, Linux {}, {processors} processors, {}.</p></section>",
         mix.join(", "),
         crate::output::scaled(BULK_BYTES_PER_S as f64 * 8.0, "bit/s"),
@@ -232,9 +232,9 @@ const DRAWING: &str = "<svg viewBox=\"0 0 560 170\" style=\"max-width:560px;marg
      <rect class=\"node\" x=\"10\" y=\"62\" width=\"100\" height=\"46\" rx=\"8\"/>\
      <text class=\"node-name\" x=\"60\" y=\"90\" text-anchor=\"middle\">client</text>\
      <rect class=\"node dead\" x=\"225\" y=\"18\" width=\"110\" height=\"44\" rx=\"8\"/>\
-     <text class=\"node-name\" x=\"280\" y=\"45\" text-anchor=\"middle\">node a ✕</text>\
+     <text class=\"node-name\" x=\"280\" y=\"45\" text-anchor=\"middle\">active ✕</text>\
      <rect class=\"node\" x=\"225\" y=\"108\" width=\"110\" height=\"44\" rx=\"8\"/>\
-     <text class=\"node-name\" x=\"280\" y=\"135\" text-anchor=\"middle\">node b</text>\
+     <text class=\"node-name\" x=\"280\" y=\"135\" text-anchor=\"middle\">standby</text>\
      <rect class=\"node\" x=\"450\" y=\"62\" width=\"100\" height=\"46\" rx=\"8\"/>\
      <text class=\"node-name\" x=\"500\" y=\"90\" text-anchor=\"middle\">server</text>\
      <text x=\"288\" y=\"90\">states</text><text x=\"120\" y=\"78\">inside</text>\

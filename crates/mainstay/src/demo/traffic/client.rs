@@ -15,11 +15,13 @@ use super::pace::{PACE_TICK, Pace};
 use super::stream::Stream;
 use super::{Greeting, Kind, REQUEST_BYTES};
 
-/// Time between an answer and the next request of a `Ticks` connection, and between datagrams.
+/// Time between requests of a `Ticks` connection (one waits for the answer to the one before), and between datagrams.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
 /// Silent connections that are woken between two looks at all the others.
 const WAKES_PER_TURN_MAX: usize = 32;
 const WAKER: Token = Token(usize::MAX);
+/// Moments within [`TICK_INTERVAL`] at which connections ask.
+const TICK_PHASES: usize = 8;
 const WRITE_BYTES_MAX: usize = 128 * 1024;
 
 /// How much of what.
@@ -92,6 +94,9 @@ struct ClientConnection {
     /// Whole answers had.
     answers: usize,
     next_request_at: Option<Instant>,
+    /// A moment at which it may ask; the others are whole intervals later. Connections have different ones, so that they
+    /// do not all ask at once.
+    may_ask_at: Instant,
     report_bytes: Vec<u8>,
     reported: u64,
 }
@@ -195,6 +200,7 @@ impl Client {
             awaited_bytes: 0,
             answers: 0,
             next_request_at: None,
+            may_ask_at: now + TICK_INTERVAL * u32::try_from(index % TICK_PHASES).unwrap_or(0) / TICK_PHASES as u32,
             report_bytes: Vec::new(),
             reported: 0,
         };
@@ -281,6 +287,12 @@ impl Client {
             *shared = progress;
         }
     }
+}
+
+/// The first moment after `now` that is whole intervals after `moment`.
+fn next_moment(moment: Instant, now: Instant) -> Instant {
+    let intervals = now.saturating_duration_since(moment).as_nanos() / TICK_INTERVAL.as_nanos() + 1;
+    moment + TICK_INTERVAL * u32::try_from(intervals).unwrap_or(u32::MAX)
 }
 
 /// Units of the ramp's pace per connection.
@@ -371,7 +383,8 @@ impl ClientConnection {
                 self.due_since = now;
             }
             if outcome.kind == Kind::Ticks && *awaited_bytes == 0 {
-                self.next_request_at = Some(now + TICK_INTERVAL);
+                self.may_ask_at = next_moment(self.may_ask_at, now);
+                self.next_request_at = Some(self.may_ask_at);
             }
         }
         match end {
