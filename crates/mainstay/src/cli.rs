@@ -26,9 +26,31 @@ pub enum Command {
     Status(StatusArgs),
     /// The connections of a running gateway
     Flows(FlowsArgs),
+    /// Plays clusters under faults, each from a seed, and checks that what is promised holds
+    Simulate(SimulateArgs),
     /// Side-by-side measurements against what one would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// `mainstay simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// How many seeds to play [default: 200, or 1 if --seed is given]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Seeds played at once
+    #[arg(long, value_name = "THREADS", default_value = "2")]
+    pub jobs: std::num::NonZeroUsize,
+    /// Print all that happens in the run of --seed
+    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "json"])]
+    pub trace: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mainstay bench`.

@@ -40,6 +40,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Gateway(args) => gateway::run(&args.config),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
+        Command::Simulate(args) => commands::simulate::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
     }
 }

@@ -121,6 +121,8 @@ pub struct Scenario {
     pub data_link: LinkConfig,
     /// The link between the nodes.
     pub replication_link: LinkConfig,
+    /// Damaged datagrams between the nodes reach them. Else UDP's checksum, which finds every single wrong byte, costs them.
+    pub damaged_datagrams_pass: bool,
     /// What goes wrong when.
     pub faults: Vec<(Instant, Fault)>,
     /// Which changes the nodes tell each other.
@@ -148,6 +150,7 @@ impl Scenario {
             conversations: (0..count).map(|number| conversation(&mut random, number)).collect(),
             data_link,
             replication_link,
+            damaged_datagrams_pass: false,
             faults,
             selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
             hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),

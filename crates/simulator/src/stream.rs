@@ -38,7 +38,7 @@ fn byte_at(conversation: u32, way: Way, offset: u64) -> u8 {
         return ((u64::from(MARK) << 32 | u64::from(conversation)) >> (56 - 8 * offset)) as u8;
     }
     let word = mix(u64::from(conversation) << 33 | u64::from(way == Way::Down) << 32 ^ (offset >> 3));
-    (word >> (offset & 7) * 8) as u8
+    (word >> ((offset & 7) * 8)) as u8
 }
 
 #[cfg(test)]

@@ -73,6 +73,22 @@ fn nodes_that_both_hold_the_addresses_are_noticed() {
 }
 
 #[test]
+fn damaged_datagrams_cost_connections_at_worst() {
+    for seed in SEEDS {
+        let mut scenario = Scenario::generate(seed);
+        scenario.damaged_datagrams_pass = true;
+        scenario.replication_link.corrupt_per_mille = 100;
+        for failure in run_scenario(&scenario, Options::default()).problems {
+            let is_of_the_node = matches!(
+                failure.problem,
+                Problem::Panic | Problem::Spinning | Problem::Limit | Problem::MalformedFrame | Problem::Undecided
+            );
+            assert!(!is_of_the_node, "seed {seed}: {failure:?}");
+        }
+    }
+}
+
+#[test]
 fn a_panic_is_a_broken_promise_like_others() {
     let mut scenario = Scenario::generate(1);
     scenario.conversations[0].client = usize::MAX;

@@ -1,6 +1,7 @@
 //! What a run leaves behind: a digest of everything that happened, and lines to read if they are wanted.
 
-use flow::Instant;
+use flow::wire::{self, Parsed};
+use flow::{Frame, Instant, PortId};
 
 use crate::random::mix;
 
@@ -42,4 +43,30 @@ impl Trace {
 /// A number that stands for some bytes (FNV-1a).
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A frame in words.
+pub(crate) fn describe(bytes: &[u8]) -> String {
+    let mut copy = bytes.to_vec();
+    let length_bytes = copy.len();
+    let Some(frame) = Frame::new(&mut copy, 0, length_bytes, PortId(0)) else { return String::from("nothing") };
+    match wire::parse(&frame) {
+        Ok(Parsed::Ip(headers)) => match headers.transport {
+            wire::Transport::Tcp(segment) => format!(
+                "{} flags {:#04x} seq {} ack {} window {} {} bytes",
+                headers.tuple,
+                segment.flags,
+                segment.sequence,
+                segment.acknowledgement,
+                segment.window,
+                segment.payload_bytes
+            ),
+            _ => format!("{} {} bytes", headers.tuple, headers.l3_bytes),
+        },
+        Ok(Parsed::Arp(offset)) => {
+            let view = wire::arp::ArpView::new_checked(&bytes[usize::from(offset)..]);
+            view.map_or_else(|_| String::from("arp"), |arp| format!("{:?}", arp.message()))
+        }
+        Err(reason) => format!("an unreadable frame ({})", reason.label()),
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod flows;
+pub mod simulate;
 pub mod status;
 
 use std::io;
@@ -34,6 +35,9 @@ pub enum CommandError {
     /// A measurement has no result.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// The simulation found a broken promise.
+    #[error(transparent)]
+    Simulation(#[from] simulate::PromisesBroken),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

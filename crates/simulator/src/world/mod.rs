@@ -1,12 +1,13 @@
 //! The run itself: nodes, hosts and links, moved on from event to event.
 
+mod faults;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use cluster::node::{Node, Transmit};
-use cluster::role;
+use flow::wire;
 use flow::wire::ethernet::EthernetView;
-use flow::wire::{self, Parsed};
 use flow::{Disposition, Frame, Instant, NodeId, PacketBatch, PortId};
 
 use crate::checkers::{Checkers, View};
@@ -14,10 +15,10 @@ use crate::host::Host;
 use crate::link::Link;
 use crate::random::Random;
 use crate::report::{Outcome, Problem};
-use crate::scenario::{Fault, Scenario};
+use crate::scenario::Scenario;
 use crate::schedule::{Event, Schedule};
 use crate::topology::{self, HOSTS, NODES, Side};
-use crate::trace::{Trace, fingerprint};
+use crate::trace::{Trace, describe, fingerprint};
 use crate::{Options, Sabotage, sabotage};
 
 /// How often a node may ask to be woken at once, before it is held to turn in circles.
@@ -307,12 +308,15 @@ impl<'a> World<'a> {
         }
         let link = &mut self.machines[node].replication;
         for arrival in link.carry(self.now) {
-            // UDP's checksum finds a single wrong byte: the receiver never sees the datagram.
-            if arrival.is_corrupt {
+            let mut bytes = bytes.to_vec();
+            if arrival.is_corrupt && !self.scenario.damaged_datagrams_pass {
                 self.outcome.datagrams_lost += 1;
                 continue;
             }
-            let event = Event::Datagram { node: 1 - node, is_detection, bytes: bytes.to_vec() };
+            if arrival.is_corrupt {
+                link.corrupt(&mut bytes, 0);
+            }
+            let event = Event::Datagram { node: 1 - node, is_detection, bytes };
             self.schedule.add(arrival.at, event);
         }
     }
@@ -369,88 +373,6 @@ impl<'a> World<'a> {
             if to_all || to == topology::node_mac(node, side) {
                 self.schedule.add(at, Event::NodeFrame { node, port: side.port(), bytes: bytes.clone() });
             }
-        }
-    }
-
-    fn start(&mut self, node: usize) {
-        let with_replication = self.options.sabotage != Some(Sabotage::NoReplication);
-        let config = topology::node_config(self.scenario, node, self.machines[node].incarnation, with_replication);
-        let value = Node::new(config, self.now).expect("the configuration is sound");
-        self.machines[node].node = Some(value);
-        self.checkers.started(self.now, node);
-        self.settle(node);
-    }
-
-    fn kill(&mut self, node: usize) {
-        if self.machines[node].node.is_none() {
-            return;
-        }
-        let view = view(self.scenario, &self.hosts, &self.machines);
-        self.checkers.before_kill(self.now, node, &view, &mut self.outcome);
-        let machine = &mut self.machines[node];
-        machine.node = None;
-        machine.incarnation += 1;
-        machine.waiting.clear();
-        machine.timer_at = None;
-    }
-
-    fn role(&self, node: usize) -> Option<role::State> {
-        self.machines[node].node.as_ref().map(|value| value.status(self.now).role)
-    }
-
-    fn interfere(&mut self, fault: Fault) {
-        self.trace.note(self.now, 0, || format!("fault: {fault:?}"));
-        let active = (0..NODES).find(|node| self.role(*node).is_some_and(role::State::holds_addresses));
-        match fault {
-            Fault::KillActive => {
-                if let Some(node) = active {
-                    self.kill(node);
-                }
-            }
-            Fault::KillStandby => {
-                if let Some(node) = active {
-                    self.kill(1 - node);
-                }
-            }
-            Fault::Leave => {
-                if let Some(node) = active
-                    && let Some(value) = &mut self.machines[node].node
-                {
-                    value.leave(self.now);
-                    self.settle(node);
-                }
-            }
-            Fault::Restart => {
-                for node in 0..NODES {
-                    if matches!(self.role(node), Some(role::State::Leaving | role::State::Left)) {
-                        self.kill(node);
-                    }
-                    if self.machines[node].node.is_none() {
-                        self.start(node);
-                    }
-                }
-            }
-            Fault::Partition(is_cut) => {
-                for machine in &mut self.machines {
-                    machine.replication.is_cut = is_cut;
-                }
-                self.checkers.partitioned(self.now, is_cut);
-            }
-            Fault::Cut { host, is_cut } => self.host_links[host].is_cut = is_cut,
-            Fault::Calm => self.calm(),
-        }
-    }
-
-    fn calm(&mut self) {
-        self.is_calm = true;
-        let sound = |link: &mut Link| {
-            let crate::LinkConfig { delay, jitter, .. } = link.config;
-            link.config = crate::LinkConfig { delay, jitter, ..crate::LinkConfig::default() };
-        };
-        self.host_links.iter_mut().for_each(sound);
-        for machine in &mut self.machines {
-            machine.ports.iter_mut().for_each(sound);
-            sound(&mut machine.replication);
         }
     }
 
@@ -518,31 +440,5 @@ fn corrupt_frame(link: &mut Link, bytes: &mut [u8]) {
         EthernetView::new_checked(bytes).is_ok_and(|view| view.ether_type() == wire::ethernet::ether_type::ARP);
     if !is_arp {
         link.corrupt(bytes, wire::ethernet::ETHERNET_HEADER_BYTES);
-    }
-}
-
-/// A frame in words.
-fn describe(bytes: &[u8]) -> String {
-    let mut copy = bytes.to_vec();
-    let length_bytes = copy.len();
-    let Some(frame) = Frame::new(&mut copy, 0, length_bytes, PortId(0)) else { return String::from("nothing") };
-    match wire::parse(&frame) {
-        Ok(Parsed::Ip(headers)) => match headers.transport {
-            wire::Transport::Tcp(segment) => format!(
-                "{} flags {:#04x} seq {} ack {} window {} {} bytes",
-                headers.tuple,
-                segment.flags,
-                segment.sequence,
-                segment.acknowledgement,
-                segment.window,
-                segment.payload_bytes
-            ),
-            _ => format!("{} {} bytes", headers.tuple, headers.l3_bytes),
-        },
-        Ok(Parsed::Arp(offset)) => {
-            let view = wire::arp::ArpView::new_checked(&bytes[usize::from(offset)..]);
-            view.map_or_else(|_| String::from("arp"), |arp| format!("{:?}", arp.message()))
-        }
-        Err(reason) => format!("an unreadable frame ({})", reason.label()),
     }
 }
