@@ -72,6 +72,12 @@ pub enum ClusterError {
         /// The ends of their logs.
         logs: String,
     },
+    /// A node was declared dead that was alive, so that the kill would prove nothing.
+    #[error(
+        "the standby took over before the active node was killed: the machine was too busy to let a node speak for 100 ms; \
+         try again when it is quieter"
+    )]
+    TookOverEarly,
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),
@@ -89,6 +95,8 @@ pub struct Cluster {
     nodes: [Node; 2],
     /// Which of them is active.
     active: usize,
+    /// Since when, in nanoseconds of the monotonic clock.
+    active_since_ns: u64,
     directory: Directory,
 }
 
@@ -101,7 +109,7 @@ impl Cluster {
         let directory = Directory::create()?;
         let start = |number: usize| start_node(topology, plan, &directory, number);
         let nodes = [start(0)?, start(1)?];
-        Ok(Self { nodes, active: 0, directory })
+        Ok(Self { nodes, active: 0, active_since_ns: 0, directory })
     }
 
     /// Waits until one node is active and the other could take over (without replication: until both hear each other).
@@ -115,13 +123,16 @@ impl Cluster {
         })
     }
 
-    /// Kills the active node as a power cut would: it gets no say. Which one that is may have changed since the start,
-    /// when the machine was too busy to let the other speak in time.
+    /// Kills the active node as a power cut would: it gets no say.
     ///
     /// # Errors
-    /// A node ended before, or neither or both stay active.
-    pub fn kill_active(&mut self, watch: &Watch) -> Result<Epoch, ClusterError> {
-        self.wait_until(watch, Self::find_active)?;
+    /// A node ended before, or the roles are not what they were when the nodes were ready.
+    pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
+        self.check_running()?;
+        let since = (self.active, self.active_since_ns);
+        if self.find_active().is_err() || since != (self.active, self.active_since_ns) {
+            return Err(ClusterError::TookOverEarly);
+        }
         let killed_at = Epoch::now();
         let child = &mut self.nodes[self.active].child;
         let ended = child.kill().and_then(|()| child.wait());
@@ -173,14 +184,14 @@ impl Cluster {
 
     /// Notes which node is active.
     fn find_active(&mut self) -> Result<(), String> {
-        let roles = [self.nodes[0].role()?, self.nodes[1].role()?];
-        let active = roles.iter().position(|role| role == "active");
+        let nodes = [self.nodes[0].status()?.node, self.nodes[1].status()?.node];
+        let active = nodes.iter().position(|node| node.role == "active");
         match active {
-            Some(active) if roles[1 - active] == "standby" => {
-                self.active = active;
+            Some(active) if nodes[1 - active].role == "standby" => {
+                (self.active, self.active_since_ns) = (active, nodes[active].role_since_ns);
                 Ok(())
             }
-            _ => Err(format!("node a is {}, node b is {}", roles[0], roles[1])),
+            _ => Err(format!("node a is {}, node b is {}", nodes[0].role, nodes[1].role)),
         }
     }
 }
@@ -197,10 +208,6 @@ impl Node {
     fn status(&self) -> Result<Status, String> {
         let status = Client::connect(&self.control_socket).and_then(|mut client| client.status());
         status.map_err(|error| format!("node {} does not answer: {error}", self.name))
-    }
-
-    fn role(&self) -> Result<String, String> {
-        self.status().map(|status| status.node.role)
     }
 
     /// Says what is missing until the nodes know of each other all that they should.

@@ -73,6 +73,8 @@ pub struct RunReport {
     pub longest_gap_ms: f64,
     /// Bytes that arrived and were compared with what was sent.
     pub bytes_verified: u64,
+    /// Runs before this one that proved nothing, because the standby took over before the kill.
+    pub repeated: usize,
     /// The same for each kind of traffic.
     pub by_kind: Vec<KindReport>,
     /// Why connections broke, and how many each.
@@ -149,6 +151,7 @@ impl RunReport {
             first_packet_ms: first(EventKind::FirstPacketForwarded),
             longest_gap_ms: by_kind.iter().filter_map(|kind| kind.longest_gap_ms).fold(0.0, f64::max),
             bytes_verified: outcomes.iter().map(|outcome| outcome.verified_bytes).sum(),
+            repeated: 0,
             broken_because: reasons(&counted, taken_over_at),
             by_kind,
             events,

@@ -28,6 +28,8 @@ const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
 /// Connections that a node has room for beyond the planned ones.
 const SPARE_CONNECTIONS: usize = 4096;
 
+/// How often a run is repeated.
+const REPETITIONS_MAX: usize = 3;
 /// How long the first connections may take.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the standby may take to take over.
@@ -79,11 +81,22 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Runs once, in a network of its own.
+    /// Runs in a network of its own; again in another one when the standby took over before the kill, which the result
+    /// tells.
     ///
     /// # Errors
     /// The run could not be made; that connections break is a result, not an error.
     pub fn run(&self, is_replicated: bool) -> Result<RunReport, RunError> {
+        let mut repeated = 0;
+        loop {
+            match self.run_once(is_replicated) {
+                Err(RunError::Cluster(ClusterError::TookOverEarly)) if repeated < REPETITIONS_MAX => repeated += 1,
+                result => return result.map(|report| RunReport { repeated, ..report }),
+            }
+        }
+    }
+
+    fn run_once(&self, is_replicated: bool) -> Result<RunReport, RunError> {
         let name = if is_replicated { "replicated" } else { "not replicated" };
         let tell = |what: &str| self.progress.show(&format!("{name}: {what}"));
         tell("building the network");
@@ -98,7 +111,7 @@ impl Stage<'_> {
         cluster.wait_until_ready(self.watch, is_replicated)?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &tell)?;
-        let killed_at = cluster.kill_active(self.watch)?;
+        let killed_at = cluster.kill_active()?;
         tell("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
         let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
@@ -124,7 +137,7 @@ impl Stage<'_> {
         let mut connections = MIX.to_vec();
         connections.push((Kind::Ramp, ramp));
         Plan {
-            servers: Topology::server_addresses().to_vec(),
+            servers: Topology::server_addresses(),
             connections,
             bulk_bytes_per_s: BULK_BYTES_PER_S,
             ramp_per_s: self.ramp_per_s(),

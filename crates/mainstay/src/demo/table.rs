@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::report::{KindReport, Report, RunReport};
 use super::traffic::Kind;
-use crate::output::{Align, Table, count, scaled};
+use crate::output::{Align, Table, count, counted, scaled};
 
 /// What stands for a figure that there is none of.
 const NONE: &str = "–";
@@ -25,7 +25,23 @@ pub fn describe(report: &Report) -> String {
             let _ = writeln!(text, "  {:>6}  {why}", count(*number as u64));
         }
     }
+    if let Some(note) = repetitions(report) {
+        let _ = write!(text, "\n{note}\n");
+    }
     text
+}
+
+/// What is to be said of runs that had to be repeated.
+#[must_use]
+pub fn repetitions(report: &Report) -> Option<String> {
+    let repeated = report.replicated.repeated + report.without_replication.repeated;
+    (repeated > 0).then(|| {
+        format!(
+            "Repeated: {}, because the busy machine kept the active node silent for so long that the standby took over \
+             before the kill.",
+            counted(repeated, "run")
+        )
+    })
 }
 
 /// One sentence.

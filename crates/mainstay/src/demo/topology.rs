@@ -31,8 +31,8 @@ pub const OUTSIDE: Both<IpAddr> = [v4(198, 51, 100, 1), v6(0x2001, 0x0db8, 2, 1)
 pub const CLIENT: Both<IpAddr> = [v4(10, 1, 0, 10), v6(0xfd00, 1, 0, 0x10)];
 /// The server's addresses.
 pub const SERVER: Both<IpAddr> = [v4(198, 51, 100, 10), v6(0x2001, 0x0db8, 2, 0x10)];
-/// The port that the server listens on.
-pub const SERVER_PORT: u16 = 7000;
+/// The ports that the server listens on: several, for each has a queue of its own for connections that begin.
+pub const SERVER_PORTS: [u16; 4] = [7000, 7001, 7002, 7003];
 /// The nodes' addresses on the link between them.
 pub const SYNC: [IpAddr; 2] = [v4(10, 99, 0, 1), v4(10, 99, 0, 2)];
 /// Lengths of the prefixes inside and outside, in bits.
@@ -93,10 +93,11 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Where the server listens.
+    /// Where the server listens, IPv4 and IPv6 in turn.
     #[must_use]
-    pub fn server_addresses() -> Both<SocketAddr> {
-        SERVER.map(|address| SocketAddr::new(address, SERVER_PORT))
+    pub fn server_addresses() -> Vec<SocketAddr> {
+        let of_port = |port| SERVER.map(|address| SocketAddr::new(address, port));
+        SERVER_PORTS.into_iter().flat_map(of_port).collect()
     }
 
     /// A host's bridge with its addresses, and a cable from it to each node. Runs in the host's namespace.
@@ -132,8 +133,18 @@ impl Topology {
 
     fn make_room_for_connections(&self) -> Result<(), IoError> {
         self.client.run(|| sysctl::write("net/ipv4/ip_local_port_range", CLIENT_PORTS))??;
-        // Some kernels keep this from ordinary users; the default does for all but the largest ramps.
-        let _ = self.server.run(|| sysctl::write("net/core/somaxconn", ACCEPT_QUEUE_MAX))?;
+        self.server.run(|| {
+            // With cookies, a server that has many connections beginning at once keeps nothing of them, and resets one
+            // whose first segment is lost and whose second arrives: that would be counted against the gateway.
+            for (name, value) in [
+                ("net/ipv4/tcp_syncookies", "0"),
+                ("net/ipv4/tcp_max_syn_backlog", ACCEPT_QUEUE_MAX),
+                ("net/core/somaxconn", ACCEPT_QUEUE_MAX),
+            ] {
+                // Some kernels keep one or the other from ordinary users; the defaults do for all but large ramps.
+                let _ = sysctl::write(name, value);
+            }
+        })?;
         Ok(())
     }
 }

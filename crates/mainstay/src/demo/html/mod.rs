@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::report::{Report, RunReport, Settings};
 use super::run::{BULK_BYTES_PER_S, MIX};
-use super::table::{bytes, headline, ms, survived_of};
+use super::table::{bytes, headline, ms, repetitions, survived_of};
 use super::traffic::Kind;
 use crate::output::count;
 use chart::{NARROW, Quantity, WIDE, chart};
@@ -189,13 +189,14 @@ fn method(report: &Report) -> String {
          <p>The active node is killed with SIGKILL. The standby watches it by BFD, a packet every 10 ms, and takes over when ten are \
          missing. Times are those of one monotonic clock, from just before the kill. The second run is the same but for \
          the state of connections, which is not told to the standby.</p><pre>{}</pre>\
-         <p class=\"note\">Mainstay {}, Linux {}, {processors} processors, {}.</p></section>",
+         <p class=\"note\">Mainstay {}, Linux {}, {processors} processors, {}. {}</p></section>",
         mix.join(", "),
         crate::output::scaled(BULK_BYTES_PER_S as f64 * 8.0, "bit/s"),
         escaped(&command(settings)),
         escaped(program_version),
         escaped(kernel),
         date(*began_unix_s),
+        repetitions(report).unwrap_or_default(),
     )
 }
 

@@ -33,6 +33,7 @@ fn run(broken: usize, pause_ms: f64) -> RunReport {
         first_packet_ms: None,
         longest_gap_ms: pause_ms,
         bytes_verified: 49_382_712,
+        repeated: 1,
         by_kind: kinds.map(report).to_vec(),
         broken_because: BTreeMap::new(),
         events: vec![event(98.2, EventKind::PeerDown), event(98.4, EventKind::Announced)],
@@ -55,9 +56,15 @@ fn report() -> Report {
 #[test]
 fn the_page_is_whole_and_asks_nothing_of_any_network() {
     let page = page(&report());
-    for part in
-        ["All 32 connections outlived", "+98 ms", "8 of 8", "0 of 8", "--sync-loss 0.2 --ramp 8000", "node &lt;0&gt;"]
-    {
+    for part in [
+        "All 32 connections outlived",
+        "+98 ms",
+        "8 of 8",
+        "0 of 8",
+        "--sync-loss 0.2 --ramp 8000",
+        "node &lt;0&gt;",
+        "Repeated: 2 runs",
+    ] {
         assert!(page.contains(part), "{part}");
     }
     for foreign in ["http:", "https:", "src=", "href=", "@import", "url(", "<script", "NaN", "inf"] {
