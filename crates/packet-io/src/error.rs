@@ -1,6 +1,7 @@
 //! What can go wrong between the program and the system.
 
 use std::io;
+use std::net::SocketAddr;
 
 use flow::PortId;
 
@@ -58,6 +59,12 @@ pub enum IoError {
         /// The capability that would allow it (capabilities(7)).
         capability: &'static str,
     },
+    /// No interface has the address that the operator named.
+    #[error("no interface of this network namespace has the address {}: add it, or write one that is there", .0.ip())]
+    NoSuchAddress(SocketAddr),
+    /// Another program has the UDP port that the operator named.
+    #[error("UDP port {} of {} is taken by another program: stop it, or write another port", .0.port(), .0.ip())]
+    AddressTaken(SocketAddr),
     /// A frame that the node made itself could not be sent.
     #[error("port {}: {cause}", port.0)]
     Transmit {

@@ -282,6 +282,9 @@ impl Node {
         for change in &changes {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
+                TableChange::TakenOver { slot } => {
+                    peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+                }
                 TableChange::Changed { slot, change, previous_state } => {
                     self.tell_changed(*slot, *change, *previous_state);
                 }

@@ -55,7 +55,7 @@ impl Store for ReplicaStore<'_> {
     fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
         let slot = Slot(handle.0);
         if self.speaks_for_all {
-            self.pipeline.claim(slot);
+            self.pipeline.claim(now, slot);
         }
         let Some(connection) = self.pipeline.connection(slot) else { return false };
         if connection.owner != self.node {

@@ -24,7 +24,8 @@ impl Pipeline {
         for _ in 0..connections_max {
             let Some(slot) = self.table.poll_expired(now) else { return false };
             let connection = record_mut(&mut self.table, slot);
-            if connection.flags & flags::COPY != 0 {
+            // A copy that this node has become master of ends like a connection of its own: nobody else would end it.
+            if connection.flags & flags::COPY != 0 && connection.owner != self.node {
                 let timeout =
                     self.tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
                 let look_again_at = match copies {

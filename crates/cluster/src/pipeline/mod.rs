@@ -64,6 +64,12 @@ pub enum TableChange {
         /// Where it lies.
         slot: Slot,
     },
+    /// This node became its master. The former one and the other backups must learn of it whatever state the connection
+    /// is in: what they say of it themselves no longer counts here.
+    TakenOver {
+        /// Where it lies.
+        slot: Slot,
+    },
     /// It changed.
     Changed {
         /// Where it lies.
@@ -233,6 +239,8 @@ impl Pipeline {
                     let mut packet = Packet { frame, headers };
                     match edge.admit(now, &packet) {
                         Admission::Refused(reason) => packet.frame.disposition = Disposition::Drop(reason),
+                        // Its ports are in another packet, or a part of what they belong to is.
+                        _ if headers.is_fragment => packet.frame.disposition = Disposition::Drop(DropReason::Fragment),
                         Admission::Local if is_link_local_control(&headers) => {
                             packet.frame.disposition = edge.handle_local(now, &mut packet);
                         }
@@ -302,7 +310,9 @@ impl Pipeline {
         };
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
-        } else if taken_over || states_changed {
+        } else if taken_over {
+            self.changes.push(TableChange::TakenOver { slot });
+        } else if states_changed {
             self.note_change(slot, Change::State, previous_state);
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);

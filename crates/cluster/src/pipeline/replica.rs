@@ -22,13 +22,14 @@ pub enum Applied {
 impl Pipeline {
     /// Enters what `from` says of a connection. What the same node said earlier is replaced, whatever the versions (its
     /// messages come in order, and a tuple may have been used again); what another node is master of only by a newer
-    /// version.
+    /// version. Nodes that did not hear each other may both be master of a connection with the same version: then that of
+    /// the lower number counts, on both, or they would differ for ever.
     pub fn apply_copy(&mut self, now: Instant, from: NodeId, mut copy: Connection) -> Applied {
         copy.flags |= flags::COPY;
         let known = self.lookup(&copy.original);
         if let Some((slot, Direction::Original)) = known {
             let connection = record_mut(&mut self.table, slot);
-            if !(connection.owner == from || connection.is_older_than(copy.version)) {
+            if !prevails(from, copy.version, connection) {
                 return Applied::Stale;
             }
             if connection.reply == copy.reply {
@@ -46,7 +47,7 @@ impl Pipeline {
         for (slot, _) in [known, self.lookup(&copy.reply)].into_iter().flatten() {
             // A remnant of the same peer gives way; what this node or a third one is master of does not.
             let gives_way = self.table.get(slot).is_some_and(|other| {
-                other.owner == from || (other.original == copy.original && other.is_older_than(copy.version))
+                other.owner == from || (other.original == copy.original && prevails(from, copy.version, other))
             });
             if !gives_way {
                 return Applied::Conflict;
@@ -66,7 +67,7 @@ impl Pipeline {
         let is_its = self
             .table
             .get(slot)
-            .is_some_and(|connection| connection.owner == from || connection.is_older_than(version));
+            .is_some_and(|connection| prevails(from, version, connection));
         if is_its {
             self.table.remove(slot);
         }
@@ -103,11 +104,18 @@ impl Pipeline {
         self.table.get(slot)
     }
 
-    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it.
-    pub fn claim(&mut self, slot: Slot) {
+    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it. When the last
+    /// one came is not known: the connection gets its state's whole time from now.
+    pub fn claim(&mut self, now: Instant, slot: Slot) {
         let node = self.node;
-        if let Some(connection) = self.table.get_mut(slot).filter(|connection| connection.owner != node) {
-            connection.take_over(node);
-        }
+        let Some(connection) = self.table.get_mut(slot).filter(|connection| connection.owner != node) else { return };
+        connection.take_over(node);
+        let timeout = self.tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
+        self.table.expire_sooner(slot, now + timeout);
     }
+}
+
+/// Whether `version` in the word of `from` counts more than what is known.
+fn prevails(from: NodeId, version: u32, known: &Connection) -> bool {
+    known.owner == from || known.is_older_than(version) || (known.version == version && from < known.owner)
 }

@@ -19,7 +19,7 @@ use crate::control::client::Client;
 use crate::control::types::{Event, Status};
 
 /// How long the nodes may take until they are ready.
-const READY_WITHIN: Duration = Duration::from_secs(15);
+const READY_WITHIN: Duration = Duration::from_secs(20);
 /// UDP port of the replication link.
 const REPLICATION_PORT: u16 = 3781;
 /// Lines of a node's log that an error shows.
@@ -72,12 +72,6 @@ pub enum ClusterError {
         /// The ends of their logs.
         logs: String,
     },
-    /// A node was declared dead that was alive.
-    #[error(
-        "node b took over before node a was killed: the machine was too busy to let node a speak for 100 ms; try again \
-         when it is quieter"
-    )]
-    TookOverEarly,
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),
@@ -93,6 +87,8 @@ struct Node {
 /// The running pair. Dropping it ends the processes and removes the files.
 pub struct Cluster {
     nodes: [Node; 2],
+    /// Which of them is active.
+    active: usize,
     directory: Directory,
 }
 
@@ -105,18 +101,45 @@ impl Cluster {
         let directory = Directory::create()?;
         let start = |number: usize| start_node(topology, plan, &directory, number);
         let nodes = [start(0)?, start(1)?];
-        Ok(Self { nodes, directory })
+        Ok(Self { nodes, active: 0, directory })
     }
 
-    /// Waits until a is active and b could take over (without replication: until both hear each other).
+    /// Waits until one node is active and the other could take over (without replication: until both hear each other).
     ///
     /// # Errors
     /// A node ended, or the deadline passed: with the ends of the logs.
     pub fn wait_until_ready(&mut self, watch: &Watch, is_replicated: bool) -> Result<(), ClusterError> {
+        self.wait_until(watch, |cluster| {
+            cluster.find_active()?;
+            cluster.nodes.iter().try_for_each(|node| node.check_peer(is_replicated))
+        })
+    }
+
+    /// Kills the active node as a power cut would: it gets no say. Which one that is may have changed since the start,
+    /// when the machine was too busy to let the other speak in time.
+    ///
+    /// # Errors
+    /// A node ended before, or neither or both stay active.
+    pub fn kill_active(&mut self, watch: &Watch) -> Result<Epoch, ClusterError> {
+        self.wait_until(watch, Self::find_active)?;
+        let killed_at = Epoch::now();
+        let child = &mut self.nodes[self.active].child;
+        let ended = child.kill().and_then(|()| child.wait());
+        ended.map_err(|source| self.directory.error(source))?;
+        Ok(killed_at)
+    }
+
+    /// Waits until `ready` finds nothing missing.
+    fn wait_until(
+        &mut self,
+        watch: &Watch,
+        mut ready: impl FnMut(&mut Self) -> Result<(), String>,
+    ) -> Result<(), ClusterError> {
         let mut missing = String::new();
         let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, ClusterError> {
             self.check_running()?;
-            missing = self.what_is_missing(is_replicated);
+            let found = ready(self);
+            missing = found.err().unwrap_or_default();
             Ok(missing.is_empty())
         })?;
         if waited == Waited::Met {
@@ -126,34 +149,10 @@ impl Cluster {
         Err(ClusterError::NotReady { why: missing, logs: logs.collect::<Vec<_>>().join("\n") })
     }
 
-    /// Says that roles are still as they were at the start.
-    ///
-    /// # Errors
-    /// A node ended, or b took over.
-    pub fn check_roles(&mut self) -> Result<(), ClusterError> {
-        self.check_running()?;
-        match self.nodes[1].status() {
-            Some(status) if status.node.role == "active" => Err(ClusterError::TookOverEarly),
-            _ => Ok(()),
-        }
-    }
-
-    /// Kills node a as a power cut would: it gets no say.
-    ///
-    /// # Errors
-    /// It cannot be killed.
-    pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
-        let killed_at = Epoch::now();
-        let child = &mut self.nodes[0].child;
-        let ended = child.kill().and_then(|()| child.wait());
-        ended.map_err(|source| self.directory.error(source))?;
-        Ok(killed_at)
-    }
-
-    /// What node b tells of itself; nothing when it does not answer.
+    /// What the other node tells of itself; nothing when it does not answer.
     #[must_use]
     pub fn standby_events(&self) -> Vec<Event> {
-        let client = Client::connect(&self.nodes[1].control_socket);
+        let client = Client::connect(&self.nodes[1 - self.active].control_socket);
         client.and_then(|mut client| client.events()).unwrap_or_default()
     }
 
@@ -172,21 +171,17 @@ impl Cluster {
         Ok(())
     }
 
-    fn what_is_missing(&self, is_replicated: bool) -> String {
-        for (node, role) in self.nodes.iter().zip(["active", "standby"]) {
-            let Some(status) = node.status() else { return format!("node {} does not answer yet", node.name) };
-            if status.node.role != role {
-                return format!("node {} is {} instead of {role}", node.name, status.node.role);
+    /// Notes which node is active.
+    fn find_active(&mut self) -> Result<(), String> {
+        let roles = [self.nodes[0].role()?, self.nodes[1].role()?];
+        let active = roles.iter().position(|role| role == "active");
+        match active {
+            Some(active) if roles[1 - active] == "standby" => {
+                self.active = active;
+                Ok(())
             }
-            let Some(peer) = status.peers.first() else { return format!("node {} has no peer", node.name) };
-            if peer.detector != "up" {
-                return format!("node {} does not hear the other", node.name);
-            }
-            if is_replicated && !peer.synchronised {
-                return format!("node {} has not told the other everything", node.name);
-            }
+            _ => Err(format!("node a is {}, node b is {}", roles[0], roles[1])),
         }
-        String::new()
     }
 }
 
@@ -199,8 +194,26 @@ impl Drop for Node {
 }
 
 impl Node {
-    fn status(&self) -> Option<Status> {
-        Client::connect(&self.control_socket).and_then(|mut client| client.status()).ok()
+    fn status(&self) -> Result<Status, String> {
+        let status = Client::connect(&self.control_socket).and_then(|mut client| client.status());
+        status.map_err(|error| format!("node {} does not answer: {error}", self.name))
+    }
+
+    fn role(&self) -> Result<String, String> {
+        self.status().map(|status| status.node.role)
+    }
+
+    /// Says what is missing until the nodes know of each other all that they should.
+    fn check_peer(&self, is_replicated: bool) -> Result<(), String> {
+        let status = self.status()?;
+        let Some(peer) = status.peers.first() else { return Err(format!("node {} has no peer", self.name)) };
+        if peer.detector != "up" {
+            return Err(format!("node {} does not hear the other", self.name));
+        }
+        if is_replicated && !peer.synchronised {
+            return Err(format!("node {} has not told the other everything", self.name));
+        }
+        Ok(())
     }
 
     fn log_tail(&self) -> String {

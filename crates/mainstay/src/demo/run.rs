@@ -98,9 +98,8 @@ impl Stage<'_> {
         cluster.wait_until_ready(self.watch, is_replicated)?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &tell)?;
-        cluster.check_roles()?;
-        let killed_at = cluster.kill_active()?;
-        tell("node a is dead");
+        let killed_at = cluster.kill_active(self.watch)?;
+        tell("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
         let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
         self.watch.pass_until(killed_at.instant() + pause)?;
@@ -172,18 +171,16 @@ impl Stage<'_> {
             Ok(cluster.standby_events().iter().any(|event| event.kind == EventKind::Announced))
         })?;
         if waited == Waited::TooLate {
-            self.progress.show("node b has not taken over");
+            self.progress.show("the standby has not taken over");
         }
         Ok(())
     }
 
     fn await_answers(&self, session: &Session, is_replicated: bool) -> Result<(), WatchError> {
         let within = if is_replicated { ANSWERED_WITHIN } else { ANSWERED_WITHIN_UNREPLICATED };
-        let begin = Instant::now();
-        // The client needs a turn to send the requests before it counts them as unanswered.
-        let first_look = begin + Duration::from_millis(100);
-        self.watch.until(begin + within, || -> Result<bool, WatchError> {
-            Ok(Instant::now() >= first_look && session.progress().unanswered == 0)
+        self.watch.until(Instant::now() + within, || -> Result<bool, WatchError> {
+            let progress = session.progress();
+            Ok(progress.wakes > 0 && progress.unanswered == 0)
         })?;
         Ok(())
     }

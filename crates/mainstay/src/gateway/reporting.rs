@@ -47,6 +47,8 @@ pub(super) struct Reporting {
     rates: Rates,
     rates_from: (Instant, Totals),
     complaints: BTreeMap<String, Instant>,
+    /// New connections refused for want of room, when rates were last taken.
+    refused: u64,
 }
 
 impl Reporting {
@@ -64,6 +66,7 @@ impl Reporting {
             rates: Rates::default(),
             rates_from: (now, Totals::default()),
             complaints: BTreeMap::new(),
+            refused: 0,
         }
     }
 
@@ -150,6 +153,12 @@ impl Reporting {
             connections_per_s: per_s(totals.begun, before.begun),
         };
         self.rates_from = (now, totals);
+        let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
+        if std::mem::replace(&mut self.refused, refused) < refused {
+            self.complain(
+                "the connection table is full and refuses new connections: raise limits.connections_max".into(),
+            );
+        }
     }
 
     fn totals(&self, node: &Node, ports: &impl PacketIo) -> Totals {

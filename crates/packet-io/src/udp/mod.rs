@@ -89,6 +89,8 @@ impl UdpSocket {
             let operation = format!("binding a UDP socket to {address}");
             match error.raw_os_error() {
                 Some(libc::EACCES) => IoError::NotPermitted { operation, capability: "CAP_NET_BIND_SERVICE" },
+                Some(libc::EADDRNOTAVAIL) => IoError::NoSuchAddress(address),
+                Some(libc::EADDRINUSE) => IoError::AddressTaken(address),
                 _ => IoError::from_io(error, operation),
             }
         })?;

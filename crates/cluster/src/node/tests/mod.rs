@@ -5,6 +5,7 @@ mod cluster;
 use std::time::Duration;
 use std::vec::Vec;
 
+use flow::wire::ipv6::FragmentHeader;
 use flow::wire::{Transport, build, ip_protocol, tcp_flags};
 use flow::{DropReason, NodeId, Tuple};
 
@@ -236,6 +237,35 @@ fn a_full_table_gives_up_a_connection_that_was_never_answered_for_a_new_one() {
     }
     assert_eq!((cluster.connections(0), cluster.connections(1)), (4, 4));
     assert_eq!(cluster.node(0).pipeline().counters().early_dropped, 2);
+}
+
+#[test]
+fn fragments_are_dropped_as_such() {
+    let mut cluster = Cluster::start(Options::default());
+    let tuple = Tuple::v4(ip_protocol::UDP, (SERVER, 53), (SHARED_OUTSIDE, 2000));
+    let fragment = Some(FragmentHeader { identification: 1, offset_bytes: 1480, more: false });
+    cluster.server_sends_frame(|envelope| build::Envelope { fragment, ..envelope }.raw(&tuple, &[0; 64]));
+    assert_eq!(cluster.dropped(0, DropReason::Fragment), 1);
+    assert_eq!(cluster.connections(0), 0);
+}
+
+#[test]
+fn nonsense_and_other_versions_from_the_peer_are_named_and_harm_nothing() {
+    let mut cluster = Cluster::start(Options::default());
+    let seen_port = cluster.connect(40_000);
+    let now = cluster.now;
+    let node = cluster.node_mut(0);
+    assert!(node.handle_replication(now, NodeId(1), b"nonsense").is_err());
+    assert!(node.handle_replication(now, NodeId(1), &[]).is_err());
+    assert!(node.handle_replication(now, NodeId(1), &[0, 1, 0, 200]).is_err(), "a heartbeat cut short");
+    let other_version = [0xff; 64];
+    let error = node.handle_replication(now, NodeId(1), &other_version).unwrap_err();
+    assert!(std::format!("{error}").contains("version"), "{error}");
+    assert!(node.handle_detection(now, NodeId(1), b"nonsense", 255).is_err());
+    assert!(node.handle_replication(now, NodeId(9), b"who?").is_err());
+    exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
+    cluster.run(Duration::from_secs(1));
+    assert!(cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses());
 }
 
 #[test]

@@ -15,9 +15,13 @@ use super::pace::{PACE_TICK, Pace};
 use super::stream::Stream;
 use super::{Greeting, Kind, REQUEST_BYTES};
 
-/// Time between an answer and the next request of a `Ticks` connection, and between datagrams.
+/// Time between requests of a `Ticks` connection (one waits for the answer to the one before), and between datagrams.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(10);
+/// Silent connections that are woken between two looks at all the others.
+const WAKES_PER_TURN_MAX: usize = 32;
 const WAKER: Token = Token(usize::MAX);
+/// Moments within [`TICK_INTERVAL`] at which connections ask.
+const TICK_PHASES: usize = 8;
 const WRITE_BYTES_MAX: usize = 128 * 1024;
 
 /// How much of what.
@@ -51,6 +55,8 @@ pub struct Progress {
     pub ramped: usize,
     /// Connections that broke.
     pub broken: usize,
+    /// How often all silent connections have been woken.
+    pub wakes: usize,
     /// Requests of silent connections that wait for their answer.
     pub unanswered: usize,
     /// Answers that silent connections have had.
@@ -88,6 +94,9 @@ struct ClientConnection {
     /// Whole answers had.
     answers: usize,
     next_request_at: Option<Instant>,
+    /// A moment at which it may ask; the others are whole intervals later. Connections have different ones, so that they
+    /// do not all ask at once.
+    may_ask_at: Instant,
     report_bytes: Vec<u8>,
     reported: u64,
 }
@@ -99,6 +108,9 @@ pub struct Client {
     connections: Vec<ClientConnection>,
     ramp_left: usize,
     ramp: Pace,
+    wakes: usize,
+    /// The connection that is looked at next while the silent ones are being woken.
+    wake_next: Option<usize>,
     timeline: Timeline,
     buffer: Vec<u8>,
     progress: Arc<Mutex<Progress>>,
@@ -119,6 +131,8 @@ impl Client {
             // A connection counts as a "byte" of the ramp's pace, scaled so that fractions are not lost.
             ramp: Pace::new(plan.ramp_per_s * RAMP_UNIT, now),
             ramp_left,
+            wakes: 0,
+            wake_next: None,
             plan,
             connections: Vec::new(),
             timeline: Timeline::new(now),
@@ -146,9 +160,10 @@ impl Client {
                 self.handle_ready(index);
             }
             self.handle_time();
+            self.wake_silent();
             self.publish_progress();
             match commands.try_recv() {
-                Ok(Command::Wake) => self.wake_silent(),
+                Ok(Command::Wake) => self.wake_next = Some(0),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {}
             }
@@ -185,6 +200,7 @@ impl Client {
             awaited_bytes: 0,
             answers: 0,
             next_request_at: None,
+            may_ask_at: now + TICK_INTERVAL * u32::try_from(index % TICK_PHASES).unwrap_or(0) / TICK_PHASES as u32,
             report_bytes: Vec::new(),
             reported: 0,
         };
@@ -233,19 +249,29 @@ impl Client {
         }
     }
 
+    /// Wakes some of the silent connections: all at once would be a burst that no pause could be measured beside.
     fn wake_silent(&mut self) {
+        let Some(first) = self.wake_next else { return };
         let now = Instant::now();
-        for connection in &mut self.connections {
+        let mut woken = 0;
+        for (index, connection) in self.connections.iter_mut().enumerate().skip(first) {
             let is_silent = matches!(connection.outcome.kind, Kind::Idle | Kind::Ramp);
             if is_silent && connection.awaited_bytes == 0 && connection.outcome.established_at.is_some() {
+                if woken == WAKES_PER_TURN_MAX {
+                    self.wake_next = Some(index);
+                    return;
+                }
                 let sent = connection.request(now);
                 connection.note(sent);
+                woken += 1;
             }
         }
+        self.wakes += 1;
+        self.wake_next = None;
     }
 
     fn publish_progress(&self) {
-        let mut progress = Progress::default();
+        let mut progress = Progress { wakes: self.wakes, ..Progress::default() };
         for ClientConnection { outcome, awaited_bytes, answers, .. } in &self.connections {
             let is_established = outcome.established_at.is_some();
             let is_broken = outcome.broken.is_some();
@@ -261,6 +287,12 @@ impl Client {
             *shared = progress;
         }
     }
+}
+
+/// The first moment after `now` that is whole intervals after `moment`.
+fn next_moment(moment: Instant, now: Instant) -> Instant {
+    let intervals = now.saturating_duration_since(moment).as_nanos() / TICK_INTERVAL.as_nanos() + 1;
+    moment + TICK_INTERVAL * u32::try_from(intervals).unwrap_or(u32::MAX)
 }
 
 /// Units of the ramp's pace per connection.
@@ -351,7 +383,8 @@ impl ClientConnection {
                 self.due_since = now;
             }
             if outcome.kind == Kind::Ticks && *awaited_bytes == 0 {
-                self.next_request_at = Some(now + TICK_INTERVAL);
+                self.may_ask_at = next_moment(self.may_ask_at, now);
+                self.next_request_at = Some(self.may_ask_at);
             }
         }
         match end {

@@ -1,0 +1,75 @@
+//! No word of a connection is applied after a newer one of the same master.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cluster::node::Node;
+use flow::connection::flags;
+use flow::wire::ip_protocol;
+use flow::{Connection, Instant, NodeId};
+
+use crate::report::{Outcome, Problem};
+use crate::topology::NODES;
+
+/// A connection's tuple as a key: addresses, ports, protocol.
+type Name = ([u8; 16], [u8; 16], u16, u16, u8);
+
+fn name(connection: &Connection) -> Name {
+    let tuple = &connection.original;
+    (tuple.source, tuple.destination, tuple.source_port, tuple.destination_port, tuple.protocol)
+}
+
+/// The newest that each node has been seen to know of each connection, and the oldest.
+#[derive(Default)]
+pub(crate) struct Order {
+    newest: [BTreeMap<Name, (NodeId, u32)>; NODES],
+    first: [BTreeMap<Name, Connection>; NODES],
+}
+
+impl Order {
+    /// The node has lost its memory.
+    pub(super) fn forget(&mut self, node: usize) {
+        self.newest[node].clear();
+        self.first[node].clear();
+    }
+
+    /// What the node has forgotten of its own accord it may be told again.
+    pub(super) fn before_datagram(&mut self, node: usize, value: &Node) {
+        let table = value.pipeline().table();
+        let present: BTreeSet<Name> = table.iter().map(|(_, connection)| name(connection)).collect();
+        self.newest[node].retain(|name, _| present.contains(name));
+        self.first[node].retain(|name, _| present.contains(name));
+    }
+
+    /// Only TCP is looked at: no tuple of it comes twice in a run, so a version never begins anew by right.
+    pub(super) fn after_datagram(&mut self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {
+        for (_, connection) in value.pipeline().table().iter() {
+            if connection.original.protocol != ip_protocol::TCP {
+                continue;
+            }
+            let name = name(connection);
+            if let Some((owner, version)) = self.newest[node].get(&name) {
+                let is_backward = connection.is_older_than(*version);
+                if is_backward {
+                    let text = format!(
+                        "node {node} knew version {version:#x} of node {} and now has {:#x} of node {}: {}",
+                        owner.0, connection.version, connection.owner.0, connection.original
+                    );
+                    outcome.problem(now, Problem::Backwards, text);
+                }
+            }
+            self.newest[node].insert(name, (connection.owner, connection.version));
+            self.first[node].entry(name).or_insert(*connection);
+        }
+    }
+
+    /// A copy on the node that is newer than what the node first heard of it: the first is what a node that
+    /// applies late messages would go back to.
+    pub(crate) fn stale_copy(&self, node: usize, value: &Node) -> Option<(NodeId, Connection)> {
+        let copies = value.pipeline().table().iter().filter(|(_, copy)| copy.flags & flags::COPY != 0);
+        let mut stale = copies.filter_map(|(_, copy)| {
+            let first = self.first[node].get(&name(copy))?;
+            (first.is_older_than(copy.version) && first.owner == copy.owner).then_some((copy.owner, *first))
+        });
+        stale.next()
+    }
+}

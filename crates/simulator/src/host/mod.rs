@@ -1,0 +1,358 @@
+//! A simulated host: clients inside, servers outside (or the other way round), speaking real frames.
+
+mod neighbours;
+mod sender;
+pub(crate) mod tcp;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use flow::wire::arp::{ArpOperation, ArpView};
+use flow::wire::icmpv6::{self, NeighbourMessage, advertisement_flags};
+use flow::wire::{self, Headers, MacAddress, Parsed, TcpSegment, Transport, build, ip_protocol, tcp_flags};
+use flow::{Frame, Instant, PortId, Tuple};
+
+use crate::random::Random;
+use crate::scenario::{Conversation, Kind};
+use neighbours::Neighbours;
+use tcp::{Endpoint, WindowConfig};
+
+/// The port that servers listen on, for TCP and UDP.
+pub(crate) const SERVICE_PORT: u16 = 80;
+const ECHO_MARK: &[u8; 4] = b"MSTY";
+
+/// Who a host is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostConfig {
+    pub(crate) mac: MacAddress,
+    pub(crate) v4: Ipv4Addr,
+    pub(crate) v6: Ipv6Addr,
+    pub(crate) gateway_v4: Ipv4Addr,
+    pub(crate) gateway_v6: Ipv6Addr,
+}
+
+/// A request-and-answer conversation (UDP or echo) as its client sees it: it goes on until enough were answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) conversation: Conversation,
+    pub(crate) tuple: Tuple,
+    next_at: Instant,
+    sent: u32,
+    answers: u32,
+    /// When the first answer came.
+    pub(crate) first_answer_at: Option<Instant>,
+    /// When the last answer came.
+    pub(crate) answered_at: Option<Instant>,
+}
+
+impl Exchange {
+    /// As many requests were answered as were to be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.answers >= self.conversation.requests
+    }
+}
+
+/// What the server of a request-and-answer conversation saw.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SeenPeer {
+    /// Each address from which requests came, with the time of the first.
+    pub(crate) addresses: Vec<(SocketAddr, Instant)>,
+}
+
+/// A simulated host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    config: HostConfig,
+    neighbours: Neighbours,
+    random: Random,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) seen_peers: BTreeMap<u32, SeenPeer>,
+    /// Answers and requests whose content is not what was sent.
+    pub(crate) wrong_content: Vec<u32>,
+    /// Frames that were damaged on their way.
+    pub(crate) damaged: u64,
+}
+
+impl Host {
+    pub(crate) const fn new(config: HostConfig, random: Random) -> Self {
+        Self {
+            config,
+            neighbours: Neighbours::new(config.mac),
+            random,
+            endpoints: Vec::new(),
+            exchanges: Vec::new(),
+            seen_peers: BTreeMap::new(),
+            wrong_content: Vec::new(),
+            damaged: 0,
+        }
+    }
+
+    pub(crate) const fn address(&self, is_ipv6: bool) -> IpAddr {
+        if is_ipv6 { IpAddr::V6(self.config.v6) } else { IpAddr::V4(self.config.v4) }
+    }
+
+    /// A request-and-answer conversation of which this host is the client.
+    pub(crate) fn exchange(&self, number: u32) -> Option<&Exchange> {
+        self.exchanges.iter().find(|exchange| exchange.conversation.number == number)
+    }
+
+    /// Begins a conversation as its client.
+    pub(crate) fn begin(&mut self, now: Instant, conversation: Conversation, out: &mut Vec<Vec<u8>>) {
+        let port = 10_000 + conversation.number as u16;
+        let local = SocketAddr::new(self.address(conversation.target.is_ipv6()), port);
+        let tuple = match conversation.kind {
+            Kind::Tcp => Tuple::new(ip_protocol::TCP, local, conversation.target),
+            Kind::Udp => Tuple::new(ip_protocol::UDP, local, conversation.target),
+            Kind::Echo => Tuple::echo(local.ip(), conversation.target.ip(), port),
+        };
+        if conversation.kind == Kind::Tcp {
+            let initial_sequence = self.initial_sequence();
+            self.endpoints.push(Endpoint::connect(now, tuple, conversation, initial_sequence));
+        } else {
+            let exchange = Exchange {
+                conversation,
+                tuple,
+                next_at: now,
+                sent: 0,
+                answers: 0,
+                first_answer_at: None,
+                answered_at: None,
+            };
+            self.exchanges.push(exchange);
+        }
+        self.handle_timeout(now, out);
+    }
+
+    /// One in four begins just before the sequence numbers wrap around.
+    fn initial_sequence(&mut self) -> u32 {
+        let any = self.random.next() as u32;
+        if self.random.chance(250) { u32::MAX - any % 20_000 } else { any }
+    }
+
+    /// Takes a frame from the link; appends the frames that it causes.
+    pub(crate) fn handle_frame(&mut self, now: Instant, bytes: &mut [u8], out: &mut Vec<Vec<u8>>) {
+        let length_bytes = bytes.len();
+        let Some(frame) = Frame::new(bytes, 0, length_bytes, PortId(0)) else { return };
+        match wire::parse(&frame) {
+            Ok(Parsed::Arp(offset)) => self.handle_arp(now, &frame.bytes()[usize::from(offset)..], out),
+            Ok(Parsed::Ip(headers)) => self.handle_packet(now, &headers, frame.bytes(), out),
+            Err(_) => self.damaged += 1,
+        }
+    }
+
+    fn handle_arp(&mut self, now: Instant, packet: &[u8], out: &mut Vec<Vec<u8>>) {
+        let Ok(arp) = ArpView::new_checked(packet) else { return };
+        let is_for_us = arp.target_ip() == self.config.v4;
+        if arp.is_gratuitous() || is_for_us {
+            self.neighbours.learn(now, arp.sender_ip().into(), arp.sender_mac(), out);
+        }
+        if is_for_us && arp.operation() == ArpOperation::Request {
+            let target = (arp.sender_mac(), arp.sender_ip());
+            out.push(build::arp_reply(self.config.mac, self.config.v4, target));
+        }
+    }
+
+    fn handle_packet(&mut self, now: Instant, headers: &Headers, frame: &[u8], out: &mut Vec<Vec<u8>>) {
+        let payload = frame.get(usize::from(headers.payload_offset)..headers.l3_end()).unwrap_or_default();
+        let tuple = headers.tuple;
+        if let Transport::IcmpOther(..) = headers.transport
+            && headers.ttl == icmpv6::NEIGHBOUR_HOP_LIMIT
+        {
+            return self.handle_discovery(now, headers, frame, out);
+        }
+        if tuple.destination_ip() != self.address(tuple.version == 6) {
+            return;
+        }
+        match headers.transport {
+            Transport::Tcp(segment) => self.handle_segment(now, &tuple, &segment, payload, out),
+            Transport::Udp if tuple.destination_port == SERVICE_PORT => {
+                self.note_request(now, tuple.source_addr(), payload);
+                let frame = build::udp(&tuple.inverse(), payload);
+                self.send(now, frame, tuple.source_ip(), out);
+            }
+            Transport::Udp => self.handle_answer(now, &tuple, payload),
+            Transport::IcmpQuery(query) if query.is_reply => self.handle_answer(now, &tuple, payload),
+            Transport::IcmpQuery(_) => self.answer_echo(now, headers, frame, payload, out),
+            Transport::IcmpError(_) | Transport::IcmpOther(..) | Transport::Other => {}
+        }
+    }
+
+    fn handle_discovery(&mut self, now: Instant, headers: &Headers, frame: &[u8], out: &mut Vec<Vec<u8>>) {
+        let message = frame.get(usize::from(headers.l4_offset)..headers.l3_end()).unwrap_or_default();
+        let Ok(Some(message)) = NeighbourMessage::parse(message) else { return };
+        let IpAddr::V6(source) = headers.tuple.source_ip() else { return };
+        if message.is_advertisement {
+            if let Some(mac) = message.link_address {
+                self.neighbours.learn(now, message.target.into(), mac, out);
+            }
+        } else if message.target == self.config.v6
+            && let Some(mac) = message.link_address
+        {
+            let flags = advertisement_flags::SOLICITED | advertisement_flags::OVERRIDE;
+            out.push(build::neighbour_advertisement(self.config.mac, self.config.v6, (mac, source), flags));
+        }
+    }
+
+    fn answer_echo(&mut self, now: Instant, headers: &Headers, frame: &[u8], payload: &[u8], out: &mut Vec<Vec<u8>>) {
+        let tuple = headers.tuple;
+        let at = usize::from(headers.l4_offset) + 6;
+        let Some(&[high, low]) = frame.get(at..at + 2) else { return };
+        self.note_request(now, tuple.source_addr(), payload);
+        let echo = build::Echo { is_reply: true, sequence: u16::from_be_bytes([high, low]) };
+        let answer = build::echo(&tuple.inverse(), echo, payload);
+        self.send(now, answer, tuple.source_ip(), out);
+    }
+
+    /// Remembers from which address a conversation's requests come.
+    fn note_request(&mut self, now: Instant, from: SocketAddr, payload: &[u8]) {
+        let Some((number, _)) = read_echo(payload) else {
+            self.wrong_content.push(u32::MAX);
+            return;
+        };
+        let seen = self.seen_peers.entry(number).or_default();
+        if seen.addresses.last().is_none_or(|(address, _)| *address != from) {
+            seen.addresses.push((from, now));
+        }
+    }
+
+    fn handle_answer(&mut self, now: Instant, tuple: &Tuple, payload: &[u8]) {
+        let Some(exchange) = self.exchanges.iter_mut().find(|exchange| exchange.tuple == tuple.inverse()) else {
+            return;
+        };
+        let number = exchange.conversation.number;
+        match read_echo(payload) {
+            Some((named, index)) if named == number && index < exchange.sent => {
+                exchange.answers += 1;
+                exchange.first_answer_at = exchange.first_answer_at.or(Some(now));
+                exchange.answered_at = Some(now);
+            }
+            _ => self.wrong_content.push(number),
+        }
+    }
+
+    fn handle_segment(
+        &mut self,
+        now: Instant,
+        tuple: &Tuple,
+        segment: &TcpSegment,
+        payload: &[u8],
+        out: &mut Vec<Vec<u8>>,
+    ) {
+        let ours = tuple.inverse();
+        let index = match self.endpoints.iter().position(|endpoint| endpoint.tuple == ours) {
+            Some(index) => index,
+            None if segment.flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST) == tcp_flags::SYN
+                && tuple.destination_port == SERVICE_PORT =>
+            {
+                let window = WindowConfig { bytes: 1 << self.random.between(14, 18), shift: 3 };
+                let initial = self.initial_sequence();
+                self.endpoints.push(Endpoint::accept(now, ours, segment, window, initial));
+                self.endpoints.len() - 1
+            }
+            None => return self.refuse(now, &ours, segment, out),
+        };
+        self.endpoints[index].handle_segment(now, segment, payload);
+        self.transmit(now, index, out);
+    }
+
+    /// RFC 9293 section 3.10.7.1: what belongs to no connection is answered with RST.
+    fn refuse(&mut self, now: Instant, ours: &Tuple, segment: &TcpSegment, out: &mut Vec<Vec<u8>>) {
+        if segment.has(tcp_flags::RST) {
+            return;
+        }
+        let header = if segment.has(tcp_flags::ACK) {
+            build::Tcp { flags: tcp_flags::RST, sequence: segment.acknowledgement, ..build::Tcp::default() }
+        } else {
+            let flags = tcp_flags::RST | tcp_flags::ACK;
+            build::Tcp { flags, acknowledgement: segment.end(), ..build::Tcp::default() }
+        };
+        let frame = build::tcp(ours, header, &[]);
+        self.send(now, frame, ours.destination_ip(), out);
+    }
+
+    /// Server ends that have learnt which conversation theirs is are told what to send.
+    pub(crate) fn recognise(&mut self, now: Instant, conversations: &[Conversation], out: &mut Vec<Vec<u8>>) {
+        for index in 0..self.endpoints.len() {
+            let Some(number) = self.endpoints[index].named_conversation() else { continue };
+            if let Some(conversation) = conversations.get(number as usize) {
+                self.endpoints[index].recognise(now, conversation.clone());
+                self.transmit(now, index, out);
+            }
+        }
+    }
+
+    /// Does what is due by `now`.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut Vec<Vec<u8>>) {
+        let sources = [self.address(false), self.address(true)];
+        self.neighbours.handle_timeout(now, sources, out);
+        for index in 0..self.endpoints.len() {
+            self.transmit(now, index, out);
+        }
+        for index in 0..self.exchanges.len() {
+            self.request(now, index, out);
+        }
+    }
+
+    fn request(&mut self, now: Instant, index: usize, out: &mut Vec<Vec<u8>>) {
+        let exchange = &mut self.exchanges[index];
+        if exchange.next_at > now || exchange.is_over() {
+            return;
+        }
+        let (number, sequence) = (exchange.conversation.number, exchange.sent);
+        exchange.sent += 1;
+        exchange.next_at = now + exchange.conversation.interval;
+        let tuple = exchange.tuple;
+        let payload = echo_payload(number, sequence);
+        let frame = if exchange.conversation.kind == Kind::Udp {
+            build::udp(&tuple, &payload)
+        } else {
+            build::echo(&tuple, build::Echo { is_reply: false, sequence: sequence as u16 }, &payload)
+        };
+        self.send(now, frame, tuple.destination_ip(), out);
+    }
+
+    /// When the host has something to do next.
+    pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let endpoints = self.endpoints.iter().filter_map(|endpoint| endpoint.poll_timeout(now));
+        let exchanges = self.exchanges.iter().filter(|exchange| !exchange.is_over());
+        endpoints.chain(exchanges.map(|exchange| exchange.next_at)).chain(self.neighbours.poll_timeout()).min()
+    }
+
+    fn transmit(&mut self, now: Instant, index: usize, out: &mut Vec<Vec<u8>>) {
+        let mut segments = Vec::new();
+        self.endpoints[index].poll_transmit(now, &mut segments);
+        let tuple = self.endpoints[index].tuple;
+        for segment in segments {
+            let frame = build::tcp(&tuple, segment.header, &segment.payload);
+            self.send(now, frame, tuple.destination_ip(), out);
+        }
+    }
+
+    fn send(&mut self, now: Instant, frame: Vec<u8>, to: IpAddr, out: &mut Vec<Vec<u8>>) {
+        let (from, next_hop) = match to {
+            IpAddr::V4(to) => {
+                let is_near = to.octets()[..3] == self.config.v4.octets()[..3];
+                (IpAddr::V4(self.config.v4), IpAddr::V4(if is_near { to } else { self.config.gateway_v4 }))
+            }
+            IpAddr::V6(to) => {
+                let is_near = to.segments()[..4] == self.config.v6.segments()[..4];
+                (IpAddr::V6(self.config.v6), IpAddr::V6(if is_near { to } else { self.config.gateway_v6 }))
+            }
+        };
+        self.neighbours.send(now, from, next_hop, frame, out);
+    }
+}
+
+fn echo_payload(number: u32, sequence: u32) -> Vec<u8> {
+    let mut payload = ECHO_MARK.to_vec();
+    payload.extend_from_slice(&number.to_be_bytes());
+    payload.extend_from_slice(&sequence.to_be_bytes());
+    payload
+}
+
+fn read_echo(payload: &[u8]) -> Option<(u32, u32)> {
+    let rest = payload.strip_prefix(ECHO_MARK)?;
+    let (number, rest) = rest.split_first_chunk()?;
+    Some((u32::from_be_bytes(*number), u32::from_be_bytes(*rest.first_chunk()?)))
+}

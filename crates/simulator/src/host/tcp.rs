@@ -1,0 +1,471 @@
+//! One end of a TCP connection: a compact but honest model. It retransmits and backs off, obeys the other side's
+//! window (scaled if both offered it), acknowledges cumulatively, reassembles, half-closes, and checks every byte.
+//!
+//! ```text
+//!   client: SynSent ──────► Established ──┬─ both FINs acknowledged ──► Closed
+//!   server: SynReceived ──────► ▲         └─ RST sent or received ────► Reset
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use flow::wire::{TcpSegment, build, tcp_flags};
+use flow::{Instant, Tuple};
+
+use super::sender::Sender;
+use crate::scenario::{Closing, Conversation};
+use crate::stream::{self, HEADER_BYTES, Way};
+
+/// Out-of-order segments kept at most; further ones are dropped and come again.
+const REASSEMBLY_SEGMENTS_MAX: usize = 256;
+/// Segments sent at once at most, so that no end point starves the others.
+const BURST_SEGMENTS_MAX: usize = 16;
+
+/// Where an end point stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    SynSent,
+    SynReceived,
+    Established,
+    Closed,
+    Reset,
+}
+
+/// Something that an end point must not see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Violation {
+    /// A byte of the stream is not the one that was sent.
+    WrongByte { conversation: u32, offset: u64 },
+    /// A connection's first bytes name no conversation.
+    NoHeader,
+    /// The other end reset the connection while it was in use.
+    Reset { conversation: u32, got_bytes: u64 },
+}
+
+/// One end of a TCP connection.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    /// From this end to the other.
+    pub(crate) tuple: Tuple,
+    pub(crate) state: State,
+    pub(crate) conversation: Option<Conversation>,
+    pub(crate) violations: Vec<Violation>,
+    way: Way,
+    sender: Sender,
+    initial_sequence: u32,
+    initial_sequence_theirs: u32,
+    segment_bytes: u16,
+    window: WindowConfig,
+    /// Shift of the windows that come in; both are 0 unless both sides offered scaling.
+    shift_theirs: u8,
+    shift_ours: u8,
+    /// When it was established (server: when it knew what to send).
+    pub(crate) opened_at: Instant,
+    received: u64,
+    pending: BTreeMap<u64, Vec<u8>>,
+    fin_at: Option<u64>,
+    header: Vec<u8>,
+    ack_due: bool,
+    syn_due: bool,
+    reset_due: bool,
+}
+
+/// The window that an end point offers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowConfig {
+    pub(crate) bytes: u32,
+    pub(crate) shift: u8,
+}
+
+/// A segment to send: its header and its payload.
+pub(crate) struct OutSegment {
+    pub(crate) header: build::Tcp<'static>,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Endpoint {
+    /// A client that is about to send its SYN.
+    pub(crate) fn connect(now: Instant, tuple: Tuple, conversation: Conversation, initial_sequence: u32) -> Self {
+        let window = WindowConfig { bytes: conversation.window_bytes, shift: conversation.window_shift };
+        let segment_bytes = conversation.segment_bytes;
+        let own = Self::new(now, tuple, Way::Up, State::SynSent, window, segment_bytes, initial_sequence);
+        Self { conversation: Some(conversation), ..own }
+    }
+
+    /// A server that has got a SYN.
+    pub(crate) fn accept(now: Instant, tuple: Tuple, syn: &TcpSegment, window: WindowConfig, initial: u32) -> Self {
+        let segment_bytes = syn.maximum_segment_bytes.unwrap_or(536);
+        let mut own = Self::new(now, tuple, Way::Down, State::SynReceived, window, segment_bytes, initial);
+        own.learn_syn(syn);
+        own
+    }
+
+    fn new(
+        now: Instant,
+        tuple: Tuple,
+        way: Way,
+        state: State,
+        window: WindowConfig,
+        segment_bytes: u16,
+        initial: u32,
+    ) -> Self {
+        Self {
+            tuple,
+            state,
+            conversation: None,
+            violations: Vec::new(),
+            way,
+            sender: Sender::new(segment_bytes),
+            initial_sequence: initial,
+            initial_sequence_theirs: 0,
+            segment_bytes,
+            window,
+            shift_theirs: 0,
+            shift_ours: 0,
+            opened_at: now,
+            received: 0,
+            pending: BTreeMap::new(),
+            fin_at: None,
+            header: Vec::new(),
+            ack_due: false,
+            syn_due: true,
+            reset_due: false,
+        }
+    }
+
+    fn learn_syn(&mut self, syn: &TcpSegment) {
+        self.initial_sequence_theirs = syn.sequence;
+        self.received = 1;
+        if let Some(shift) = syn.window_scale {
+            (self.shift_theirs, self.shift_ours) = (shift, self.window.shift);
+        }
+        self.sender.window_bytes = u64::from(syn.window);
+    }
+
+    /// All data of the other side has come and all of this side's is acknowledged.
+    pub(crate) fn is_finished(&self) -> bool {
+        let Some(conversation) = &self.conversation else { return false };
+        let (ours, theirs) = conversation.lengths(self.way);
+        self.received > theirs && self.sender.unacknowledged > ours
+    }
+
+    /// Which way this end sends.
+    pub(crate) const fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Bytes of data that have come in order.
+    pub(crate) const fn received_bytes(&self) -> u64 {
+        self.received.saturating_sub(1)
+    }
+
+    /// Takes a segment that came for this end.
+    pub(crate) fn handle_segment(&mut self, now: Instant, segment: &TcpSegment, payload: &[u8]) {
+        match self.state {
+            State::SynSent => return self.handle_in_syn_sent(now, segment),
+            State::Reset => {
+                self.reset_due = !segment.has(tcp_flags::RST);
+                return;
+            }
+            State::SynReceived | State::Established | State::Closed => {}
+        }
+        if segment.has(tcp_flags::RST) {
+            return self.handle_reset(now, segment);
+        }
+        if segment.has(tcp_flags::SYN) {
+            // The other side has not got the answer to its SYN.
+            self.syn_due = self.state == State::SynReceived;
+            self.ack_due = !self.syn_due;
+            return;
+        }
+        if segment.has(tcp_flags::ACK) {
+            self.handle_ack(now, segment);
+        }
+        let offset = offset_near(self.received, segment.sequence.wrapping_sub(self.initial_sequence_theirs));
+        let fin = segment.has(tcp_flags::FIN);
+        if !payload.is_empty() || fin {
+            self.ack_due = true;
+            self.take_data(offset, payload, fin);
+        } else if offset != self.received {
+            self.ack_due = true;
+        }
+        self.move_on();
+    }
+
+    fn handle_in_syn_sent(&mut self, now: Instant, segment: &TcpSegment) {
+        let acknowledges = segment.has(tcp_flags::ACK)
+            && segment.acknowledgement == self.initial_sequence.wrapping_add(1)
+            && self.sender.highest > 0;
+        if !acknowledges {
+            return;
+        }
+        if segment.has(tcp_flags::RST) {
+            self.note_reset();
+        } else if segment.has(tcp_flags::SYN) {
+            self.learn_syn(segment);
+            self.sender.handle_ack(now, 1, false);
+            self.state = State::Established;
+            self.opened_at = now;
+            self.ack_due = true;
+        }
+    }
+
+    /// RFC 5961 section 3. What the segment acknowledges counts: who resets when done says so with it.
+    fn handle_reset(&mut self, now: Instant, segment: &TcpSegment) {
+        let offset = offset_near(self.received, segment.sequence.wrapping_sub(self.initial_sequence_theirs));
+        if offset == self.received {
+            if segment.has(tcp_flags::ACK) {
+                self.handle_ack(now, segment);
+            }
+            self.note_reset();
+        } else if offset > self.received && offset < self.received + u64::from(self.window.bytes) {
+            self.ack_due = true;
+        }
+    }
+
+    fn note_reset(&mut self) {
+        if !self.is_finished() && self.state != State::Closed {
+            let conversation = self.conversation.as_ref().map_or(u32::MAX, |conversation| conversation.number);
+            self.violations.push(Violation::Reset { conversation, got_bytes: self.received_bytes() });
+        }
+        self.state = State::Reset;
+        self.sender.timer = None;
+    }
+
+    fn handle_ack(&mut self, now: Instant, segment: &TcpSegment) {
+        let base = self.sender.unacknowledged;
+        let offset = offset_near(base, segment.acknowledgement.wrapping_sub(self.initial_sequence));
+        let window_bytes = u64::from(segment.window) << self.shift_theirs;
+        let is_bare =
+            segment.payload_bytes == 0 && !segment.has(tcp_flags::FIN) && window_bytes == self.sender.window_bytes;
+        if offset >= base && offset <= self.sender.highest {
+            self.sender.window_bytes = window_bytes;
+        }
+        self.sender.handle_ack(now, offset, is_bare);
+        if self.state == State::SynReceived && self.sender.unacknowledged > 0 {
+            self.state = State::Established;
+            self.opened_at = now;
+        }
+    }
+
+    fn take_data(&mut self, offset: u64, payload: &[u8], fin: bool) {
+        let window_end = self.received + u64::from(self.window.bytes);
+        if offset > window_end {
+            return;
+        }
+        if fin {
+            self.fin_at = Some(offset + payload.len() as u64);
+        }
+        if !payload.is_empty() && offset + payload.len() as u64 > self.received {
+            if offset > self.received {
+                if self.pending.len() < REASSEMBLY_SEGMENTS_MAX {
+                    self.pending.entry(offset).or_insert_with(|| payload.to_vec());
+                }
+                return;
+            }
+            self.deliver(offset, payload);
+            while let Some(first) = self.pending.first_entry().filter(|entry| *entry.key() <= self.received) {
+                let (offset, bytes) = first.remove_entry();
+                self.deliver(offset, &bytes);
+            }
+        }
+        if self.fin_at == Some(self.received) {
+            self.received += 1;
+        }
+    }
+
+    fn deliver(&mut self, offset: u64, payload: &[u8]) {
+        let Some(fresh) = payload.get((self.received - offset) as usize..).filter(|fresh| !fresh.is_empty()) else {
+            return;
+        };
+        let at = self.received - 1;
+        self.received += fresh.len() as u64;
+        if self.way == Way::Down && self.header.len() < HEADER_BYTES {
+            let room = HEADER_BYTES - self.header.len();
+            self.header.extend_from_slice(&fresh[..fresh.len().min(room)]);
+        }
+        let number = match (&self.conversation, self.header.first_chunk()) {
+            (Some(conversation), _) => Some(conversation.number),
+            (None, Some(header)) => stream::conversation(*header),
+            (None, None) => return,
+        };
+        let Some(number) = number else {
+            self.violations.push(Violation::NoHeader);
+            return;
+        };
+        let theirs = if self.way == Way::Up { Way::Down } else { Way::Up };
+        if let Some(offset) = stream::first_wrong(number, theirs, at, fresh) {
+            self.violations.push(Violation::WrongByte { conversation: number, offset });
+        }
+    }
+
+    /// The number in the client's first bytes, once they are there and until [`Endpoint::recognise`] used it.
+    pub(crate) fn named_conversation(&self) -> Option<u32> {
+        let header = self.header.first_chunk().filter(|_| self.conversation.is_none())?;
+        stream::conversation(*header)
+    }
+
+    /// Tells a server end what it is to send.
+    pub(crate) fn recognise(&mut self, now: Instant, conversation: Conversation) {
+        self.conversation = Some(conversation);
+        self.opened_at = now;
+    }
+
+    fn move_on(&mut self) {
+        if self.state != State::Established || !self.is_finished() {
+            return;
+        }
+        let Some(conversation) = &self.conversation else { return };
+        if conversation.closing == Closing::Reset && self.way == Way::Up {
+            self.state = State::Reset;
+            self.reset_due = true;
+            self.sender.timer = None;
+            return;
+        }
+        let (ours, theirs) = conversation.lengths(self.way);
+        let both_fins = self.received > theirs + 1 && self.sender.unacknowledged > ours + 1;
+        if both_fins {
+            self.state = State::Closed;
+            self.sender.timer = None;
+        }
+    }
+
+    /// Offset behind the data that the application has handed over by now.
+    fn available(&self, now: Instant) -> u64 {
+        let Some(conversation) = self.conversation.as_ref().filter(|_| self.state == State::Established) else {
+            return 1;
+        };
+        let (ours, _) = conversation.lengths(self.way);
+        let elapsed = now.saturating_since(self.opened_at);
+        let bursts = elapsed.as_nanos() / conversation.interval.as_nanos().max(1) + 1;
+        let released = u64::try_from(bursts).unwrap_or(u64::MAX).saturating_mul(conversation.burst_bytes);
+        1 + released.min(ours)
+    }
+
+    /// Offset behind the FIN, when it may be sent.
+    fn fin_end(&self, available: u64) -> Option<u64> {
+        let conversation = self.conversation.as_ref().filter(|_| self.state == State::Established)?;
+        let (ours, theirs) = conversation.lengths(self.way);
+        let may = match (conversation.closing, self.way) {
+            (Closing::Reset, Way::Up) => false,
+            (Closing::HalfClose, Way::Up) => true,
+            (Closing::Fin, Way::Up) => self.received > theirs,
+            (_, Way::Down) => self.received > theirs,
+        };
+        (may && available == ours + 1).then_some(ours + 2)
+    }
+
+    /// When the end point has something to do next.
+    pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        if self.ack_due || self.syn_due || self.reset_due {
+            return Some(Instant::ZERO);
+        }
+        let more = self.conversation.as_ref().filter(|_| self.state == State::Established).and_then(|conversation| {
+            let (ours, _) = conversation.lengths(self.way);
+            let elapsed = now.saturating_since(self.opened_at).as_nanos();
+            let interval = conversation.interval.as_nanos().max(1);
+            let next = Duration::from_nanos(u64::try_from((elapsed / interval + 1) * interval).ok()?);
+            (self.available(now) < ours + 1).then_some(self.opened_at + next)
+        });
+        [more, self.sender.timer].into_iter().flatten().min()
+    }
+
+    /// Appends the segments that are due.
+    pub(crate) fn poll_transmit(&mut self, now: Instant, out: &mut Vec<OutSegment>) {
+        if self.sender.timer.is_some_and(|at| at <= now) {
+            self.sender.handle_timeout(now);
+            self.syn_due = matches!(self.state, State::SynSent | State::SynReceived);
+        }
+        if std::mem::take(&mut self.reset_due) {
+            out.push(self.segment(tcp_flags::RST | tcp_flags::ACK, self.sender.next, Vec::new()));
+        }
+        if std::mem::take(&mut self.syn_due) {
+            self.send_syn(now, out);
+        }
+        if self.state == State::Established {
+            self.send_data(now, out);
+        }
+        if std::mem::take(&mut self.ack_due) {
+            out.push(self.segment(tcp_flags::ACK, self.sender.next, Vec::new()));
+        }
+    }
+
+    fn send_syn(&mut self, now: Instant, out: &mut Vec<OutSegment>) {
+        let flags = match self.state {
+            State::SynSent => tcp_flags::SYN,
+            State::SynReceived => tcp_flags::SYN | tcp_flags::ACK,
+            State::Established | State::Closed | State::Reset => return,
+        };
+        let offers_scale = self.state == State::SynSent || self.shift_ours != 0 || self.shift_theirs != 0;
+        let mut syn = self.segment(flags, 0, Vec::new());
+        syn.header.window = self.window.bytes.min(u32::from(u16::MAX)) as u16;
+        syn.header.window_scale = offers_scale.then_some(self.window.shift);
+        syn.header.maximum_segment_bytes = Some(self.segment_bytes);
+        self.sender.next = 1;
+        self.sender.note_sent(now, 1);
+        out.push(syn);
+    }
+
+    fn send_data(&mut self, now: Instant, out: &mut Vec<OutSegment>) {
+        let available = self.available(now);
+        let fin_end = self.fin_end(available);
+        if std::mem::take(&mut self.sender.resend_first) {
+            self.send_segment(now, self.sender.unacknowledged, available, fin_end, out);
+        }
+        for _ in 0..BURST_SEGMENTS_MAX {
+            let data_end = available.min(self.sender.limit());
+            let fin_is_next = fin_end.is_some_and(|end| self.sender.next + 1 == end);
+            if self.sender.next >= data_end && !fin_is_next {
+                break;
+            }
+            self.sender.next = self.send_segment(now, self.sender.next, data_end, fin_end, out);
+        }
+    }
+
+    /// Sends one segment from `offset`; returns the offset behind it.
+    fn send_segment(
+        &mut self,
+        now: Instant,
+        offset: u64,
+        data_end: u64,
+        fin_end: Option<u64>,
+        out: &mut Vec<OutSegment>,
+    ) -> u64 {
+        let Some(conversation) = &self.conversation else { return offset };
+        let length = data_end.saturating_sub(offset).min(u64::from(self.segment_bytes));
+        let mut payload = vec![0; length as usize];
+        stream::fill(conversation.number, self.way, offset - 1, &mut payload);
+        let mut end = offset + length;
+        let mut flags = tcp_flags::ACK;
+        if fin_end.is_some_and(|fin_end| end + 1 == fin_end) {
+            flags |= tcp_flags::FIN;
+            end += 1;
+        }
+        if end == offset {
+            return offset;
+        }
+        out.push(self.segment(flags, offset, payload));
+        self.ack_due = false;
+        self.sender.note_sent(now, end);
+        end
+    }
+
+    fn segment(&self, flags: u8, offset: u64, payload: Vec<u8>) -> OutSegment {
+        let acknowledges = flags & tcp_flags::ACK != 0;
+        let acknowledgement = self.initial_sequence_theirs.wrapping_add(self.received as u32);
+        let header = build::Tcp {
+            flags,
+            sequence: self.initial_sequence.wrapping_add(offset as u32),
+            acknowledgement: if acknowledges { acknowledgement } else { 0 },
+            window: (self.window.bytes >> self.shift_ours).min(u32::from(u16::MAX)) as u16,
+            ..build::Tcp::default()
+        };
+        OutSegment { header, payload }
+    }
+}
+
+/// The offset that a 32-bit difference stands for, near one that is known.
+fn offset_near(known: u64, difference: u32) -> u64 {
+    let distance = difference.wrapping_sub(known as u32) as i32;
+    known.saturating_add_signed(i64::from(distance))
+}

@@ -1,0 +1,81 @@
+//! The one source of chance in a run.
+
+/// Xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), its state filled by
+/// SplitMix64 from one number. Not for secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Random([u64; 4]);
+
+impl Random {
+    pub(crate) const fn new(seed: u64) -> Self {
+        let mut state = [0; 4];
+        let mut at = seed;
+        let mut index = 0;
+        while index < state.len() {
+            at = at.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            state[index] = mix(at);
+            index += 1;
+        }
+        Self(state)
+    }
+
+    /// A generator of its own for a part of the run, so that what one part draws does not shift what another gets.
+    pub(crate) const fn fork(&mut self) -> Self {
+        Self::new(self.next())
+    }
+
+    pub(crate) const fn next(&mut self) -> u64 {
+        let [a, b, c, d] = self.0;
+        let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let (c, d) = (c ^ a, d ^ b);
+        self.0 = [a ^ d, b ^ c, c ^ (b << 17), d.rotate_left(45)];
+        result
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub(crate) const fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low + 1)
+    }
+
+    /// True in `per_mille` of a thousand cases.
+    pub(crate) const fn chance(&mut self, per_mille: u32) -> bool {
+        self.next() % 1000 < per_mille as u64
+    }
+
+    /// One of several values.
+    pub(crate) const fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[(self.next() % values.len() as u64) as usize]
+    }
+}
+
+/// SplitMix64's finaliser: every bit of the input changes about half of the output's.
+pub(crate) const fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_numbers_again_and_another_seed_others() {
+        let numbers = |seed| {
+            let mut random = Random::new(seed);
+            [random.next(), random.next(), random.between(3, 9)]
+        };
+        assert_eq!(numbers(1), numbers(1));
+        assert_ne!(numbers(1), numbers(2));
+    }
+
+    #[test]
+    fn bounds_are_kept_and_reached() {
+        let mut random = Random::new(7);
+        let mut seen = [false; 5];
+        for _ in 0..1000 {
+            seen[random.between(0, 4) as usize] = true;
+        }
+        assert_eq!(seen, [true; 5]);
+        assert!((0..1000).all(|_| !random.chance(0) && random.chance(1000)));
+    }
+}

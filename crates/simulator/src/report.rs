@@ -1,0 +1,165 @@
+//! What came of a run, and of many.
+
+use std::time::Duration;
+
+use cluster::node::NodeEvent;
+use flow::Instant;
+
+/// A run ends when it has met so many problems.
+pub const PROBLEMS_MAX: usize = 8;
+
+/// Which promise was broken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Problem {
+    /// A connection that should have survived did not come to its end.
+    NotSurvived,
+    /// A connection that should have survived was reset.
+    Reset,
+    /// A conversation's translation changed.
+    Moved,
+    /// First replies are held, and still a connection was established that the backup did not know.
+    Untold,
+    /// The two nodes' tables differ when all is quiet.
+    ReplicasDiffer,
+    /// A connection that has ended stays in a table.
+    Leaked,
+    /// An older word of a connection replaced a newer one.
+    Backwards,
+    /// Both nodes hold the addresses though they hear each other.
+    TwoActive,
+    /// No node holds the addresses though one could.
+    NoneActive,
+    /// A host got bytes that were not meant for it, or not in their place.
+    WrongContent,
+    /// A node sent a frame that cannot be read.
+    MalformedFrame,
+    /// A node left a frame undecided.
+    Undecided,
+    /// A node holds more than it may.
+    Limit,
+    /// A node asks to be woken again and again without getting anywhere.
+    Spinning,
+    /// The program panicked.
+    Panic,
+}
+
+/// A broken promise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// When.
+    pub at: Instant,
+    /// Which promise.
+    pub problem: Problem,
+    /// What was seen.
+    pub text: String,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// Broken promises, at most [`PROBLEMS_MAX`].
+    pub problems: Vec<Failure>,
+    /// Conversations of all kinds.
+    pub conversations: u64,
+    /// Conversations that were under way when an active node died.
+    pub connections: u64,
+    /// Of those, the ones that came to their end.
+    pub survived: u64,
+    /// Nodes that stopped dead.
+    pub kills: u64,
+    /// Take-overs of the addresses, the first included.
+    pub failovers: u64,
+    /// Replication messages of the nodes alive at the end that had to be told again.
+    pub messages_lost: u64,
+    /// Datagrams between the nodes that a wrong checksum cost.
+    pub datagrams_lost: u64,
+    /// Events simulated.
+    pub events: u64,
+    /// Time simulated.
+    pub simulated: Duration,
+    /// A digest of everything that happened: equal seeds give equal digests.
+    pub digest: u64,
+    /// What happened, line by line, if that was asked for.
+    pub trace: Vec<String>,
+}
+
+impl Outcome {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            problems: Vec::new(),
+            conversations: 0,
+            connections: 0,
+            survived: 0,
+            kills: 0,
+            failovers: 0,
+            messages_lost: 0,
+            datagrams_lost: 0,
+            events: 0,
+            simulated: Duration::ZERO,
+            digest: 0,
+            trace: Vec::new(),
+        }
+    }
+
+    pub(crate) fn problem(&mut self, at: Instant, problem: Problem, text: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Failure { at, problem, text });
+        }
+    }
+
+    pub(crate) const fn count(&mut self, event: NodeEvent) {
+        if let NodeEvent::BecameActive { .. } = event {
+            self.failovers += 1;
+        }
+    }
+
+    /// Whether every promise was kept.
+    #[must_use]
+    pub const fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// What came of many runs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Runs.
+    pub seeds: u64,
+    /// Runs in which a promise was broken.
+    pub failures: u64,
+    /// Conversations of all kinds.
+    pub conversations: u64,
+    /// Conversations that were under way when an active node died.
+    pub connections: u64,
+    /// Of those, the ones that came to their end.
+    pub survived: u64,
+    /// Nodes that stopped dead.
+    pub kills: u64,
+    /// Take-overs of the addresses.
+    pub failovers: u64,
+    /// Replication messages that had to be told again.
+    pub messages_lost: u64,
+    /// Events simulated.
+    pub events: u64,
+    /// Time simulated.
+    pub simulated: Duration,
+}
+
+impl Totals {
+    /// Adds a run.
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.failures += u64::from(!outcome.is_sound());
+        self.conversations += outcome.conversations;
+        self.connections += outcome.connections;
+        self.survived += outcome.survived;
+        self.kills += outcome.kills;
+        self.failovers += outcome.failovers;
+        self.messages_lost += outcome.messages_lost;
+        self.events += outcome.events;
+        self.simulated += outcome.simulated;
+    }
+}

@@ -1,0 +1,49 @@
+//! Things broken on purpose, to show that the checkers see them.
+
+use cluster::node::Node;
+use flow::connection::flags;
+use flow::wire::{self, Parsed, Transport};
+use flow::{Frame, PortId};
+
+use crate::checkers::order::Order;
+
+/// Something broken on purpose, to show that the checkers would see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sabotage {
+    /// The nodes do not tell each other of connections.
+    NoReplication,
+    /// Nodes go back to older word of connections.
+    StaleUpdates,
+    /// Nodes forget copies.
+    ForgottenCopies,
+    /// Nodes put bytes of a stream out of their place, with a right checksum.
+    SwappedBytes,
+    /// Nodes do not hear each other, though nothing is wrong with their link.
+    DeafNodes,
+}
+
+/// Takes a node back to the first that it heard of a connection.
+pub(crate) fn apply_stale_copy(node: usize, value: &mut Node, order: &Order, now: flow::Instant) {
+    if let Some((from, stale)) = order.stale_copy(node, value) {
+        value.pipeline_mut().apply_copy(now, from, stale);
+    }
+}
+
+/// Makes a node forget a copy.
+pub(crate) fn forget_copy(value: &mut Node) {
+    let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::COPY != 0);
+    if let Some((owner, original, version)) = copy.map(|(_, copy)| (copy.owner, copy.original, copy.version)) {
+        value.pipeline_mut().delete_copy(owner, &original, version);
+    }
+}
+
+/// Swaps the first two pairs of bytes of a TCP segment's data: the checksum, a sum of pairs, stays right.
+pub(crate) fn swap_bytes(bytes: &mut [u8]) {
+    let length_bytes = bytes.len();
+    let Some(frame) = Frame::new(bytes, 0, length_bytes, PortId(0)) else { return };
+    let Ok(Parsed::Ip(headers)) = wire::parse(&frame) else { return };
+    let at = usize::from(headers.payload_offset);
+    if let (Transport::Tcp(_), Some(data)) = (headers.transport, bytes.get_mut(at..at + 4)) {
+        data.rotate_left(2);
+    }
+}

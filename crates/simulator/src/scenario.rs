@@ -1,0 +1,247 @@
+//! What happens in a run: drawn from the seed, plain data afterwards.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use flow::Instant;
+use replication::representation::Selection;
+use replication::representation::selection::TcpStates;
+
+use crate::host::SERVICE_PORT;
+use crate::link::LinkConfig;
+use crate::random::Random;
+use crate::stream::{HEADER_BYTES, Way};
+use crate::topology;
+
+/// Clients begin this long after the nodes, when one of them has become active.
+const TRAFFIC_BEGINS_MS: u64 = 1000;
+/// Conversations begin until then.
+const TRAFFIC_BEGINS_LAST_MS: u64 = 6000;
+/// After the last fault everything has so long to finish.
+const GRACE: Duration = Duration::from_secs(45);
+/// Conversations in a run at most.
+pub const CONVERSATIONS_MAX: u64 = 40;
+
+/// What a conversation is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A TCP connection with data both ways.
+    Tcp,
+    /// UDP requests and answers.
+    Udp,
+    /// Pings.
+    Echo,
+}
+
+/// How a TCP connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closing {
+    /// Either side sends FIN when it has sent and got everything.
+    Fin,
+    /// The client sends FIN as soon as it has sent everything, and goes on receiving.
+    HalfClose,
+    /// The client sends RST when it has sent and got everything.
+    Reset,
+}
+
+/// One conversation between a client and a server.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    /// Its number, from 0.
+    pub number: u32,
+    /// What it is made of.
+    pub kind: Kind,
+    /// The client, as an index of the hosts.
+    pub client: usize,
+    /// Whom the client addresses.
+    pub target: SocketAddr,
+    /// When it begins.
+    pub begins_at: Instant,
+    /// Bytes from the client, from the server.
+    pub bytes: [u64; 2],
+    /// An application hands over so many bytes …
+    pub burst_bytes: u64,
+    /// … this often (requests: how often one is sent).
+    pub interval: Duration,
+    /// Requests that are to be answered, unless it is TCP.
+    pub requests: u32,
+    /// How it ends.
+    pub closing: Closing,
+    /// The window that the client offers.
+    pub window_bytes: u32,
+    /// The shift with which it says so.
+    pub window_shift: u8,
+    /// The client's maximum segment size.
+    pub segment_bytes: u16,
+}
+
+impl Conversation {
+    /// Bytes that the end which sends `way` sends and gets.
+    pub(crate) const fn lengths(&self, way: Way) -> (u64, u64) {
+        let [up, down] = self.bytes;
+        match way {
+            Way::Up => (up, down),
+            Way::Down => (down, up),
+        }
+    }
+}
+
+/// Something that goes wrong, or is put right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The node that holds the addresses stops dead.
+    KillActive,
+    /// The other node does.
+    KillStandby,
+    /// A dead node starts again, empty.
+    Restart,
+    /// The active node is told to leave in good order.
+    Leave,
+    /// The replication link is cut, or whole again.
+    Partition(bool),
+    /// The link of one station of the clients' (or servers') side is cut, or whole again.
+    Cut {
+        /// Which station, as an index over all hosts.
+        host: usize,
+        /// Cut, else whole again.
+        is_cut: bool,
+    },
+    /// From here on nothing goes wrong any more, and links are sound.
+    Calm,
+}
+
+/// What happens in a run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed that it was drawn from.
+    pub seed: u64,
+    /// What clients and servers say to each other.
+    pub conversations: Vec<Conversation>,
+    /// The links of the hosts and of the nodes' data ports.
+    pub data_link: LinkConfig,
+    /// The link between the nodes.
+    pub replication_link: LinkConfig,
+    /// What goes wrong when.
+    pub faults: Vec<(Instant, Fault)>,
+    /// Which changes the nodes tell each other.
+    pub selection: Selection,
+    /// How long first replies are held back at most; zero: not at all.
+    pub hold_first_reply: Duration,
+    /// The run goes on until connections that have ended must have left the tables.
+    pub waits_for_expiry: bool,
+    /// The run is over then, whatever happens.
+    pub ends_at: Instant,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    #[must_use]
+    pub fn generate(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let data_link = data_link(&mut random);
+        let replication_link = replication_link(&mut random);
+        let faults = faults(&mut random);
+        let calm_at = faults.last().map_or(Instant::ZERO, |(at, _)| *at);
+        let count = random.between(5, CONVERSATIONS_MAX) as u32;
+        Self {
+            seed,
+            conversations: (0..count).map(|number| conversation(&mut random, number)).collect(),
+            data_link,
+            replication_link,
+            faults,
+            selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
+            hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),
+            waits_for_expiry: random.chance(100),
+            ends_at: calm_at + GRACE,
+        }
+    }
+}
+
+fn data_link(random: &mut Random) -> LinkConfig {
+    let faulty = random.chance(600);
+    let up_to = |random: &mut Random, per_mille| if faulty { random.between(0, per_mille) as u32 } else { 0 };
+    LinkConfig {
+        delay: Duration::from_micros(random.between(50, 5_000)),
+        jitter: Duration::from_micros(random.between(0, 2_000)),
+        loss_per_mille: up_to(random, 20),
+        duplicate_per_mille: up_to(random, 10),
+        reorder_per_mille: up_to(random, 20),
+        corrupt_per_mille: up_to(random, 5),
+    }
+}
+
+fn replication_link(random: &mut Random) -> LinkConfig {
+    let faulty = random.chance(700);
+    let up_to = |random: &mut Random, per_mille| if faulty { random.between(0, per_mille) as u32 } else { 0 };
+    LinkConfig {
+        delay: Duration::from_micros(random.between(20, 1_000)),
+        jitter: Duration::from_micros(random.between(0, 1_000)),
+        loss_per_mille: up_to(random, 300),
+        duplicate_per_mille: up_to(random, 50),
+        reorder_per_mille: up_to(random, 100),
+        corrupt_per_mille: up_to(random, 20),
+    }
+}
+
+/// Node deaths, with time between them for the restarted node to be told everything; or a partition; and cut links.
+fn faults(random: &mut Random) -> Vec<(Instant, Fault)> {
+    let mut faults = Vec::new();
+    let mut at_ms = random.between(1500, 4500);
+    let mut add = |at_ms: u64, fault| faults.push((Instant::from_millis(at_ms), fault));
+    for _ in 0..random.between(1, 3) {
+        match random.between(0, 9) {
+            0..=5 => {
+                add(at_ms, Fault::KillActive);
+                add(at_ms + random.between(200, 2000), Fault::Restart);
+            }
+            6 => {
+                add(at_ms, Fault::KillStandby);
+                add(at_ms + random.between(200, 2000), Fault::Restart);
+            }
+            7 => {
+                add(at_ms, Fault::Leave);
+                add(at_ms + 1000, Fault::Restart);
+            }
+            _ => {
+                add(at_ms, Fault::Partition(true));
+                add(at_ms + random.between(50, 1500), Fault::Partition(false));
+            }
+        }
+        at_ms += random.between(4000, 6000);
+    }
+    if random.chance(300) {
+        let (host, at_ms) = (random.between(0, 3) as usize, random.between(1500, 6000));
+        add(at_ms, Fault::Cut { host, is_cut: true });
+        add(at_ms + random.between(50, 800), Fault::Cut { host, is_cut: false });
+    }
+    add(at_ms, Fault::Calm);
+    faults.sort_by_key(|(at, _)| *at);
+    faults
+}
+
+fn conversation(random: &mut Random, number: u32) -> Conversation {
+    let kind = random.pick(&[Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Udp, Kind::Echo]);
+    let server = random.between(0, 1) as usize;
+    let (client, target) = match random.between(0, 4) {
+        0 if kind != Kind::Echo => (topology::OUTSIDE_FIRST + server, topology::forwarded_address()),
+        1 | 2 => (server, topology::server_address(random.between(0, 1) as usize, true, SERVICE_PORT)),
+        _ => (server, topology::server_address(random.between(0, 1) as usize, false, SERVICE_PORT)),
+    };
+    let small = random.chance(400);
+    let bytes_max = if small { 4_000 } else { 150_000 };
+    Conversation {
+        number,
+        kind,
+        client,
+        target,
+        begins_at: Instant::from_millis(random.between(TRAFFIC_BEGINS_MS, TRAFFIC_BEGINS_LAST_MS)),
+        bytes: [random.between(HEADER_BYTES as u64, bytes_max), random.between(0, bytes_max)],
+        burst_bytes: random.between(bytes_max / 20, bytes_max / 3),
+        interval: Duration::from_millis(if kind == Kind::Tcp { random.between(50, 900) } else { 100 }),
+        requests: random.between(10, 80) as u32,
+        closing: random.pick(&[Closing::Fin, Closing::Fin, Closing::HalfClose, Closing::Reset]),
+        window_bytes: random.between(8_000, 300_000) as u32,
+        window_shift: random.between(3, 9) as u8,
+        segment_bytes: random.pick(&[536, 1400]),
+    }
+}

@@ -1,0 +1,89 @@
+//! What is to happen when: the run's clock.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use flow::{Instant, PortId};
+
+/// Something that happens.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A frame reaches a host.
+    HostFrame { host: usize, bytes: Vec<u8> },
+    /// A host has something to do.
+    HostTimer { host: usize },
+    /// A client begins a conversation.
+    Begin { conversation: usize },
+    /// A frame reaches a node's port.
+    NodeFrame { node: usize, port: PortId, bytes: Vec<u8> },
+    /// A node takes the frames that have come.
+    NodeServe { node: usize },
+    /// A node has something to do.
+    NodeTimer { node: usize },
+    /// A datagram of the other node reaches a node.
+    Datagram { node: usize, is_detection: bool, bytes: Vec<u8> },
+    /// The scenario interferes.
+    Fault { index: usize },
+}
+
+struct Entry {
+    at: Instant,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest is the greatest, of those at one time the one that was added first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+/// Events in the order of their times; those of one time in the order in which they were added.
+#[derive(Default)]
+pub(crate) struct Schedule {
+    heap: BinaryHeap<Entry>,
+    added: u64,
+}
+
+impl Schedule {
+    pub(crate) fn add(&mut self, at: Instant, event: Event) {
+        self.added += 1;
+        self.heap.push(Entry { at, order: self.added, event });
+    }
+
+    pub(crate) fn next(&mut self) -> Option<(Instant, Event)> {
+        self.heap.pop().map(|entry| (entry.at, entry.event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_in_the_order_in_which_they_were_added() {
+        let mut schedule = Schedule::default();
+        for (ms, index) in [(5, 0), (1, 1), (5, 2), (0, 3)] {
+            schedule.add(Instant::from_millis(ms), Event::Fault { index });
+        }
+        let order: Vec<_> = std::iter::from_fn(|| schedule.next())
+            .map(|(_, event)| if let Event::Fault { index } = event { index } else { unreachable!() })
+            .collect();
+        assert_eq!(order, [3, 1, 0, 2]);
+    }
+}

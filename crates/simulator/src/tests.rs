@@ -1,0 +1,81 @@
+//! A handful of seeds, and proof that the checkers see what they are there for.
+
+use super::*;
+
+/// Seeds that the tests play: few enough to be quick.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=12;
+
+fn broken(sabotage: Sabotage) -> Vec<Problem> {
+    let options = Options { sabotage: Some(sabotage), ..Options::default() };
+    let mut problems: Vec<_> =
+        SEEDS.flat_map(|seed| run(seed, options).problems).map(|failure| failure.problem).collect();
+    problems.sort();
+    problems.dedup();
+    problems
+}
+
+#[test]
+fn every_promise_is_kept() {
+    let mut totals = report::Totals::default();
+    for seed in SEEDS {
+        let outcome = run(seed, Options::default());
+        assert!(outcome.is_sound(), "seed {seed}: {:#?}", outcome.problems);
+        totals.add(&outcome);
+    }
+    assert!(totals.connections > 20 && totals.kills > 10, "the seeds must put connections at risk: {totals:?}");
+    assert!(totals.failovers > totals.kills, "each seed has a first take-over, most have more: {totals:?}");
+}
+
+#[test]
+fn a_seed_plays_the_same_run_again_and_another_seed_another() {
+    let digests = |options| [3, 4].map(|seed| run(seed, options).digest);
+    let once = digests(Options::default());
+    assert_eq!(once, digests(Options { trace: true, ..Options::default() }));
+    assert_ne!(once[0], once[1]);
+}
+
+#[test]
+fn several_threads_play_the_same_runs_as_one() {
+    let digests = |jobs| {
+        let mut all = Vec::new();
+        run_many(1, 4, std::num::NonZeroUsize::new(jobs).unwrap(), Options::default(), |outcome| {
+            all.push((outcome.seed, outcome.digest));
+        });
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(digests(1), digests(3));
+}
+
+#[test]
+fn connections_that_nobody_replicated_are_missed() {
+    assert!(broken(Sabotage::NoReplication).contains(&Problem::Untold));
+}
+
+#[test]
+fn stale_word_that_is_applied_is_noticed() {
+    assert!(broken(Sabotage::StaleUpdates).contains(&Problem::Backwards));
+}
+
+#[test]
+fn copies_that_a_node_forgets_are_missed() {
+    assert!(broken(Sabotage::ForgottenCopies).contains(&Problem::ReplicasDiffer));
+}
+
+#[test]
+fn bytes_out_of_their_place_are_noticed() {
+    assert!(broken(Sabotage::SwappedBytes).contains(&Problem::WrongContent));
+}
+
+#[test]
+fn nodes_that_both_hold_the_addresses_are_noticed() {
+    assert!(broken(Sabotage::DeafNodes).contains(&Problem::TwoActive));
+}
+
+#[test]
+fn a_panic_is_a_broken_promise_like_others() {
+    let mut scenario = Scenario::generate(1);
+    scenario.conversations[0].client = usize::MAX;
+    let outcome = run_scenario(&scenario, Options::default());
+    assert_eq!(outcome.problems[0].problem, Problem::Panic);
+}

@@ -1,0 +1,204 @@
+//! The simulated network: two nodes between two links, two hosts on each.
+//!
+//! ```text
+//!   host 0 ──┐                  ┌─ node 0 ─┐                   ┌── host 2
+//!            ├── inside link ───┤    ║     ├─── outside link ──┤
+//!   host 1 ──┘   10.0.0.0/24    └─ node 1 ─┘   192.0.2.0/24    └── host 3
+//!                fd00:1::/64   replication     fd00:2::/64
+//! ```
+//!
+//! IPv4 from inside leaves under the cluster's outside address; port 8080 of that address leads to host 0. IPv6 is
+//! routed as it is.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use cluster::node::{NodeConfig, PeerConfig};
+use cluster::{failure_detector, forwarding, role};
+use flow::conntrack::{Timeouts, TrackerConfig};
+use flow::wire::{MacAddress, ip_protocol};
+use flow::{HashKey, NodeId, PortId};
+use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::nat::{DestinationRule, Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
+use network_functions::port_range::PortRange;
+use network_functions::rule_set::Conditions;
+use replication::SessionConfig;
+
+use crate::host::{HostConfig, SERVICE_PORT};
+use crate::random::mix;
+use crate::scenario::Scenario;
+
+/// Nodes in the cluster.
+pub(crate) const NODES: usize = 2;
+/// Hosts on both links.
+pub(crate) const HOSTS: usize = 4;
+/// The first host of the outside link.
+pub(crate) const OUTSIDE_FIRST: usize = 2;
+/// Connections that a node holds at most.
+pub(crate) const CONNECTIONS_MAX: u32 = 1024;
+
+/// The port of the cluster's outside address that is forwarded to host 0.
+const FORWARDED_PORT: u16 = 8080;
+const PREFIX_V4_BITS: u8 = 24;
+const PREFIX_V6_BITS: u8 = 64;
+
+/// One of the two links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Inside,
+    Outside,
+}
+
+impl Side {
+    pub(crate) const fn of_host(host: usize) -> Self {
+        if host < OUTSIDE_FIRST { Self::Inside } else { Self::Outside }
+    }
+
+    pub(crate) const fn of_port(port: PortId) -> Self {
+        if port.0 == 0 { Self::Inside } else { Self::Outside }
+    }
+
+    pub(crate) const fn port(self) -> PortId {
+        PortId(self as u8)
+    }
+
+    const fn v4(self, host: u8) -> Ipv4Addr {
+        match self {
+            Self::Inside => Ipv4Addr::new(10, 0, 0, host),
+            Self::Outside => Ipv4Addr::new(192, 0, 2, host),
+        }
+    }
+
+    const fn v6(self, host: u16) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, self as u16 + 1, 0, 0, 0, 0, 0, host)
+    }
+
+    /// The address of either family that the cluster shares on the link.
+    const fn shared(self) -> [IpAddr; 2] {
+        [IpAddr::V4(self.v4(1)), IpAddr::V6(self.v6(1))]
+    }
+}
+
+/// The link address of a node's port.
+pub(crate) const fn node_mac(node: usize, side: Side) -> MacAddress {
+    MacAddress([2, 0, 0, 1, side as u8, node as u8])
+}
+
+/// The link address of a host.
+pub(crate) const fn host_mac(host: usize) -> MacAddress {
+    MacAddress([2, 0, 0, 2, 0, host as u8])
+}
+
+pub(crate) fn host_config(host: usize) -> HostConfig {
+    let side = Side::of_host(host);
+    let number = 10 + host as u8;
+    HostConfig {
+        mac: host_mac(host),
+        v4: side.v4(number),
+        v6: side.v6(number.into()),
+        gateway_v4: side.v4(1),
+        gateway_v6: side.v6(1),
+    }
+}
+
+/// Where a server of the outside link is reached from inside.
+pub(crate) fn server_address(server: usize, is_ipv6: bool, port: u16) -> SocketAddr {
+    let config = host_config(OUTSIDE_FIRST + server);
+    SocketAddr::new(if is_ipv6 { config.v6.into() } else { config.v4.into() }, port)
+}
+
+/// Where host 0 is reached from outside.
+pub(crate) const fn forwarded_address() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Side::Outside.v4(1)), FORWARDED_PORT)
+}
+
+/// What a node is made from. `incarnation` counts its starts, so that secrets differ from start to start.
+pub(crate) fn node_config(scenario: &Scenario, node: usize, incarnation: u32, with_replication: bool) -> NodeConfig {
+    let secret = mix(scenario.seed ^ (node as u64) << 32 ^ u64::from(incarnation) << 40);
+    let key = HashKey([secret, mix(secret)]);
+    let id = NodeId(node as u8);
+    let peer = NodeId(1 - node as u8);
+    NodeConfig {
+        node: id,
+        connections_max: CONNECTIONS_MAX,
+        hash_key: key,
+        seed: mix(secret ^ 1),
+        tracker: tracker(),
+        chain: chain(id, key),
+        forwarding: forwarding(node, secret),
+        role: role::Config::new(id, Vec::new()),
+        selection: scenario.selection,
+        hold_first_reply: scenario.hold_first_reply,
+        peers: vec![PeerConfig {
+            id: peer,
+            detector: failure_detector::Config::default(),
+            session: with_replication.then(SessionConfig::default),
+        }],
+    }
+}
+
+/// Short ends, so that connections also leave the tables in a run; long enough for what is still in use.
+fn tracker() -> TrackerConfig {
+    let timeouts = Timeouts {
+        tcp_time_wait: Duration::from_secs(4),
+        tcp_close: Duration::from_secs(1),
+        udp: Duration::from_secs(10),
+        udp_stream: Duration::from_secs(10),
+        icmp: Duration::from_secs(10),
+        ..Timeouts::default()
+    };
+    TrackerConfig { timeouts, ..TrackerConfig::default() }
+}
+
+fn chain(node: NodeId, key: HashKey) -> Chain {
+    let accept = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
+    let forwarded = Conditions {
+        protocols: vec![ip_protocol::TCP, ip_protocol::UDP],
+        destination_ports: vec![PortRange::single(FORWARDED_PORT)],
+        ingress: vec![Side::Outside.port()],
+        ..Conditions::default()
+    };
+    let from_inside = Conditions { ingress: vec![Side::Inside.port()], ..Conditions::default() };
+    let firewall = FirewallConfig {
+        rules: vec![accept("outwards", from_inside.clone()), accept("forwarded", forwarded.clone())],
+        ..FirewallConfig::default()
+    };
+    let nat = NatConfig {
+        destination_rules: vec![DestinationRule {
+            conditions: forwarded,
+            address: host_config(0).v4.into(),
+            port: Some(SERVICE_PORT),
+        }],
+        source_rules: vec![SourceRule {
+            conditions: from_inside,
+            action: SourceAction::Translate(vec![Side::Outside.v4(1).into()]),
+        }],
+        ports: SOURCE_PORTS_DEFAULT,
+        node,
+        nodes: const { NonZeroU8::new(NODES as u8).unwrap() },
+        key,
+    };
+    let firewall = Firewall::new(firewall).expect("the rules are few and sound");
+    let nat = Nat::new(nat).expect("the rules are few and sound");
+    ChainBuilder::new().push(firewall).push(nat).build().expect("the two functions go together")
+}
+
+fn forwarding(node: usize, seed: u64) -> forwarding::Config {
+    let port = |side: Side| {
+        let own = [IpAddr::V4(side.v4(2 + node as u8)), IpAddr::V6(side.v6(2 + node as u16))];
+        forwarding::Port {
+            mac: node_mac(node, side),
+            mtu_bytes: 1500,
+            own: own.map(prefix).into(),
+            shared: side.shared().map(prefix).into(),
+        }
+    };
+    forwarding::Config { ports: vec![port(Side::Inside), port(Side::Outside)], routes: Vec::new(), seed }
+}
+
+const fn prefix(address: IpAddr) -> forwarding::Prefix {
+    let length_bits = if address.is_ipv4() { PREFIX_V4_BITS } else { PREFIX_V6_BITS };
+    forwarding::Prefix::new(address, length_bits)
+}

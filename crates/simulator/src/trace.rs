@@ -1,0 +1,45 @@
+//! What a run leaves behind: a digest of everything that happened, and lines to read if they are wanted.
+
+use flow::Instant;
+
+use crate::random::mix;
+
+/// Lines kept at most; the oldest go.
+const LINES_MAX: usize = 200_000;
+
+/// A record of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    digest: u64,
+    lines: Option<std::collections::VecDeque<String>>,
+}
+
+impl Trace {
+    pub(crate) fn new(keeps_lines: bool) -> Self {
+        Self { digest: 0, lines: keeps_lines.then(Default::default) }
+    }
+
+    /// Notes that something happened: for the digest a number that stands for it, for readers a line.
+    pub(crate) fn note(&mut self, now: Instant, what: u64, line: impl FnOnce() -> String) {
+        self.digest = mix(self.digest ^ now.as_nanos()).wrapping_add(mix(what));
+        if let Some(lines) = &mut self.lines {
+            if lines.len() >= LINES_MAX {
+                lines.pop_front();
+            }
+            lines.push_back(format!("{:>13.6} {}", now.as_nanos() as f64 / 1e9, line()));
+        }
+    }
+
+    pub(crate) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        self.lines.unwrap_or_default().into()
+    }
+}
+
+/// A number that stands for some bytes (FNV-1a).
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
