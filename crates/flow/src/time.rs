@@ -43,7 +43,8 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // In 64 bits, as this happens for every packet; far beyond them is FAR_FUTURE too.
+        let nanos = duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into());
         Self(self.0.saturating_add(nanos))
     }
 }

@@ -117,7 +117,8 @@ impl ChainBuilder {
             let names = function.counter_names();
             let counters = names.len();
             counter_names.extend(names.into_iter().map(|name| format!("{}.{name}", function.name())));
-            links.push(Link { function, state, counters });
+            let handles_packets = function.handles_packets();
+            links.push(Link { function, state, counters, handles_packets });
         }
         Ok(Chain { links, default_states, counter_names })
     }
@@ -146,6 +147,7 @@ struct Link {
     state: Range<usize>,
     /// How many counters it named.
     counters: usize,
+    handles_packets: bool,
 }
 
 /// The counters of all functions of a chain, as one worker counts them.
@@ -260,8 +262,8 @@ impl Chain {
         Ok(())
     }
 
-    /// A packet of a connection: every function's `on_packet`, in chain order in the original direction and in reverse
-    /// order in the reply direction, until one does not forward it.
+    /// A packet of a connection: every function's `on_packet` (of those that handle packets), in chain order in the original direction
+    /// and in reverse order in the reply direction, until one does not forward it.
     pub fn process(
         &self,
         runtime: &mut Runtime<'_>,
@@ -297,6 +299,9 @@ impl Chain {
         let mut states_changed = false;
         for link in &self.links {
             (context.counters, counters) = mem::take(&mut counters).split_at_mut(link.counters);
+            if !link.handles_packets {
+                continue;
+            }
             let state = &mut states[link.state.clone()];
             let processed = link.function.on_packet(state, context, packet, Direction::Original);
             states_changed |= processed.states_changed;
@@ -318,6 +323,9 @@ impl Chain {
         for link in self.links.iter().rev() {
             let others = counters.len() - link.counters;
             (counters, context.counters) = mem::take(&mut counters).split_at_mut(others);
+            if !link.handles_packets {
+                continue;
+            }
             let state = &mut states[link.state.clone()];
             let processed = link.function.on_packet(state, context, packet, Direction::Reply);
             states_changed |= processed.states_changed;

@@ -127,6 +127,7 @@ fn log(context: &mut Context<'_>, action: Action, rule: &str, tuple: Tuple) {
 
 impl NetworkFunction for Firewall {
     type State = FirewallState;
+    const HANDLES_PACKETS: bool = false;
 
     fn name(&self) -> &'static str {
         NAME

@@ -161,6 +161,10 @@ pub trait NetworkFunction {
     /// Its state of one connection.
     type State: FlowState;
 
+    /// Whether its `on_packet` does anything. A function that decides when a connection begins and forwards every packet
+    /// from then on says false, and is then not asked.
+    const HANDLES_PACKETS: bool = true;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 

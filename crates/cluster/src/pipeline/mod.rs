@@ -1,10 +1,10 @@
 //! A packet's way through the connection table, the tracker and the chain of functions.
 //!
 //! ```text
-//! batch ─► parse ─► look up, all at once ─► for each: ┬ known ──► tracker ─► chain ──┬─► edge.forward
-//!                                                     ├ unknown ► begin ──► chain ───┘
-//!                                                     ├ ICMP error ► translate ──────┘
-//!                                                     └ for the node itself ► edge
+//! batch ─► parse, have records fetched ─► for each: look up ┬ known ──► tracker ─► chain ──┬─► edge.forward
+//!                                                           ├ unknown ► begin ──► chain ───┘
+//!                                                           ├ ICMP error ► translate ──────┘
+//!                                                           └ for the node itself ► edge
 //! ```
 //!
 //! The pipeline knows connections; what lies around it (addresses, routes, neighbours) is the [`Edge`]'s.
@@ -121,10 +121,15 @@ impl Default for PipelineCounters {
     }
 }
 
+/// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
+const PREFETCH_DISTANCE: usize = 8;
+
 /// A packet of the batch that waits for its lookup.
 struct Pending {
     frame: usize,
     headers: Headers,
+    /// Of the tuple that is looked up.
+    hash: u64,
     /// It is for one of the node's own addresses, unless a function sends it elsewhere.
     is_local: bool,
 }
@@ -140,10 +145,6 @@ pub struct Pipeline {
     counters: PipelineCounters,
     changes: Vec<TableChange>,
     pending: Vec<Pending>,
-    wanted: Vec<(u64, Tuple)>,
-    found: Vec<Option<(Slot, Direction)>>,
-    /// A connection was entered or removed since the batch was looked up, so its answers may be stale.
-    answers_stale: bool,
 }
 
 impl Pipeline {
@@ -161,9 +162,6 @@ impl Pipeline {
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             pending: Vec::with_capacity(BATCH_FRAMES_MAX),
-            wanted: Vec::with_capacity(BATCH_FRAMES_MAX),
-            found: Vec::with_capacity(BATCH_FRAMES_MAX),
-            answers_stale: false,
         }
     }
 
@@ -218,26 +216,21 @@ impl Pipeline {
     pub fn handle_packets<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
         self.counters.received += batch.len() as u64;
         self.look_at_batch(now, batch, edge);
-        self.found.clear();
-        self.found.resize(self.wanted.len(), None);
-        self.table.lookup_batch(&self.wanted, &mut self.found);
-        self.answers_stale = false;
-
         let pending = core::mem::take(&mut self.pending);
-        for (index, Pending { frame, headers, is_local }) in pending.iter().enumerate() {
+        for Pending { frame, headers, hash, is_local } in &pending {
             let mut packet = Packet { frame: &mut batch[*frame], headers: *headers };
             let disposition =
-                self.handle_packet(now, &mut packet, index, *is_local, edge).unwrap_or_else(Disposition::Drop);
+                self.handle_packet(now, &mut packet, *hash, *is_local, edge).unwrap_or_else(Disposition::Drop);
             packet.frame.disposition = disposition;
         }
         self.pending = pending;
         self.count_dispositions(batch);
     }
 
-    /// Parses the batch: what needs no connection is dealt with at once, the rest waits for the lookup.
+    /// Parses the batch: what needs no connection is dealt with at once, the rest waits for the lookup, with its
+    /// connections on their way into the cache.
     fn look_at_batch<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
         self.pending.clear();
-        self.wanted.clear();
         for (index, frame) in batch.iter_mut().enumerate() {
             match wire::parse(frame) {
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
@@ -256,35 +249,37 @@ impl Pipeline {
                 }
             }
         }
+        let last = self.pending.len().saturating_sub(PREFETCH_DISTANCE);
+        for pending in &self.pending[last..] {
+            self.table.prefetch_record(pending.hash);
+        }
     }
 
     fn await_lookup(&mut self, frame: usize, headers: Headers, is_local: bool) {
-        let tuple = match &headers.transport {
-            // The error goes against the packet that it quotes.
-            Transport::IcmpError(error) => error.inner.inverse(),
-            _ => headers.tuple,
-        };
-        self.wanted.push((self.table.hash(&tuple), tuple));
-        self.pending.push(Pending { frame, headers, is_local });
+        let hash = self.table.hash(&wanted(&headers));
+        self.table.prefetch_index(hash);
+        if let Some(earlier) = self.pending.len().checked_sub(PREFETCH_DISTANCE) {
+            self.table.prefetch_record(self.pending[earlier].hash);
+        }
+        self.pending.push(Pending { frame, headers, hash, is_local });
     }
 
     fn handle_packet<E: Edge>(
         &mut self,
         now: Instant,
         packet: &mut Packet<'_, '_>,
-        index: usize,
+        hash: u64,
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
-        let (hash, tuple) = &self.wanted[index];
-        let found = if self.answers_stale { self.table.lookup(*hash, tuple) } else { self.found[index] };
+        let found = self.table.lookup(hash, &wanted(&packet.headers));
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;
                 self.translate_icmp_error(now, packet, &error, found, edge)
             }
             (_, Some((slot, direction))) => self.handle_known(now, packet, slot, direction, is_local, edge),
-            (_, None) => self.handle_unknown(now, packet, *hash, is_local, edge),
+            (_, None) => self.handle_unknown(now, packet, hash, is_local, edge),
         }
     }
 
@@ -396,7 +391,6 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        self.answers_stale = true;
         let refusal = match self.table.insert(connection, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
@@ -443,7 +437,6 @@ impl Pipeline {
     }
 
     fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
-        self.answers_stale = true;
         self.table.remove(slot)
     }
 
@@ -461,14 +454,23 @@ impl Pipeline {
     }
 }
 
+/// The tuple under which a packet's connection is looked up.
+fn wanted(headers: &Headers) -> Tuple {
+    match &headers.transport {
+        // The error goes against the packet that it quotes.
+        Transport::IcmpError(error) => error.inner.inverse(),
+        _ => headers.tuple,
+    }
+}
+
 /// The connection in a slot that a lookup has just given.
 fn record(table: &Table, slot: Slot) -> &Connection {
-    table.get(slot).expect("lookups give occupied slots, and are made anew after a removal")
+    table.get(slot).expect("lookups give occupied slots")
 }
 
 /// As [`record`], to be changed.
 fn record_mut(table: &mut Table, slot: Slot) -> &mut Connection {
-    table.get_mut(slot).expect("lookups give occupied slots, and are made anew after a removal")
+    table.get_mut(slot).expect("lookups give occupied slots")
 }
 
 fn send<E: Edge>(

@@ -54,7 +54,6 @@ impl Pipeline {
             }
             self.table.remove(slot);
         }
-        self.answers_stale = true;
         match self.table.insert(copy, now) {
             Ok(_) => Applied::Taken,
             Err(InsertError::Full) => Applied::Full,
@@ -70,7 +69,6 @@ impl Pipeline {
             .get(slot)
             .is_some_and(|connection| prevails(from, version, connection));
         if is_its {
-            self.answers_stale = true;
             self.table.remove(slot);
         }
         is_its
@@ -87,7 +85,6 @@ impl Pipeline {
                 && connection.flags & flags::COPY != 0
                 && (connection.flags & flags::RESYNCED != 0) != told;
             if is_remnant {
-                self.answers_stale = true;
                 self.table.remove(slot);
             }
             next = Slot(slot.0 + 1);

@@ -40,17 +40,6 @@ impl Bucket {
     }
 }
 
-/// What one look at a hash's home bucket says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Glance {
-    /// No connection has the hash.
-    Absent,
-    /// The connection in this slot may be it.
-    Candidate(u32),
-    /// Not to be said without a full search.
-    Unclear,
-}
-
 /// Slots by hash. The same hash may be entered for several slots.
 pub(super) struct Index {
     buckets: Box<[Bucket]>,
@@ -90,26 +79,22 @@ impl Index {
         prefetch(&self.buckets, self.home(hash), 0);
     }
 
-    /// Looks at the hash's home bucket alone.
+    /// The first slot in the hash's home bucket that may have it.
     #[inline(always)]
-    pub(super) fn glance(&self, hash: u64) -> Glance {
+    pub(super) fn glance(&self, hash: u64) -> Option<u32> {
         let bucket = &self.buckets[self.home(hash)];
         let matches = bucket.matches(Self::tag(hash));
-        if matches != 0 {
-            Glance::Candidate(bucket.slots[matches.trailing_zeros() as usize])
-        } else if bucket.passed == 0 {
-            Glance::Absent
-        } else {
-            Glance::Unclear
-        }
+        (matches != 0).then(|| bucket.slots[matches.trailing_zeros() as usize])
     }
 
     /// The first answer that `check` gives for a slot that may have the hash.
+    #[inline]
     pub(super) fn find<T>(&self, hash: u64, check: impl FnMut(u32) -> Option<T>) -> Option<T> {
         self.position(hash, check).map(|(_, _, found)| found)
     }
 
     /// Where `check` first gives an answer: bucket, entry, answer.
+    #[inline]
     fn position<T>(&self, hash: u64, mut check: impl FnMut(u32) -> Option<T>) -> Option<(usize, usize, T)> {
         let tag = Self::tag(hash);
         let mut number = self.home(hash);

@@ -19,14 +19,14 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-use index::{Glance, Index};
+use index::Index;
 use slab::{ColdTimers, Slab};
 
 pub use slab::Cold;
 
 use crate::connection::{Connection, flags};
 use crate::timer_wheel::{Poll, TimerWheel};
-use crate::{BATCH_FRAMES_MAX, Direction, HashKey, Instant, Tuple};
+use crate::{Direction, HashKey, Instant, Tuple};
 
 /// The most connections that a table can be made for.
 pub const CONNECTIONS_MAX: u32 = crate::timer_wheel::INDEX_MAX;
@@ -128,40 +128,23 @@ impl Table {
 
     /// Finds a connection by a tuple of its own and its hash.
     #[must_use]
+    #[inline]
     pub fn lookup(&self, hash: u64, tuple: &Tuple) -> Option<(Slot, Direction)> {
         self.index.find(hash, |slot| self.compare(slot, tuple))
     }
 
-    /// Finds a batch of connections in stages, so that the cache misses of all overlap. `found[i]` answers `wanted[i]`;
-    /// when the lengths differ, the rest of the longer one is left alone. All four lines of every record found are on
-    /// their way into the cache on return.
-    pub fn lookup_batch(&self, wanted: &[(u64, Tuple)], found: &mut [Option<(Slot, Direction)>]) {
-        let groups = wanted.chunks(BATCH_FRAMES_MAX).zip(found.chunks_mut(BATCH_FRAMES_MAX));
-        for (wanted, found) in groups {
-            self.lookup_group(wanted, found);
-        }
+    /// The first of three steps of looking up many connections at once: has the line fetched in which a hash is looked
+    /// for. Do other work (the same for other packets) before the next step, so that the cache misses of all overlap.
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
     }
 
-    fn lookup_group(&self, wanted: &[(u64, Tuple)], found: &mut [Option<(Slot, Direction)>]) {
-        let mut glances = [Glance::Absent; BATCH_FRAMES_MAX];
-        for (hash, _) in wanted {
-            self.index.prefetch(*hash);
-        }
-        for ((hash, _), glance) in wanted.iter().zip(&mut glances) {
-            *glance = self.index.glance(*hash);
-            if let Glance::Candidate(slot) = *glance {
-                self.slab.prefetch_tuples(slot);
-            }
-        }
-        for (((hash, tuple), glance), found) in wanted.iter().zip(&glances).zip(found) {
-            *found = match *glance {
-                Glance::Absent => None,
-                Glance::Candidate(slot) => {
-                    self.slab.prefetch_states(slot);
-                    self.compare(slot, tuple).or_else(|| self.lookup(*hash, tuple))
-                }
-                Glance::Unclear => self.lookup(*hash, tuple),
-            };
+    /// The second step: has the whole record fetched that the index most likely means. [`Table::lookup`] is the third.
+    #[inline]
+    pub fn prefetch_record(&self, hash: u64) {
+        if let Some(slot) = self.index.glance(hash) {
+            self.slab.prefetch_record(slot);
         }
     }
 
@@ -216,14 +199,16 @@ impl Table {
 
     /// The connection in `slot`, if there is one.
     #[must_use]
+    #[inline]
     pub fn get(&self, slot: Slot) -> Option<&Connection> {
-        self.slab.is_occupied(slot.0).then(|| self.slab.record(slot.0))
+        self.slab.get(slot.0)
     }
 
     /// The connection in `slot`, to be changed. Its tuples must stay as they are; its expiry may be put off freely (the
     /// timer looks again), but is brought forward only by [`Table::expire_sooner`].
+    #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Connection> {
-        self.slab.is_occupied(slot.0).then(|| self.slab.record_mut(slot.0))
+        self.slab.get_mut(slot.0)
     }
 
     /// What is kept of the connection in `slot` beside its record.

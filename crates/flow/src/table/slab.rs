@@ -10,6 +10,10 @@ use crate::timer_wheel::{Timer, TimerStore};
 
 const NONE: u32 = u32::MAX;
 
+/// In place of the original tuple's version: the slot is free. Whether it is can be told from the record itself, which is
+/// on its way into the cache anyway.
+const FREE: u8 = 0;
+
 /// What the table keeps of a connection beside its record; packets of a connection that is known do not touch it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cold {
@@ -39,10 +43,10 @@ impl TimerStore for ColdTimers<'_> {
 
 /// Records in slots that never move. All memory is reserved at the start; none is touched before it is needed.
 pub(super) struct Slab {
-    /// Records of all slots that were ever used; those of free slots are stale.
+    /// Records of all slots that were ever used; those of free slots are stale, but for the [`FREE`] in their tuple.
     records: Vec<Connection>,
     pub(super) cold: Vec<Cold>,
-    /// A bit for each slot that holds a connection.
+    /// A bit for each slot that holds a connection, for walking over them.
     occupied: Vec<u64>,
     capacity: u32,
     first_free: u32,
@@ -76,6 +80,7 @@ impl Slab {
 
     /// Puts a connection into a free slot; `None` when there is none.
     pub(super) fn insert(&mut self, connection: &Connection, now: Instant) -> Option<u32> {
+        debug_assert!(connection.original.version != FREE, "a tuple is of a version of IP");
         let cold =
             Cold { timer: Timer::NEW, created_at_nanos: now.as_nanos(), replication_sequence: 0, next_free: NONE };
         let slot = if self.first_free != NONE {
@@ -100,6 +105,7 @@ impl Slab {
     pub(super) fn remove(&mut self, slot: u32) {
         debug_assert!(self.is_occupied(slot));
         self.occupied[slot as usize / 64] &= !(1 << (slot % 64));
+        self.records[slot as usize].original.version = FREE;
         self.cold[slot as usize].next_free = self.first_free;
         self.first_free = slot;
         self.len -= 1;
@@ -107,7 +113,18 @@ impl Slab {
 
     #[inline(always)]
     pub(super) fn is_occupied(&self, slot: u32) -> bool {
-        self.occupied.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+        self.get(slot).is_some()
+    }
+
+    /// The record of a slot that holds a connection.
+    #[inline(always)]
+    pub(super) fn get(&self, slot: u32) -> Option<&Connection> {
+        self.records.get(slot as usize).filter(|record| record.original.version != FREE)
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.records.get_mut(slot as usize).filter(|record| record.original.version != FREE)
     }
 
     /// The record of a slot that has been used; stale if it is free.
@@ -116,23 +133,12 @@ impl Slab {
         &self.records[slot as usize]
     }
 
+    /// Fetches a slot's record.
     #[inline(always)]
-    pub(super) fn record_mut(&mut self, slot: u32) -> &mut Connection {
-        &mut self.records[slot as usize]
-    }
-
-    /// Fetches the record's lines that hold its tuples.
-    #[inline(always)]
-    pub(super) fn prefetch_tuples(&self, slot: u32) {
-        prefetch(&self.records, slot as usize, 0);
-        prefetch(&self.records, slot as usize, CACHE_LINE_BYTES);
-    }
-
-    /// Fetches the record's other lines.
-    #[inline(always)]
-    pub(super) fn prefetch_states(&self, slot: u32) {
-        prefetch(&self.records, slot as usize, 2 * CACHE_LINE_BYTES);
-        prefetch(&self.records, slot as usize, 3 * CACHE_LINE_BYTES);
+    pub(super) fn prefetch_record(&self, slot: u32) {
+        for offset_bytes in (0..size_of::<Connection>()).step_by(CACHE_LINE_BYTES) {
+            prefetch(&self.records, slot as usize, offset_bytes);
+        }
     }
 
     /// Fetches a slot's cold part.
@@ -145,8 +151,7 @@ impl Slab {
     pub(super) fn prefetch_free(&self) {
         if self.first_free != NONE {
             self.prefetch_cold(self.first_free);
-            self.prefetch_tuples(self.first_free);
-            self.prefetch_states(self.first_free);
+            self.prefetch_record(self.first_free);
         }
     }
 

@@ -1,7 +1,6 @@
 //! The table against a list of connections, with hashes that collide in every way.
 
 use core::time::Duration;
-use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -195,23 +194,6 @@ fn a_clock_that_runs_backwards_expires_nothing_twice_and_ends() {
     assert_eq!(table.poll_expired(secs(20)), Some(slot), "past for the wheel is past");
 }
 
-#[test]
-fn a_batch_of_any_length_is_answered() {
-    let mut table = Table::new(300, KEY);
-    for client in 0..300 {
-        table.insert(connection(tuple(client, 9), secs(10)), secs(0)).unwrap();
-    }
-    let wanted: Vec<_> = (0..600).map(|client| tuple(client, 9)).map(|tuple| (table.hash(&tuple), tuple)).collect();
-    for length in [0, 1, 32, 64, 65, 600] {
-        let mut found = vec![Some((Slot(7777), Direction::Reply)); length];
-        table.lookup_batch(&wanted[..length], &mut found);
-        for (client, found) in found.iter().enumerate() {
-            assert_eq!(*found, table.lookup(wanted[client].0, &wanted[client].1));
-            assert_eq!(found.is_some(), client < 300);
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Step {
     Insert { original: u16, reply: Option<u16>, timeout_millis: u64 },
@@ -322,13 +304,11 @@ proptest! {
         }
         table.check_invariants();
         let tuples = (0..120).flat_map(|client| [9, 8].map(|server| tuple(client, server)));
-        let wanted: Vec<_> =
-            tuples.flat_map(|tuple| [tuple, tuple.inverse()]).map(|tuple| (table.hash(&tuple), tuple)).collect();
-        let mut found = vec![None; wanted.len()];
-        table.lookup_batch(&wanted, &mut found);
-        for ((hash, tuple), found) in wanted.iter().zip(found) {
-            prop_assert_eq!(found, model.find(tuple));
-            prop_assert_eq!(table.lookup(*hash, tuple), found);
+        for tuple in tuples.flat_map(|tuple| [tuple, tuple.inverse()]) {
+            let hash = table.hash(&tuple);
+            table.prefetch_index(hash);
+            table.prefetch_record(hash);
+            prop_assert_eq!(table.lookup(hash, &tuple), model.find(&tuple));
         }
         for (slot, _) in model.connections.drain(..) {
             prop_assert!(table.remove(slot).is_some());

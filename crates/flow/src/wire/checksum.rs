@@ -33,6 +33,13 @@ impl Sum {
         Self(sum)
     }
 
+    /// The sum of two words, in network order.
+    #[must_use]
+    #[inline]
+    pub const fn of_u32(words: [u8; 4]) -> Self {
+        Self(u32::from_le_bytes(words) as u64)
+    }
+
     /// Adds another sum.
     #[must_use]
     #[inline]

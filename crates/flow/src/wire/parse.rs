@@ -1,10 +1,11 @@
 //! One look at a frame, from the link header to the transport checksum.
 
 use super::checksum::{self, Sum};
+use super::ethernet::ETHERNET_HEADER_BYTES;
 use super::icmp::{self, Class, ICMP_HEADER_BYTES, IcmpView};
-use super::ipv4::{self, Ipv4View};
+use super::ipv4::{self, IPV4_HEADER_BYTES, Ipv4View};
 use super::ipv6::{self, IPV6_HEADER_BYTES, Ipv6View};
-use super::tcp::TcpView;
+use super::tcp::{TCP_HEADER_BYTES, TcpView};
 use super::udp::{UDP_HEADER_BYTES, UdpView};
 use super::{Headers, IcmpError, IcmpQuery, Parsed, Transport, arp, ethernet, icmpv6, ip_protocol};
 use crate::key::mapped;
@@ -26,6 +27,13 @@ const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
 /// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
 #[inline]
 pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
+    match parse_plain_tcp(frame.bytes(), frame.checksum) {
+        Some(headers) => Ok(Parsed::Ip(headers)),
+        None => parse_any(frame),
+    }
+}
+
+fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     let bytes = frame.bytes();
     let (ether_type, l3_offset) = ethernet::network_layer(bytes)?;
     let packet = bytes.get(l3_offset..).ok_or(DropReason::Truncated)?;
@@ -43,6 +51,46 @@ pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
         }
         _ => Err(DropReason::UnsupportedLinkProtocol),
     }
+}
+
+/// What most packets are, read in a straight line: TCP in IPv4 in Ethernet, without tags, IP options or fragmentation,
+/// and with nothing wrong. `None` sends the frame the general way, which says what it is and what is wrong with it.
+#[inline(always)]
+fn parse_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
+    const L4_OFFSET: usize = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES;
+    let headers = bytes.first_chunk::<{ L4_OFFSET + TCP_HEADER_BYTES }>()?;
+    let ip = headers[ETHERNET_HEADER_BYTES..].first_chunk::<IPV4_HEADER_BYTES>()?;
+    let is_plain = headers[ETHERNET_HEADER_BYTES - 2..ETHERNET_HEADER_BYTES]
+        == ethernet::ether_type::IPV4.to_be_bytes()
+        && ip[0] == 0x45
+        && u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff == 0
+        && ip[9] == ip_protocol::TCP;
+    let l3_bytes = u16::from_be_bytes([ip[2], ip[3]]);
+    let transport = bytes.get(L4_OFFSET..ETHERNET_HEADER_BYTES + usize::from(l3_bytes))?;
+    let (source, destination) = ([ip[12], ip[13], ip[14], ip[15]], [ip[16], ip[17], ip[18], ip[19]]);
+    if !is_plain || ipv4::is_martian_source(source) || ipv4::is_martian_destination(destination) {
+        return None;
+    }
+    let checksums_are_right = Sum::of(ip).is_whole()
+        && match state {
+            Checksum::Unverified => {
+                let length_and_protocol = transport.len() as u32 + u32::from(ip_protocol::TCP);
+                Sum::of(transport).plus(Sum::of(&ip[12..])).plus_u32(length_and_protocol).is_whole()
+            }
+            Checksum::Partial { start, offset } => usize::from(start) + usize::from(offset) + 2 <= bytes.len(),
+            Checksum::Valid => true,
+        };
+    let tcp = TcpView::new_checked(transport).ok().filter(|_| checksums_are_right)?;
+    Some(Headers {
+        tuple: Tuple::of_ipv4(ip_protocol::TCP, (source, tcp.source_port()), (destination, tcp.destination_port())),
+        transport: Transport::Tcp(tcp.segment().ok()?),
+        l3_offset: ETHERNET_HEADER_BYTES as u16,
+        l4_offset: L4_OFFSET as u16,
+        payload_offset: (L4_OFFSET + tcp.header_bytes()) as u16,
+        l3_bytes: l3_bytes.into(),
+        ttl: ip[8],
+        is_fragment: false,
+    })
 }
 
 #[inline(always)]
@@ -332,4 +380,49 @@ fn quoted_ipv6(quote: &[u8]) -> Result<Quoted<'_>, DropReason> {
     let transport = ip.payload().get(upper.offset_bytes..).ok_or(DropReason::Malformed)?;
     let is_later_fragment = upper.fragment.is_some_and(|fragment| fragment.offset_bytes != 0);
     Ok((ipv6_tuple(&ip, upper.protocol), transport, IPV6_HEADER_BYTES + upper.offset_bytes, is_later_fragment))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+    use core::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::PortId;
+    use crate::wire::build;
+
+    proptest! {
+        #[test]
+        fn the_straight_line_says_what_the_general_way_says(
+            flags: u8,
+            timestamps in any::<Option<(u32, u32)>>(),
+            payload in prop::collection::vec(any::<u8>(), 0..40),
+            source in any::<u32>().prop_map(Ipv4Addr::from),
+            padding in 0usize..8,
+            damage in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
+            checksum in prop_oneof![
+                Just(Checksum::Unverified),
+                Just(Checksum::Valid),
+                (0u16..100, 0u16..60).prop_map(|(start, offset)| Checksum::Partial { start, offset }),
+            ],
+        ) {
+            let tuple = Tuple::v4(ip_protocol::TCP, (source, 4000), (Ipv4Addr::new(192, 0, 2, 1), 80));
+            let mut bytes: Vec<u8> = build::tcp(&tuple, build::Tcp { flags, timestamps, ..Default::default() }, &payload);
+            bytes.resize(bytes.len() + padding, 0);
+            if let Some((at, value)) = damage {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            let length_bytes = bytes.len();
+            let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
+            frame.checksum = checksum;
+            if let Some(headers) = parse_plain_tcp(frame.bytes(), frame.checksum) {
+                prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
+            } else if damage.is_none() && !matches!(checksum, Checksum::Partial { .. }) {
+                prop_assert!(ipv4::is_martian_source(source.octets()), "nothing is wrong with it");
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::checksum::{self, Sum};
 use super::icmp::{ICMP_CHECKSUM_OFFSET, ICMP_IDENTIFIER_OFFSET};
+use super::ipv4::IPV4_HEADER_BYTES;
 use super::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TCP_HEADER_BYTES_MAX, TcpView, option};
 use super::udp::UDP_CHECKSUM_OFFSET;
 use super::{Headers, IcmpError, Transport, ip_protocol, tcp_flags};
@@ -12,6 +13,8 @@ const IPV4_TTL_OFFSET: usize = 8;
 const IPV4_CHECKSUM_OFFSET: usize = 10;
 const IPV4_SOURCE_OFFSET: usize = 12;
 const IPV4_DESTINATION_OFFSET: usize = 16;
+/// Bytes of an IPv4 and a TCP header, both without options.
+const PLAIN_TCP_BYTES: usize = IPV4_HEADER_BYTES + TCP_HEADER_BYTES;
 const IPV6_HOP_LIMIT_OFFSET: usize = 7;
 const IPV6_SOURCE_OFFSET: usize = 8;
 const IPV6_DESTINATION_OFFSET: usize = 24;
@@ -42,6 +45,12 @@ impl Packet<'_, '_> {
     #[inline]
     pub fn rewrite(&mut self, tuple: &Tuple) {
         let is_partial = self.is_partial();
+        if let (Transport::Tcp(_), 4, false) = (&self.headers.transport, tuple.version, is_partial)
+            && self.rewrite_plain_tcp(tuple)
+        {
+            self.headers.tuple = *tuple;
+            return;
+        }
         let Headers { transport, l3_offset, l4_offset, .. } = self.headers;
         let l4 = usize::from(l4_offset);
         let mut patch = Patch::new(self.frame.bytes_mut());
@@ -55,6 +64,32 @@ impl Packet<'_, '_> {
             patch.fix(field, addresses, body, is_partial);
         }
         self.headers.tuple = *tuple;
+    }
+
+    /// [`Packet::rewrite`] of what most packets are, with one look at the frame's length: TCP behind an IPv4 header without
+    /// options, the checksum in place. False, and nothing changed, if the packet is another.
+    #[inline]
+    fn rewrite_plain_tcp(&mut self, tuple: &Tuple) -> bool {
+        let Headers { l3_offset, l4_offset, .. } = self.headers;
+        let rest = self.frame.bytes_mut().get_mut(usize::from(l3_offset)..);
+        let Some(headers) = rest.and_then(|rest| rest.first_chunk_mut::<PLAIN_TCP_BYTES>()) else { return false };
+        if usize::from(l4_offset) != usize::from(l3_offset) + IPV4_HEADER_BYTES {
+            return false;
+        }
+        let (ip, tcp) = headers.split_at_mut(IPV4_HEADER_BYTES);
+        let (source, destination) = (unmapped(&tuple.source), unmapped(&tuple.destination));
+        let before = Sum::of(&ip[IPV4_SOURCE_OFFSET..]);
+        ip[IPV4_SOURCE_OFFSET..IPV4_DESTINATION_OFFSET].copy_from_slice(&source);
+        ip[IPV4_DESTINATION_OFFSET..].copy_from_slice(&destination);
+        let addresses = Sum::of_u32(source).plus(Sum::of_u32(destination)).minus(before);
+        update(&mut ip[IPV4_CHECKSUM_OFFSET..], addresses);
+
+        let before = Sum::of(&tcp[..4]);
+        tcp[..2].copy_from_slice(&tuple.source_port.to_be_bytes());
+        tcp[2..4].copy_from_slice(&tuple.destination_port.to_be_bytes());
+        let ports = Sum::ZERO.plus_u16(tuple.source_port).plus_u16(tuple.destination_port).minus(before);
+        update(&mut tcp[TCP_CHECKSUM_OFFSET..], addresses.plus(ports));
+        true
     }
 
     /// Rewrites an ICMP error for the other side of a translation: it goes from `source` to `destination` (in the form
@@ -128,6 +163,13 @@ impl Packet<'_, '_> {
     fn is_partial(&self) -> bool {
         matches!(self.frame.checksum, Checksum::Partial { start, .. } if start == self.headers.l4_offset)
     }
+}
+
+/// Brings the checksum at the beginning of `field` up to date.
+#[inline(always)]
+fn update(field: &mut [u8], delta: Sum) {
+    let new = checksum::updated(u16::from_be_bytes([field[0], field[1]]), delta);
+    field[..2].copy_from_slice(&new.to_be_bytes());
 }
 
 /// Where the value of the maximum segment size option lies in a TCP header; the last one counts, as in parsing.

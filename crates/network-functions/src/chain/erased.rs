@@ -19,6 +19,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn counter_names(&self) -> Vec<String>;
     fn layout(&self) -> StateLayout;
     fn attribute(&self) -> u16;
+    fn handles_packets(&self) -> bool;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
     fn on_packet(
@@ -61,6 +62,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
 
     fn attribute(&self) -> u16 {
         F::State::ATTRIBUTE
+    }
+
+    fn handles_packets(&self) -> bool {
+        F::HANDLES_PACKETS
     }
 
     fn write_default(&self, state: &mut [u8]) {

@@ -132,8 +132,13 @@ pub(super) fn advance(
     if !automaton::are_valid_flags(segment.flags) {
         return Advance::refuse(DropReason::InvalidTcpFlags);
     }
-    let replicated = Replicated::of(state);
     let kind = Kind::of(segment.flags);
+    if is_settled(state, *flags) && kind == Kind::Ack {
+        // Nearly all segments. They keep the state, and change nothing that a backup is told.
+        let arrival = Arrival { config, state, flags, direction, kind, segment, from: TcpState::Established };
+        return arrival.move_if_in_window(TcpState::Established);
+    }
+    let replicated = Replicated::of(state);
     // A number that no state has cannot come in by decoding; if it is there all the same, nothing passes.
     let from = TcpState::from_u8(state.state).unwrap_or(TcpState::None);
     let arrival = Arrival { config, state, flags, direction, kind, segment, from };
@@ -142,6 +147,13 @@ pub(super) fn advance(
         advance.change = advance.change.max(note_reply(flags, direction)).max(replicated.change_to(state));
     }
     advance
+}
+
+/// Established, seen from both sides, and not just taken over: an ACK is then held against the windows and nothing else.
+#[inline(always)]
+fn is_settled(state: &ProtocolState, flags: u8) -> bool {
+    const SETTLED: u8 = REPLIED | ASSURED;
+    state.state == TcpState::Established as u8 && flags & SETTLED == SETTLED && !take_over::is_unlearnt(state)
 }
 
 /// What a backup is told of a connection besides its windows.
@@ -239,6 +251,7 @@ impl Arrival<'_> {
         }
     }
 
+    #[inline(always)]
     fn move_if_in_window(self, next: TcpState) -> Advance {
         let look = window::Look {
             segment: self.segment,
@@ -256,6 +269,7 @@ impl Arrival<'_> {
     }
 
     /// The segment is one of the connection, which is in `next` from here on.
+    #[inline(always)]
     fn accept(self, next: TcpState) -> Advance {
         remember_segment(self.state, self.direction, self.kind);
         self.state.state = next as u8;
@@ -286,6 +300,7 @@ impl Arrival<'_> {
         Advance::pass(change, Some(timeout))
     }
 
+    #[inline(always)]
     fn timeout(&self, next: TcpState) -> Duration {
         let timeouts = &self.config.timeouts;
         let normal = timeouts.tcp(next);
@@ -309,6 +324,7 @@ impl Arrival<'_> {
 
     /// Drops the segment. A FIN or RST of each side that both do not fit says that the end points are done with the
     /// connection and that it is we who are out of step: it need not be kept for days.
+    #[cold]
     fn refuse(self, reason: DropReason) -> Advance {
         let mut advance = Advance::refuse(reason);
         let ends = |kind: u8| kind == Kind::Fin as u8 || kind == Kind::Rst as u8;

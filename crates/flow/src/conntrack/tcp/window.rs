@@ -58,6 +58,7 @@ struct Numbers {
 }
 
 /// Judges a segment, and notes what an accepted one tells of both sides.
+#[inline(always)]
 pub(super) fn check(state: &mut ProtocolState, look: &Look<'_>) -> Judgement {
     let mut sender = state.peers[look.direction.index()];
     let mut receiver = state.peers[look.direction.reverse().index()];
@@ -120,16 +121,19 @@ pub(super) fn peer_in_the_middle(segment: &TcpSegment, known: TcpPeer) -> TcpPee
     TcpPeer { end, end_max: end.wrapping_add(window_max), window_max, ..known }
 }
 
+#[inline(always)]
 fn scaled(window: u16, scale: u8) -> u32 {
     u32::from(window) << scale.min(WINDOW_SCALE_MAX)
 }
 
+#[inline(always)]
 fn commit(state: &mut ProtocolState, direction: Direction, sender: TcpPeer, receiver: TcpPeer) {
     state.peers[direction.index()] = sender;
     state.peers[direction.reverse().index()] = receiver;
 }
 
 /// A host that has lost its memory begins with a sequence number above those it used last (RFC 9293 section 3.4.3).
+#[inline(always)]
 fn is_new_syn(look: &Look<'_>, sender: &TcpPeer) -> bool {
     look.segment.has(SYN)
         && matches!(look.from, TcpState::SynSent | TcpState::SynRecv)
@@ -137,6 +141,7 @@ fn is_new_syn(look: &Look<'_>, sender: &TcpPeer) -> bool {
 }
 
 /// Takes the sender for what its first segment shows.
+#[cold]
 fn learn_sender(look: &Look<'_>, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
     let segment = look.segment;
     let receiver_is_unknown = receiver.window_max == 0 && !has_acknowledged(sender);
@@ -173,11 +178,13 @@ fn learn_sender(look: &Look<'_>, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
     }
 }
 
+#[inline(always)]
 const fn has_acknowledged(peer: &TcpPeer) -> bool {
     peer.flags & peer_flags::ACKNOWLEDGED != 0
 }
 
 /// The highest that a segment acknowledges, if only selectively.
+#[inline(always)]
 const fn selective_end(segment: &TcpSegment, receiver: &TcpPeer) -> u32 {
     if receiver.flags & peer_flags::SACK_PERMITTED != 0 {
         later(segment.acknowledgement, segment.sack_end)
@@ -187,6 +194,7 @@ const fn selective_end(segment: &TcpSegment, receiver: &TcpPeer) -> u32 {
 }
 
 impl Numbers {
+    #[inline(always)]
     fn of(look: &Look<'_>, sender: &TcpPeer, receiver: &TcpPeer) -> Self {
         let segment = look.segment;
         let window =
@@ -214,18 +222,21 @@ impl Numbers {
 }
 
 /// Bound I: the sequence number of the last byte that the sender may send, plus one.
+#[inline(always)]
 fn sequence_limit(sender: &TcpPeer, receiver: &TcpPeer) -> u32 {
     let allowance = if is_relearning(sender) { allowance_bytes(receiver) } else { 0 };
     sender.end_max.wrapping_add(allowance)
 }
 
 /// Bound II.
+#[inline(always)]
 fn is_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     let lowest = sender.end.wrapping_sub(receiver.window_max).wrapping_sub(1);
     receiver.window_max == 0 || after(numbers.end, lowest)
 }
 
 /// Bound III.
+#[inline(always)]
 fn acknowledges_what_was_sent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     if !is_relearning(receiver) {
         return !after(numbers.sack, receiver.end);
@@ -234,11 +245,13 @@ fn acknowledges_what_was_sent(numbers: &Numbers, sender: &TcpPeer, receiver: &Tc
 }
 
 /// Bound IV.
+#[inline(always)]
 fn acknowledges_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     let lag = sender.window_max.max(ACKNOWLEDGEMENT_LAG_BYTES_MIN);
     after(numbers.sack, receiver.end.wrapping_sub(lag).wrapping_sub(1))
 }
 
+#[inline(always)]
 fn bounds(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> Judgement {
     let limit_is_unknown = is_relearning(sender) && !has_acknowledged(receiver);
     if !limit_is_unknown && after(numbers.sequence, sequence_limit(sender, receiver)) {
@@ -265,6 +278,7 @@ fn is_slightly_over(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> 
 }
 
 /// Notes what an accepted segment tells of both sides.
+#[inline(always)]
 fn note_segment(has_ack: bool, numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
     let selective = numbers.sack.wrapping_sub(numbers.acknowledgement);
     let window = numbers.window.saturating_add(selective).min(WINDOW_BYTES_MAX);
@@ -290,6 +304,7 @@ fn note_segment(has_ack: bool, numbers: &Numbers, sender: &mut TcpPeer, receiver
     }
 }
 
+#[inline(always)]
 fn note_acknowledged(numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
     let is_first = !has_acknowledged(sender);
     if is_first || after(numbers.acknowledgement, sender.acknowledged_max) {
@@ -306,6 +321,7 @@ fn note_acknowledged(numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut Tcp
 }
 
 /// Counts how often the very same segment has been seen in a row.
+#[inline(always)]
 fn note_repetition(state: &mut ProtocolState, look: &Look<'_>, numbers: &Numbers) {
     if look.kind != Kind::Ack {
         return;

@@ -6,7 +6,7 @@ use cluster::forwarding::Admission;
 use cluster::pipeline::{CopyExpiry, Edge, Pipeline};
 use flow::wire::{Packet, tcp_flags};
 use flow::{Direction, Disposition, Frame, Instant, PortId};
-use packet_io::clock;
+use packet_io::usage::thread_cpu_time;
 
 use super::setting::{HASH_KEY, NODES, chain, tracker};
 use super::traffic::{Flow, RING_FRAMES, Ring, Traffic, not_sent};
@@ -117,14 +117,14 @@ impl Gateway {
     fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
         self.now = self.now + RING_TIME;
         let mut batches = ring.batches();
-        let began = clock::now();
+        let began = thread_cpu_time();
         for batch in &mut batches {
             self.pipeline.handle_packets(self.now, batch, &mut Egress);
             self.pipeline.expire(self.now, 1, CopyExpiry::PutOff(Duration::ZERO));
             let changes = self.pipeline.take_changes();
             self.pipeline.return_changes(changes);
         }
-        let spent = clock::now().saturating_since(began);
+        let spent = thread_cpu_time().saturating_sub(began);
         let packets = batches.iter().map(|batch| batch.len() as u64).sum();
         let lost: u64 = batches.iter().map(not_sent).sum();
         if lost > 0 { Err(BenchError::Lost { what: "the pipeline", lost, packets }) } else { Ok(spent) }

@@ -10,7 +10,8 @@
 //! 3. the pipeline with replication at its most eager ([`replicated`]): every packet's connection is told to a peer.
 //!
 //! Frames are made in a small ring before the clock starts, so that they lie in the cache, as those do that a network
-//! card has just delivered. Routes, neighbours and the sending of frames and datagrams are not part of it.
+//! card has just delivered. Time is the thread's processor time, so that other programs do not count; what they do to the
+//! caches does. Routes, neighbours and the sending of frames and datagrams are not part of it.
 
 mod gateway;
 mod one_at_a_time;

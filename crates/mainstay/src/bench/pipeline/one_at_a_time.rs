@@ -3,7 +3,7 @@
 //! Parsing, hash function, record, tracker and chain are the node's own; only the table differs: one entry for each of a
 //! connection's two tuples, to an index into an array of records. It spares itself the node's timers and change list.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use flow::conntrack::Tracker;
@@ -12,22 +12,12 @@ use flow::{Connection, Direction, Disposition, DropReason, Frame, HashKey, Insta
 use hashbrown::HashMap;
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::function::{Log, Verdict};
-use packet_io::clock;
-use zerocopy::{FromBytes, IntoBytes};
+use packet_io::usage::thread_cpu_time;
+use zerocopy::FromBytes;
 
 use super::setting::{HASH_KEY, NODES, chain, tracker};
 use super::traffic::{Ring, Traffic, not_sent};
 use crate::bench::BenchError;
-
-/// A tuple that is hashed in one piece.
-#[derive(PartialEq, Eq)]
-struct MapKey(Tuple);
-
-impl Hash for MapKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(self.0.as_bytes());
-    }
-}
 
 /// The node's keyed hash, for the map.
 #[derive(Clone, Copy)]
@@ -60,7 +50,7 @@ impl Hasher for TupleHasher {
 }
 
 pub(super) struct OneAtATime {
-    map: HashMap<MapKey, u32, TupleHashing>,
+    map: HashMap<Tuple, u32, TupleHashing>,
     records: Vec<Connection>,
     tracker: Tracker,
     chain: Chain,
@@ -74,8 +64,8 @@ impl OneAtATime {
     pub(super) fn new(records: Vec<Connection>, now: Instant) -> Self {
         let mut map = HashMap::with_capacity_and_hasher(2 * records.len(), TupleHashing(HASH_KEY));
         for (index, record) in (0..).zip(&records) {
-            map.insert(MapKey(record.original), index);
-            map.insert(MapKey(record.reply), index);
+            map.insert(record.original, index);
+            map.insert(record.reply, index);
         }
         let chain = chain();
         let counters = chain.new_counters();
@@ -94,11 +84,11 @@ impl OneAtATime {
         while left > 0 {
             left -= traffic.fill(ring, left).len() as u64;
             let mut batches = ring.batches();
-            let began = clock::now();
+            let began = thread_cpu_time();
             for frame in batches.iter_mut().flatten() {
                 frame.disposition = self.handle(frame).unwrap_or_else(Disposition::Drop);
             }
-            spent += clock::now().saturating_since(began);
+            spent += thread_cpu_time().saturating_sub(began);
             lost += batches.iter().map(not_sent).sum::<u64>();
         }
         if lost > 0 { Err(BenchError::Lost { what: "the hashbrown map", lost, packets }) } else { Ok(spent) }
@@ -106,7 +96,7 @@ impl OneAtATime {
 
     fn handle(&mut self, frame: &mut Frame<'_>) -> Result<Disposition, DropReason> {
         let Parsed::Ip(headers) = parse(frame)? else { return Ok(Disposition::Consumed) };
-        let index = *self.map.get(&MapKey(headers.tuple)).ok_or(DropReason::NoConnection)?;
+        let index = *self.map.get(&headers.tuple).ok_or(DropReason::NoConnection)?;
         let connection = &mut self.records[index as usize];
         let is_original = connection.original == headers.tuple;
         let direction = if is_original { Direction::Original } else { Direction::Reply };

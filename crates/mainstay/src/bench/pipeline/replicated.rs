@@ -6,7 +6,7 @@ use cluster::node::ChainStates;
 use cluster::pipeline::Pipeline;
 use flow::table::Slot;
 use flow::{BATCH_FRAMES_MAX, Instant, NodeId};
-use packet_io::clock;
+use packet_io::usage::thread_cpu_time;
 use replication::representation::precise;
 use replication::{ApplyError, Handle, Kind, Session, SessionConfig, Store};
 
@@ -82,7 +82,8 @@ pub(super) struct Replicated {
     slots: Vec<Slot>,
     /// Datagrams to the peer, to be used again.
     datagrams: Vec<Vec<u8>>,
-    answer: Vec<u8>,
+    /// What it answers, to be used again.
+    answers: Vec<Vec<u8>>,
     packets: u64,
     bytes_sent_before: u64,
 }
@@ -106,7 +107,7 @@ impl Replicated {
             peer: session(1, 1),
             slots,
             datagrams: Vec::new(),
-            answer: Vec::new(),
+            answers: Vec::new(),
             packets: 0,
             bytes_sent_before: 0,
         };
@@ -118,7 +119,8 @@ impl Replicated {
         let [each, least] = EXCHANGES_MAX;
         for _ in 0..(each * self.slots.len() as u64).max(least) {
             gateway.now = gateway.now + BATCH_TIME;
-            self.exchange(gateway.now, &gateway.pipeline);
+            let sent = self.transmit(gateway.now, &gateway.pipeline, 0);
+            self.hear_answers(gateway.now, &gateway.pipeline, sent);
             if self.session.status().is_synchronised() && self.session.status().in_flight == 0 {
                 self.bytes_sent_before = self.session.status().bytes_sent;
                 return Ok(());
@@ -140,52 +142,62 @@ impl Replicated {
         while left > 0 {
             let numbers = traffic.fill(ring, left);
             left -= numbers.len() as u64;
-            for (batch, numbers) in ring.batches().iter_mut().zip(numbers.chunks(BATCH_FRAMES_MAX)) {
+            let handles: Vec<_> = numbers.iter().map(|number| Handle(self.slots[*number as usize].0)).collect();
+            let mut batches = ring.batches();
+            let began = thread_cpu_time();
+            let mut sent = 0;
+            for (batch, handles) in batches.iter_mut().zip(handles.chunks(BATCH_FRAMES_MAX)) {
                 gateway.now = gateway.now + BATCH_TIME;
-                let handles: Vec<_> = numbers.iter().map(|number| Handle(self.slots[*number as usize].0)).collect();
-                let began = clock::now();
                 gateway.pipeline.handle_packets(gateway.now, batch, &mut Egress);
-                for handle in handles {
-                    self.session.mark_changed(handle);
-                }
-                spent += clock::now().saturating_since(began);
-                spent += self.exchange(gateway.now, &gateway.pipeline);
-                lost += not_sent(batch);
+                handles.iter().for_each(|handle| self.session.mark_changed(*handle));
+                sent += self.transmit(gateway.now, &gateway.pipeline, sent);
             }
+            spent += thread_cpu_time().saturating_sub(began);
+            spent += self.hear_answers(gateway.now, &gateway.pipeline, sent);
+            lost += batches.iter().map(not_sent).sum::<u64>();
         }
         self.packets += packets;
         if lost > 0 { Err(BenchError::Lost { what: "the replicated pipeline", lost, packets }) } else { Ok(spent) }
     }
 
-    /// Sends what there is to the peer and takes its answers. Returns the time that it took this node.
-    fn exchange(&mut self, now: Instant, pipeline: &Pipeline) -> Duration {
-        let mut store = Told(pipeline);
-        let began = clock::now();
+    /// Writes what is to be told, behind the first `before` datagrams. Returns how many datagrams it takes.
+    fn transmit(&mut self, now: Instant, pipeline: &Pipeline, before: usize) -> usize {
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
         }
-        let mut sent = 0;
-        loop {
-            if sent == self.datagrams.len() {
+        for sent in 0.. {
+            if before + sent == self.datagrams.len() {
                 self.datagrams.push(Vec::new());
             }
-            if !self.session.poll_transmit(now, &mut store, &mut self.datagrams[sent]) {
-                break;
+            if !self.session.poll_transmit(now, &mut Told(pipeline), &mut self.datagrams[before + sent]) {
+                return sent;
             }
-            sent += 1;
         }
-        let mut spent = clock::now().saturating_since(began);
+        unreachable!("a session has an end of what it tells")
+    }
+
+    /// Hands the first `sent` datagrams to the peer, and its answers to this node. Returns the time that it took this node.
+    fn hear_answers(&mut self, now: Instant, pipeline: &Pipeline, sent: usize) -> Duration {
         self.peer.handle_timeout(now);
+        let mut answers = 0;
         for datagram in &self.datagrams[..sent] {
-            // What the session makes of it shows in whether it synchronises.
+            // What the sessions make of it shows in whether they synchronise.
             let _ = self.peer.handle_datagram(now, datagram, &mut Forgetful);
+            loop {
+                if answers == self.answers.len() {
+                    self.answers.push(Vec::new());
+                }
+                if !self.peer.poll_transmit(now, &mut Forgetful, &mut self.answers[answers]) {
+                    break;
+                }
+                answers += 1;
+            }
         }
-        while self.peer.poll_transmit(now, &mut Forgetful, &mut self.answer) {
-            let began = clock::now();
-            let _ = self.session.handle_datagram(now, &self.answer, &mut store);
-            spent += clock::now().saturating_since(began);
+        let began = thread_cpu_time();
+        for answer in &self.answers[..answers] {
+            let _ = self.session.handle_datagram(now, answer, &mut Told(pipeline));
         }
-        spent
+        thread_cpu_time().saturating_sub(began)
     }
 
     /// Bytes of datagrams sent for each packet that [`Replicated::pass`] passed.
