@@ -1,5 +1,5 @@
-//! Two gateway nodes as an operator would run them: a configuration file each, a process each, watched through their
-//! control sockets.
+//! Two gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
+//! through their control sockets.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use packet_io::IoError;
 use packet_io::signal::die_with_parent;
+use packet_io::{IoError, usage};
 
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
@@ -32,6 +32,8 @@ pub const NAMES: [&str; 2] = ["a", "b"];
 /// How the nodes are to be run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClusterPlan {
+    /// There is a node b that stands by; without, node a is alone.
+    pub has_standby: bool,
     /// Connections are told to the standby.
     pub is_replicated: bool,
     /// Share of replication datagrams that each node throws away, 0 to 1.
@@ -90,33 +92,35 @@ struct Node {
     log: PathBuf,
 }
 
-/// The running pair. Dropping it ends the processes and removes the files.
+/// The running nodes. Dropping it ends the processes and removes the files.
 pub struct Cluster {
-    nodes: [Node; 2],
+    /// Node a, then node b where there is one.
+    nodes: Vec<Node>,
+    plan: ClusterPlan,
     directory: Directory,
 }
 
 impl Cluster {
-    /// Writes the configurations and starts both nodes.
+    /// Writes the configurations and starts the nodes.
     ///
     /// # Errors
     /// Files cannot be written or processes not be started.
     pub fn start(topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
         let directory = Directory::create()?;
-        let start = |number: usize| start_node(topology, plan, &directory, number);
-        let nodes = [start(0)?, start(1)?];
-        Ok(Self { nodes, directory })
+        let numbers = 0..=usize::from(plan.has_standby);
+        let nodes = numbers.map(|number| start_node(topology, plan, &directory, number)).collect::<Result<_, _>>()?;
+        Ok(Self { nodes, plan, directory })
     }
 
     /// Waits until a is active and b could take over (without replication: until both hear each other).
     ///
     /// # Errors
     /// A node ended, or the deadline passed: with the ends of the logs.
-    pub fn wait_until_ready(&mut self, watch: &Watch, is_replicated: bool) -> Result<(), ClusterError> {
+    pub fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), ClusterError> {
         let mut missing = String::new();
         let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, ClusterError> {
             self.check_running()?;
-            missing = self.what_is_missing(is_replicated);
+            missing = self.what_is_missing();
             Ok(missing.is_empty())
         })?;
         if waited == Waited::Met {
@@ -132,7 +136,7 @@ impl Cluster {
     /// A node ended, or b took over.
     pub fn check_roles(&mut self) -> Result<(), ClusterError> {
         self.check_running()?;
-        match self.nodes[1].status() {
+        match self.nodes.get(1).and_then(Node::status) {
             Some(status) if status.node.role == "active" => Err(ClusterError::TookOverEarly),
             _ => Ok(()),
         }
@@ -153,8 +157,15 @@ impl Cluster {
     /// What node b tells of itself; nothing when it does not answer.
     #[must_use]
     pub fn standby_events(&self) -> Vec<Event> {
-        let client = Client::connect(&self.nodes[1].control_socket);
+        let Some(standby) = self.nodes.get(1) else { return Vec::new() };
+        let client = Client::connect(&standby.control_socket);
         client.and_then(|mut client| client.events()).unwrap_or_default()
+    }
+
+    /// Processor time of each node so far.
+    #[must_use]
+    pub fn cpu_times(&self) -> Vec<Duration> {
+        self.nodes.iter().map(|node| usage::cpu_time_of(node.child.id()).unwrap_or_default()).collect()
     }
 
     /// Leaves configurations and logs where they are; returns where.
@@ -172,17 +183,20 @@ impl Cluster {
         Ok(())
     }
 
-    fn what_is_missing(&self, is_replicated: bool) -> String {
+    fn what_is_missing(&self) -> String {
         for (node, role) in self.nodes.iter().zip(["active", "standby"]) {
             let Some(status) = node.status() else { return format!("node {} does not answer yet", node.name) };
             if status.node.role != role {
                 return format!("node {} is {} instead of {role}", node.name, status.node.role);
             }
+            if !self.plan.has_standby {
+                continue;
+            }
             let Some(peer) = status.peers.first() else { return format!("node {} has no peer", node.name) };
             if peer.detector != "up" {
                 return format!("node {} does not hear the other", node.name);
             }
-            if is_replicated && !peer.synchronised {
+            if self.plan.is_replicated && !peer.synchronised {
                 return format!("node {} has not told the other everything", node.name);
             }
         }
@@ -234,15 +248,15 @@ fn start_node(
 
 /// A node's configuration file.
 fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
-    let other = 1 - number;
-    let ClusterPlan { is_replicated, sync_loss, connections_max } = plan;
+    let ClusterPlan { has_standby, connections_max, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
     };
     let mut text = format!(
         "chain = [\"firewall\", \"nat\"]\n\n\
-         [node]\nid = {number}\nname = \"{}\"\nnodes = 2\npriority = {}\ncontrol_socket = {control_socket:?}\n\n",
+         [node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n\n",
         NAMES[number],
+        if has_standby { 2 } else { 1 },
         200 - 100 * number,
     );
     for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
@@ -259,16 +273,23 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
     }
-    let representation = if is_replicated { "precise-selective" } else { "none" };
-    let _ = write!(
-        text,
+    if has_standby {
+        text.push_str(&peer_configuration(number, plan));
+    }
+    text
+}
+
+/// What a node's configuration says of the other node.
+fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
+    let other = 1 - number;
+    let representation = if plan.is_replicated { "precise-selective" } else { "none" };
+    format!(
         "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {sync_loss:?}\n\n\
+         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
-        SYNC[number], SYNC[other],
-    );
-    text
+        SYNC[number], plan.sync_loss, SYNC[other],
+    )
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.
