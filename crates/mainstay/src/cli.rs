@@ -58,6 +58,47 @@ pub struct SimulateArgs {
 pub enum BenchCommand {
     /// What a packet and a connection cost a node, without a network, beside a hashbrown map
     Pipeline(BenchPipelineArgs),
+    /// How fast bulk TCP passes through a node, beside the kernel with nftables
+    Bulk(BenchBulkArgs),
+    /// How many connections a second can be made through a pair of nodes, with replication and without
+    SetupRate(BenchSetupRateArgs),
+}
+
+/// `mainstay bench bulk`.
+#[derive(Debug, Args)]
+pub struct BenchBulkArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 2.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which either side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Streams at once
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub streams: u16,
+    /// Over IPv6
+    #[arg(long)]
+    pub ipv6: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench setup-rate`.
+#[derive(Debug, Args)]
+pub struct BenchSetupRateArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 2.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which either side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Connections that the client has open at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub in_flight: u16,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mainstay bench pipeline`.
@@ -105,6 +146,9 @@ const RAMP_MAX: usize = 50_000;
 /// Seconds of traffic that the demo can be asked for.
 const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
 
+/// Seconds that a measurement's turn can be asked to last.
+const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
+
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
     share.ok_or_else(|| "write a number from 0 to 0.9".into())
@@ -116,8 +160,16 @@ fn ramp(text: &str) -> Result<usize, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| DEMO_SECONDS.contains(seconds));
-    seconds.ok_or_else(|| format!("write a number from {} to {}", DEMO_SECONDS.start(), DEMO_SECONDS.end()))
+    number_within(text, DEMO_SECONDS)
+}
+
+fn measured_seconds(text: &str) -> Result<f64, String> {
+    number_within(text, MEASURED_SECONDS)
+}
+
+fn number_within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))
 }
 
 /// `mainstay gateway`.

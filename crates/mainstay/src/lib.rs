@@ -42,5 +42,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Flows(args) => commands::flows::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
+        Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
+        Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
     }
 }

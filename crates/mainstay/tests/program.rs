@@ -53,3 +53,33 @@ fn asking_a_gateway_that_is_not_there_ends_with_one_sentence() {
 fn a_mistyped_command_ends_with_status_2() {
     assert_eq!(mainstay(&["gatewya"]).status.code(), Some(2));
 }
+
+/// What a measurement reports, or `None` (said aloud) where the machine forbids namespaces.
+fn measured(arguments: &[&str]) -> Option<serde_json::Value> {
+    let support = packet_io::namespace::probe();
+    if let packet_io::namespace::NamespaceSupport::Forbidden(why) = support {
+        println!("skipped: {why}");
+        return None;
+    }
+    let output = mainstay(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).expect("it is JSON"))
+}
+
+#[test]
+fn bulk_data_is_measured_through_a_node_and_through_the_kernel() {
+    let Some(report) = measured(&["bench", "bulk", "--seconds", "0.2", "--rounds", "1", "--json"]) else { return };
+    let [mainstay, kernel] = ["mainstay", "kernel"].map(|side| report["gbit_per_s"][side].as_f64().expect("a figure"));
+    assert!(mainstay > 0.0 && kernel > 0.0, "{report}");
+    assert!((report["ratio"].as_f64().expect("a figure") - mainstay / kernel).abs() < 0.1, "{report}");
+}
+
+#[test]
+fn connections_a_second_are_measured_with_replication_and_without() {
+    let arguments = ["bench", "setup-rate", "--seconds", "0.2", "--rounds", "1", "--in-flight", "16", "--json"];
+    let Some(report) = measured(&arguments) else { return };
+    for side in ["replication_on", "replication_off"] {
+        assert!(report["per_s"][side].as_f64().expect("a figure") > 0.0, "{report}");
+        assert!(report["cpu_us_per_connection"][side]["active"].as_f64().expect("a figure") > 0.0, "{report}");
+    }
+}

@@ -12,8 +12,8 @@ pub fn now() -> Instant {
 /// A clock's reading in nanoseconds.
 pub(crate) fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable for the duration of the call. The call cannot fail: the clocks used exist on every
-    // Linux.
+    // SAFETY: `time` is writable for the duration of the call. The clocks of the system exist on
+    // every Linux; that of a process that has just ended reads 0.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)

@@ -16,6 +16,15 @@ pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
+/// Processor time of the process `pid` so far, user and system, of all its threads; `None` when there is no such process.
+#[must_use]
+pub fn cpu_time_of(pid: u32) -> Option<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is writable for the duration of the call.
+    let result = unsafe { libc::clock_getcpuclockid(libc::pid_t::try_from(pid).ok()?, &raw mut clock) };
+    (result == 0).then(|| Duration::from_nanos(read(clock)))
+}
+
 /// Memory of the process that is in RAM, in bytes; 0 where `/proc` is not mounted.
 #[must_use]
 pub fn resident_bytes() -> u64 {
@@ -38,6 +47,15 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(process_cpu_time() > process);
+    }
+
+    #[test]
+    fn processor_time_of_a_process_is_known_by_its_number() {
+        let before = process_cpu_time();
+        let of_this_process = cpu_time_of(std::process::id()).unwrap();
+        assert!(before <= of_this_process && of_this_process <= process_cpu_time());
+        // Numbers end far below.
+        assert_eq!(cpu_time_of(i32::MAX as u32), None);
     }
 
     #[test]

@@ -3,8 +3,17 @@
 //! Machines are noisy, so whatever is compared is measured in turns (A B C A B C …), and medians over the rounds are
 //! told. Both sides of every ratio are told with it.
 
+pub mod bulk;
 pub mod pipeline;
 mod rounds;
+pub mod setup_rate;
+
+use std::io;
+
+use packet_io::IoError;
+
+use crate::demo::cluster::ClusterError;
+use crate::demo::watch::WatchError;
 
 /// Why a measurement has no result.
 #[derive(Debug, thiserror::Error)]
@@ -30,4 +39,29 @@ pub enum BenchError {
     /// The two ends of replication did not come together.
     #[error("the replication session did not synchronise; this is a defect")]
     NotSynchronised,
+    /// The machine cannot give what the measurement needs.
+    #[error(transparent)]
+    System(#[from] IoError),
+    /// The nodes do not run as they should.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A signal came.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// The measurement's own traffic cannot be sent.
+    #[error("the traffic cannot be sent or received: {0}")]
+    Socket(#[source] io::Error),
+    /// Connections stand, but nothing comes out of them.
+    #[error("nothing passed while it was measured: the machine is too busy, or this is a defect")]
+    NothingPassed,
+    /// Connections that had to be made were not.
+    #[error("{failed} of {connections} connections failed ({why}): the figures would be of something else")]
+    Failed {
+        /// How many.
+        failed: u64,
+        /// Of how many.
+        connections: u64,
+        /// The first failure.
+        why: String,
+    },
 }

@@ -28,6 +28,12 @@ impl Rounds {
     }
 }
 
+/// `figure` to so many places behind the point.
+pub(super) fn rounded(figure: f64, places: i32) -> f64 {
+    let scale = 10_f64.powi(places);
+    (figure * scale).round() / scale
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

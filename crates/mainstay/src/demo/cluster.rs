@@ -1,5 +1,5 @@
-//! Two gateway nodes as an operator would run them: a configuration file each, a process each, watched through their
-//! control sockets.
+//! Two gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
+//! through their control sockets.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use packet_io::IoError;
 use packet_io::signal::die_with_parent;
+use packet_io::{IoError, usage};
 
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
@@ -32,6 +32,8 @@ pub const NAMES: [&str; 2] = ["a", "b"];
 /// How the nodes are to be run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClusterPlan {
+    /// There is a node b that stands by; without, node a is alone.
+    pub has_standby: bool,
     /// Connections are told to the standby.
     pub is_replicated: bool,
     /// Share of replication datagrams that each node throws away, 0 to 1.
@@ -90,9 +92,11 @@ struct Node {
     log: PathBuf,
 }
 
-/// The running pair. Dropping it ends the processes and removes the files.
+/// The running nodes. Dropping it ends the processes and removes the files.
 pub struct Cluster {
-    nodes: [Node; 2],
+    /// Node a, then node b where there is one.
+    nodes: Vec<Node>,
+    plan: ClusterPlan,
     /// Which of them is active.
     active: usize,
     /// Since when, in nanoseconds of the monotonic clock.
@@ -101,38 +105,49 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Writes the configurations and starts both nodes.
+    /// Writes the configurations and starts the nodes.
     ///
     /// # Errors
     /// Files cannot be written or processes not be started.
     pub fn start(topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
         let directory = Directory::create()?;
-        let start = |number: usize| start_node(topology, plan, &directory, number);
-        let nodes = [start(0)?, start(1)?];
-        Ok(Self { nodes, active: 0, active_since_ns: 0, directory })
+        let numbers = 0..=usize::from(plan.has_standby);
+        let nodes = numbers.map(|number| start_node(topology, plan, &directory, number)).collect::<Result<_, _>>()?;
+        Ok(Self { nodes, plan, active: 0, active_since_ns: 0, directory })
     }
 
     /// Waits until one node is active and the other could take over (without replication: until both hear each other).
     ///
     /// # Errors
     /// A node ended, or the deadline passed: with the ends of the logs.
-    pub fn wait_until_ready(&mut self, watch: &Watch, is_replicated: bool) -> Result<(), ClusterError> {
+    pub fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), ClusterError> {
         self.wait_until(watch, |cluster| {
             cluster.find_active()?;
-            cluster.nodes.iter().try_for_each(|node| node.check_peer(is_replicated))
+            let ClusterPlan { has_standby, is_replicated, .. } = cluster.plan;
+            let mut watched = cluster.nodes.iter().filter(|_| has_standby);
+            watched.try_for_each(|node| node.check_peer(is_replicated))
         })
     }
 
-    /// Kills the active node as a power cut would: it gets no say.
+    /// Says that roles are still what they were when the nodes were ready.
     ///
     /// # Errors
-    /// A node ended before, or the roles are not what they were when the nodes were ready.
-    pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
+    /// A node ended, or the roles have moved.
+    pub fn check_roles(&mut self) -> Result<(), ClusterError> {
         self.check_running()?;
         let since = (self.active, self.active_since_ns);
         if self.find_active().is_err() || since != (self.active, self.active_since_ns) {
             return Err(ClusterError::TookOverEarly);
         }
+        Ok(())
+    }
+
+    /// Kills the active node as a power cut would: it gets no say.
+    ///
+    /// # Errors
+    /// A node ended before, or the roles have moved.
+    pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
+        self.check_roles()?;
         let killed_at = Epoch::now();
         let child = &mut self.nodes[self.active].child;
         let ended = child.kill().and_then(|()| child.wait());
@@ -163,8 +178,15 @@ impl Cluster {
     /// What the other node tells of itself; nothing when it does not answer.
     #[must_use]
     pub fn standby_events(&self) -> Vec<Event> {
-        let client = Client::connect(&self.nodes[1 - self.active].control_socket);
+        let Some(standby) = self.nodes.get(1 - self.active) else { return Vec::new() };
+        let client = Client::connect(&standby.control_socket);
         client.and_then(|mut client| client.events()).unwrap_or_default()
+    }
+
+    /// Processor time of each node so far.
+    #[must_use]
+    pub fn cpu_times(&self) -> Vec<Duration> {
+        self.nodes.iter().map(|node| usage::cpu_time_of(node.child.id()).unwrap_or_default()).collect()
     }
 
     /// Leaves configurations and logs where they are; returns where.
@@ -184,14 +206,18 @@ impl Cluster {
 
     /// Notes which node is active.
     fn find_active(&mut self) -> Result<(), String> {
-        let nodes = [self.nodes[0].status()?.node, self.nodes[1].status()?.node];
+        let statuses = self.nodes.iter().map(|node| node.status().map(|status| status.node));
+        let nodes = statuses.collect::<Result<Vec<_>, _>>()?;
         let active = nodes.iter().position(|node| node.role == "active");
         match active {
-            Some(active) if nodes[1 - active].role == "standby" => {
+            Some(active) if nodes.get(1 - active).is_none_or(|other| other.role == "standby") => {
                 (self.active, self.active_since_ns) = (active, nodes[active].role_since_ns);
                 Ok(())
             }
-            _ => Err(format!("node a is {}, node b is {}", nodes[0].role, nodes[1].role)),
+            _ => {
+                let roles: Vec<&str> = nodes.iter().map(|node| node.role.as_str()).collect();
+                Err(format!("the nodes are {}", roles.join(" and ")))
+            }
         }
     }
 }
@@ -254,15 +280,15 @@ fn start_node(
 
 /// A node's configuration file.
 fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
-    let other = 1 - number;
-    let ClusterPlan { is_replicated, sync_loss, connections_max } = plan;
+    let ClusterPlan { has_standby, connections_max, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
     };
     let mut text = format!(
         "chain = [\"firewall\", \"nat\"]\n\n\
-         [node]\nid = {number}\nname = \"{}\"\nnodes = 2\npriority = {}\ncontrol_socket = {control_socket:?}\n\n",
+         [node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n\n",
         NAMES[number],
+        if has_standby { 2 } else { 1 },
         200 - 100 * number,
     );
     for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
@@ -279,16 +305,23 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
     }
-    let representation = if is_replicated { "precise-selective" } else { "none" };
-    let _ = write!(
-        text,
+    if has_standby {
+        text.push_str(&peer_configuration(number, plan));
+    }
+    text
+}
+
+/// What a node's configuration says of the other node.
+fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
+    let other = 1 - number;
+    let representation = if plan.is_replicated { "precise-selective" } else { "none" };
+    format!(
         "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {sync_loss:?}\n\n\
+         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
-        SYNC[number], SYNC[other],
-    );
-    text
+        SYNC[number], plan.sync_loss, SYNC[other],
+    )
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.

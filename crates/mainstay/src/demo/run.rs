@@ -108,7 +108,7 @@ impl Stage<'_> {
             eprintln!("{name}: configurations and logs are in {}", files.display());
         }
         tell("waiting for the nodes");
-        cluster.wait_until_ready(self.watch, is_replicated)?;
+        cluster.wait_until_ready(self.watch)?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &tell)?;
         let killed_at = cluster.kill_active()?;
@@ -126,6 +126,7 @@ impl Stage<'_> {
     fn cluster_plan(&self, is_replicated: bool) -> ClusterPlan {
         let planned: usize = MIX.iter().map(|(_, number)| number).sum();
         ClusterPlan {
+            has_standby: true,
             is_replicated,
             sync_loss: self.settings.sync_loss,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,

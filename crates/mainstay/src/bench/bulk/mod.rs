@@ -1,0 +1,128 @@
+//! `mainstay bench bulk`: how fast bulk TCP passes through a node, beside the kernel doing the node's job.
+//!
+//! Two networks of the same shape (that of the demo) are built side by side. In the one a node alone (`AF_PACKET`,
+//! firewall and source NAT) stands between client and server, in the other the kernel forwards with stateful rules
+//! and masquerading of nftables, or plainly where `nft` is missing, which the result then says. Both are measured in
+//! turns, and either rests while the other is measured.
+
+mod kernel_router;
+mod report;
+mod streams;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use packet_io::namespace::Namespace;
+
+pub(super) use self::kernel_router::KernelRules;
+use self::report::Report;
+use self::streams::Streams;
+use super::BenchError;
+use super::rounds::Rounds;
+use crate::cli::BenchBulkArgs;
+use crate::commands::CommandError;
+use crate::demo;
+use crate::demo::cluster::{Cluster, ClusterPlan};
+use crate::demo::topology::Topology;
+use crate::demo::watch::Watch;
+use crate::output::{self, Progress};
+
+/// Connections that the node has room for.
+const CONNECTIONS_MAX: usize = 4096;
+/// Time that new streams are given to find their pace before it is measured.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Measures and prints. To be called while the process has but one thread.
+///
+/// # Errors
+/// The networks cannot be built, nothing gets through, or the result cannot be printed.
+pub fn run(args: &BenchBulkArgs) -> Result<(), CommandError> {
+    let report = measure(args)?;
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&report.describe())?;
+    }
+    Ok(())
+}
+
+/// What is measured, each with a figure a round.
+#[derive(Default)]
+struct Figures {
+    mainstay_gbit_per_s: Rounds,
+    kernel_gbit_per_s: Rounds,
+    /// Processor time of the node for each gigabyte.
+    mainstay_cpu_s_per_gigabyte: Rounds,
+}
+
+fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
+    demo::gain_namespaces()?;
+    let watch = Watch::new()?;
+    let progress = Progress::new();
+    progress.show("building the networks");
+    let (by_mainstay, by_kernel) = (Topology::build()?, Topology::build()?);
+    let rules = KernelRules::install(&by_kernel.nodes[0])?;
+    let plan =
+        ClusterPlan { has_standby: false, is_replicated: false, sync_loss: 0.0, connections_max: CONNECTIONS_MAX };
+    let mut cluster = Cluster::start(&by_mainstay, plan)?;
+    cluster.wait_until_ready(&watch)?;
+
+    let mut figures = Figures::default();
+    let stage = Stage { watch: &watch, args };
+    for round in 1..=args.rounds {
+        progress.show(&format!("round {round} of {}", args.rounds));
+        let mut cpu = Duration::ZERO;
+        let passed = stage.pass(&by_mainstay, || {
+            // The clock only grows, so that the last reading less the first is what was spent in between.
+            cpu = cluster.cpu_times().first().copied().unwrap_or_default().saturating_sub(cpu);
+        })?;
+        figures.mainstay_gbit_per_s.push(passed.gbit_per_s());
+        figures.mainstay_cpu_s_per_gigabyte.push(cpu.as_secs_f64() / (passed.bytes as f64 * 1e-9));
+        figures.kernel_gbit_per_s.push(stage.pass(&by_kernel, || ())?.gbit_per_s());
+    }
+    Ok(Report::new(args, &figures, rules))
+}
+
+/// Bytes that arrived, and in which time.
+struct Passed {
+    bytes: u64,
+    took: Duration,
+}
+
+impl Passed {
+    fn gbit_per_s(&self) -> f64 {
+        self.bytes as f64 * 8e-9 / self.took.as_secs_f64()
+    }
+}
+
+struct Stage<'a> {
+    watch: &'a Watch,
+    args: &'a BenchBulkArgs,
+}
+
+impl Stage<'_> {
+    /// Sends bulk data from client to server for the time asked for; calls `read_meter` when counting begins and when
+    /// it ends.
+    fn pass(&self, topology: &Topology, mut read_meter: impl FnMut()) -> Result<Passed, BenchError> {
+        let (client, server): (&Namespace, &Namespace) = (&topology.client, &topology.server);
+        let streams = Streams::open(client, server, self.server_address(), self.args.streams)?;
+        self.watch.pass_until(Instant::now() + WARM_UP)?;
+        let (begin, bytes_before) = (Instant::now(), streams.received_bytes());
+        read_meter();
+        self.watch.pass_until(begin + Duration::from_secs_f64(self.args.seconds))?;
+        let (took, bytes_after) = (begin.elapsed(), streams.received_bytes());
+        read_meter();
+        let bytes = bytes_after - bytes_before;
+        if bytes == 0 {
+            return Err(BenchError::NothingPassed);
+        }
+        Ok(Passed { bytes, took })
+    }
+
+    fn server_address(&self) -> SocketAddr {
+        Topology::server_addresses()[usize::from(self.args.ipv6)]
+    }
+}
+
+#[cfg(test)]
+mod tests;
