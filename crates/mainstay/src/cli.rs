@@ -36,6 +36,24 @@ pub enum Command {
 pub enum BenchCommand {
     /// What a packet and a connection cost a node, without a network, beside a hashbrown map
     Pipeline(BenchPipelineArgs),
+    /// TCP throughput through a gateway, beside the kernel forwarding the same path
+    Bulk(BenchNetworkArgs),
+    /// Short TCP connections through a pair of gateways, with replication and without
+    SetupRate(BenchNetworkArgs),
+}
+
+/// `mainstay bench bulk` and `mainstay bench setup-rate`.
+#[derive(Debug, Args)]
+pub struct BenchNetworkArgs {
+    /// How long each side is measured in a round
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which both sides are measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mainstay bench pipeline`.

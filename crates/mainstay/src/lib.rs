@@ -41,5 +41,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
+        Command::Bench(BenchCommand::Bulk(args)) => bench::network::bulk::run(args),
+        Command::Bench(BenchCommand::SetupRate(args)) => bench::network::setup_rate::run(args),
     }
 }

@@ -64,10 +64,7 @@ impl Pipeline {
     /// Removes the copy that `from` says has ended, unless another node has become its master since. True if it was there.
     pub fn delete_copy(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
         let Some((slot, Direction::Original)) = self.lookup(original) else { return false };
-        let is_its = self
-            .table
-            .get(slot)
-            .is_some_and(|connection| prevails(from, version, connection));
+        let is_its = self.table.get(slot).is_some_and(|connection| prevails(from, version, connection));
         if is_its {
             self.table.remove(slot);
         }

@@ -7,6 +7,7 @@ pub mod status;
 use std::io;
 
 use crate::bench::BenchError;
+use crate::bench::network::NetworkError;
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
 use crate::demo::DemoError;
@@ -34,6 +35,9 @@ pub enum CommandError {
     /// A measurement has no result.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// A measurement over a network has no result.
+    #[error(transparent)]
+    BenchNetwork(#[from] NetworkError),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

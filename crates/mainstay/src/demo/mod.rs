@@ -108,8 +108,11 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
     })
 }
 
-/// Makes sure that network namespaces can be made.
-fn gain_namespaces() -> Result<(), IoError> {
+/// Makes sure that network namespaces can be made. To be called while the process has but one thread.
+///
+/// # Errors
+/// This machine lets nobody make them.
+pub fn gain_namespaces() -> Result<(), IoError> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root {
         return enter_user_namespace();
