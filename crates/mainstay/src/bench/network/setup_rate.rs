@@ -27,6 +27,8 @@ const PORT_FIRST: u16 = 5300;
 /// Closed connections wait for two minutes in the gateways' tables.
 const CONNECTIONS_MAX: usize = 1 << 20;
 const REQUEST_BYTES: usize = 64;
+/// A connection that is silent for so long is given up: one lost packet is repeated well before.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// Measures and prints. To be called while the process has but one thread.
 ///
@@ -87,9 +89,11 @@ fn connections_per_s(
     });
     let spent = began.elapsed();
     is_over.store(true, Ordering::Relaxed);
+    // Servers that wait for a connection are given one each that says nothing; any of them may take any.
+    let _wakes: Vec<_> = (0..CLIENTS)
+        .map(|_| topology.server.run(|| TcpStream::connect_timeout(&address, CONNECTED_WITHIN)))
+        .collect::<Result<_, _>>()?;
     for server in servers {
-        // A server that waits for a connection is given one that says nothing.
-        let _ = topology.server.run(|| TcpStream::connect(address))?;
         let _ = server.join();
     }
     // An interruption is heeded between rounds.
@@ -105,6 +109,7 @@ fn ask_until(address: SocketAddr, end: Instant) -> io::Result<u64> {
     while Instant::now() < end {
         let mut stream = TcpStream::connect_timeout(&address, CONNECTED_WITHIN)?;
         stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SILENCE_MAX))?;
         stream.write_all(&[0x5a; REQUEST_BYTES])?;
         stream.read_exact(&mut answer)?;
         answered += 1;
@@ -119,6 +124,7 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool) {
             return;
         }
         // A client that fails says so itself.
+        let _ = stream.set_read_timeout(Some(SILENCE_MAX));
         let _ = stream.read_exact(&mut request).and_then(|()| stream.write_all(&request));
         // The client closes first.
         let _ = stream.read(&mut request);
