@@ -130,6 +130,8 @@ struct Pending {
     headers: Headers,
     /// Of the tuple that is looked up.
     hash: u64,
+    /// Where its connection lies, most likely.
+    likely: Option<Slot>,
     /// It is for one of the node's own addresses, unless a function sends it elsewhere.
     is_local: bool,
 }
@@ -217,11 +219,11 @@ impl Pipeline {
         self.counters.received += batch.len() as u64;
         self.look_at_batch(now, batch, edge);
         let pending = core::mem::take(&mut self.pending);
-        for Pending { frame, headers, hash, is_local } in &pending {
+        for Pending { frame, headers, hash, likely, is_local } in &pending {
             let mut packet = Packet { frame: &mut batch[*frame], headers: *headers };
-            let disposition =
-                self.handle_packet(now, &mut packet, *hash, *is_local, edge).unwrap_or_else(Disposition::Drop);
-            packet.frame.disposition = disposition;
+            let found = self.table.lookup_likely(*likely, *hash, &wanted(headers));
+            let disposition = self.handle_packet(now, &mut packet, *hash, found, *is_local, edge);
+            packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
         }
         self.pending = pending;
         self.count_dispositions(batch);
@@ -250,8 +252,8 @@ impl Pipeline {
             }
         }
         let last = self.pending.len().saturating_sub(PREFETCH_DISTANCE);
-        for pending in &self.pending[last..] {
-            self.table.prefetch_record(pending.hash);
+        for pending in &mut self.pending[last..] {
+            pending.likely = self.table.prefetch_record(pending.hash);
         }
     }
 
@@ -259,9 +261,10 @@ impl Pipeline {
         let hash = self.table.hash(&wanted(&headers));
         self.table.prefetch_index(hash);
         if let Some(earlier) = self.pending.len().checked_sub(PREFETCH_DISTANCE) {
-            self.table.prefetch_record(self.pending[earlier].hash);
+            let earlier = &mut self.pending[earlier];
+            earlier.likely = self.table.prefetch_record(earlier.hash);
         }
-        self.pending.push(Pending { frame, headers, hash, is_local });
+        self.pending.push(Pending { frame, headers, hash, likely: None, is_local });
     }
 
     fn handle_packet<E: Edge>(
@@ -269,10 +272,10 @@ impl Pipeline {
         now: Instant,
         packet: &mut Packet<'_, '_>,
         hash: u64,
+        found: Option<(Slot, Direction)>,
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
-        let found = self.table.lookup(hash, &wanted(&packet.headers));
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;

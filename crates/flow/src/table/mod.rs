@@ -140,12 +140,20 @@ impl Table {
         self.index.prefetch(hash);
     }
 
-    /// The second step: has the whole record fetched that the index most likely means. [`Table::lookup`] is the third.
+    /// The second step: has the whole record fetched that the index most likely means, and says which it is.
     #[inline]
-    pub fn prefetch_record(&self, hash: u64) {
-        if let Some(slot) = self.index.glance(hash) {
-            self.slab.prefetch_record(slot);
-        }
+    pub fn prefetch_record(&self, hash: u64) -> Option<Slot> {
+        let slot = self.index.glance(hash)?;
+        self.slab.prefetch_record(slot);
+        Some(Slot(slot))
+    }
+
+    /// The third step: [`Table::lookup`] with what the second one said. Whatever happened to the table in between, the
+    /// answer is right.
+    #[must_use]
+    #[inline]
+    pub fn lookup_likely(&self, likely: Option<Slot>, hash: u64, tuple: &Tuple) -> Option<(Slot, Direction)> {
+        likely.and_then(|slot| self.compare(slot.0, tuple)).or_else(|| self.lookup(hash, tuple))
     }
 
     /// Whether `tuple` is one of the connection's, and which.

@@ -307,11 +307,18 @@ proptest! {
         for tuple in tuples.flat_map(|tuple| [tuple, tuple.inverse()]) {
             let hash = table.hash(&tuple);
             table.prefetch_index(hash);
-            table.prefetch_record(hash);
-            prop_assert_eq!(table.lookup(hash, &tuple), model.find(&tuple));
+            let found = model.find(&tuple);
+            prop_assert_eq!(table.lookup(hash, &tuple), found);
+            for likely in [table.prefetch_record(hash), None].into_iter().chain(table.iter().map(|(slot, _)| Some(slot))) {
+                prop_assert_eq!(table.lookup_likely(likely, hash, &tuple), found);
+            }
         }
         for (slot, _) in model.connections.drain(..) {
-            prop_assert!(table.remove(slot).is_some());
+            let connection = table.remove(slot);
+            prop_assert!(connection.is_some());
+            let tuple = connection.unwrap().original;
+            let found = table.lookup_likely(Some(slot), table.hash(&tuple), &tuple);
+            prop_assert_eq!(found, None, "what was removed is not found where it was");
         }
         table.check_invariants();
     }
