@@ -68,10 +68,10 @@ pub enum BenchCommand {
 #[derive(Debug, Args)]
 pub struct BenchBulkArgs {
     /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 2.0, value_parser = measured_seconds)]
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
     pub seconds: f64,
     /// Rounds, in each of which either side is measured once
-    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Streams at once
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -88,10 +88,10 @@ pub struct BenchBulkArgs {
 #[derive(Debug, Args)]
 pub struct BenchSetupRateArgs {
     /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 2.0, value_parser = measured_seconds)]
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
     pub seconds: f64,
     /// Rounds, in each of which either side is measured once
-    #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Connections that the client has open at a time
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::clock::read;
 
+/// The largest number that Linux gives a process (`PID_MAX_LIMIT`, proc(5)).
+const PID_MAX: u32 = 1 << 22;
+
 /// Processor time of the whole process so far, user and system.
 #[must_use]
 pub fn process_cpu_time() -> Duration {
@@ -19,6 +22,10 @@ pub fn thread_cpu_time() -> Duration {
 /// Processor time of the process `pid` so far, user and system, of all its threads; `None` when there is no such process.
 #[must_use]
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
+    // A larger number would lose its upper bits in the clock's and mean another process.
+    if pid > PID_MAX {
+        return None;
+    }
     let mut clock: libc::clockid_t = 0;
     // SAFETY: `clock` is writable for the duration of the call.
     let result = unsafe { libc::clock_getcpuclockid(libc::pid_t::try_from(pid).ok()?, &raw mut clock) };
@@ -54,8 +61,9 @@ mod tests {
         let before = process_cpu_time();
         let of_this_process = cpu_time_of(std::process::id()).unwrap();
         assert!(before <= of_this_process && of_this_process <= process_cpu_time());
-        // Numbers end far below.
-        assert_eq!(cpu_time_of(i32::MAX as u32), None);
+        for no_process in [PID_MAX, PID_MAX + 1, u32::MAX] {
+            assert_eq!(cpu_time_of(no_process), None);
+        }
     }
 
     #[test]

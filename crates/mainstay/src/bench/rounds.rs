@@ -21,6 +21,12 @@ impl Rounds {
         [sorted.first(), sorted.last()].map(|figure| figure.copied().unwrap_or_default())
     }
 
+    /// The median of each round's figure over the other's figure of the same round: what disturbs a round disturbs both.
+    pub(super) fn median_ratio(&self, other: &Self) -> f64 {
+        let ratios = self.0.iter().zip(&other.0).map(|(figure, others)| figure / others);
+        Self(ratios.collect()).median()
+    }
+
     fn sorted(&self) -> Vec<f64> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -48,5 +54,11 @@ mod tests {
         assert_eq!((rounds.median(), rounds.span()), (2.0, [1.0, 900.0]));
         rounds.push(4.0);
         assert_eq!(rounds.median(), 3.0);
+    }
+
+    #[test]
+    fn a_ratio_is_of_rounds_that_were_disturbed_alike() {
+        let rounds = |figures: [f64; 3]| Rounds(figures.to_vec());
+        assert_eq!(rounds([8.0, 4.0, 80.0]).median_ratio(&rounds([10.0, 5.0, 50.0])), 0.8);
     }
 }

@@ -82,6 +82,8 @@ pub(super) struct DataPath {
     reporting: Reporting,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
+    /// When the ports are looked at even if none is readable.
+    look_at_ports_at: Instant,
     /// A signal asked the node to end: when it ends even if nobody takes the addresses.
     leaving_until: Option<Instant>,
 }
@@ -124,6 +126,7 @@ impl DataPath {
             reporting: Reporting::new(config, clock::now()),
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
+            look_at_ports_at: Instant::ZERO,
             leaving_until: None,
         })
     }
@@ -135,16 +138,16 @@ impl DataPath {
         loop {
             let wait = self.wait_until_due(clock::now());
             self.poller.wait(&mut ready, Some(wait))?;
-            self.take_signals();
-            self.receive_from_peers()?;
-            self.receive_packets()?;
+            self.receive(&ready)?;
             let now = clock::now();
             if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(now);
             }
             self.send_all(now)?;
             self.report(now);
-            self.answer_control();
+            if ready.contains(&CONTROL) {
+                self.answer_control();
+            }
             if self.may_end(now) {
                 self.reporting.note(now, EventKind::Stopping, "");
                 return self.send_all(now);
@@ -154,6 +157,27 @@ impl DataPath {
 
     fn wait_until_due(&self, now: Instant) -> Duration {
         self.node.poll_timeout().map_or(WAIT_MAX, |due| due.saturating_since(now).min(WAIT_MAX))
+    }
+
+    /// Takes what has come, where the poller says that there is something: a standby that asked everywhere each time
+    /// that it is told of a connection would spend more on asking than on the connection.
+    fn receive(&mut self, ready: &[Token]) -> Result<(), IoError> {
+        if ready.contains(&SIGNALS) {
+            self.take_signals();
+        }
+        if ready.contains(&DETECTION) {
+            self.receive_detection()?;
+        }
+        if ready.contains(&REPLICATION) {
+            self.receive_replication()?;
+        }
+        let now = clock::now();
+        // A port that went down is never readable and must be looked for.
+        if ready.contains(&PORTS) || self.look_at_ports_at <= now {
+            self.look_at_ports_at = now + WAIT_MAX;
+            self.receive_packets()?;
+        }
+        Ok(())
     }
 
     fn take_signals(&mut self) {
@@ -199,7 +223,7 @@ impl DataPath {
         Ok(())
     }
 
-    fn receive_from_peers(&mut self) -> Result<(), IoError> {
+    fn receive_detection(&mut self) -> Result<(), IoError> {
         let Self { node, peers: Some(peers), datagram, reporting, .. } = self else { return Ok(()) };
         for _ in 0..DATAGRAMS_PER_TURN_MAX {
             let Some(received) = peers.detection.receive(datagram)? else { break };
@@ -213,6 +237,11 @@ impl DataPath {
                 None => reporting.note_stranger(received.from),
             }
         }
+        Ok(())
+    }
+
+    fn receive_replication(&mut self) -> Result<(), IoError> {
+        let Self { node, peers: Some(peers), datagram, reporting, .. } = self else { return Ok(()) };
         for _ in 0..DATAGRAMS_PER_TURN_MAX {
             let Some(received) = peers.replication.receive(datagram)? else { break };
             let bytes = &datagram[..received.length_bytes];

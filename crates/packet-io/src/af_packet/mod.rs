@@ -22,8 +22,9 @@ use ring::{ReceiveRing, TransmitRing};
 
 /// The most ports of a node: a port's number is a byte.
 pub const PORTS_MAX: usize = 256;
-/// Size of a socket's buffers unless configured otherwise, in bytes: about 200 frames of 64 KB.
-pub const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
+/// Size of a socket's buffers unless configured otherwise, in bytes: about 50 frames of 64 KB, or some thousands of
+/// small ones. More only lets what waits fall out of the cache before it is received (`mainstay bench bulk`).
+pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
 /// A passing error of a receive is skipped this often in one call, lest a flood of unusable frames holds up the rest.
 const RECEIVE_RETRIES_MAX: usize = 64;
 

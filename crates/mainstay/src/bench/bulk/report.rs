@@ -27,7 +27,7 @@ pub(super) struct Report {
     /// What the kernel did beside forwarding.
     pub(super) kernel_rules: KernelRules,
     pub(super) gbit_per_s: Sides<f64>,
-    /// The node's over the kernel's.
+    /// The node's over the kernel's: the median of the rounds' ratios.
     pub(super) ratio: f64,
     /// Least and greatest figure of the rounds.
     pub(super) spans_gbit_per_s: Sides<[f64; 2]>,
@@ -45,7 +45,7 @@ impl Report {
             seconds_per_round: args.seconds,
             kernel_rules,
             gbit_per_s: Sides { mainstay: rounded(mainstay.median(), 2), kernel: rounded(kernel.median(), 2) },
-            ratio: rounded(mainstay.median() / kernel.median(), 3),
+            ratio: rounded(mainstay.median_ratio(kernel), 3),
             spans_gbit_per_s: Sides {
                 mainstay: mainstay.span().map(|figure| rounded(figure, 2)),
                 kernel: kernel.span().map(|figure| rounded(figure, 2)),

@@ -75,8 +75,14 @@ fn measure(args: &BenchSetupRateArgs) -> Result<Report, BenchError> {
     let (mut on, mut off) = (Figures::default(), Figures::default());
     for round in 1..=args.rounds {
         progress.show(&format!("round {round} of {}", args.rounds));
-        replicated.measure(&watch, args, &mut on)?;
-        unreplicated.measure(&watch, args, &mut off)?;
+        // Neither side is always the first: what warms up or wears off within a round favours nobody.
+        let mut turns = [(&mut replicated, &mut on), (&mut unreplicated, &mut off)];
+        if round % 2 == 0 {
+            turns.reverse();
+        }
+        for (pair, figures) in turns {
+            pair.measure(&watch, args, figures)?;
+        }
     }
     Ok(Report::new(args, &on, &off))
 }

@@ -30,7 +30,7 @@ pub(super) struct Report {
     pub(super) rounds: u32,
     pub(super) seconds_per_round: f64,
     pub(super) per_s: Sides<f64>,
-    /// With replication over without.
+    /// With replication over without: the median of the rounds' ratios.
     pub(super) ratio: f64,
     /// Least and greatest figure of the rounds.
     pub(super) spans_per_s: Sides<[f64; 2]>,
@@ -49,7 +49,7 @@ impl Report {
             rounds: args.rounds,
             seconds_per_round: args.seconds,
             per_s: Sides { replication_on: rate_on.median().round(), replication_off: rate_off.median().round() },
-            ratio: rounded(rate_on.median() / rate_off.median(), 3),
+            ratio: rounded(rate_on.median_ratio(rate_off), 3),
             spans_per_s: Sides {
                 replication_on: rate_on.span().map(f64::round),
                 replication_off: rate_off.span().map(f64::round),
