@@ -42,6 +42,16 @@ pub fn resident_bytes() -> u64 {
     pages * u64::try_from(page_bytes).unwrap_or(0)
 }
 
+/// Lets this process run before ordinary ones when the processors are short: a node that gets no processor for the
+/// detection time is taken for dead. Needs `CAP_SYS_NICE`; false, and nothing changed, without it.
+#[must_use]
+pub fn prefer_this_process() -> bool {
+    /// Between the ordinary (0) and the most preferred (-20).
+    const NICE: libc::c_int = -15;
+    // SAFETY: setpriority takes no pointers; process 0 is the calling one.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::node::{Node, NodeError, NodeEvent, Transmit};
+use cluster::node::{Node, NodeEvent, Transmit};
 use flow::{Frame, Instant, NodeId};
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::poller::{Poller, Token, Waker};
@@ -299,6 +299,3 @@ fn send_datagrams(node: &mut Node, peers: &PeerSockets, now: Instant, buffer: &m
     }
     Ok(())
 }
-
-/// What a peer's datagram may have been refused for.
-pub(super) type PeerResult = Result<(), NodeError>;

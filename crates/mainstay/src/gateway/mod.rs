@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use cluster::node::Node;
 use flow::conntrack;
-use packet_io::clock;
 use packet_io::poller::Waker;
 use packet_io::signal::Signals;
+use packet_io::{clock, usage};
 
 use crate::commands::CommandError;
 use crate::config::{self, validated::Config};
@@ -68,6 +68,9 @@ pub fn run(path: &Path) -> Result<(), CommandError> {
 fn serve(config: &Config) -> Result<(), GatewayError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
+    if !usage::prefer_this_process() {
+        tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
+    }
     let waker = Arc::new(Waker::new()?);
     let node = Node::new(build::node_config(config)?, clock::now())?;
     let (sender, receiver) = control::channel({

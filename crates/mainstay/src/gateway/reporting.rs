@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::node::{Node, NodeEvent, NodeStatus};
+use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
 use cluster::{failure_detector, role};
 use flow::{DropReason, Instant, NodeId, PortId};
 use packet_io::{PacketIo, clock};
 use replication::Link;
 
-use super::data_path::PeerResult;
 use crate::config::validated::Config;
 use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
@@ -111,7 +110,7 @@ impl Reporting {
     }
 
     /// Something that a peer sent could not be used: said, but not again and again.
-    pub(super) fn note_peer_error(&mut self, id: NodeId, result: PeerResult) {
+    pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), NodeError>) {
         if let Err(error) = result {
             self.complain(format!("from node {}: {error}", id.0));
         }
