@@ -1,7 +1,7 @@
 //! The main job on one machine: real TCP through a real cluster, a node killed, and what survived.
 //!
 //! [`topology`] makes a network of namespaces, [`cluster`] runs two gateways in it, [`session`] sends [`traffic`] through
-//! them, [`run`] kills one and [`report`] holds what became of the connections, for [`table`] and [`html`] to show. All
+//! them, [`mod@run`] kills one and [`report`] holds what became of the connections, for [`table`] and [`html`] to show. All
 //! of it is removed again however the program ends.
 
 pub mod clock;

@@ -6,8 +6,8 @@
 //!
 //! 1. the node's [`Pipeline`](cluster::pipeline::Pipeline): parse, table (looked up a batch at a time), connection
 //!    tracking, chain, rewriting with checksums;
-//! 2. the same with the connections in a `hashbrown` map, looked up as each packet comes ([`one_at_a_time`]);
-//! 3. the pipeline with replication at its most eager ([`replicated`]): every packet's connection is told to a peer.
+//! 2. the same with the connections in a `hashbrown` map, looked up as each packet comes (`one_at_a_time`);
+//! 3. the pipeline with replication at its most eager (`replicated`): every packet's connection is told to a peer.
 //!
 //! Frames are made in a small ring before the clock starts, so that they lie in the cache, as those do that a network
 //! card has just delivered. Time is the thread's processor time, so that other programs do not count; what they do to the
