@@ -104,6 +104,11 @@ impl Topology {
     fn build_host(&self, interface: &str, addresses: Both<IpAddr>) -> Result<(), IoError> {
         let mut netlink = Netlink::open()?;
         netlink.create_bridge(BRIDGE)?;
+        // The bridge is a switch: the host's own packet filter has no business with what passes it. Where the kernel has
+        // no such parameter, it has none.
+        for family in ["iptables", "ip6tables"] {
+            let _ = sysctl::write(&format!("net/bridge/bridge-nf-call-{family}"), "0");
+        }
         netlink.set_up(BRIDGE, true)?;
         for (node, name) in self.nodes.iter().zip(["to-a", "to-b"]) {
             netlink.create_veth(name, interface, node)?;
