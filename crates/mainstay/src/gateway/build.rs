@@ -26,6 +26,9 @@ use crate::config::timeouts::Timeouts;
 use crate::config::validated::{self, Action, Cluster, Config, Function, Representation};
 use crate::config::value;
 
+/// How long changes that nobody waits for may wait for others to share their datagram with.
+const BATCH_DELAY: Duration = Duration::from_millis(1);
+
 /// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
@@ -102,6 +105,8 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
         ack_delay: replication.ack_delay,
         alive_interval: replication.alive_interval,
         peer_timeout: replication.peer_timeout,
+        // New connections are told at once all the same when their first reply waits; other changes then keep company.
+        batch_delay: if replication.hold_first_reply.is_zero() { Duration::ZERO } else { BATCH_DELAY },
         ..defaults
     };
     let session = (replication.representation != Representation::None).then_some(session);

@@ -89,7 +89,9 @@ impl Session {
         if let Some(ack) = self.receiver.ack(now) {
             ack.emit(buf);
         }
-        let count = self.sender.fill(now, &self.config, store, buf);
+        // Somebody waits for the acknowledgement of what was just changed: it does not wait for company.
+        let is_awaited = self.pending & flags::PROBE != 0;
+        let count = self.sender.fill(now, &self.config, store, is_awaited, buf);
         if self.sender.probe_at(&self.config).is_some_and(|at| at <= now) {
             self.pending |= flags::PROBE;
             self.sender.probed(now);

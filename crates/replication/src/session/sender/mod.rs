@@ -207,12 +207,14 @@ impl Sender {
 
 /// Filling datagrams.
 impl Sender {
-    /// Appends as many messages as there are, as fit, and as may be in flight. Returns how many.
+    /// Appends as many messages as there are, as fit, and as may be in flight. Returns how many. With `is_awaited`, changes
+    /// do not wait for company.
     pub(super) fn fill(
         &mut self,
         now: Instant,
         config: &SessionConfig,
         store: &mut impl Store,
+        is_awaited: bool,
         out: &mut Vec<u8>,
     ) -> u16 {
         let first = self.next;
@@ -220,7 +222,7 @@ impl Sender {
         if self.walk.begin_if_needed() {
             self.counters.rounds += 1;
         }
-        if !self.waits_for_company(now, config) {
+        if is_awaited || !self.waits_for_company(now, config) {
             let more = self.fill_deletions(config, store, out) && self.fill_changes(now, config, store, out);
             if self.queued() == 0 {
                 self.waiting_since = None;
