@@ -1,0 +1,195 @@
+//! Packets of connections: those of known ones move them on, others begin one.
+
+use flow::connection::flags;
+use flow::conntrack::{Advance, Change, Next};
+use flow::table::{InsertError, Slot};
+use flow::wire::{Packet, Transport};
+use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
+use network_functions::chain::Runtime;
+use network_functions::function::{CloseReason, Verdict};
+use replication::representation::precise::Ended;
+
+use super::{Edge, Pipeline, TableChange, record, record_mut};
+
+impl Pipeline {
+    pub(super) fn handle_known<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+        is_local: bool,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let known = record(&self.table, slot);
+        let previous_state = known.protocol.state;
+        let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
+        if is_first_reply && edge.holds_first_reply(now, slot, packet) {
+            return Ok(Disposition::Consumed);
+        }
+        let (advance, taken_over) = self.advance(now, packet, slot, direction);
+        if advance.next == Next::Reopen {
+            self.end(slot, CloseReason::TcpClosed);
+            let hash = self.table.hash(&packet.headers.tuple);
+            return self.handle_unknown(now, packet, hash, is_local, edge);
+        }
+        let (verdict, states_changed) = match advance.verdict {
+            Ok(()) => self.run_chain(now, packet, slot, direction),
+            Err(reason) => (Verdict::Drop(reason), false),
+        };
+        if advance.next == Next::Close {
+            self.end(slot, CloseReason::TcpClosed);
+        } else if taken_over {
+            self.changes.push(TableChange::TakenOver { slot });
+        } else if states_changed {
+            self.note_change(slot, Change::State, previous_state);
+        } else if advance.change != Change::None {
+            self.note_change(slot, advance.change, previous_state);
+        }
+        send(now, packet, verdict, edge)
+    }
+
+    /// Moves the connection's automaton on, taking the connection over if it was a copy.
+    fn advance(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> (Advance, bool) {
+        let connection = record_mut(&mut self.table, slot);
+        let taken_over = connection.flags & flags::COPY != 0;
+        if taken_over {
+            connection.flags &= !flags::COPY;
+            self.tracker.take_over(connection.original.protocol, &mut connection.protocol);
+            self.counters.taken_over += 1;
+        }
+        if connection.owner != self.node {
+            connection.take_over(self.node);
+        }
+        let advance =
+            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, &packet.headers);
+        if advance.verdict.is_ok() {
+            connection.packets[direction.index()] += packets_in(packet.frame);
+            connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+        }
+        if advance.change != Change::None {
+            connection.bump_version();
+        }
+        if let Some(timeout) = advance.timeout {
+            let expires_at = now + timeout;
+            if expires_at.as_nanos() >= connection.expires_at_nanos {
+                connection.expires_at_nanos = expires_at.as_nanos();
+            } else {
+                self.table.expire_sooner(slot, expires_at);
+            }
+        }
+        (advance, taken_over)
+    }
+
+    pub(super) fn handle_unknown<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        hash: u64,
+        is_local: bool,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let tuple = packet.headers.tuple;
+        if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
+            return Ok(edge.handle_local(now, packet));
+        }
+        let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
+        let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
+        let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
+        self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;
+        if is_local && connection.reply.source == tuple.destination {
+            return Err(DropReason::LocalUnhandled);
+        }
+        connection.packets[0] = packets_in(packet.frame);
+        connection.bytes[0] = u64::from(packet.headers.l3_bytes);
+        let slot = self.enter(now, connection, hash)?;
+        let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
+        match send(now, packet, verdict, edge) {
+            Err(reason) | Ok(Disposition::Drop(reason)) => {
+                // A connection whose first packet went nowhere never was.
+                self.remove_untold(slot);
+                Err(reason)
+            }
+            Ok(disposition) => {
+                self.counters.begun += 1;
+                self.changes.push(TableChange::Began { slot });
+                Ok(disposition)
+            }
+        }
+    }
+
+    /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
+    fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
+        let refusal = match self.table.insert(connection, now) {
+            Ok(slot) => return Ok(slot),
+            Err(refusal) => refusal,
+        };
+        match refusal {
+            InsertError::TupleInUse => Err(DropReason::TupleInUse),
+            InsertError::Full => {
+                let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
+                self.counters.early_dropped += 1;
+                self.end(victim, CloseReason::Terminated);
+                self.table.insert(connection, now).map_err(|_| DropReason::TableFull)
+            }
+        }
+    }
+
+    /// What the chain says of a packet, and whether a function changed its state.
+    fn run_chain(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+    ) -> (Verdict, bool) {
+        let connection = record_mut(&mut self.table, slot);
+        let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
+        let processed = self.chain.process(&mut runtime, connection, packet, direction);
+        if processed.states_changed {
+            connection.bump_version();
+        }
+        (processed.verdict, processed.states_changed)
+    }
+
+    fn note_change(&mut self, slot: Slot, change: Change, previous_state: u8) {
+        self.changes.push(TableChange::Changed { slot, change, previous_state });
+    }
+
+    /// Ends a connection and leaves word of it.
+    pub(super) fn end(&mut self, slot: Slot, reason: CloseReason) {
+        if let Some(connection) = self.remove_untold(slot) {
+            self.chain.close(&connection, reason);
+            self.counters.ended += 1;
+            self.changes.push(TableChange::Ended { slot, ended: Ended::from(&connection) });
+        }
+    }
+
+    fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
+        self.table.remove(slot)
+    }
+}
+
+fn send<E: Edge>(
+    now: Instant,
+    packet: &mut Packet<'_, '_>,
+    verdict: Verdict,
+    edge: &mut E,
+) -> Result<Disposition, DropReason> {
+    match verdict {
+        Verdict::Forward => Ok(edge.forward(now, packet)),
+        Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
+        Verdict::Queued => Ok(Disposition::Consumed),
+        Verdict::Drop(reason) => Err(reason),
+    }
+}
+
+/// Packets that the frame stands for on the wire.
+fn packets_in(frame: &Frame<'_>) -> u64 {
+    let segmentation = frame.segmentation;
+    if segmentation.kind == SegmentationKind::None || segmentation.size_bytes == 0 {
+        return 1;
+    }
+    let payload = frame.bytes().len().saturating_sub(usize::from(segmentation.header_bytes));
+    payload.div_ceil(usize::from(segmentation.size_bytes)).max(1) as u64
+}
