@@ -8,6 +8,7 @@
 pub mod arp;
 pub mod build;
 pub mod checksum;
+mod edit;
 pub mod ethernet;
 pub mod icmp;
 pub mod icmpv6;
