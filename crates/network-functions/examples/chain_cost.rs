@@ -11,6 +11,7 @@ use flow::wire::{Headers, Packet, TcpSegment, Transport, ip_protocol};
 use flow::{Connection, Direction, DropReason, Frame, HashKey, Instant, NodeId, PortId, Tuple};
 use network_functions::address::tuple_bytes;
 use network_functions::chain::{Chain, ChainBuilder, Runtime};
+use network_functions::expectation::Expectations;
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::function::{Log, TupleUse, Verdict};
 use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
@@ -147,8 +148,14 @@ fn main() {
     println!("{:>18}: {:5.1} ns a packet", "packets alone", make_packets(&mut frame, &all));
     for (name, chain) in chains {
         let chain = chain.build().expect("the functions go together");
-        let (mut counters, mut log) = (chain.new_counters(), Log::default());
-        let mut runtime = Runtime { now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log };
+        let (mut counters, mut log, mut expectations) = (chain.new_counters(), Log::default(), Expectations::default());
+        let mut runtime = Runtime {
+            now: Instant::ZERO,
+            node: NodeId(0),
+            counters: &mut counters,
+            log: &mut log,
+            expectations: &mut expectations,
+        };
         let mut all: Vec<Connection> = (0..CONNECTIONS).map(connection).collect();
         let init_nanos = begin(&chain, &mut runtime, &mut frame, &mut all);
         let packet_nanos = pass(&chain, &mut runtime, &mut frame, &mut all);

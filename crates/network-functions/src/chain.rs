@@ -26,10 +26,11 @@ use core::mem;
 use core::ops::Range;
 
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
-use flow::wire::Packet;
 use flow::wire::tlv::{self, TlvError};
+use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
+use crate::expectation::Expectations;
 use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verdict};
 use erased::{Erased, ErasedFunction};
 pub use layout::STATE_ALIGN_BYTES_MAX;
@@ -120,7 +121,8 @@ impl ChainBuilder {
             let handles_packets = function.handles_packets();
             links.push(Link { function, state, counters, handles_packets });
         }
-        Ok(Chain { links, default_states, counter_names })
+        let renumbers = links.iter().any(|link| link.function.renumbers());
+        Ok(Chain { links, default_states, counter_names, renumbers })
     }
 }
 
@@ -174,6 +176,8 @@ pub struct Runtime<'a> {
     pub counters: &'a mut ChainCounters,
     /// Where entries for the operator go.
     pub log: &'a mut Log,
+    /// The connections that functions expect.
+    pub expectations: &'a mut Expectations,
 }
 
 /// What the chain made of a packet.
@@ -181,7 +185,7 @@ pub struct Runtime<'a> {
 pub struct Processed {
     /// The first verdict that was not to forward, or [`Verdict::Forward`].
     pub verdict: Verdict,
-    /// A function wrote something new into its state: the backups must be told.
+    /// A function wrote something new into its state, or expects a connection: the backups must be told.
     pub states_changed: bool,
 }
 
@@ -200,6 +204,8 @@ pub struct Chain {
     /// Every state at its default, to begin and to decode from.
     default_states: [u8; FUNCTION_STATE_BYTES_MAX],
     counter_names: Vec<String>,
+    /// A function changes the numbers of TCP segments.
+    renumbers: bool,
 }
 
 impl fmt::Debug for Chain {
@@ -251,6 +257,9 @@ impl Chain {
             tuples,
             counters: &mut [],
             log: runtime.log,
+            expected: runtime.expectations.find(runtime.now, &connection.original).copied(),
+            expectations: runtime.expectations,
+            has_expected: false,
         };
         let mut counters = runtime.counters.values.as_mut_slice();
         for link in &self.links {
@@ -280,13 +289,41 @@ impl Chain {
             tuples: &NoTupleFree,
             counters: &mut [],
             log: runtime.log,
+            expected: None,
+            expectations: runtime.expectations,
+            has_expected: false,
         };
         let states = &mut connection.functions;
         let counters = runtime.counters.values.as_mut_slice();
-        match direction {
+        let processed = match direction {
             Direction::Original => self.pass_forwards(states, &mut context, counters, packet),
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet),
+        };
+        Processed { states_changed: processed.states_changed | context.has_expected, ..processed }
+    }
+
+    /// Whether connection tracking must be shown segments as [`Chain::as_sent`] gives them.
+    #[must_use]
+    #[inline]
+    pub const fn renumbers(&self) -> bool {
+        self.renumbers
+    }
+
+    /// The headers of a segment that comes in, with what it acknowledges under the numbers with which the other side sent
+    /// it: before all functions that renumber.
+    #[must_use]
+    pub fn as_sent(&self, connection: &Connection, headers: &Headers, direction: Direction) -> Headers {
+        let mut headers = *headers;
+        let Transport::Tcp(segment) = &mut headers.transport else { return headers };
+        let ask = |link: &Link, segment: &mut _| {
+            link.function.as_sent(&connection.functions[link.state.clone()], segment, direction);
+        };
+        let renumbering = self.links.iter().filter(|link| link.function.renumbers());
+        match direction {
+            Direction::Original => renumbering.for_each(|link| ask(link, segment)),
+            Direction::Reply => renumbering.rev().for_each(|link| ask(link, segment)),
         }
+        headers
     }
 
     fn pass_forwards<'a>(

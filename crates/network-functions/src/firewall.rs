@@ -5,6 +5,9 @@
 //! translated ones. Later packets pass on that decision, on whichever node they arrive; so does a connection that a
 //! peer of the cluster let in, even if the rule's number is unknown here (pfsync and conntrackd decide likewise).
 //! Connections that no rule matches are dropped.
+//!
+//! A connection that was announced within another one ([`crate::expectation`]) passes without a rule, unless
+//! [`Related::Rules`] says otherwise.
 
 mod rule;
 #[cfg(test)]
@@ -21,7 +24,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::function::{Context, FlowState, LogEntry, NetworkFunction, Verdict, state_attribute};
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
-pub use rule::{Action, FirewallConfig, Rule};
+pub use rule::{Action, FirewallConfig, Related, Rule};
 
 /// The name of the function.
 pub const NAME: &str = "firewall";
@@ -79,6 +82,7 @@ pub struct Firewall {
     outcomes: Vec<RuleOutcome>,
     log_default: bool,
     generation: u16,
+    related: Related,
 }
 
 impl Firewall {
@@ -94,6 +98,7 @@ impl Firewall {
             outcomes: config.rules.into_iter().map(outcome).collect(),
             log_default: config.log_default,
             generation: config.generation,
+            related: config.related,
         })
     }
 
@@ -133,13 +138,17 @@ impl NetworkFunction for Firewall {
         NAME
     }
 
-    /// `rule_0_hits` and so on, and `default_hits` behind them.
+    /// `rule_0_hits` and so on, `default_hits` and `related_hits` behind them.
     fn counter_names(&self) -> Vec<String> {
         let rules = (0..self.outcomes.len()).map(|index| format!("rule_{index}_hits"));
-        rules.chain(["default_hits".to_string()]).collect()
+        rules.chain(["default_hits", "related_hits"].map(|name| name.to_string())).collect()
     }
 
     fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<FirewallState, DropReason> {
+        if self.related == Related::Accept && context.expected.is_some() {
+            context.count(self.outcomes.len() + 1);
+            return Ok(FirewallState::default());
+        }
         let tuple = context.outgoing();
         let key = RuleKey::new(tuple, &packet.headers.transport, context.ingress);
         if let Some(index) = self.rules.classify(&key) {

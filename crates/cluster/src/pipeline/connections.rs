@@ -42,7 +42,7 @@ impl Pipeline {
         } else if taken_over {
             self.changes.push(TableChange::TakenOver { slot });
         } else if states_changed {
-            self.note_change(slot, Change::State, previous_state);
+            self.changes.push(TableChange::FunctionsChanged { slot });
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
         }
@@ -61,8 +61,9 @@ impl Pipeline {
         if connection.owner != self.node {
             connection.take_over(self.node);
         }
-        let advance =
-            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, &packet.headers);
+        let renumbered = self.chain.renumbers().then(|| self.chain.as_sent(connection, &packet.headers, direction));
+        let headers = renumbered.as_ref().unwrap_or(&packet.headers);
+        let advance = self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
         if advance.verdict.is_ok() {
             connection.packets[direction.index()] += packets_in(packet.frame);
             connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
@@ -95,7 +96,13 @@ impl Pipeline {
         }
         let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
-        let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
+        let mut runtime = Runtime {
+            now,
+            node: self.node,
+            counters: &mut self.chain_counters,
+            log: &mut self.log,
+            expectations: &mut self.expectations,
+        };
         self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
@@ -112,6 +119,7 @@ impl Pipeline {
             }
             Ok(disposition) => {
                 self.counters.begun += 1;
+                self.note_if_expected(now, slot, &tuple);
                 self.changes.push(TableChange::Began { slot });
                 Ok(disposition)
             }
@@ -144,10 +152,19 @@ impl Pipeline {
         direction: Direction,
     ) -> (Verdict, bool) {
         let connection = record_mut(&mut self.table, slot);
-        let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
+        let mut runtime = Runtime {
+            now,
+            node: self.node,
+            counters: &mut self.chain_counters,
+            log: &mut self.log,
+            expectations: &mut self.expectations,
+        };
         let processed = self.chain.process(&mut runtime, connection, packet, direction);
         if processed.states_changed {
             connection.bump_version();
+            if self.expectations.has(&connection.original) {
+                connection.flags |= flags::EXPECTS;
+            }
         }
         (processed.verdict, processed.states_changed)
     }
@@ -166,7 +183,9 @@ impl Pipeline {
     }
 
     fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
-        self.table.remove(slot)
+        let connection = self.table.remove(slot)?;
+        self.forget_relations(&connection);
+        Some(connection)
     }
 }
 

@@ -15,6 +15,7 @@ mod connections;
 mod counters;
 mod expiry;
 mod icmp_error;
+mod related;
 mod replica;
 
 use alloc::vec::Vec;
@@ -24,6 +25,7 @@ use flow::table::{Slot, Table};
 use flow::wire::Packet;
 use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId};
 use network_functions::chain::{Chain, ChainCounters};
+use network_functions::expectation::Expectations;
 use network_functions::function::Log;
 
 use replication::representation::precise::Ended;
@@ -33,6 +35,7 @@ use batch::Pending;
 
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
+use related::Related;
 pub use replica::Applied;
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
@@ -71,6 +74,12 @@ pub enum TableChange {
         /// Where it lies.
         slot: Slot,
     },
+    /// A function changed its state, or what is expected on its behalf changed: its backups must learn of it whatever
+    /// state it is in.
+    FunctionsChanged {
+        /// Where it lies.
+        slot: Slot,
+    },
     /// It changed.
     Changed {
         /// Where it lies.
@@ -97,6 +106,8 @@ pub struct Pipeline {
     chain: Chain,
     chain_counters: ChainCounters,
     log: Log,
+    expectations: Expectations,
+    related: Related,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
     pending: Vec<Pending>,
@@ -114,6 +125,8 @@ impl Pipeline {
             chain,
             chain_counters,
             log: Log::default(),
+            expectations: Expectations::default(),
+            related: Related::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             pending: Vec::with_capacity(BATCH_FRAMES_MAX),

@@ -52,7 +52,7 @@ impl Pipeline {
             if !gives_way {
                 return Applied::Conflict;
             }
-            self.table.remove(slot);
+            self.remove_copy(slot);
         }
         match self.table.insert(copy, now) {
             Ok(_) => Applied::Taken,
@@ -66,7 +66,7 @@ impl Pipeline {
         let Some((slot, Direction::Original)) = self.lookup(original) else { return false };
         let is_its = self.table.get(slot).is_some_and(|connection| prevails(from, version, connection));
         if is_its {
-            self.table.remove(slot);
+            self.remove_copy(slot);
         }
         is_its
     }
@@ -82,11 +82,17 @@ impl Pipeline {
                 && connection.flags & flags::COPY != 0
                 && (connection.flags & flags::RESYNCED != 0) != told;
             if is_remnant {
-                self.table.remove(slot);
+                self.remove_copy(slot);
             }
             next = Slot(slot.0 + 1);
         }
         Some(next)
+    }
+
+    fn remove_copy(&mut self, slot: Slot) {
+        if let Some(connection) = self.table.remove(slot) {
+            self.forget_relations(&connection);
+        }
     }
 
     /// The connection that has `tuple`, and which way it goes on it.

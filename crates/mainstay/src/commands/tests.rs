@@ -92,6 +92,7 @@ fn flows_read_well() {
         expires_s: 431_990.0,
         egress: Some("outside".to_owned()),
         version: 3,
+        related_to: None,
     };
     let expected = "\
 PROTO  STATE        ROLE    SOURCE          DESTINATION       TRANSLATED                PACKETS          BYTES   EXPIRES

@@ -303,7 +303,7 @@ fn answer_flows(
             if written == limit {
                 return Ok((written, true));
             }
-            write_line(writer, &Line::Flow(shared.describer.describe(connection, page.now)))?;
+            write_line(writer, &Line::Flow(shared.describer.describe_in(&page, connection)))?;
             written += 1;
         }
         cursor = page.next_cursor;

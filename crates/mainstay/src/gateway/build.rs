@@ -13,6 +13,7 @@ use flow::{HashKey, IpFamily};
 use network_functions::address::Prefix;
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
+use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
@@ -23,7 +24,7 @@ use replication::representation::Selection;
 
 use super::GatewayError;
 use crate::config::timeouts::Timeouts;
-use crate::config::validated::{self, Action, Cluster, Config, Function, Representation};
+use crate::config::validated::{self, Action, Cluster, Config, Function, Related, Representation};
 use crate::config::value;
 
 /// How long changes that nobody waits for may wait for others to share their datagram with.
@@ -143,6 +144,7 @@ fn chain(config: &Config) -> Result<Chain, GatewayError> {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
             Function::Nat => builder.push(nat_of(config)?),
+            Function::Ftp => builder.push(ftp_of(config)?),
         };
     }
     Ok(builder.build()?)
@@ -161,7 +163,12 @@ fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
         })
     });
     let rules = rules.collect::<Result<Vec<_>, GatewayError>>()?;
-    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation: generation(&config.firewall) })?)
+    let related = match config.related {
+        Related::Accept => firewall::Related::Accept,
+        Related::Rules => firewall::Related::Rules,
+    };
+    let generation = generation(&config.firewall);
+    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation, related })?)
 }
 
 fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
@@ -227,6 +234,19 @@ fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
         source_rules: source_rules.collect::<Result<Vec<_>, GatewayError>>()?,
         destination_rules: destination_rules.collect(),
         ports,
+        node: config.node.id,
+        nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
+        key: HashKey([random::number(), random::number()]),
+    })?)
+}
+
+fn ftp_of(config: &Config) -> Result<Ftp, GatewayError> {
+    Ok(Ftp::new(FtpConfig {
+        control_ports: config.ftp.ports.iter().filter_map(port_range).collect(),
+        loose: config.ftp.loose,
+        privileged_ports: config.ftp.privileged_ports,
+        timeout: config.ftp.timeout,
+        ports: port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start())),
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
         key: HashKey([random::number(), random::number()]),

@@ -19,7 +19,7 @@ fn rule(name: &str, action: Action, conditions: Conditions) -> Rule {
 }
 
 fn firewall(rules: Vec<Rule>) -> Firewall {
-    Firewall::new(FirewallConfig { rules, log_default: false, generation: 7 }).expect("the rules make sense")
+    Firewall::new(FirewallConfig { rules, generation: 7, ..FirewallConfig::default() }).expect("the rules make sense")
 }
 
 /// A small office: inside may go anywhere but to one bad network; outside may reach the web server and ping.
@@ -125,7 +125,7 @@ fn what_is_worth_an_entry_is_logged_until_the_log_is_full() {
             ..rule("ssh", Action::Accept, Conditions { protocols: vec![TCP], ..Conditions::default() })
         }],
         log_default: true,
-        generation: 0,
+        ..FirewallConfig::default()
     };
     let mut gateway = Gateway::with(Firewall::new(config).unwrap());
     let accepted = tcp("10.0.0.1:5000", "198.51.100.1:22");

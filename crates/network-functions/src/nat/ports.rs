@@ -11,7 +11,7 @@ pub const PORT_PROBES_MAX: usize = 128;
 const STEPS: [u32; 8] = [65537, 69001, 73939, 78541, 84017, 90001, 97001, 104_003];
 
 /// The ports of `range` in an order that `hash` chooses: each once, [`PORT_PROBES_MAX`] of them at most.
-pub(super) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u16> {
+pub(crate) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u16> {
     let count = range.count();
     let low = u32::try_from(hash & 0xffff_ffff).unwrap_or(0);
     let start = low % count;

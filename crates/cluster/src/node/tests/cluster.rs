@@ -11,7 +11,8 @@ use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_fl
 use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
 use network_functions::chain::ChainBuilder;
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
-use network_functions::nat::{Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::ftp::{Ftp, FtpConfig};
+use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::SessionConfig;
@@ -28,6 +29,8 @@ pub(super) const SHARED_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(super) const SHARED_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
 const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
+/// What the buffer of a frame has behind it.
+const ROOM_BYTES: usize = 128;
 const STEP: Duration = Duration::from_millis(1);
 
 fn port_mac(node: u8, port: PortId) -> MacAddress {
@@ -40,11 +43,21 @@ pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
     pub(super) replicates: bool,
+    /// The server is reached by way of the client, for tests with the server inside: it is forwarded to.
+    pub(super) is_forwarded: bool,
+    /// What clients are is translated.
+    pub(super) is_translated: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hold_first_reply: Duration::ZERO, connections_max: 64, replicates: true }
+        Self {
+            hold_first_reply: Duration::ZERO,
+            connections_max: 64,
+            replicates: true,
+            is_forwarded: false,
+            is_translated: true,
+        }
     }
 }
 
@@ -58,15 +71,43 @@ fn node_config(id: u8, options: Options) -> NodeConfig {
     };
     let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
     let accept = Rule { name: "out".into(), conditions: from_inside.clone(), action: Action::Accept, log: false };
-    let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
+    let to_forwarded = Conditions {
+        ingress: std::vec![OUTSIDE],
+        protocols: std::vec![ip_protocol::TCP],
+        destination_ports: std::vec![PortRange::single(21)],
+        ..Conditions::default()
+    };
+    let forwarded = Rule { name: "ftp".into(), conditions: to_forwarded.clone(), ..accept.clone() };
+    let rules = if options.is_forwarded { std::vec![accept, forwarded] } else { std::vec![accept] };
+    let firewall = Firewall::new(FirewallConfig { rules, ..FirewallConfig::default() }).unwrap();
     let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
     let nat = Nat::new(NatConfig {
-        destination_rules: Vec::new(),
-        source_rules: std::vec![SourceRule { conditions: from_inside, action: translate }],
+        destination_rules: match options.is_forwarded {
+            false => Vec::new(),
+            true => {
+                let port = Some(2121);
+                std::vec![DestinationRule { conditions: to_forwarded, address: CLIENT.into(), port }]
+            }
+        },
+        source_rules: match options.is_translated {
+            false => Vec::new(),
+            true => std::vec![SourceRule { conditions: from_inside, action: translate }],
+        },
         ports: PortRange::new(1024, 65_535).unwrap(),
         node: NodeId(id),
         nodes: 2.try_into().unwrap(),
         key: HashKey([7, id.into()]),
+    })
+    .unwrap();
+    let ftp = Ftp::new(FtpConfig {
+        control_ports: std::vec![PortRange::single(21)],
+        loose: false,
+        privileged_ports: false,
+        timeout: Duration::from_secs(300),
+        ports: PortRange::new(1024, 65_535).unwrap(),
+        node: NodeId(id),
+        nodes: 2.try_into().unwrap(),
+        key: HashKey([9, id.into()]),
     })
     .unwrap();
     let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
@@ -76,7 +117,7 @@ fn node_config(id: u8, options: Options) -> NodeConfig {
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
         tracker: TrackerConfig::default(),
-        chain: ChainBuilder::new().push(firewall).push(nat).build().unwrap(),
+        chain: ChainBuilder::new().push(firewall).push(nat).push(ftp).build().unwrap(),
         forwarding: forwarding::Config {
             ports: std::vec![port(INSIDE, SHARED_INSIDE), port(OUTSIDE, SHARED_OUTSIDE)],
             routes: Vec::new(),
@@ -228,6 +269,7 @@ impl Cluster {
             let Some(node) = &mut self.nodes[usize::from(id)] else { continue };
             let mut bytes = frame.clone();
             let length_bytes = bytes.len();
+            bytes.resize(length_bytes + ROOM_BYTES, 0);
             let mut batch = PacketBatch::new();
             batch.push(Frame::new(&mut bytes, 0, length_bytes, port).unwrap());
             node.handle_packets(self.now, &mut batch);
@@ -254,6 +296,14 @@ impl Cluster {
     pub(super) fn server_sends(&mut self, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
         let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
         self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
+    }
+
+    /// A segment from one of the two hosts, with this tuple.
+    pub(super) fn host_sends(&mut self, port: PortId, tuple: &Tuple, segment: build::Tcp<'_>, payload: &[u8]) {
+        let destination = port_mac(self.active(), port);
+        let source = if port == INSIDE { CLIENT_MAC } else { SERVER_MAC };
+        let envelope = build::Envelope { source, destination, ..build::Envelope::default() };
+        self.hand_in(port, envelope.tcp(tuple, segment, payload));
     }
 
     pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
