@@ -1,3 +1,5 @@
+mod ftp;
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,11 +1,16 @@
 //! What the table of expectations promises.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU8;
 
+use flow::{DropReason, HashKey, NodeId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{tcp, udp};
+use crate::chain::ChainBuilder;
+use crate::firewall::{Firewall, FirewallConfig, Related};
+use crate::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT};
+use crate::testing::{Gateway, OUTSIDE, tcp, udp};
 
 const FUNCTION: u16 = 3;
 
@@ -150,4 +155,49 @@ proptest! {
         let read = decode(Instant::ZERO, &bytes);
         prop_assert!(read.is_err() || read.is_ok_and(|expected| expected.len() <= EXPECTATIONS_PER_MASTER_MAX));
     }
+}
+
+/// A firewall without rules and NAT without rules: nothing passes or is translated but what is expected.
+fn closed_gateway(related: Related) -> Gateway {
+    let firewall = Firewall::new(FirewallConfig { related, ..FirewallConfig::default() }).unwrap();
+    let nat = Nat::new(NatConfig {
+        destination_rules: Vec::new(),
+        source_rules: Vec::new(),
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(0),
+        nodes: NonZeroU8::MIN,
+        key: HashKey([3, 4]),
+    });
+    Gateway::of(ChainBuilder::new().push(firewall).push(nat.unwrap()).build().unwrap())
+}
+
+#[test]
+fn an_expected_connection_passes_the_firewall_and_is_translated_as_it_was_announced() {
+    let mut gateway = closed_gateway(Related::Accept);
+    gateway.expectations.expect(Instant::ZERO, &master(4000), expectation(5000)).unwrap();
+    let incoming = first_packet("198.51.100.1:20", 5000);
+    let mut begun = gateway.begin(OUTSIDE, incoming).expect("it is expected");
+    assert_eq!(begun.outgoing, tcp("198.51.100.1:20", "10.0.0.1:5000"));
+    assert_eq!(gateway.answer(&mut begun), incoming.inverse());
+    assert_eq!(gateway.counter("firewall.related_hits"), 1);
+    assert_eq!(gateway.begin(OUTSIDE, first_packet("198.51.100.1:20", 5001)).err(), Some(DropReason::FirewallDenied));
+}
+
+#[test]
+fn an_operator_may_have_expected_connections_judged_by_the_rules() {
+    let mut gateway = closed_gateway(Related::Rules);
+    gateway.expectations.expect(Instant::ZERO, &master(4000), expectation(5000)).unwrap();
+    assert_eq!(gateway.begin(OUTSIDE, first_packet("198.51.100.1:20", 5000)).err(), Some(DropReason::FirewallDenied));
+}
+
+#[test]
+fn an_expected_connection_gets_another_source_port_when_its_own_is_taken() {
+    let mut gateway = closed_gateway(Related::Accept);
+    let mut translated = expectation(5000);
+    translated.outgoing.source = tcp("203.0.113.7:1", "203.0.113.7:1").source;
+    gateway.expectations.expect(Instant::ZERO, &master(4000), translated).unwrap();
+    gateway.tuples.0.insert(tcp("10.0.0.1:5000", "203.0.113.7:20"));
+    let outgoing = gateway.begin(OUTSIDE, first_packet("198.51.100.1:20", 5000)).unwrap().outgoing;
+    assert_eq!(outgoing, Tuple { source_port: outgoing.source_port, ..tcp("203.0.113.7:1", "10.0.0.1:5000") });
+    assert!(outgoing.source_port >= 1024);
 }
