@@ -66,7 +66,7 @@ impl FlowDescriber {
     #[must_use]
     pub fn describe_in(&self, page: &FlowsPage, connection: &Connection) -> Flow {
         let master = page.related.iter().find(|(original, _)| *original == connection.original);
-        Flow { related_to: master.map(|(_, master)| ends(master)), ..self.describe(connection, page.now) }
+        Flow { related_to: master.map(|(_, master)| Box::new(ends(master))), ..self.describe(connection, page.now) }
     }
 }
 

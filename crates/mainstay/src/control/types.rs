@@ -290,7 +290,7 @@ pub struct Flow {
     pub version: u32,
     /// Ends of packets of the original direction, as they come in, of the connection that announced this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub related_to: Option<Ends>,
+    pub related_to: Option<Box<Ends>>,
 }
 
 /// Source and destination, `address:port`, or the address alone for protocols without ports.
