@@ -310,20 +310,20 @@ impl Chain {
     }
 
     /// The headers of a segment that comes in, with what it acknowledges under the numbers with which the other side sent
-    /// it: before all functions that renumber.
+    /// it: before all functions that renumber. `None` when that is what they say already.
     #[must_use]
-    pub fn as_sent(&self, connection: &Connection, headers: &Headers, direction: Direction) -> Headers {
-        let mut headers = *headers;
-        let Transport::Tcp(segment) = &mut headers.transport else { return headers };
+    pub fn as_sent(&self, connection: &Connection, headers: &Headers, direction: Direction) -> Option<Headers> {
+        let Transport::Tcp(arrived) = headers.transport else { return None };
+        let mut segment = arrived;
         let ask = |link: &Link, segment: &mut _| {
             link.function.as_sent(&connection.functions[link.state.clone()], segment, direction);
         };
         let renumbering = self.links.iter().filter(|link| link.function.renumbers());
         match direction {
-            Direction::Original => renumbering.for_each(|link| ask(link, segment)),
-            Direction::Reply => renumbering.rev().for_each(|link| ask(link, segment)),
+            Direction::Original => renumbering.for_each(|link| ask(link, &mut segment)),
+            Direction::Reply => renumbering.rev().for_each(|link| ask(link, &mut segment)),
         }
-        headers
+        (segment != arrived).then_some(Headers { transport: Transport::Tcp(segment), ..*headers })
     }
 
     fn pass_forwards<'a>(

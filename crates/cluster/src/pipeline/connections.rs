@@ -61,7 +61,8 @@ impl Pipeline {
         if connection.owner != self.node {
             connection.take_over(self.node);
         }
-        let renumbered = self.chain.renumbers().then(|| self.chain.as_sent(connection, &packet.headers, direction));
+        let renumbers = self.chain.renumbers();
+        let renumbered = if renumbers { self.chain.as_sent(connection, &packet.headers, direction) } else { None };
         let headers = renumbered.as_ref().unwrap_or(&packet.headers);
         let advance = self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
         if advance.verdict.is_ok() {
