@@ -216,7 +216,7 @@ impl Forwarder {
             return Admission::Refused(DropReason::UnsupportedLinkProtocol);
         }
         if packet.headers.ttl <= 1 {
-            self.send_error(now, ingress, packet.frame.bytes(), &packet.headers, ErrorCause::TimeExceeded);
+            self.send_error(now, ingress, packet.frame.bytes(), packet.headers, ErrorCause::TimeExceeded);
             return Admission::Refused(DropReason::TtlExceeded);
         }
         Admission::Transit
@@ -242,7 +242,7 @@ impl Forwarder {
         };
         let port = &self.ports[usize::from(next_hop.port.0)];
         let (mtu_bytes, mac) = (port.mtu_bytes, port.mac);
-        if wire_bytes(&packet.headers, &packet.frame.segmentation) > mtu_bytes {
+        if wire_bytes(packet.headers, &packet.frame.segmentation) > mtu_bytes {
             return self.refuse(now, packet, DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
         }
         let slot = next_hop.slot.or_else(|| {
@@ -357,7 +357,7 @@ impl Forwarder {
     }
 
     fn refuse(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason, cause: ErrorCause) -> Disposition {
-        self.send_error(now, packet.frame.ingress, packet.frame.bytes(), &packet.headers, cause);
+        self.send_error(now, packet.frame.ingress, packet.frame.bytes(), packet.headers, cause);
         Disposition::Drop(reason)
     }
 
@@ -365,7 +365,7 @@ impl Forwarder {
         let copy = || QueuedPacket {
             ingress: packet.frame.ingress,
             bytes: packet.frame.bytes().to_vec(),
-            headers: packet.headers,
+            headers: *packet.headers,
             checksum: packet.frame.checksum,
             segmentation: packet.frame.segmentation,
         };

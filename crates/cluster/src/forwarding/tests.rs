@@ -97,8 +97,8 @@ impl Bench {
         let disposition = match parse(&frame) {
             Err(reason) => Disposition::Drop(reason),
             Ok(Parsed::Arp(offset)) => self.forwarder.handle_arp(self.now, &frame, offset),
-            Ok(Parsed::Ip(headers)) => {
-                let mut packet = Packet { frame: &mut frame, headers };
+            Ok(Parsed::Ip(mut headers)) => {
+                let mut packet = Packet { frame: &mut frame, headers: &mut headers };
                 match self.forwarder.admit(self.now, &packet) {
                     Admission::Transit => self.forwarder.forward(self.now, &mut packet),
                     Admission::Local => self.forwarder.handle_local(self.now, &mut packet),

@@ -62,7 +62,7 @@ impl Pipeline {
             connection.take_over(self.node);
         }
         let advance =
-            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, &packet.headers);
+            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, packet.headers);
         if advance.verdict.is_ok() {
             connection.packets[direction.index()] += packets_in(packet.frame);
             connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
@@ -93,7 +93,7 @@ impl Pipeline {
         if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
         }
-        let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
+        let (protocol, timeout) = self.tracker.begin(packet.headers)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
         self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;

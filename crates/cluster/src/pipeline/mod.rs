@@ -17,6 +17,7 @@ mod expiry;
 mod icmp_error;
 mod replica;
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::conntrack::{Change, Tracker};
@@ -99,6 +100,7 @@ pub struct Pipeline {
     log: Log,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
+    /// A place for each packet of a batch.
     pending: Vec<Pending>,
 }
 
@@ -116,7 +118,7 @@ impl Pipeline {
             log: Log::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
-            pending: Vec::with_capacity(BATCH_FRAMES_MAX),
+            pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],
         }
     }
 
