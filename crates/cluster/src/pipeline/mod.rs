@@ -15,6 +15,7 @@ mod connections;
 mod counters;
 mod expiry;
 mod icmp_error;
+mod renewal;
 mod replica;
 
 use alloc::vec::Vec;
@@ -100,6 +101,8 @@ pub struct Pipeline {
     counters: PipelineCounters,
     changes: Vec<TableChange>,
     pending: Vec<Pending>,
+    /// Connections from this slot on are still to be held against the configuration in force.
+    unjudged_from: Option<Slot>,
 }
 
 impl Pipeline {
@@ -117,6 +120,7 @@ impl Pipeline {
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             pending: Vec::with_capacity(BATCH_FRAMES_MAX),
+            unjudged_from: None,
         }
     }
 
