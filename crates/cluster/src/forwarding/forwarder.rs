@@ -91,11 +91,11 @@ struct Pending {
 /// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
 /// that stands by knows them; of everybody after a take-over.
 #[derive(Clone, Copy, Debug)]
-struct Warming {
+pub(super) struct Warming {
     /// The next neighbour, and when it is its turn.
-    slot: usize,
-    at: Instant,
-    everybody: bool,
+    pub(super) slot: usize,
+    pub(super) at: Instant,
+    pub(super) everybody: bool,
 }
 
 /// The routed edge of a node; see the [module](super).
@@ -103,12 +103,12 @@ struct Warming {
 pub struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) addresses: LocalAddresses,
-    routes: RouteTable,
-    next_hops: Vec<NextHop>,
+    pub(super) routes: RouteTable,
+    pub(super) next_hops: Vec<NextHop>,
     pub(super) neighbours: Neighbours,
     pub(super) is_active: bool,
-    announcement: Option<Announcement>,
-    warming: Option<Warming>,
+    pub(super) announcement: Option<Announcement>,
+    pub(super) warming: Option<Warming>,
     /// Packets whose next hop answered, then the node's own frames. The former were bounded while they waited.
     released: VecDeque<Pending>,
     control: VecDeque<Pending>,
@@ -124,28 +124,10 @@ impl Forwarder {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let mut neighbours = Neighbours::new(config.seed);
-        let mut next_hops = Vec::new();
-        let mut routes: Vec<(Prefix, u16)> = Vec::new();
-        let mut add = |prefix: Prefix, next_hop: NextHop| {
-            let index = next_hops.iter().position(|known| *known == next_hop).unwrap_or(next_hops.len());
-            if index == next_hops.len() {
-                next_hops.push(next_hop);
-            }
-            routes.push((prefix, u16::try_from(index).expect("ROUTES_MAX is less")));
-        };
-        for route in &config.routes {
-            let slot = neighbours.find_or_insert(Instant::ZERO, route.port, route.gateway);
-            slot.into_iter().for_each(|slot| neighbours.pin(slot));
-            add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
-        }
-        for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
-            for prefix in port.own.iter().chain(&port.shared) {
-                add(*prefix, NextHop { port: id, gateway: None, slot: None });
-            }
-        }
+        let (routes, next_hops) = route_table(&config, &mut neighbours, Instant::ZERO);
         Ok(Self {
             addresses: LocalAddresses::new(&config.ports),
-            routes: RouteTable::new(&routes),
+            routes,
             ports: config.ports,
             next_hops,
             neighbours,
@@ -445,6 +427,30 @@ impl Forwarder {
         };
         Some((local.port, frame))
     }
+}
+
+/// The routes of a sound configuration, and the next hops that they lead to. Gateways' entries are pinned.
+pub(super) fn route_table(config: &Config, neighbours: &mut Neighbours, now: Instant) -> (RouteTable, Vec<NextHop>) {
+    let mut next_hops = Vec::new();
+    let mut routes: Vec<(Prefix, u16)> = Vec::new();
+    let mut add = |prefix: Prefix, next_hop: NextHop| {
+        let index = next_hops.iter().position(|known| *known == next_hop).unwrap_or(next_hops.len());
+        if index == next_hops.len() {
+            next_hops.push(next_hop);
+        }
+        routes.push((prefix, u16::try_from(index).expect("ROUTES_MAX is less")));
+    };
+    for route in &config.routes {
+        let slot = neighbours.find_or_insert(now, route.port, route.gateway);
+        slot.into_iter().for_each(|slot| neighbours.pin(slot));
+        add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
+    }
+    for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
+        for prefix in port.own.iter().chain(&port.shared) {
+            add(*prefix, NextHop { port: id, gateway: None, slot: None });
+        }
+    }
+    (RouteTable::new(&routes), next_hops)
 }
 
 const fn own_frame(port: PortId) -> OutFrame {

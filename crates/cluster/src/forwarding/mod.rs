@@ -28,6 +28,7 @@ mod config;
 mod error_message;
 mod forwarder;
 mod neighbour;
+mod reconfigure;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -39,3 +40,4 @@ pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop,
 pub use neighbour::{
     NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
 };
+pub use reconfigure::ReconfigureError;

@@ -6,7 +6,7 @@ use flow::table::{InsertError, Slot};
 use flow::wire::{Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
 use network_functions::chain::Runtime;
-use network_functions::function::{CloseReason, Verdict};
+use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
 use super::{Edge, Pipeline, TableChange, record, record_mut};
@@ -21,6 +21,9 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
+            return Err(DropReason::FirewallDenied);
+        }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;

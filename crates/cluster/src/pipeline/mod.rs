@@ -15,6 +15,7 @@ mod connections;
 mod counters;
 mod expiry;
 mod icmp_error;
+mod renewal;
 mod replica;
 
 use alloc::vec;
@@ -102,6 +103,8 @@ pub struct Pipeline {
     changes: Vec<TableChange>,
     /// A place for each packet of a batch.
     pending: Vec<Pending>,
+    /// Connections from this slot on are still to be held against the configuration in force.
+    unjudged_from: Option<Slot>,
 }
 
 impl Pipeline {
@@ -119,6 +122,7 @@ impl Pipeline {
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],
+            unjudged_from: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Scenarios with two nodes: what a client and a server see.
 
 mod cluster;
+mod operations;
 
 use std::time::Duration;
 use std::vec::Vec;
