@@ -9,6 +9,7 @@ pub mod arp;
 pub mod build;
 pub mod checksum;
 pub mod ethernet;
+mod fragment;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ipv4;
@@ -23,6 +24,7 @@ pub mod vlan;
 use crate::Tuple;
 
 pub use ethernet::MacAddress;
+pub use fragment::Fragment;
 pub use parse::parse;
 pub use rewrite::Packet;
 

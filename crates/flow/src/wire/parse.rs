@@ -208,10 +208,11 @@ impl Network {
     fn note_fragment(&mut self, offset_bytes: u32, payload_bytes: usize) -> Result<(), DropReason> {
         // A datagram cannot end behind 65 535 bytes, and the second eight bytes of a TCP header must not come in a
         // fragment of their own, where they could replace flags already seen (RFC 1858 section 3.2.2).
-        let is_too_long = offset_bytes as usize + payload_bytes > usize::from(u16::MAX);
-        let hides_flags = self.tuple.protocol == ip_protocol::TCP && offset_bytes == 8;
-        if is_too_long || hides_flags {
-            return Err(DropReason::Malformed);
+        if offset_bytes as usize + payload_bytes > usize::from(u16::MAX) {
+            return Err(DropReason::FragmentTooLong);
+        }
+        if self.tuple.protocol == ip_protocol::TCP && offset_bytes == 8 {
+            return Err(DropReason::TinyFragment);
         }
         self.fragment = if offset_bytes == 0 { Fragment::First } else { Fragment::Later };
         Ok(())
@@ -219,8 +220,10 @@ impl Network {
 
     #[inline(always)]
     fn parse_transport(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
-        if self.fragment == Fragment::Later {
-            return Ok(self.headers(Transport::Other, 0));
+        match self.fragment {
+            Fragment::Whole => {}
+            Fragment::First => check_first_fragment(self.tuple.protocol, transport)?,
+            Fragment::Later => return Ok(self.headers(Transport::Other, 0)),
         }
         match (self.tuple.protocol, self.tuple.version) {
             (ip_protocol::TCP, _) => {
@@ -323,6 +326,20 @@ impl Network {
             is_fragment: self.fragment != Fragment::Whole,
         })
     }
+}
+
+/// The transport header must be in the first fragment as a whole: nobody could judge the packet otherwise (RFC 1858
+/// section 4.2, RFC 7112).
+#[cold]
+fn check_first_fragment(protocol: u8, transport: &[u8]) -> Result<(), DropReason> {
+    let header_bytes = match protocol {
+        // The data offset, in words, is in the upper half of the thirteenth byte.
+        ip_protocol::TCP => transport.get(12).map_or(TCP_HEADER_BYTES, |byte| usize::from(byte >> 4) * 4),
+        ip_protocol::UDP => UDP_HEADER_BYTES,
+        ip_protocol::ICMP | ip_protocol::ICMPV6 => ICMP_HEADER_BYTES,
+        _ => 0,
+    };
+    if transport.len() < header_bytes { Err(DropReason::TinyFragment) } else { Ok(()) }
 }
 
 /// A query's identifier stands for both ports, and its request's type tells apart the kinds of queries.
