@@ -30,5 +30,5 @@ pub use drop_reason::DropReason;
 pub use frame::{
     BATCH_FRAMES_MAX, Checksum, Disposition, Frame, OwnedFrame, PacketBatch, PortId, Segmentation, SegmentationKind,
 };
-pub use key::{HashKey, IpFamily, Tuple};
+pub use key::{HashKey, IpFamily, QUERY_REPLY, Tuple};
 pub use time::Instant;

@@ -81,11 +81,8 @@ impl SourceCounts {
     pub fn add(&mut self, tuple: &Tuple, amount: u32) {
         let source = self.prefixes.of(tuple);
         let key = self.key;
-        let entry = self.counts.entry(
-            key.hash(&source),
-            |count| count.source == source,
-            |count| key.hash(&count.source),
-        );
+        let entry =
+            self.counts.entry(key.hash(&source), |count| count.source == source, |count| key.hash(&count.source));
         let mut count = entry.or_insert(Count { source, count: 0 });
         count.get_mut().count = count.get().count.saturating_add(amount);
     }
@@ -94,11 +91,8 @@ impl SourceCounts {
     pub fn subtract(&mut self, tuple: &Tuple, amount: u32) {
         let source = self.prefixes.of(tuple);
         let key = self.key;
-        let entry = self.counts.entry(
-            key.hash(&source),
-            |count| count.source == source,
-            |count| key.hash(&count.source),
-        );
+        let entry =
+            self.counts.entry(key.hash(&source), |count| count.source == source, |count| key.hash(&count.source));
         let Entry::Occupied(mut count) = entry else {
             debug_assert!(false, "a source gives back what it has");
             return;

@@ -30,9 +30,16 @@ impl Pipeline {
         let pending = core::mem::take(&mut self.pending);
         for Pending { frame, headers, hash, likely, is_local } in &pending {
             let mut packet = Packet { frame: &mut batch[*frame], headers: *headers };
-            let found = self.table.lookup_likely(*likely, *hash, &wanted(headers));
-            let disposition = self.handle_packet(now, &mut packet, *hash, found, *is_local, edge);
+            let disposition = if headers.is_fragment {
+                self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
+            } else {
+                let found = self.table.lookup_likely(*likely, *hash, &wanted(headers));
+                self.handle_packet(now, &mut packet, *hash, found, *is_local, edge)
+            };
             packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
+            if !matches!(packet.frame.disposition, Disposition::Transmit(_)) {
+                edge.note_not_sent(now, &mut packet, &headers.tuple);
+            }
         }
         self.pending = pending;
         self.count_dispositions(batch);
@@ -50,9 +57,7 @@ impl Pipeline {
                     let mut packet = Packet { frame, headers };
                     match edge.admit(now, &packet) {
                         Admission::Refused(reason) => packet.frame.disposition = Disposition::Drop(reason),
-                        // Its ports are in another packet, or a part of what they belong to is.
-                        _ if headers.is_fragment => packet.frame.disposition = Disposition::Drop(DropReason::Fragment),
-                        Admission::Local if is_link_local_control(&headers) => {
+                        Admission::Local if !headers.is_fragment && is_link_local_control(&headers) => {
                             packet.frame.disposition = edge.handle_local(now, &mut packet);
                         }
                         admission => self.await_lookup(index, headers, admission == Admission::Local),
@@ -76,7 +81,7 @@ impl Pipeline {
         self.pending.push(Pending { frame, headers, hash, likely: None, is_local });
     }
 
-    fn handle_packet<E: Edge>(
+    pub(super) fn handle_packet<E: Edge>(
         &mut self,
         now: Instant,
         packet: &mut Packet<'_, '_>,

@@ -30,7 +30,13 @@ impl Parts {
     pub(super) fn check(&self, start: u16, end: u16, more: bool) -> Result<(), Misfit> {
         let is_known = self.seen.iter().any(|(from, to)| *from <= start && end <= *to);
         let ends_alike = match self.end {
-            Some(known) => if more { end <= known } else { end == known },
+            Some(known) => {
+                if more {
+                    end <= known
+                } else {
+                    end == known
+                }
+            }
             None => more || self.seen.last().is_none_or(|(_, to)| *to <= end),
         };
         if !ends_alike {

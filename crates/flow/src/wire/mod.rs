@@ -8,6 +8,7 @@
 pub mod arp;
 pub mod build;
 pub mod checksum;
+mod cut;
 pub mod ethernet;
 mod fragment;
 pub mod icmp;
@@ -23,6 +24,7 @@ pub mod vlan;
 
 use crate::Tuple;
 
+pub use cut::cut_ipv4;
 pub use ethernet::MacAddress;
 pub use fragment::Fragment;
 pub use parse::parse;

@@ -9,7 +9,7 @@ use super::tcp::{TCP_HEADER_BYTES, TcpView};
 use super::udp::{UDP_HEADER_BYTES, UdpView};
 use super::{Headers, IcmpError, IcmpQuery, Parsed, Transport, arp, ethernet, icmpv6, ip_protocol};
 use crate::key::mapped;
-use crate::{Checksum, DropReason, Frame, Tuple};
+use crate::{Checksum, DropReason, Frame, QUERY_REPLY, Tuple};
 
 /// Bytes of the transport header that every ICMP error quotes (RFC 792).
 const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
@@ -278,7 +278,7 @@ impl Network {
                 {
                     return Err(DropReason::Malformed);
                 }
-                set_query(&mut self.tuple, &message, request);
+                set_query(&mut self.tuple, &message, request, is_reply);
                 Transport::IcmpQuery(IcmpQuery { kind, code, is_reply })
             }
             Class::Error => {
@@ -343,10 +343,10 @@ fn check_first_fragment(protocol: u8, transport: &[u8]) -> Result<(), DropReason
 }
 
 /// A query's identifier stands for both ports, and its request's type tells apart the kinds of queries.
-fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8) {
+fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8, is_reply: bool) {
     tuple.source_port = message.identifier();
     tuple.destination_port = message.identifier();
-    tuple.discriminator = u16::from(request);
+    tuple.discriminator = u16::from(request) | if is_reply { QUERY_REPLY } else { 0 };
 }
 
 /// The packet that an ICMP error quotes: its tuple as it was sent, and the bytes of its network headers.
@@ -376,7 +376,7 @@ fn parse_quoted(quote: &[u8], version: u8) -> Result<(Tuple, usize), DropReason>
     };
     let message = IcmpView::new_checked(transport)?;
     match classify(message.kind()) {
-        Class::Query { request, .. } => set_query(&mut tuple, &message, request),
+        Class::Query { request, is_reply } => set_query(&mut tuple, &message, request, is_reply),
         // An error about an error must not be sent (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
         Class::Error => return Err(DropReason::Malformed),
         Class::Other => {}
