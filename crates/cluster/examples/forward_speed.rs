@@ -26,6 +26,7 @@ fn forwarder(now: Instant) -> Forwarder {
         mtu_bytes: 1500,
         own: vec![],
         shared: vec![Prefix::new(address.into(), 24)],
+        mss_clamp: None,
     };
     let network = |index: u32| Ipv4Addr::from_bits(Ipv4Addr::new(100, 0, 0, 0).to_bits() + (index << 8));
     let route = |index| Route {

@@ -54,7 +54,7 @@ pub(crate) fn echo(source: &str, destination: &str, identifier: u16) -> Tuple {
 }
 
 fn transport(tuple: &Tuple, direction: Direction) -> Transport {
-    let kind = u8::try_from(tuple.discriminator).unwrap();
+    let kind = (tuple.discriminator & !flow::QUERY_REPLY) as u8;
     match (tuple.protocol, direction) {
         (ip_protocol::TCP, _) => Transport::Tcp(TcpSegment::default()),
         (ip_protocol::UDP, _) => Transport::Udp,

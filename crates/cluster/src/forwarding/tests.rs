@@ -38,6 +38,7 @@ fn config() -> Config {
         mtu_bytes: 1500,
         own: vec![],
         shared: vec![Prefix::new(v4.into(), 24), Prefix::new(v6.into(), 64)],
+        mss_clamp: None,
     };
     let everywhere =
         |address: IpAddr, gateway: IpAddr| Route { destination: Prefix::new(address, 0), gateway, port: OUTSIDE };
@@ -98,12 +99,17 @@ impl Bench {
             Err(reason) => Disposition::Drop(reason),
             Ok(Parsed::Arp(offset)) => self.forwarder.handle_arp(self.now, &frame, offset),
             Ok(Parsed::Ip(mut headers)) => {
+                let as_received = headers.tuple;
                 let mut packet = Packet { frame: &mut frame, headers: &mut headers };
-                match self.forwarder.admit(self.now, &packet) {
+                let disposition = match self.forwarder.admit(self.now, &packet) {
                     Admission::Transit => self.forwarder.forward(self.now, &mut packet),
                     Admission::Local => self.forwarder.handle_local(self.now, &mut packet),
                     Admission::Refused(reason) => Disposition::Drop(reason),
+                };
+                if !matches!(disposition, Disposition::Transmit(_)) {
+                    self.forwarder.note_not_sent(self.now, &mut packet, &as_received);
                 }
+                disposition
             }
         };
         Fed { disposition, bytes }

@@ -11,6 +11,7 @@
 //!   peers ◄──── poll_transmit ◄── sessions, detectors, role ◄── handle_peer ◄── peers
 //! ```
 
+mod again;
 mod config;
 mod drain;
 mod event;
@@ -28,7 +29,7 @@ use alloc::vec::Vec;
 
 use flow::conntrack::Change;
 use flow::table::Slot;
-use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Instant, NodeId, PacketBatch, PortId, Segmentation};
+use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::representation::{Selection, is_worth_telling, precise};
 use replication::{Handle, PeerError};
 
@@ -145,6 +146,7 @@ impl Node {
         self.pipeline.handle_packets(now, batch, &mut surroundings);
         self.tell_changes();
         self.note_first_packet(now);
+        self.release_fragments(now);
     }
 
     /// A datagram on the replication channel.
@@ -410,32 +412,8 @@ impl Node {
             return;
         }
         let peers = &self.peers;
-        let mut released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
-        for part in released.chunks_mut(BATCH_FRAMES_MAX) {
-            let mut batch: PacketBatch<'_> = part.iter_mut().filter_map(held::HeldReply::frame).collect();
-            let mut surroundings = Surroundings {
-                forwarder: &mut self.forwarder,
-                peers: &self.peers,
-                held: None,
-                hold_max: self.hold_first_reply,
-            };
-            self.pipeline.handle_packets(now, &mut batch, &mut surroundings);
-            for frame in &batch {
-                let Disposition::Transmit(port) = frame.disposition else { continue };
-                if self.outbox.len() >= OUTBOX_FRAMES_MAX {
-                    self.pipeline.count_drop(DropReason::TransmitFailed);
-                    continue;
-                }
-                self.outbox.push_back(OutFrame {
-                    bytes: frame.bytes().to_vec(),
-                    port,
-                    checksum: frame.checksum,
-                    segmentation: frame.segmentation,
-                });
-            }
-        }
-        self.tell_changes();
-        self.note_first_packet(now);
+        let released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
+        self.hand_in_again(now, released);
     }
 }
 

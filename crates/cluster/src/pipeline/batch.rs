@@ -37,10 +37,20 @@ impl Pipeline {
         let mut pending = core::mem::take(&mut self.pending);
         let waiting = self.look_at_batch(now, batch, &mut pending, edge);
         for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
-            let found = self.table.lookup_likely(*likely, *hash, &wanted(headers));
+            let as_received = headers.tuple;
+            let disposition = if headers.is_fragment {
+                let mut packet = Packet { frame: &mut batch[*frame], headers };
+                self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
+            } else {
+                let found = self.table.lookup_likely(*likely, *hash, &wanted(headers));
+                let mut packet = Packet { frame: &mut batch[*frame], headers };
+                self.handle_packet(now, &mut packet, *hash, found, *is_local, edge)
+            };
             let mut packet = Packet { frame: &mut batch[*frame], headers };
-            let disposition = self.handle_packet(now, &mut packet, *hash, found, *is_local, edge);
             packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
+            if !matches!(packet.frame.disposition, Disposition::Transmit(_)) {
+                edge.note_not_sent(now, &mut packet, &as_received);
+            }
         }
         self.pending = pending;
         self.count_dispositions(batch);
@@ -90,7 +100,7 @@ impl Pipeline {
         }
     }
 
-    fn handle_packet<E: Edge>(
+    pub(super) fn handle_packet<E: Edge>(
         &mut self,
         now: Instant,
         packet: &mut Packet<'_, '_>,
@@ -129,9 +139,9 @@ fn admit<E: Edge>(now: Instant, frame: &mut Frame<'_>, headers: &mut Headers, ed
     let mut packet = Packet { frame, headers };
     let disposition = match edge.admit(now, &packet) {
         Admission::Refused(reason) => Disposition::Drop(reason),
-        // Its ports are in another packet, or a part of what they belong to is.
-        _ if packet.headers.is_fragment => Disposition::Drop(DropReason::Fragment),
-        Admission::Local if is_link_local_control(packet.headers) => edge.handle_local(now, &mut packet),
+        Admission::Local if !packet.headers.is_fragment && is_link_local_control(packet.headers) => {
+            edge.handle_local(now, &mut packet)
+        }
         admission => return Some(admission == Admission::Local),
     };
     packet.frame.disposition = disposition;

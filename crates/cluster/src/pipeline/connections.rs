@@ -97,6 +97,7 @@ impl Pipeline {
             return Ok(edge.handle_local(now, packet));
         }
         let (protocol, timeout) = self.tracker.begin(packet.headers)?;
+        self.check_source(&tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
         self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;
@@ -123,7 +124,7 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.table.insert(connection, now) {
+        let refusal = match self.insert_counted(connection, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
@@ -133,7 +134,7 @@ impl Pipeline {
                 let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
                 self.counters.early_dropped += 1;
                 self.end(victim, CloseReason::Terminated);
-                self.table.insert(connection, now).map_err(|_| DropReason::TableFull)
+                self.insert_counted(connection, now).map_err(|_| DropReason::TableFull)
             }
         }
     }
@@ -169,7 +170,7 @@ impl Pipeline {
     }
 
     fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
-        self.table.remove(slot)
+        self.remove_counted(slot)
     }
 }
 

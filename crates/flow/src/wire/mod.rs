@@ -8,7 +8,9 @@
 pub mod arp;
 pub mod build;
 pub mod checksum;
+mod cut;
 pub mod ethernet;
+mod fragment;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ipv4;
@@ -22,7 +24,9 @@ pub mod vlan;
 
 use crate::Tuple;
 
+pub use cut::cut_ipv4;
 pub use ethernet::MacAddress;
+pub use fragment::Fragment;
 pub use parse::parse;
 pub use rewrite::Packet;
 

@@ -17,7 +17,9 @@ use network_functions::rule_set::Conditions;
 use replication::SessionConfig;
 use replication::representation::Selection;
 
+use crate::forwarding::MssClamp;
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
+use crate::pipeline::Limits;
 use crate::{failure_detector, forwarding, role};
 
 pub(super) const INSIDE: PortId = PortId(0);
@@ -40,11 +42,21 @@ pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
     pub(super) replicates: bool,
+    pub(super) limits: Limits,
+    pub(super) outside_mtu_bytes: u32,
+    pub(super) mss_clamp: Option<MssClamp>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hold_first_reply: Duration::ZERO, connections_max: 64, replicates: true }
+        Self {
+            hold_first_reply: Duration::ZERO,
+            connections_max: 64,
+            replicates: true,
+            limits: Limits::default(),
+            outside_mtu_bytes: 1500,
+            mss_clamp: None,
+        }
     }
 }
 
@@ -85,14 +97,16 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
     let prefix = |address: Ipv4Addr| forwarding::Prefix::new(address.into(), 24);
     let port = |port: PortId, shared: Ipv4Addr| forwarding::Port {
         mac: port_mac(id, port),
-        mtu_bytes: 1500,
+        mtu_bytes: if port == OUTSIDE { options.outside_mtu_bytes } else { 1500 },
         own: Vec::new(),
         shared: std::vec![prefix(shared)],
+        mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
     let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
     NodeConfig {
         node: NodeId(id),
         connections_max: options.connections_max,
+        limits: options.limits,
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
         tracker: TrackerConfig::default(),
@@ -280,6 +294,12 @@ impl Cluster {
         self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
     }
 
+    pub(super) fn client_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
+        let destination = port_mac(self.active(), INSIDE);
+        let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
+        self.hand_in(INSIDE, build(envelope));
+    }
+
     pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
         let destination = port_mac(self.active(), OUTSIDE);
         let envelope = build::Envelope { source: SERVER_MAC, destination, ..build::Envelope::default() };
@@ -328,7 +348,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    fn new(mut bytes: Vec<u8>) -> Self {
+    pub(super) fn new(mut bytes: Vec<u8>) -> Self {
         let length_bytes = bytes.len();
         let frame = Frame::new(&mut bytes, 0, length_bytes, INSIDE).unwrap();
         let Ok(Parsed::Ip(headers)) = parse(&frame) else { panic!("a host gets sound packets only") };

@@ -213,8 +213,8 @@ fn fragments_that_cannot_be_honest_are_refused() {
         let fragment = Some(FragmentHeader { offset_bytes, more: false, identification: 9 });
         read(&Envelope { fragment, ..Envelope::default() }.raw(tuple, transport))
     };
-    assert_eq!(fragment(&udp4(), 65_528, &[0; 8]), Err(DropReason::Malformed), "ends behind byte 65 535");
-    assert_eq!(fragment(&tcp4(), 8, &[0; 20]), Err(DropReason::Malformed), "would overwrite TCP flags");
+    assert_eq!(fragment(&udp4(), 65_528, &[0; 8]), Err(DropReason::FragmentTooLong), "ends behind byte 65 535");
+    assert_eq!(fragment(&tcp4(), 8, &[0; 20]), Err(DropReason::TinyFragment), "would overwrite TCP flags");
     assert!(fragment(&udp4(), 65_520, &[0; 8]).is_ok());
 }
 
