@@ -2,7 +2,8 @@
 //!
 //! `flow` knows how to read and rewrite frames ([`wire`]), how to name a connection ([`key`]), how a
 //! connection's protocol automaton advances ([`conntrack`]), and how to keep millions of connections in a
-//! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]).
+//! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]), and which of several workers a
+//! packet belongs to ([`steering`]).
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
 #![no_std]
@@ -17,6 +18,7 @@ pub mod conntrack;
 pub mod drop_reason;
 pub mod frame;
 pub mod key;
+pub mod steering;
 pub mod table;
 pub mod time;
 pub mod timer_wheel;
@@ -26,4 +28,5 @@ pub use connection::{Connection, Direction, NodeId, Role};
 pub use drop_reason::DropReason;
 pub use frame::{BATCH_FRAMES_MAX, Checksum, Disposition, Frame, PacketBatch, PortId, Segmentation, SegmentationKind};
 pub use key::{HashKey, IpFamily, Tuple};
+pub use steering::{Steering, WorkerId};
 pub use time::Instant;
