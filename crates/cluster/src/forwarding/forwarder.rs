@@ -16,6 +16,7 @@ use super::config::{Config, ConfigError, Port, Prefix};
 use super::error_message::{ErrorCause, TokenBucket};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
 use super::route::RouteTable;
+use super::sharing::{Learning, Sharing};
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
 /// counted: whoever asked will ask again.
@@ -91,7 +92,7 @@ struct Pending {
 /// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
 /// that stands by knows them; of everybody after a take-over.
 #[derive(Clone, Copy, Debug)]
-struct Warming {
+pub(super) struct Warming {
     /// The next neighbour, and when it is its turn.
     slot: usize,
     at: Instant,
@@ -108,7 +109,9 @@ pub struct Forwarder {
     pub(super) neighbours: Neighbours,
     pub(super) is_active: bool,
     announcement: Option<Announcement>,
-    warming: Option<Warming>,
+    pub(super) warming: Option<Warming>,
+    pub(super) sharing: Sharing,
+    pub(super) learnings: VecDeque<Learning>,
     /// Packets whose next hop answered, then the node's own frames. The former were bounded while they waited.
     released: VecDeque<Pending>,
     control: VecDeque<Pending>,
@@ -152,6 +155,8 @@ impl Forwarder {
             is_active: false,
             announcement: None,
             warming: (!config.routes.is_empty()).then_some(Warming { slot: 0, at: Instant::ZERO, everybody: false }),
+            sharing: Sharing::Alone,
+            learnings: VecDeque::new(),
             released: VecDeque::new(),
             control: VecDeque::new(),
             error_tokens: TokenBucket::full(),
@@ -168,7 +173,8 @@ impl Forwarder {
         self.is_active = active;
         self.announcement = None;
         if active {
-            self.warming = Some(Warming { slot: 0, at: now, everybody: true });
+            let warms = self.sharing != Sharing::IsTold;
+            self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
         } else {
             self.counters.abandoned_packets += self.released.len() as u64;
             self.released.clear();

@@ -15,6 +15,7 @@ use super::held::HeldReplies;
 use super::peer::Peer;
 use super::resync::Resync;
 use super::store::ReplicaCounters;
+use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
 use crate::pipeline::Pipeline;
 
@@ -99,6 +100,7 @@ impl NodeConfig {
             role: role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
             peers,
             held: HeldReplies::default(),
+            others: Others::default(),
             outbox: VecDeque::new(),
             events: Events::default(),
             attributes: Vec::new(),
@@ -125,6 +127,9 @@ impl NodeConfig {
             resync: Resync::default(),
             replica: ReplicaCounters::default(),
             orphaned_at: None,
+            is_watched: true,
+            is_said_up: false,
+            refused: None,
             heartbeat: None,
             is_replica_incomplete: false,
         })

@@ -1,6 +1,7 @@
 //! From a batch of frames to packets with their connections looked up, and back to dispositions.
 
 use flow::table::Slot;
+use flow::steering::is_link_local_control;
 use flow::wire::{self, Headers, Packet, Parsed, Transport};
 use flow::{Direction, Disposition, DropReason, Instant, PacketBatch, Tuple};
 
@@ -45,11 +46,13 @@ impl Pipeline {
         for (index, frame) in batch.iter_mut().enumerate() {
             match wire::parse(frame) {
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
+                Ok(Parsed::Arp(_)) if self.shard.takes_from_lead(frame) => {}
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
                 Ok(Parsed::Ip(headers)) => {
                     let mut packet = Packet { frame, headers };
                     match edge.admit(now, &packet) {
                         Admission::Refused(reason) => packet.frame.disposition = Disposition::Drop(reason),
+                        _ if self.shard.takes_elsewhere(&mut packet) => {}
                         // Its ports are in another packet, or a part of what they belong to is.
                         _ if headers.is_fragment => packet.frame.disposition = Disposition::Drop(DropReason::Fragment),
                         Admission::Local if is_link_local_control(&headers) => {
@@ -85,6 +88,11 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if found.is_none()
+            && let Some(elsewhere) = self.shard.redirect(packet, &wanted(&packet.headers))
+        {
+            return elsewhere;
+        }
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;
@@ -116,9 +124,4 @@ fn wanted(headers: &Headers) -> Tuple {
         Transport::IcmpError(error) => error.inner.inverse(),
         _ => headers.tuple,
     }
-}
-
-/// Messages that concern one link and never cross a router: neighbour discovery, multicast listener reports (RFC 4861, RFC 3810).
-const fn is_link_local_control(headers: &Headers) -> bool {
-    matches!(headers.transport, Transport::IcmpOther(130..=137 | 143, _)) && headers.tuple.version == 6
 }

@@ -96,7 +96,8 @@ impl Pipeline {
         let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
-        self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;
+        let tuples = self.shard.tuples(&self.table);
+        self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
@@ -120,7 +121,7 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.table.insert(connection, now) {
+        let refusal = match self.insert(connection, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
@@ -130,7 +131,7 @@ impl Pipeline {
                 let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
                 self.counters.early_dropped += 1;
                 self.end(victim, CloseReason::Terminated);
-                self.table.insert(connection, now).map_err(|_| DropReason::TableFull)
+                self.insert(connection, now).map_err(|_| DropReason::TableFull)
             }
         }
     }
@@ -165,8 +166,16 @@ impl Pipeline {
         }
     }
 
-    fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
-        self.table.remove(slot)
+    pub(super) fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
+        let slot = self.table.insert(connection, now)?;
+        self.shard.note_entered(&connection);
+        Ok(slot)
+    }
+
+    pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
+        let removed = self.table.remove(slot)?;
+        self.shard.note_removed(&removed);
+        Some(removed)
     }
 }
 

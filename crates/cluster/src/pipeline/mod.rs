@@ -16,6 +16,7 @@ mod counters;
 mod expiry;
 mod icmp_error;
 mod replica;
+mod shard;
 
 use alloc::vec::Vec;
 
@@ -30,10 +31,12 @@ use replication::representation::precise::Ended;
 
 use crate::forwarding::Admission;
 use batch::Pending;
+use shard::Shard;
 
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
 pub use replica::Applied;
+pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {
@@ -100,6 +103,7 @@ pub struct Pipeline {
     counters: PipelineCounters,
     changes: Vec<TableChange>,
     pending: Vec<Pending>,
+    pub(crate) shard: Shard,
 }
 
 impl Pipeline {
@@ -117,6 +121,7 @@ impl Pipeline {
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             pending: Vec::with_capacity(BATCH_FRAMES_MAX),
+            shard: Shard::default(),
         }
     }
 
