@@ -26,11 +26,11 @@ pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
 pub(super) const SHARED_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(super) const SHARED_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
-const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
-const STEP: Duration = Duration::from_millis(1);
+pub(super) const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
+pub(super) const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
+pub(super) const STEP: Duration = Duration::from_millis(1);
 
-fn port_mac(node: u8, port: PortId) -> MacAddress {
+pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
     MacAddress([2, 0, 0, 1, node, port.0])
 }
 
@@ -48,7 +48,7 @@ impl Default for Options {
     }
 }
 
-fn node_config(id: u8, options: Options) -> NodeConfig {
+pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
     let prefix = |address: Ipv4Addr| forwarding::Prefix::new(address.into(), 24);
     let port = |port: PortId, shared: Ipv4Addr| forwarding::Port {
         mac: port_mac(id, port),
@@ -304,7 +304,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    fn new(mut bytes: Vec<u8>) -> Self {
+    pub(super) fn new(mut bytes: Vec<u8>) -> Self {
         let length_bytes = bytes.len();
         let frame = Frame::new(&mut bytes, 0, length_bytes, INSIDE).unwrap();
         let Ok(Parsed::Ip(headers)) = parse(&frame) else { panic!("a host gets sound packets only") };

@@ -1,6 +1,8 @@
 //! Scenarios with two nodes: what a client and a server see.
 
 mod cluster;
+mod site;
+mod workers;
 
 use std::time::Duration;
 use std::vec::Vec;
