@@ -49,7 +49,7 @@ impl Bench {
 
     /// A piece comes in; a first one passes, with all that it had to wait for.
     fn feed(&mut self, piece: Piece) -> Result<Look, DropReason> {
-        self.feed_and(piece, |way| Fate::Passed(way))
+        self.feed_and(piece, Fate::Passed)
     }
 
     fn feed_and(&mut self, piece: Piece, fate: impl Fn(Way) -> Fate) -> Result<Look, DropReason> {
@@ -62,8 +62,8 @@ impl Bench {
     fn feed_frame(&mut self, mut bytes: Vec<u8>, fate: impl Fn(Way) -> Fate) -> Result<Look, DropReason> {
         let length_bytes = bytes.len();
         let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
-        let Parsed::Ip(headers) = parse(&frame)? else { panic!("an IP packet") };
-        let fragment = Fragment::of(&Packet { frame: &mut frame, headers })?;
+        let Parsed::Ip(mut headers) = parse(&frame)? else { panic!("an IP packet") };
+        let fragment = Fragment::of(&Packet { frame: &mut frame, headers: &mut headers })?;
         let look = self.table.handle_fragment(self.now, &fragment, &frame)?;
         if look == Look::First {
             let way = Way { incoming: headers.tuple, outgoing: headers.tuple, sequence_base: None };
