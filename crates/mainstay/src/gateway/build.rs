@@ -6,8 +6,11 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use cluster::node::{NodeConfig, PeerConfig};
+use cluster::pipeline::{Limits, SourceLimit};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
+use flow::fragments::FragmentLimits;
+use flow::source_counts::SourcePrefixes;
 use flow::wire::MacAddress;
 use flow::{HashKey, IpFamily};
 use network_functions::address::Prefix;
@@ -35,6 +38,7 @@ pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max,
+        limits: limits(&config.limits),
         hash_key: HashKey([random::number(), random::number()]),
         seed: random::number(),
         tracker: TrackerConfig {
@@ -49,6 +53,22 @@ pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         peers: cluster.map(peers).unwrap_or_default(),
     })
+}
+
+fn limits(from: &validated::Limits) -> Limits {
+    let prefixes = SourcePrefixes { ipv4_bits: from.source_prefix_ipv4_bits, ipv6_bits: from.source_prefix_ipv6_bits };
+    let of_source = |connections_max| SourceLimit { connections_max, prefixes };
+    Limits {
+        fragments: FragmentLimits {
+            datagrams_max: from.fragmented_packets_max,
+            datagrams_per_source_max: from.fragmented_packets_per_source_max,
+            held_bytes_max: from.fragment_bytes_max,
+            held_bytes_per_source_max: from.fragment_bytes_per_source_max,
+            timeout: from.fragment_timeout,
+            sources: prefixes,
+        },
+        sources: from.connections_per_source_max.map(of_source),
+    }
 }
 
 fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
@@ -123,6 +143,7 @@ fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
             shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+            mss_clamp: port.mss_clamp,
         });
     }
     let routes = config.routes.iter().map(|route| forwarding::Route {
