@@ -20,6 +20,7 @@ pub mod fragments;
 pub mod frame;
 pub mod key;
 pub mod source_counts;
+pub mod source_rates;
 pub mod table;
 pub mod time;
 pub mod timer_wheel;

@@ -17,6 +17,8 @@ pub struct RawLimits {
     pub connections_max: Option<Spanned<u64>>,
     /// Connections that one source may have.
     pub connections_per_source_max: Option<Spanned<u64>>,
+    /// Connections that one source may begin in a second.
+    pub connections_per_source_per_second_max: Option<Spanned<u64>>,
     /// Leading bits of an IPv4 address that name a source.
     pub source_prefix_ipv4_bits: Option<Spanned<u64>>,
     /// Leading bits of an IPv6 address that name a source.
@@ -38,6 +40,8 @@ pub struct RawLimits {
 pub struct Limits {
     /// Connections that one source may have; `None`: any number.
     pub connections_per_source_max: Option<u32>,
+    /// Connections that one source may begin in a second; `None`: any number.
+    pub connections_per_source_per_second_max: Option<u32>,
     /// Leading bits of an IPv4 address that name a source, 0 to 32.
     pub source_prefix_ipv4_bits: u8,
     /// Leading bits of an IPv6 address that name a source, 0 to 128.
@@ -64,6 +68,7 @@ impl Default for Limits {
         let fragments = flow::fragments::FragmentLimits::default();
         Self {
             connections_per_source_max: None,
+            connections_per_source_per_second_max: None,
             source_prefix_ipv4_bits: fragments.sources.ipv4_bits,
             source_prefix_ipv6_bits: fragments.sources.ipv6_bits,
             fragmented_packets_max: fragments.datagrams_max,
@@ -96,6 +101,11 @@ impl Limits {
                 "connections_per_source_max",
                 &raw.connections_per_source_max,
                 1..=1 << 31,
+            ),
+            connections_per_source_per_second_max: number(
+                "connections_per_source_per_second_max",
+                &raw.connections_per_source_per_second_max,
+                1..=1_000_000,
             ),
             source_prefix_ipv4_bits: bits(
                 number("source_prefix_ipv4_bits", &raw.source_prefix_ipv4_bits, 0..=32),

@@ -71,7 +71,7 @@ fn limits_and_clamps_are_taken_and_have_defaults() {
     assert_eq!((config.limits, config.ports[1].mss_clamp), (Limits::default(), None));
     let text = broken(
         "[node]",
-        "[limits]\nconnections_per_source_max = 200\nsource_prefix_ipv6_bits = 56\nfragmented_packets_max = 1000\n\
+        "[limits]\nconnections_per_source_max = 200\nconnections_per_source_per_second_max = 50\nsource_prefix_ipv6_bits = 56\nfragmented_packets_max = 1000\n\
          fragmented_packets_per_source_max = 100\nfragment_bytes_max = 1000000\nfragment_bytes_per_source_max = 100000\n\
          fragment_timeout = \"500ms\"\n[node]",
     );
@@ -79,6 +79,7 @@ fn limits_and_clamps_are_taken_and_have_defaults() {
     assert_eq!(warnings, []);
     let expected = Limits {
         connections_per_source_max: Some(200),
+        connections_per_source_per_second_max: Some(50),
         source_prefix_ipv4_bits: 32,
         source_prefix_ipv6_bits: 56,
         fragmented_packets_max: 1000,

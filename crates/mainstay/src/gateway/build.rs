@@ -57,7 +57,12 @@ pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
 
 fn limits(from: &validated::Limits) -> Limits {
     let prefixes = SourcePrefixes { ipv4_bits: from.source_prefix_ipv4_bits, ipv6_bits: from.source_prefix_ipv6_bits };
-    let of_source = |connections_max| SourceLimit { connections_max, prefixes };
+    let of_source = SourceLimit {
+        connections_max: from.connections_per_source_max,
+        begun_per_second_max: from.connections_per_source_per_second_max,
+        prefixes,
+    };
+    let is_limited = of_source.connections_max.is_some() || of_source.begun_per_second_max.is_some();
     Limits {
         fragments: FragmentLimits {
             datagrams_max: from.fragmented_packets_max,
@@ -67,7 +72,7 @@ fn limits(from: &validated::Limits) -> Limits {
             timeout: from.fragment_timeout,
             sources: prefixes,
         },
-        sources: from.connections_per_source_max.map(of_source),
+        sources: is_limited.then_some(of_source),
     }
 }
 

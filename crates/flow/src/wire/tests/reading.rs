@@ -92,7 +92,7 @@ fn the_timestamp_query_of_icmp_is_a_connection_of_its_own() {
     let header = IcmpHeader { kind: icmp::kind::TIMESTAMP_REPLY, code: 0, parameter: 77 << 16 };
     let headers = headers(&Envelope::default().icmp(&tuple, header, &[0; 12]));
     assert_eq!(headers.transport, Transport::IcmpQuery(IcmpQuery { kind: 14, code: 0, is_reply: true }));
-    assert_eq!((headers.tuple.discriminator, headers.tuple.source_port), (13, 77));
+    assert_eq!((headers.tuple.discriminator, headers.tuple.source_port), (13 | QUERY_REPLY, 77));
     assert_eq!(read(&Envelope::default().icmp(&tuple, header, &[0; 11])), Err(DropReason::Malformed));
 }
 
