@@ -76,7 +76,7 @@ fn measure(name: &str, destination: impl Fn(u32) -> Ipv4Addr, ingress: u8) {
             let length_bytes = bytes.len();
             let mut frame = Frame::new(bytes, 0, length_bytes, PortId(ingress)).expect("it fits");
             frame.checksum = Checksum::Valid;
-            let mut packet = Packet { frame: &mut frame, headers: *headers };
+            let mut packet = Packet { frame: &mut frame, headers: &mut headers.clone() };
             assert_eq!(forwarder.admit(now, &packet), Admission::Transit);
             assert!(matches!(black_box(forwarder.forward(now, &mut packet)), Disposition::Transmit(_)), "{round}");
         }

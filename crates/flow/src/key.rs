@@ -66,6 +66,17 @@ impl Hash for Tuple {
 }
 
 impl Tuple {
+    /// That of no packet: a version that does not exist.
+    pub const NONE: Self = Self {
+        source: [0; 16],
+        destination: [0; 16],
+        source_port: 0,
+        destination_port: 0,
+        protocol: 0,
+        version: 0,
+        discriminator: 0,
+    };
+
     /// A tuple of the family of the two end points.
     ///
     /// # Panics

@@ -94,11 +94,11 @@ pub(super) struct Pending {
 /// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
 /// that stands by knows them; of everybody after a take-over.
 #[derive(Clone, Copy, Debug)]
-struct Warming {
+pub(super) struct Warming {
     /// The next neighbour, and when it is its turn.
-    slot: usize,
-    at: Instant,
-    everybody: bool,
+    pub(super) slot: usize,
+    pub(super) at: Instant,
+    pub(super) everybody: bool,
 }
 
 /// The routed edge of a node; see the [module](super).
@@ -106,12 +106,12 @@ struct Warming {
 pub struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) addresses: LocalAddresses,
-    routes: RouteTable,
-    next_hops: Vec<NextHop>,
+    pub(super) routes: RouteTable,
+    pub(super) next_hops: Vec<NextHop>,
     pub(super) neighbours: Neighbours,
     pub(super) is_active: bool,
-    announcement: Option<Announcement>,
-    warming: Option<Warming>,
+    pub(super) announcement: Option<Announcement>,
+    pub(super) warming: Option<Warming>,
     /// Packets whose next hop answered and pieces of packets that were cut, then the node's own frames. The first were
     /// bounded while they waited, the second are by [`super::CUT_FRAMES_MAX`].
     pub(super) released: VecDeque<Pending>,
@@ -123,7 +123,7 @@ pub struct Forwarder {
     /// The packet that was forwarded last is the newest of those that wait for a neighbour.
     pub(super) has_just_queued: bool,
     /// Some port clamps segments.
-    clamps_segments: bool,
+    pub(super) clamps_segments: bool,
 }
 
 impl Forwarder {
@@ -134,28 +134,10 @@ impl Forwarder {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let mut neighbours = Neighbours::new(config.seed);
-        let mut next_hops = Vec::new();
-        let mut routes: Vec<(Prefix, u16)> = Vec::new();
-        let mut add = |prefix: Prefix, next_hop: NextHop| {
-            let index = next_hops.iter().position(|known| *known == next_hop).unwrap_or(next_hops.len());
-            if index == next_hops.len() {
-                next_hops.push(next_hop);
-            }
-            routes.push((prefix, u16::try_from(index).expect("ROUTES_MAX is less")));
-        };
-        for route in &config.routes {
-            let slot = neighbours.find_or_insert(Instant::ZERO, route.port, route.gateway);
-            slot.into_iter().for_each(|slot| neighbours.pin(slot));
-            add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
-        }
-        for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
-            for prefix in port.own.iter().chain(&port.shared) {
-                add(*prefix, NextHop { port: id, gateway: None, slot: None });
-            }
-        }
+        let (routes, next_hops) = route_table(&config, &mut neighbours, Instant::ZERO);
         Ok(Self {
             addresses: LocalAddresses::new(&config.ports),
-            routes: RouteTable::new(&routes),
+            routes,
             clamps_segments: config.ports.iter().any(|port| port.mss_clamp.is_some()),
             ports: config.ports,
             next_hops,
@@ -229,7 +211,7 @@ impl Forwarder {
             return Admission::Refused(DropReason::UnsupportedLinkProtocol);
         }
         if packet.headers.ttl <= 1 {
-            self.send_error(now, ingress, packet.frame.bytes(), &packet.headers, ErrorCause::TimeExceeded);
+            self.send_error(now, ingress, packet.frame.bytes(), packet.headers, ErrorCause::TimeExceeded);
             return Admission::Refused(DropReason::TtlExceeded);
         }
         Admission::Transit
@@ -256,7 +238,7 @@ impl Forwarder {
         };
         let port = &self.ports[usize::from(next_hop.port.0)];
         let (mtu_bytes, mac) = (port.mtu_bytes, port.mac);
-        let is_oversize = wire_bytes(&packet.headers, &packet.frame.segmentation) > mtu_bytes;
+        let is_oversize = wire_bytes(packet.headers, &packet.frame.segmentation) > mtu_bytes;
         if is_oversize && !may_be_cut(packet) {
             return self.refuse(DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
         }
@@ -386,7 +368,7 @@ impl Forwarder {
         let copy = || QueuedPacket {
             ingress: packet.frame.ingress,
             bytes: packet.frame.bytes().to_vec(),
-            headers: packet.headers,
+            headers: *packet.headers,
             checksum: packet.frame.checksum,
             segmentation: packet.frame.segmentation,
             as_received: None,
@@ -468,6 +450,30 @@ impl Forwarder {
         };
         Some((local.port, frame))
     }
+}
+
+/// The routes of a sound configuration, and the next hops that they lead to. Gateways' entries are pinned.
+pub(super) fn route_table(config: &Config, neighbours: &mut Neighbours, now: Instant) -> (RouteTable, Vec<NextHop>) {
+    let mut next_hops = Vec::new();
+    let mut routes: Vec<(Prefix, u16)> = Vec::new();
+    let mut add = |prefix: Prefix, next_hop: NextHop| {
+        let index = next_hops.iter().position(|known| *known == next_hop).unwrap_or(next_hops.len());
+        if index == next_hops.len() {
+            next_hops.push(next_hop);
+        }
+        routes.push((prefix, u16::try_from(index).expect("ROUTES_MAX is less")));
+    };
+    for route in &config.routes {
+        let slot = neighbours.find_or_insert(now, route.port, route.gateway);
+        slot.into_iter().for_each(|slot| neighbours.pin(slot));
+        add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
+    }
+    for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
+        for prefix in port.own.iter().chain(&port.shared) {
+            add(*prefix, NextHop { port: id, gateway: None, slot: None });
+        }
+    }
+    (RouteTable::new(&routes), next_hops)
 }
 
 const fn own_frame(port: PortId) -> OutFrame {

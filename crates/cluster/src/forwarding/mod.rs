@@ -30,6 +30,7 @@ mod forwarder;
 mod mss_clamp;
 mod neighbour;
 mod oversize;
+mod reconfigure;
 mod refusal;
 mod route;
 #[cfg(test)]
@@ -44,3 +45,4 @@ pub use neighbour::{
     NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
 };
 pub use oversize::CUT_FRAMES_MAX;
+pub use reconfigure::ReconfigureError;

@@ -171,6 +171,11 @@ impl Neighbours {
         }
     }
 
+    /// No entry is kept whatever comes any more: the gateways are others now.
+    pub(super) fn unpin_all(&mut self) {
+        self.entries.iter_mut().flatten().for_each(|entry| entry.is_pinned = false);
+    }
+
     /// The link address to send to now. `None`: it is not known; see [`Neighbours::enqueue`].
     #[inline]
     pub(super) fn link_address(&mut self, now: Instant, slot: Slot) -> Option<MacAddress> {

@@ -28,20 +28,19 @@ impl Forwarder {
             if packet.headers.tuple != *as_received {
                 packet.rewrite(as_received);
             }
-            self.send_error(now, packet.frame.ingress, packet.frame.bytes(), &packet.headers, cause);
+            self.send_error(now, packet.frame.ingress, packet.frame.bytes(), packet.headers, cause);
         }
     }
 
     /// The next hop of a packet that waited for it does not answer.
     pub(super) fn refuse_queued(&mut self, now: Instant, queued: QueuedPacket) {
-        let QueuedPacket { ingress, mut bytes, headers, as_received, .. } = queued;
+        let QueuedPacket { ingress, mut bytes, mut headers, as_received, .. } = queued;
         let length_bytes = bytes.len();
         let Some(mut frame) = Frame::new(&mut bytes, 0, length_bytes, ingress) else { return };
-        let mut packet = Packet { frame: &mut frame, headers };
-        if let Some(as_received) = as_received.filter(|as_received| *as_received != headers.tuple) {
+        let mut packet = Packet { frame: &mut frame, headers: &mut headers };
+        if let Some(as_received) = as_received.filter(|as_received| *as_received != packet.headers.tuple) {
             packet.rewrite(&as_received);
         }
-        let headers = packet.headers;
         self.send_error(now, ingress, frame.bytes(), &headers, ErrorCause::NeighbourUnreachable);
     }
 }

@@ -12,6 +12,7 @@ use replication::{Session, SessionConfig};
 
 use super::event::Events;
 use super::held::HeldReplies;
+use super::judging::Judging;
 use super::peer::Peer;
 use super::resync::Resync;
 use super::store::ReplicaCounters;
@@ -107,6 +108,8 @@ impl NodeConfig {
             attributes: Vec::new(),
             awaiting_first_packet: None,
             more_expiries: false,
+            judging: Judging::default(),
+            drain_given_up_at: None,
         })
     }
 

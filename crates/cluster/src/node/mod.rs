@@ -13,9 +13,12 @@
 
 mod again;
 mod config;
+mod drain;
 mod event;
 mod held;
+mod judging;
 mod peer;
+mod reload;
 mod resync;
 mod status;
 mod store;
@@ -36,13 +39,16 @@ use crate::pipeline::{CopyExpiry, Pipeline, TableChange};
 use crate::role::{self, Heartbeat, RoleAutomaton};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
+pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
+pub use reload::{PeerReconfiguration, Reconfiguration, ReloadError, Reloaded};
 pub use status::{NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 
 use event::Events;
 use held::HeldReplies;
+use judging::Judging;
 use peer::Peer;
 use surroundings::Surroundings;
 
@@ -113,6 +119,9 @@ pub struct Node {
     /// A take-over happened and none of its connections has sent a packet yet: how many were taken over before.
     awaiting_first_packet: Option<u64>,
     more_expiries: bool,
+    judging: Judging,
+    /// When a node that is being drained goes on if nobody has taken its addresses.
+    drain_given_up_at: Option<Instant>,
 }
 
 impl Node {
@@ -183,17 +192,19 @@ impl Node {
         self.handle_session_events(now);
         self.role.handle_timeout(now);
         self.handle_role_events(now);
+        self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
         let copies = self.copy_expiry();
         self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
+        self.judge_some(now);
         self.tell_changes();
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.more_expiries || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
+        if self.more_expiries || self.pipeline.is_judging() || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
             return Some(Instant::ZERO);
         }
         let peers = self.peers.iter().flat_map(|peer| {
@@ -204,6 +215,7 @@ impl Node {
             self.forwarder.poll_timeout(),
             self.held.poll_timeout(),
             self.pipeline.next_expiry(),
+            self.drain_given_up_at,
         ];
         peers.chain(own).flatten().min()
     }
@@ -251,6 +263,7 @@ impl Node {
 
     /// Gives the addresses up in good order, so that the peer takes them before this node ends.
     pub fn leave(&mut self, now: Instant) {
+        self.drain_given_up_at = None;
         self.role.leave(now);
         self.handle_role_events(now);
     }
@@ -368,6 +381,7 @@ impl Node {
                     // Copies lie in the table that packets are looked up in: there is nothing to commit.
                     self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
                     self.events.push(now, NodeEvent::BecameActive { term });
+                    self.judging.take_up(&mut self.pipeline);
                     self.role.handle_state_usable(now);
                 }
                 role::Event::AnnounceAddresses { term } => {
@@ -377,6 +391,7 @@ impl Node {
                 }
                 role::Event::BecomeStandby => {
                     self.forwarder.set_active(now, false);
+                    self.judging.leave_off(&mut self.pipeline);
                     self.events.push(now, NodeEvent::BecameStandby);
                 }
             }

@@ -6,7 +6,7 @@ use flow::table::{InsertError, Slot};
 use flow::wire::{Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
 use network_functions::chain::Runtime;
-use network_functions::function::{CloseReason, Verdict};
+use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
 use super::{Edge, Pipeline, TableChange, record, record_mut};
@@ -21,6 +21,9 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
+            return Err(DropReason::FirewallDenied);
+        }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
@@ -62,7 +65,7 @@ impl Pipeline {
             connection.take_over(self.node);
         }
         let advance =
-            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, &packet.headers);
+            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, packet.headers);
         if advance.verdict.is_ok() {
             connection.packets[direction.index()] += packets_in(packet.frame);
             connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
@@ -93,7 +96,7 @@ impl Pipeline {
         if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
         }
-        let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
+        let (protocol, timeout) = self.tracker.begin(packet.headers)?;
         self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };

@@ -42,7 +42,7 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
-        let incoming = packet.headers;
+        let incoming = *packet.headers;
         let disposition = match incoming.transport {
             // An error quotes less than any link takes, and nobody may cut neighbour discovery (RFC 6980).
             Transport::IcmpError(_) | Transport::IcmpOther(..) => Err(DropReason::Fragment),

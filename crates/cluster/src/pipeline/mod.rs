@@ -18,10 +18,12 @@ mod expiry;
 mod fragments;
 mod icmp_error;
 mod limits;
+mod renewal;
 mod replica;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::conntrack::{Change, Tracker};
@@ -113,7 +115,10 @@ pub struct Pipeline {
     log: Log,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
+    /// A place for each packet of a batch.
     pending: Vec<Pending>,
+    /// Connections from this slot on are still to be held against the configuration in force.
+    unjudged_from: Option<Slot>,
     fragments: FragmentTable,
     sources: Option<Sources>,
     key: HashKey,
@@ -133,7 +138,8 @@ impl Pipeline {
             log: Log::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
-            pending: Vec::with_capacity(BATCH_FRAMES_MAX),
+            pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],
+            unjudged_from: None,
             fragments: FragmentTable::new(Limits::default().fragments, key),
             sources: None,
             key,

@@ -170,6 +170,18 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// Those of no packet, to be overwritten.
+    pub const NONE: Self = Self {
+        tuple: Tuple::NONE,
+        transport: Transport::Other,
+        l3_offset: 0,
+        l4_offset: 0,
+        payload_offset: 0,
+        l3_bytes: 0,
+        ttl: 0,
+        is_fragment: false,
+    };
+
     /// Offset of the packet's end from the start of the frame, in bytes: what follows is the link's padding.
     #[must_use]
     #[inline]

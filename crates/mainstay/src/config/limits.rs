@@ -3,6 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use cluster::pipeline::{self, SourceLimit};
+use flow::fragments::FragmentLimits;
+use flow::source_counts::SourcePrefixes;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -65,7 +68,7 @@ const FRAGMENT_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=
 
 impl Default for Limits {
     fn default() -> Self {
-        let fragments = flow::fragments::FragmentLimits::default();
+        let fragments = FragmentLimits::default();
         Self {
             connections_per_source_max: None,
             connections_per_source_per_second_max: None,
@@ -81,6 +84,59 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The limits as the node's pipeline takes them.
+    #[must_use]
+    pub fn of_pipeline(&self) -> pipeline::Limits {
+        let prefixes =
+            SourcePrefixes { ipv4_bits: self.source_prefix_ipv4_bits, ipv6_bits: self.source_prefix_ipv6_bits };
+        let of_source = SourceLimit {
+            connections_max: self.connections_per_source_max,
+            begun_per_second_max: self.connections_per_source_per_second_max,
+            prefixes,
+        };
+        let is_limited = of_source.connections_max.is_some() || of_source.begun_per_second_max.is_some();
+        pipeline::Limits {
+            fragments: FragmentLimits {
+                datagrams_max: self.fragmented_packets_max,
+                datagrams_per_source_max: self.fragmented_packets_per_source_max,
+                held_bytes_max: self.fragment_bytes_max,
+                held_bytes_per_source_max: self.fragment_bytes_per_source_max,
+                timeout: self.fragment_timeout,
+                sources: prefixes,
+            },
+            sources: is_limited.then_some(of_source),
+        }
+    }
+
+    /// Every limit with its key, in the order of the documentation.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        // Every field is named, so that a new one cannot be forgotten.
+        let Self {
+            connections_per_source_max,
+            connections_per_source_per_second_max,
+            source_prefix_ipv4_bits,
+            source_prefix_ipv6_bits,
+            fragmented_packets_max,
+            fragmented_packets_per_source_max,
+            fragment_bytes_max,
+            fragment_bytes_per_source_max,
+            fragment_timeout,
+        } = self;
+        let optional = |limit: &Option<u32>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+        vec![
+            ("connections_per_source_max", optional(connections_per_source_max)),
+            ("connections_per_source_per_second_max", optional(connections_per_source_per_second_max)),
+            ("source_prefix_ipv4_bits", source_prefix_ipv4_bits.to_string()),
+            ("source_prefix_ipv6_bits", source_prefix_ipv6_bits.to_string()),
+            ("fragmented_packets_max", fragmented_packets_max.to_string()),
+            ("fragmented_packets_per_source_max", fragmented_packets_per_source_max.to_string()),
+            ("fragment_bytes_max", fragment_bytes_max.to_string()),
+            ("fragment_bytes_per_source_max", fragment_bytes_per_source_max.to_string()),
+            ("fragment_timeout", format!("{fragment_timeout:?}")),
+        ]
+    }
+
     pub(super) fn validate(raw: &RawLimits, findings: &mut Findings<'_>) -> Self {
         let defaults = Self::default();
         let mut number = |key: &str, written: &Option<Spanned<u64>>, range: RangeInclusive<u64>| {

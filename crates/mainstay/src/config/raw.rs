@@ -104,6 +104,8 @@ pub struct RawTracking {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFirewall {
+    /// What becomes of connections when the rules change.
+    pub on_reload: Option<Text>,
     /// `[[firewall.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRule>>,

@@ -32,6 +32,8 @@ pub struct Config {
     pub chain: Vec<Function>,
     /// Rules of the firewall, first match wins; what none accepts is dropped.
     pub firewall: Vec<Rule>,
+    /// What becomes of connections when the rules change.
+    pub on_reload: OnReload,
     /// Ports that source NAT translates to, of which every node has its share.
     pub nat_ports: PortRange,
     /// Source translations, first match wins.
@@ -170,6 +172,21 @@ pub enum Action {
 impl Action {
     /// All actions, with their names.
     pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("drop", Self::Drop)];
+}
+
+/// What becomes of connections when the firewall's rules change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnReload {
+    /// They go on, whatever the new rules say.
+    #[default]
+    Keep,
+    /// Those that the new rules would not let in are ended.
+    Reevaluate,
+}
+
+impl OnReload {
+    /// All choices, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("keep", Self::Keep), ("reevaluate", Self::Reevaluate)];
 }
 
 /// A firewall rule. Every condition must hold; an empty list or `None` is no condition.

@@ -1,20 +1,16 @@
 //! From the checked configuration to the parts that the gateway runs.
 
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig};
-use cluster::pipeline::{Limits, SourceLimit};
+use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
-use flow::fragments::FragmentLimits;
-use flow::source_counts::SourcePrefixes;
 use flow::wire::MacAddress;
 use flow::{HashKey, IpFamily};
 use network_functions::address::Prefix;
-use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
@@ -32,22 +28,39 @@ use crate::config::value;
 /// How long changes that nobody waits for may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
+/// What is drawn at random when the gateway starts, and stays when its configuration changes.
+#[derive(Clone, Copy)]
+pub(super) struct Secrets {
+    hash_key: HashKey,
+    seed: u64,
+    /// A host keeps its port outside across a reload, as NAT chooses by the same key.
+    nat_key: HashKey,
+    forwarding_seed: u64,
+}
+
+impl Secrets {
+    pub(super) fn draw() -> Self {
+        Self {
+            hash_key: HashKey([random::number(), random::number()]),
+            seed: random::number(),
+            nat_key: HashKey([random::number(), random::number()]),
+            forwarding_seed: random::number(),
+        }
+    }
+}
+
 /// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
-pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
+pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max,
-        limits: limits(&config.limits),
-        hash_key: HashKey([random::number(), random::number()]),
-        seed: random::number(),
-        tracker: TrackerConfig {
-            timeouts: timeouts(&config.timeouts),
-            loose: config.tracking.loose,
-            liberal: config.tracking.liberal,
-        },
-        chain: chain(config)?,
-        forwarding: forwarding(config)?,
+        limits: config.limits.of_pipeline(),
+        hash_key: secrets.hash_key,
+        seed: secrets.seed,
+        tracker: tracker(config),
+        chain: chain(config, &config.chain, secrets)?.build()?,
+        forwarding: forwarding(config, secrets)?,
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
@@ -55,24 +68,58 @@ pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
     })
 }
 
-fn limits(from: &validated::Limits) -> Limits {
-    let prefixes = SourcePrefixes { ipv4_bits: from.source_prefix_ipv4_bits, ipv6_bits: from.source_prefix_ipv6_bits };
-    let of_source = SourceLimit {
-        connections_max: from.connections_per_source_max,
-        begun_per_second_max: from.connections_per_source_per_second_max,
-        prefixes,
+/// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
+pub(super) fn reconfiguration(
+    config: &Config,
+    functions: &[Function],
+    layout: ChainLayout,
+    reevaluates: bool,
+    secrets: &Secrets,
+) -> Result<Reconfiguration, GatewayError> {
+    let cluster = config.cluster.as_ref();
+    let peers = cluster.map(peers).unwrap_or_default();
+    let peer = |peer: PeerConfig| PeerReconfiguration {
+        id: peer.id,
+        detector: peer.detector,
+        batch_delay: peer.session.map_or(Duration::ZERO, |session| session.batch_delay),
     };
-    let is_limited = of_source.connections_max.is_some() || of_source.begun_per_second_max.is_some();
-    Limits {
-        fragments: FragmentLimits {
-            datagrams_max: from.fragmented_packets_max,
-            datagrams_per_source_max: from.fragmented_packets_per_source_max,
-            held_bytes_max: from.fragment_bytes_max,
-            held_bytes_per_source_max: from.fragment_bytes_per_source_max,
-            timeout: from.fragment_timeout,
-            sources: prefixes,
-        },
-        sources: is_limited.then_some(of_source),
+    Ok(Reconfiguration {
+        tracker: tracker(config),
+        chain: chain(config, functions, secrets)?.build_within(layout)?,
+        reevaluates,
+        forwarding: forwarding(config, secrets)?,
+        role: role_config(config, cluster),
+        selection: selection(cluster),
+        hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        peers: peers.into_iter().map(peer).collect(),
+    })
+}
+
+/// A number that nodes of one program version have in common if they are configured alike, as far as nodes that back each
+/// other up must be.
+pub(super) fn fingerprint(config: &Config) -> u64 {
+    let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
+    let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
+    fnv(&format!(
+        "{:?}",
+        (
+            (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
+            (&config.chain, &config.firewall, config.on_reload),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),
+        )
+    ))
+}
+
+/// FNV-1a: nothing here is secret, but it must be the same on every node.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn tracker(config: &Config) -> TrackerConfig {
+    TrackerConfig {
+        timeouts: timeouts(&config.timeouts),
+        loose: config.tracking.loose,
+        liberal: config.tracking.liberal,
     }
 }
 
@@ -110,7 +157,8 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         // Nobody to listen for.
         None => (Duration::ZERO, false),
     };
-    role::Config { priority: config.node.priority, startup_hold, preempt, ..defaults }
+    let configuration = Some(fingerprint(config));
+    role::Config { priority: config.node.priority, startup_hold, preempt, configuration, ..defaults }
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
@@ -138,7 +186,7 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
 }
 
-fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
+fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
     let mut netlink = Netlink::open()?;
     let mut ports = Vec::new();
     for port in &config.ports {
@@ -156,22 +204,22 @@ fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
         gateway: route.via,
         port: route.port,
     });
-    Ok(forwarding::Config { ports, routes: routes.collect(), seed: random::number() })
+    Ok(forwarding::Config { ports, routes: routes.collect(), seed: secrets.forwarding_seed })
 }
 
 const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.address, prefix.length_bits)
 }
 
-fn chain(config: &Config) -> Result<Chain, GatewayError> {
+fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, GatewayError> {
     let mut builder = ChainBuilder::new();
-    for function in &config.chain {
+    for function in functions {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
-            Function::Nat => builder.push(nat_of(config)?),
+            Function::Nat => builder.push(nat_of(config, secrets)?),
         };
     }
-    Ok(builder.build()?)
+    Ok(builder)
 }
 
 fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
@@ -205,28 +253,11 @@ fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
 
 /// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
 fn generation(rules: &[validated::Rule]) -> u16 {
-    /// FNV-1a: nothing here is secret, but it must be the same on every node.
-    struct Fnv(u64);
-
-    impl Hasher for Fnv {
-        fn finish(&self) -> u64 {
-            self.0
-        }
-
-        fn write(&mut self, bytes: &[u8]) {
-            for byte in bytes {
-                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
-    }
-
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    format!("{rules:?}").hash(&mut hasher);
-    let hash = hasher.finish();
+    let hash = fnv(&format!("{rules:?}"));
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
 
-fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
+fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -255,7 +286,7 @@ fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
         ports,
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
-        key: HashKey([random::number(), random::number()]),
+        key: secrets.nat_key,
     })?)
 }
 

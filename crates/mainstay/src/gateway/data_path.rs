@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeEvent, Transmit};
@@ -79,6 +80,8 @@ pub(super) struct DataPath {
     waker: Arc<Waker>,
     signals: Signals,
     receiver: ControlReceiver,
+    /// Has the configuration file read again.
+    reload: SyncSender<()>,
     reporting: Reporting,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
@@ -96,6 +99,7 @@ impl DataPath {
         signals: Signals,
         waker: Arc<Waker>,
         receiver: ControlReceiver,
+        reload: SyncSender<()>,
     ) -> Result<Self, IoError> {
         // The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
         let configs: Vec<PortConfig> = config
@@ -123,6 +127,7 @@ impl DataPath {
             waker,
             signals,
             receiver,
+            reload,
             reporting: Reporting::new(config, clock::now()),
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
@@ -191,7 +196,8 @@ impl DataPath {
                 }
                 // Asked twice: at once.
                 Signal::Terminate | Signal::Interrupt => self.leaving_until = Some(now),
-                Signal::Reload => tracing::warn!("the configuration is read at the start only: restart to apply it"),
+                // One that waits already reads the file as it is now.
+                Signal::Reload => drop(self.reload.try_send(())),
             }
         }
     }

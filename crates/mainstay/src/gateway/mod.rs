@@ -4,7 +4,9 @@
 //! Operators' questions come to it over a channel and are answered between batches.
 
 mod build;
+mod changes;
 mod data_path;
+mod reload;
 mod reporting;
 
 use std::path::Path;
@@ -21,7 +23,9 @@ use crate::config::{self, validated::Config};
 use crate::control::{self, ControlServer, FlowDescriber, ServerError};
 use crate::logging;
 use crate::metrics::server::{MetricsError, MetricsServer};
+use build::Secrets;
 use data_path::DataPath;
+use reload::Operator;
 
 /// Why a gateway cannot run. Its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +48,9 @@ pub enum GatewayError {
     /// A prefix cannot be used.
     #[error(transparent)]
     Prefix(#[from] network_functions::address::PrefixError),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}: see the limits of processes (ulimit -u, TasksMax)")]
+    Thread(std::io::Error),
     /// The control API cannot be served.
     #[error(transparent)]
     Control(#[from] ServerError),
@@ -62,28 +69,33 @@ pub fn run(path: &Path) -> Result<(), CommandError> {
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
-    Ok(serve(&checked.config)?)
+    Ok(serve(path, &checked.config)?)
 }
 
-fn serve(config: &Config) -> Result<(), GatewayError> {
+fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
     if !usage::prefer_this_process() {
         tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
     }
     let waker = Arc::new(Waker::new()?);
-    let node = Node::new(build::node_config(config)?, clock::now())?;
+    let secrets = Secrets::draw();
+    let node = Node::new(build::node_config(config, &secrets)?, clock::now())?;
+    let layout = node.pipeline().chain().layout();
     let (sender, receiver) = control::channel({
         let waker = Arc::clone(&waker);
         Arc::new(move || waker.wake())
     });
-    let mut data_path = DataPath::open(config, node, signals, waker, receiver)?;
+    let operator = Operator::new(path.to_owned(), config.clone(), layout, secrets, sender.clone());
+    let operator = Arc::new(operator);
+    let reload = operator.reload_on_request()?;
+    let mut data_path = DataPath::open(config, node, signals, waker, receiver, reload)?;
     let describer = FlowDescriber {
         node: config.node.id,
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
         state_name: conntrack::state_name,
     };
-    let _control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer))?;
+    let _control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), operator)?;
     let _metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
     data_path.run()?;
     Ok(())

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod large_packets;
+mod operations;
 mod refusals;
 
 use std::time::Duration;

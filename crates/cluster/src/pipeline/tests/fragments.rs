@@ -23,11 +23,11 @@ fn put_together(pieces: &[Vec<u8>]) -> Vec<u8> {
     let mut parts: Vec<(u16, bool, Vec<u8>, Tuple)> = pieces
         .iter()
         .map(|bytes| {
-            let headers = headers(bytes);
+            let mut headers = headers(bytes);
             let mut copy = bytes.clone();
             let length_bytes = copy.len();
             let mut frame = Frame::new(&mut copy, 0, length_bytes, INSIDE).unwrap();
-            let fragment = Fragment::of(&Packet { frame: &mut frame, headers }).unwrap();
+            let fragment = Fragment::of(&Packet { frame: &mut frame, headers: &mut headers }).unwrap();
             let data = bytes[usize::from(headers.l4_offset)..headers.l3_end()].to_vec();
             (fragment.start, fragment.more, data, headers.tuple)
         })

@@ -62,13 +62,12 @@ fn headers(bytes: &[u8]) -> Headers {
 /// Hands the packet in `bytes` to `change` and returns what the headers say afterwards.
 #[track_caller]
 fn change(bytes: &mut [u8], checksum: Checksum, change: impl FnOnce(&mut Packet<'_, '_>)) -> Headers {
-    let Ok(Parsed::Ip(headers)) = read_with(bytes, checksum) else { panic!("not whole: {bytes:02x?}") };
+    let Ok(Parsed::Ip(mut headers)) = read_with(bytes, checksum) else { panic!("not whole: {bytes:02x?}") };
     let length = bytes.len();
     let mut frame = Frame::new(bytes, 0, length, PortId(0)).expect("the frame is its buffer");
     frame.checksum = checksum;
-    let mut packet = Packet { frame: &mut frame, headers };
-    change(&mut packet);
-    packet.headers
+    change(&mut Packet { frame: &mut frame, headers: &mut headers });
+    headers
 }
 
 /// A packet of a kind that has a tuple: what to build, not yet the bytes.
