@@ -85,6 +85,8 @@ drop_reasons! {
     TupleInUse = "tuple_in_use",
     /// The packet would begin a new connection and its source has as many as one source may.
     SourceLimit = "source_limit",
+    /// The packet would begin a new connection and its source has begun as many in this second as one source may.
+    SourceRate = "source_rate",
 
     // Functions.
     /// A firewall rule says so, or none allows it.

@@ -21,6 +21,7 @@ pub mod fragments;
 pub mod frame;
 pub mod key;
 pub mod source_counts;
+pub mod source_rates;
 pub mod steering;
 pub mod table;
 pub mod time;

@@ -126,7 +126,7 @@ pub struct Forwarder {
     /// The packet that was forwarded last is the newest of those that wait for a neighbour.
     pub(super) has_just_queued: bool,
     /// Some port clamps segments.
-    clamps_segments: bool,
+    pub(super) clamps_segments: bool,
 }
 
 impl Forwarder {

@@ -44,6 +44,7 @@ impl Forwarder {
         self.neighbours.unpin_all();
         (self.routes, self.next_hops) = route_table(&config, &mut self.neighbours, now);
         self.addresses = addresses;
+        self.clamps_segments = config.ports.iter().any(|port| port.mss_clamp.is_some());
         self.ports = config.ports;
         if !config.routes.is_empty() {
             // A new gateway's link address is to be known before the first packet needs it.

@@ -316,6 +316,19 @@ fn an_active_node_answers_arp_solicitations_and_echo_for_its_addresses() {
 }
 
 #[test]
+fn neighbour_discovery_that_a_router_has_passed_on_is_not_believed() {
+    let mut bench = Bench::settled();
+    let mut solicitation = build::neighbour_solicitation(HOST_MAC, HOST6, INSIDE6);
+    solicitation[14 + 7] = 254;
+    assert_eq!(bench.feed(INSIDE, solicitation).disposition, Disposition::Drop(DropReason::Malformed));
+    let mut claim = build::unsolicited_neighbour_advertisement(MacAddress([2, 9, 9, 9, 9, 9]), GATEWAY6, true);
+    claim[14 + 7] = 254;
+    assert_eq!(bench.feed(OUTSIDE, claim).disposition, Disposition::Drop(DropReason::Malformed));
+    assert_eq!(bench.drain(), []);
+    assert_eq!(bench.forwarder.neighbour(OUTSIDE, GATEWAY6.into()).map(|(_, mac)| mac), Some(GATEWAY_MAC));
+}
+
+#[test]
 fn becoming_active_is_announced_at_once_and_again_in_every_form() {
     let mut bench = Bench::settled();
     bench.forwarder.announce(bench.now);

@@ -97,7 +97,7 @@ impl Pipeline {
             return Ok(edge.handle_local(now, packet));
         }
         let (protocol, timeout) = self.tracker.begin(packet.headers)?;
-        self.check_source(&tuple)?;
+        self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
         let tuples = self.shard.tuples(&self.table);
@@ -116,6 +116,7 @@ impl Pipeline {
                 Err(reason)
             }
             Ok(disposition) => {
+                self.note_begun(now, &tuple);
                 self.counters.begun += 1;
                 self.changes.push(TableChange::Began { slot });
                 Ok(disposition)

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 
+pub use super::limits::Limits;
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
 
@@ -20,6 +22,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Connections held at most, 1 to 2^31.
     pub connections_max: u32,
+    /// What is held at most beside connections, and what one source may have.
+    pub limits: Limits,
     /// How long connections live without a packet.
     pub timeouts: Timeouts,
     /// Options of connection tracking.
@@ -118,6 +122,8 @@ pub struct Port {
     pub backend: Backend,
     /// Shared addresses, announced by whichever node is active, with the lengths of their networks.
     pub addresses: Vec<Prefix>,
+    /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
+    pub mss_clamp: Option<MssClamp>,
 }
 
 /// A static route.

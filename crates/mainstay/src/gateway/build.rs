@@ -55,6 +55,7 @@ pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConf
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max,
+        limits: config.limits.of_pipeline(),
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),
@@ -195,6 +196,7 @@ fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, 
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
             shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+            mss_clamp: port.mss_clamp,
         });
     }
     let routes = config.routes.iter().map(|route| forwarding::Route {

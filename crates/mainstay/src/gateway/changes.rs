@@ -30,6 +30,7 @@ impl Changes {
             ports,
             routes,
             connections_max,
+            limits,
             timeouts,
             tracking,
             chain,
@@ -45,6 +46,9 @@ impl Changes {
         changes.ports(ports, &new.ports);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
+        for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {
+            changes.restart(&format!("limits.{key}"), &before, &after);
+        }
         for ((key, before), (_, after)) in timeouts.entries().into_iter().zip(new.timeouts.entries()) {
             changes.apply(&format!("timeouts.{key}"), &before, &after);
         }
@@ -89,9 +93,10 @@ impl Changes {
             return;
         }
         for (old, new) in old.iter().zip(new) {
-            let Port { id: _, name, interface, backend, addresses } = old;
+            let Port { id: _, name, interface, backend, addresses, mss_clamp } = old;
             self.restart(&format!("interface of port {name:?}"), interface, &new.interface);
             self.restart(&format!("backend of port {name:?}"), backend, &new.backend);
+            self.apply(&format!("mss_clamp of port {name:?}"), mss_clamp, &new.mss_clamp);
             let what = format!("port {name:?}: address");
             self.list(&what, addresses, &new.addresses, ToString::to_string);
         }
@@ -251,6 +256,16 @@ mod tests {
             ["node.nodes: 2 before, 3 now", "limits.connections_max: 1000000 before, 7 now"]
         );
         assert_eq!(changes.applicable, ["node.priority: 200 before, 7 now"]);
+    }
+
+    #[test]
+    fn segments_are_clamped_at_once_and_limits_from_the_next_start() {
+        let changes = changed(&[
+            ("interface = \"eth1\"", "interface = \"eth1\"\nmss_clamp = \"mtu\""),
+            ("[limits]", "[limits]\nconnections_per_source_max = 9"),
+        ]);
+        assert_eq!(changes.applicable, ["mss_clamp of port \"outside\": None before, Some(Mtu) now"]);
+        assert_eq!(changes.needs_restart, ["limits.connections_per_source_max: \"none\" before, \"9\" now"]);
     }
 
     #[test]

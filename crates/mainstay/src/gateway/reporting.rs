@@ -279,6 +279,10 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);
         samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
         let status = self.node.status(clock::now());
+        samples.add_count(Metric::PacketsFragmented, &[], status.forwarding.packets_fragmented);
+        samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
+        samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
+        samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());

@@ -123,6 +123,17 @@ fn a_transport_header_in_two_pieces_is_not_believed() {
 }
 
 #[test]
+fn nobody_may_cut_neighbour_discovery() {
+    let mut bench = Bench::new(false, 16, Limits::default());
+    let solicitation = build::neighbour_solicitation(flow::wire::MacAddress([2, 0, 0, 0, 0, 9]), CLIENT6, SERVER6);
+    let mut pieces = cut(&solicitation, 7, 24);
+    assert_eq!(pieces.len(), 2);
+    pieces.reverse();
+    assert!(bench.feed(INSIDE, pieces).is_empty());
+    assert_eq!(bench.dropped(DropReason::Fragment), 2, "RFC 6980: neither the first nor what waited for it");
+}
+
+#[test]
 fn a_flood_of_pieces_without_first_ones_leaves_established_connections_alone() {
     let mut bench = Bench::new(false, 64, Limits::default());
     bench.connect(CLIENT, 4000);

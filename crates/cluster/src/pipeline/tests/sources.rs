@@ -1,12 +1,11 @@
 //! What one source may have, and what a flood cannot take from others.
 
-use flow::source_counts::SourcePrefixes;
 use network_functions::function::CloseReason;
 
 use super::*;
 
 fn limited(connections_max: u32) -> Limits {
-    let sources = Some(SourceLimit { connections_max, prefixes: SourcePrefixes::default() });
+    let sources = Some(SourceLimit { connections_max: Some(connections_max), ..SourceLimit::default() });
     Limits { sources, ..Limits::default() }
 }
 
@@ -31,6 +30,21 @@ fn a_source_has_so_many_connections_and_another_when_one_ends() {
     let (slot, _) = bench.pipeline.lookup(&tuple).unwrap();
     bench.pipeline.end(slot, CloseReason::Terminated);
     assert!(bench.feed_one(INSIDE, syn(CLIENT, 4002)).is_some());
+}
+
+#[test]
+fn a_source_begins_connections_at_its_rate_and_what_it_has_is_not_held_to_it() {
+    let sources = Some(SourceLimit { begun_per_second_max: Some(5), ..SourceLimit::default() });
+    let mut bench = Bench::new(false, 64, Limits { sources, ..Limits::default() });
+    bench.connect(CLIENT, 4000);
+    let begun = (1..50).filter(|port| bench.feed_one(INSIDE, syn(CLIENT, 4000 + port)).is_some()).count();
+    assert_eq!((begun, bench.dropped(DropReason::SourceRate)), (4, 45));
+    let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, 4000), (SERVER, 80));
+    let data = build::Tcp { flags: tcp_flags::ACK, sequence: 1006, acknowledgement: 5001, ..build::Tcp::default() };
+    assert!(bench.feed_one(INSIDE, build::tcp(&tuple, data, b"x")).is_some());
+    bench.now = bench.now + Duration::from_millis(200);
+    assert!(bench.feed_one(INSIDE, syn(CLIENT, 5000)).is_some(), "one more in a fifth of a second");
+    assert!(bench.feed_one(INSIDE, syn(CLIENT, 5001)).is_none());
 }
 
 #[test]

@@ -15,6 +15,7 @@ use flow::{NodeId, PortId};
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
+use super::limits::Limits;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
@@ -38,6 +39,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     Config {
         routes: ports::routes(&raw.route, &ports, findings),
         connections_max: connections_max(raw, findings),
+        limits: Limits::validate(&raw.limits, findings),
         timeouts: Timeouts::validate(&raw.timeouts, findings),
         tracking: tracking(&raw.tracking, findings),
         chain: chain(raw, findings),
