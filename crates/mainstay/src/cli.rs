@@ -136,6 +136,9 @@ pub struct DemoArgs {
     /// Seconds of traffic, half before the kill and half after it
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     pub seconds: f64,
+    /// Workers of each node
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub workers: u8,
     /// Leave the nodes' configurations and logs where they are, and say where
     #[arg(long)]
     pub keep_logs: bool,

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TryS
 use std::time::Duration;
 
 use super::flows::{FlowsPage, FlowsQuery};
+use super::merge;
 use super::types::{Event, Status};
 use crate::metrics::Samples;
 
@@ -50,9 +51,15 @@ enum Inquiry {
 /// Makes the data path's thread look at its [`ControlReceiver`].
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// The askers' end.
+/// The askers' end. A gateway with several workers has a lane to each; the lead's is the first.
 #[derive(Clone)]
 pub struct ControlSender {
+    lanes: Vec<Lane>,
+}
+
+/// The way to one worker.
+#[derive(Clone)]
+struct Lane {
     inquiries: SyncSender<Inquiry>,
     wake: Wake,
 }
@@ -66,24 +73,37 @@ pub struct ControlReceiver {
 #[must_use]
 pub fn channel(wake: Wake) -> (ControlSender, ControlReceiver) {
     let (sender, inquiries) = sync_channel(INQUIRIES_WAITING_MAX);
-    (ControlSender { inquiries: sender, wake }, ControlReceiver { inquiries })
+    (ControlSender { lanes: vec![Lane { inquiries: sender, wake }] }, ControlReceiver { inquiries })
 }
 
 impl ControlSender {
+    /// One end for all workers of a gateway, of which the first leads.
+    #[must_use]
+    pub fn of_workers(workers: Vec<Self>) -> Self {
+        Self { lanes: workers.into_iter().flat_map(|worker| worker.lanes).collect() }
+    }
+
+    /// How many workers there are to be asked.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// Asks how the node is.
     ///
     /// # Errors
     /// [`AskError`].
     pub fn status(&self) -> Result<Status, AskError> {
-        self.ask(Inquiry::Status)
+        Ok(merge::status(self.ask_each(|| Inquiry::Status)?))
     }
 
-    /// Asks for a part of the connections.
+    /// Asks a worker, by its number, for a part of its connections.
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn flows(&self, query: FlowsQuery) -> Result<FlowsPage, AskError> {
-        self.ask(|answer| Inquiry::Flows(query, answer))
+    pub fn flows(&self, worker: usize, query: FlowsQuery) -> Result<FlowsPage, AskError> {
+        let lane = self.lanes.get(worker).ok_or(AskError::Stopping)?;
+        lane.ask(|answer| Inquiry::Flows(query, answer))
     }
 
     /// Asks for all counters.
@@ -91,7 +111,7 @@ impl ControlSender {
     /// # Errors
     /// [`AskError`].
     pub fn counters(&self) -> Result<Samples, AskError> {
-        self.ask(Inquiry::Counters)
+        Ok(merge::samples(self.ask_each(|| Inquiry::Counters)?))
     }
 
     /// Asks what happened lately.
@@ -102,6 +122,18 @@ impl ControlSender {
         self.ask(Inquiry::Events)
     }
 
+    /// Asks the lead what it alone knows.
+    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
+        self.lanes.first().ok_or(AskError::Stopping)?.ask(inquiry)
+    }
+
+    /// Asks one worker after the other.
+    fn ask_each<T, F: FnOnce(SyncSender<T>) -> Inquiry>(&self, inquiry: impl Fn() -> F) -> Result<Vec<T>, AskError> {
+        self.lanes.iter().map(|lane| lane.ask(inquiry())).collect()
+    }
+}
+
+impl Lane {
     fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
         // Room for the one answer, so that the data path never waits for an asker that has given up.
         let (answer, answered) = sync_channel(1);

@@ -40,6 +40,8 @@ pub struct ClusterPlan {
     pub sync_loss: f64,
     /// Connections that a node can hold.
     pub connections_max: usize,
+    /// Workers of each node.
+    pub workers: u8,
 }
 
 /// Why the nodes do not run as they should.
@@ -280,7 +282,7 @@ fn start_node(
 
 /// A node's configuration file.
 fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
-    let ClusterPlan { has_standby, connections_max, .. } = plan;
+    let ClusterPlan { has_standby, connections_max, workers, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
     };
@@ -298,7 +300,7 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     }
     let _ = write!(
         text,
-        "[limits]\nconnections_max = {connections_max}\n\n\
+        "[limits]\nconnections_max = {connections_max}\n\n[workers]\ncount = {workers}\n\n\
          [[firewall.rule]]\nname = \"out\"\nfrom = \"{}\"\naction = \"accept\"\n\n",
         INTERFACES[0]
     );

@@ -29,12 +29,25 @@ use crate::config::value;
 /// How long changes that nobody waits for may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
-/// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
-pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
+/// What the workers of a node have in common and nobody else knows.
+#[derive(Clone, Copy)]
+pub(super) struct Secrets {
+    /// The key of NAT: an inside host is seen under the same outside address whichever worker its packets come to.
+    nat: HashKey,
+}
+
+impl Secrets {
+    pub(super) fn new() -> Self {
+        Self { nat: HashKey([random::number(), random::number()]) }
+    }
+}
+
+/// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
+pub(super) fn node_config(config: &Config, secrets: Secrets) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
-        connections_max: config.connections_max,
+        connections_max: config.connections_max.div_ceil(config.workers.count.into()),
         hash_key: HashKey([random::number(), random::number()]),
         seed: random::number(),
         tracker: TrackerConfig {
@@ -42,7 +55,7 @@ pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
             loose: config.tracking.loose,
             liberal: config.tracking.liberal,
         },
-        chain: chain(config)?,
+        chain: chain(config, secrets)?,
         forwarding: forwarding(config)?,
         role: role_config(config, cluster),
         selection: selection(cluster),
@@ -137,12 +150,12 @@ const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.address, prefix.length_bits)
 }
 
-fn chain(config: &Config) -> Result<Chain, GatewayError> {
+fn chain(config: &Config, secrets: Secrets) -> Result<Chain, GatewayError> {
     let mut builder = ChainBuilder::new();
     for function in &config.chain {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
-            Function::Nat => builder.push(nat_of(config)?),
+            Function::Nat => builder.push(nat_of(config, secrets)?),
         };
     }
     Ok(builder.build()?)
@@ -200,7 +213,7 @@ fn generation(rules: &[validated::Rule]) -> u16 {
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
 
-fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
+fn nat_of(config: &Config, secrets: Secrets) -> Result<Nat, GatewayError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -229,7 +242,7 @@ fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
         ports,
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
-        key: HashKey([random::number(), random::number()]),
+        key: secrets.nat,
     })?)
 }
 
