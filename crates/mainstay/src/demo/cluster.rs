@@ -185,6 +185,12 @@ impl Cluster {
         client.and_then(|mut client| client.events()).unwrap_or_default()
     }
 
+    /// How each node is; nothing of one that does not answer.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<Status> {
+        self.nodes.iter().filter_map(|node| node.status().ok()).collect()
+    }
+
     /// Processor time of each node so far.
     #[must_use]
     pub fn cpu_times(&self) -> Vec<Duration> {
