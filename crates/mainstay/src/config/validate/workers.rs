@@ -64,3 +64,60 @@ pub(super) fn check_ports(raw: &RawWorkers, workers: Workers, cluster: &Cluster,
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Checked, ConfigError, parse};
+
+    fn check(workers: &str, local: &str) -> Result<Checked, ConfigError> {
+        let text = format!(
+            "[node]\nid = 0\n[workers]\n{workers}\n[[port]]\nname = \"inside\"\ninterface = \"eth0\"\n\
+             addresses = [\"10.0.0.1/24\"]\n[[port]]\nname = \"outside\"\ninterface = \"eth1\"\n\
+             addresses = [\"192.0.2.10/24\"]\n[replication]\nlocal = \"{local}\"\n\
+             [[replication.peer]]\nid = 1\naddress = \"10.99.0.2:3781\"\n"
+        );
+        parse("mainstay.toml", &text)
+    }
+
+    fn refusal(workers: &str, local: &str) -> String {
+        check(workers, local).expect_err("it must be refused").to_string()
+    }
+
+    const LOCAL: &str = "10.99.0.1:3781";
+
+    #[test]
+    fn a_gateway_has_one_worker_unless_told_otherwise() {
+        let workers = check("", LOCAL).expect("it is right").config.workers;
+        assert_eq!((workers.count, workers.pin), (1, false));
+        let workers = check("count = 1\npin = true", LOCAL).expect("it is right").config.workers;
+        assert_eq!((workers.count, workers.pin), (1, true));
+    }
+
+    #[test]
+    fn as_many_workers_as_processors_can_be_had_but_nodes_must_agree() {
+        let Checked { config, warnings } = check("count = \"auto\"", LOCAL).expect("it is right");
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(usize::from(config.workers.count), processors.min(32));
+        assert!(warnings[0].to_string().contains("on all nodes"), "{warnings:?}");
+    }
+
+    #[test]
+    fn what_is_no_number_of_workers_is_refused_with_what_is() {
+        for count in ["0", "33", "\"two\"", "300"] {
+            let said = refusal(&format!("count = {count}"), LOCAL);
+            let expected = format!(
+                "mainstay.toml:4:9: workers.count: {count} is no number of workers: write a number from 1 to 32, or \"auto\""
+            );
+            assert_eq!(said, expected);
+        }
+    }
+
+    #[test]
+    fn every_worker_has_a_replication_port_that_exists_and_is_free() {
+        let said = refusal("count = 2", "10.99.0.1:3774");
+        assert!(said.contains("worker 1 replicates from 10.99.0.1:3784, which failure detection uses"), "{said}");
+        let said = refusal("count = 3", "10.99.0.1:65520");
+        assert!(said.contains("port of worker 2 would be beyond 65535"), "{said}");
+        assert!(check("count = 32", LOCAL).is_ok());
+    }
+}
