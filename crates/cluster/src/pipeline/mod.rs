@@ -34,7 +34,7 @@ use batch::Pending;
 
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
-pub use replica::Applied;
+pub use replica::{Applied, Remnants};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {

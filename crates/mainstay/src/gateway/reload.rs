@@ -107,7 +107,7 @@ impl Operator {
             );
         }
         let layout = running.layout.clone();
-        let built = build::reconfiguration(&config, &functions, layout, changes.reevaluates, &self.secrets);
+        let built = build::reconfiguration(&config, &functions, layout, changes.reevaluation, &self.secrets);
         let reconfiguration = match built {
             Ok(reconfiguration) => reconfiguration,
             Err(error) => {
