@@ -152,7 +152,7 @@ impl Operations for Operator {
             let remedy = if report.mistakes.is_empty() { "a restart is needed for " } else { "" };
             let text = format!("nothing has changed: {remedy}{}", reasons.join("; "));
             // Noted for whoever looks later; who asked is told anyway.
-            let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text))?;
+            let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text));
         }
         for warning in report.warnings.iter().filter(|_| report.applied) {
             tracing::warn!("{warning}");
