@@ -45,7 +45,7 @@ use shard::Shard;
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
 pub use limits::{Limits, SourceLimit};
-pub use replica::Applied;
+pub use replica::{Applied, Remnants};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration};
+use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -79,7 +79,7 @@ pub(super) fn reconfiguration(
     config: &Config,
     functions: &[Function],
     layout: ChainLayout,
-    reevaluates: bool,
+    reevaluation: Reevaluation,
     secrets: &Secrets,
 ) -> Result<Reconfiguration, GatewayError> {
     let cluster = config.cluster.as_ref();
@@ -92,7 +92,7 @@ pub(super) fn reconfiguration(
     Ok(Reconfiguration {
         tracker: tracker(config),
         chain: chain(config, functions, secrets)?.build_within(layout)?,
-        reevaluates,
+        reevaluation,
         forwarding: forwarding(config, secrets)?,
         role: role_config(config, cluster),
         selection: selection(cluster),

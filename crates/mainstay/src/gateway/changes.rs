@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::time::Duration;
 
+use cluster::node::Reevaluation;
+
 use crate::config::validated::{
     Cluster, Config, FailureDetection, Function, Node, OnReload, Peer, Port, Replication, Representation, Tracking,
     Workers,
@@ -13,14 +15,14 @@ use crate::config::validated::{
 const NAMES_MAX: usize = 8;
 
 /// The differences, a phrase each.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Changes {
     /// Those that can be applied.
     pub(super) applicable: Vec<String>,
     /// Those that only a restart can apply.
     pub(super) needs_restart: Vec<String>,
-    /// Connections are to be held against the new rules.
-    pub(super) reevaluates: bool,
+    /// What of the connections that there are.
+    pub(super) reevaluation: Reevaluation,
 }
 
 impl Changes {
@@ -43,7 +45,13 @@ impl Changes {
             cluster,
             workers: Workers { count, pin },
         } = old;
-        let mut changes = Self::default();
+        let reevaluation = match new.on_reload {
+            // Whoever asks for it only now means also the connections that earlier rules let in.
+            _ if (chain, firewall, on_reload) == (&new.chain, &new.firewall, &new.on_reload) => Reevaluation::AsBefore,
+            OnReload::Keep => Reevaluation::Keep,
+            OnReload::Reevaluate => Reevaluation::Judge,
+        };
+        let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
         changes.ports(ports, &new.ports);
         changes.restart("workers.count", count, &new.workers.count);
@@ -62,8 +70,6 @@ impl Changes {
         changes.apply("chain", &names(chain), &names(&new.chain));
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
-        let has_new_rules = (chain, firewall, on_reload) != (&new.chain, &new.firewall, &new.on_reload);
-        changes.reevaluates = has_new_rules && new.on_reload == OnReload::Reevaluate;
         changes.apply("nat.ports", nat_ports, &new.nat_ports);
         changes.whole("nat.source", source_nat, &new.source_nat);
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
@@ -249,7 +255,9 @@ mod tests {
 
     #[test]
     fn nothing_changes_when_comments_do() {
-        assert_eq!(changed(&[("[node]", "# A comment.\n[node]")]), Changes::default());
+        let nothing =
+            Changes { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation: Reevaluation::AsBefore };
+        assert_eq!(changed(&[("[node]", "# A comment.\n[node]")]), nothing);
     }
 
     #[test]
@@ -278,11 +286,11 @@ mod tests {
         let first = BEFORE.find("[[firewall.rule]]").expect("there are rules");
         let changes = changed(&[(&BEFORE[first..first + 17], &format!("{rule}[[firewall.rule]]"))]);
         assert_eq!(changes.applicable, ["firewall rule: added new"]);
-        assert!(!changes.reevaluates, "connections are kept unless the operator says otherwise");
+        assert_eq!(changes.reevaluation, Reevaluation::Keep, "unless the operator says otherwise");
         let changes =
             changed(&[(&BEFORE[first..first + 17], "[firewall]\non_reload = \"reevaluate\"\n[[firewall.rule]]")]);
         assert_eq!(changes.applicable, ["firewall.on_reload: Keep before, Reevaluate now"]);
-        assert!(changes.reevaluates, "they were let in by whatever rules there were");
+        assert_eq!(changes.reevaluation, Reevaluation::Judge, "they were let in by whatever rules there were");
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Operator {
         }
         let build = |_| {
             let layout = running.layout.clone();
-            build::reconfiguration(&config, &functions, layout, changes.reevaluates, &self.secrets)
+            build::reconfiguration(&config, &functions, layout, changes.reevaluation, &self.secrets)
         };
         // One for each worker, before any of them is given its own.
         let built: Result<Vec<_>, GatewayError> = (0..self.sender.workers()).map(build).collect();
@@ -152,7 +152,7 @@ impl Operations for Operator {
             let remedy = if report.mistakes.is_empty() { "a restart is needed for " } else { "" };
             let text = format!("nothing has changed: {remedy}{}", reasons.join("; "));
             // Noted for whoever looks later; who asked is told anyway.
-            let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text))?;
+            let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text));
         }
         for warning in report.warnings.iter().filter(|_| report.applied) {
             tracing::warn!("{warning}");

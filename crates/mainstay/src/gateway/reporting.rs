@@ -1,10 +1,12 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
+mod orders;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::node::{DrainRefused, Node, NodeError, NodeEvent, NodeStatus};
+use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
 use cluster::pipeline::Place;
 use cluster::{failure_detector, role};
 use flow::{DropReason, Instant, NodeId, PortId};
@@ -13,7 +15,7 @@ use packet_io::{PacketIo, clock, usage};
 use replication::Link;
 
 use crate::config::validated::Config;
-use crate::control::orders::{Order, OrderOutcome, ReloadOrder};
+use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
     TakeoverStatus, WorkerStatus,
@@ -373,39 +375,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     }
 
     fn obey(&mut self, order: Order) -> OrderOutcome {
-        let now = clock::now();
-        match order {
-            Order::Reload(order) => {
-                let ReloadOrder { reconfiguration, node_name, summary } = *order;
-                let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
-                self.reporting.name = node_name;
-                self.reporting.reloads.applied += 1;
-                self.reporting.note(now, EventKind::Reloaded, &summary);
-                Ok(reloaded.judges)
-            }
-            Order::Drain { is_forced } => {
-                let drained = self.node.drain(now, is_forced);
-                drained.map_err(|refused| match refused {
-                    DrainRefused::NobodyReady => {
-                        let why_not = hindrances(&self.node.status(now)).join("; ");
-                        format!("{refused}: {why_not} (--force drains all the same)")
-                    }
-                    _ => format!("{refused} (--force drains all the same)"),
-                })?;
-                self.reporting.note(now, EventKind::Draining, if is_forced { "forced" } else { "" });
-                Ok(false)
-            }
-            Order::Undrain => {
-                self.node.undrain(now);
-                self.reporting.note(now, EventKind::Undrained, "");
-                Ok(false)
-            }
-            Order::Note(kind, detail) => {
-                self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);
-                self.reporting.note(now, kind, &detail);
-                Ok(false)
-            }
-        }
+        self.carry_out(order)
     }
 }
 
