@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod logging;
 pub mod metrics;
 pub mod output;
+pub mod replay;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Gateway(args) => gateway::run(&args.config),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
+        Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),

@@ -13,6 +13,7 @@ use crate::control::client::ClientError;
 use crate::demo::DemoError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
+use crate::replay::ReplayError;
 
 /// Why a command failed; its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,9 @@ pub enum CommandError {
     /// A measurement has no result.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// The capture cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The simulation found a broken promise.
     #[error(transparent)]
     Simulation(#[from] simulate::PromisesBroken),

@@ -31,19 +31,28 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 /// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
+    node_config_with(config, forwarding(config)?, &mut random::number)
+}
+
+/// As [`node_config`], with ports that the caller knows, and secrets from `random`.
+pub(crate) fn node_config_with(
+    config: &Config,
+    forwarding: forwarding::Config,
+    random: &mut dyn FnMut() -> u64,
+) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max,
-        hash_key: HashKey([random::number(), random::number()]),
-        seed: random::number(),
+        hash_key: HashKey([random(), random()]),
+        seed: random(),
         tracker: TrackerConfig {
             timeouts: timeouts(&config.timeouts),
             loose: config.tracking.loose,
             liberal: config.tracking.liberal,
         },
-        chain: chain(config)?,
-        forwarding: forwarding(config)?,
+        chain: chain(config, random)?,
+        forwarding,
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
@@ -122,27 +131,37 @@ fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
             mac: MacAddress(interface.mac),
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
-            shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+            shared: forwarding_prefixes(port),
         });
     }
+    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: random::number() })
+}
+
+/// A port's shared addresses as the forwarder takes them.
+pub(crate) fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Prefix> {
+    port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect()
+}
+
+/// The routes as the forwarder takes them.
+pub(crate) fn forwarding_routes(config: &Config) -> Vec<forwarding::Route> {
     let routes = config.routes.iter().map(|route| forwarding::Route {
         destination: forwarding_prefix(route.to),
         gateway: route.via,
         port: route.port,
     });
-    Ok(forwarding::Config { ports, routes: routes.collect(), seed: random::number() })
+    routes.collect()
 }
 
 const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.address, prefix.length_bits)
 }
 
-fn chain(config: &Config) -> Result<Chain, GatewayError> {
+fn chain(config: &Config, random: &mut dyn FnMut() -> u64) -> Result<Chain, GatewayError> {
     let mut builder = ChainBuilder::new();
     for function in &config.chain {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
-            Function::Nat => builder.push(nat_of(config)?),
+            Function::Nat => builder.push(nat_of(config, random)?),
         };
     }
     Ok(builder.build()?)
@@ -200,7 +219,7 @@ fn generation(rules: &[validated::Rule]) -> u16 {
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
 
-fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
+fn nat_of(config: &Config, random: &mut dyn FnMut() -> u64) -> Result<Nat, GatewayError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -229,7 +248,7 @@ fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
         ports,
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
-        key: HashKey([random::number(), random::number()]),
+        key: HashKey([random(), random()]),
     })?)
 }
 

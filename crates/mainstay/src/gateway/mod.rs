@@ -3,7 +3,7 @@
 //! One thread owns the [`Node`] and everything that it sends and receives on; it waits for nothing but the poller.
 //! Operators' questions come to it over a channel and are answered between batches.
 
-mod build;
+pub(crate) mod build;
 mod data_path;
 mod reporting;
 
