@@ -20,6 +20,7 @@ pub mod key;
 pub mod table;
 pub mod time;
 pub mod timer_wheel;
+pub mod token_bucket;
 pub mod wire;
 
 pub use connection::{Connection, Direction, NodeId, Role};
@@ -27,3 +28,4 @@ pub use drop_reason::DropReason;
 pub use frame::{BATCH_FRAMES_MAX, Checksum, Disposition, Frame, PacketBatch, PortId, Segmentation, SegmentationKind};
 pub use key::{HashKey, IpFamily, Tuple};
 pub use time::Instant;
+pub use token_bucket::{RateLimit, TokenBucket};

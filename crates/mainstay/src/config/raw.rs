@@ -60,6 +60,10 @@ pub struct RawNode {
     pub metrics: Option<Text>,
     /// How much is logged.
     pub log: Option<Text>,
+    /// How log entries are written.
+    pub log_format: Option<Text>,
+    /// Entries that each place in the program may log in a second.
+    pub log_per_s: Option<Spanned<u32>>,
 }
 
 /// `[[port]]`.
@@ -109,6 +113,8 @@ pub struct RawTracking {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFirewall {
+    /// Matches that each rule may log in a second.
+    pub log_per_s: Option<Spanned<u32>>,
     /// `[[firewall.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRule>>,

@@ -13,9 +13,11 @@ use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
 use super::reporting::Reporting;
+use super::service::{self, Service};
 use crate::config::validated::{Cluster, Config};
 use crate::control::ControlReceiver;
 use crate::control::types::EventKind;
+use crate::logging;
 
 const PORTS: Token = Token(0);
 const REPLICATION: Token = Token(1);
@@ -80,6 +82,7 @@ pub(super) struct DataPath {
     signals: Signals,
     receiver: ControlReceiver,
     reporting: Reporting,
+    service: Service,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     /// When the ports are looked at even if none is readable.
@@ -124,6 +127,7 @@ impl DataPath {
             signals,
             receiver,
             reporting: Reporting::new(config, clock::now()),
+            service: Service::from_environment(),
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
             look_at_ports_at: Instant::ZERO,
@@ -149,6 +153,7 @@ impl DataPath {
                 self.answer_control();
             }
             if self.may_end(now) {
+                self.service.stopping();
                 self.reporting.note(now, EventKind::Stopping, "");
                 return self.send_all(now);
             }
@@ -186,12 +191,16 @@ impl DataPath {
             match signal {
                 Signal::Terminate | Signal::Interrupt if self.leaving_until.is_none() => {
                     tracing::info!("leaving: handing the addresses over");
+                    self.service.stopping();
                     self.node.leave(now);
                     self.leaving_until = Some(now + LEAVE_WAIT_MAX);
                 }
                 // Asked twice: at once.
                 Signal::Terminate | Signal::Interrupt => self.leaving_until = Some(now),
-                Signal::Reload => tracing::warn!("the configuration is read at the start only: restart to apply it"),
+                Signal::Reload => {
+                    self.service.reloading(now);
+                    tracing::warn!("the configuration is read at the start only: restart to apply it");
+                }
             }
         }
     }
@@ -280,6 +289,8 @@ impl DataPath {
         }
         self.reporting.log_functions(&mut self.node);
         self.reporting.take_rates(now, &self.node, &self.ports);
+        logging::tell_suppressed(now, false);
+        self.service.turn(now, || service::describe(&self.node.status(now)));
     }
 
     fn answer_control(&mut self) {

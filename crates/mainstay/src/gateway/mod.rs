@@ -6,6 +6,7 @@
 pub(crate) mod build;
 mod data_path;
 mod reporting;
+mod service;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ pub enum GatewayError {
 /// The configuration cannot be used, or the system refuses what it asks for.
 pub fn run(path: &Path) -> Result<(), CommandError> {
     let checked = config::load(path)?;
-    logging::begin(checked.config.node.log)?;
+    logging::begin(&checked.config.node)?;
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
@@ -72,7 +73,8 @@ fn serve(config: &Config) -> Result<(), GatewayError> {
         tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
     }
     let waker = Arc::new(Waker::new()?);
-    let node = Node::new(build::node_config(config)?, clock::now())?;
+    let mut node = Node::new(build::node_config(config)?, clock::now())?;
+    node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     let (sender, receiver) = control::channel({
         let waker = Arc::clone(&waker);
         Arc::new(move || waker.wake())
@@ -85,6 +87,7 @@ fn serve(config: &Config) -> Result<(), GatewayError> {
     };
     let _control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer))?;
     let _metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
-    data_path.run()?;
-    Ok(())
+    let result = data_path.run();
+    logging::tell_suppressed(clock::now(), true);
+    Ok(result?)
 }

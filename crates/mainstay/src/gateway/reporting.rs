@@ -16,6 +16,7 @@ use crate::control::types::{
     TakeoverStatus,
 };
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
+use crate::logging::limit::UNLIMITED_TARGET;
 use crate::metrics::{Metric, Samples};
 
 /// Rates are taken over this time.
@@ -132,8 +133,12 @@ impl Reporting {
 
     /// Passes on what functions say to the operator.
     pub(super) fn log_functions(&mut self, node: &mut Node) {
-        for entry in node.pipeline_mut().log().drain() {
-            tracing::info!(function = entry.function, tuple = %entry.tuple, "{}", entry.message);
+        let log = node.pipeline_mut().log();
+        log.push_summaries(clock::now());
+        for entry in log.drain() {
+            // Each rule has a limit of its own: all of them together come from this place.
+            let (function, tuple) = (entry.function, entry.tuple);
+            tracing::info!(target: UNLIMITED_TARGET, function, %tuple, "{}", entry.message);
         }
     }
 
@@ -250,6 +255,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::ConnectionsClosed, &[], pipeline.counters().ended);
         samples.add_count(Metric::ConnectionsTakenOver, &[], pipeline.counters().taken_over);
         samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
+        samples.add_count(Metric::LogEntriesDropped, &[], pipeline.dropped_log_entries());
         let status = self.node.status(clock::now());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
@@ -266,7 +272,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     }
 }
 
-const fn role_name(state: role::State) -> &'static str {
+pub(super) const fn role_name(state: role::State) -> &'static str {
     match state {
         role::State::Init => "init",
         role::State::Standby => "standby",
