@@ -29,29 +29,55 @@ use crate::config::value;
 /// How long changes that nobody waits for may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
-/// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
-pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
-    node_config_with(config, forwarding(config)?, &mut random::number)
+/// What is drawn at random when the gateway starts, and stays when its configuration changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Secrets {
+    hash_key: HashKey,
+    seed: u64,
+    /// A host keeps its port outside across a reload, as NAT chooses by the same key.
+    nat_key: HashKey,
+    forwarding_seed: u64,
 }
 
-/// As [`node_config`], with ports that the caller knows, and secrets from `random`.
+impl Secrets {
+    pub(super) fn draw() -> Self {
+        Self {
+            hash_key: HashKey([random::number(), random::number()]),
+            seed: random::number(),
+            nat_key: HashKey([random::number(), random::number()]),
+            forwarding_seed: random::number(),
+        }
+    }
+
+    /// The same each time: for a replay, which nobody attacks and which is to be repeated.
+    pub(crate) const fn known() -> Self {
+        Self { hash_key: HashKey([1, 2]), seed: 3, nat_key: HashKey([4, 5]), forwarding_seed: 6 }
+    }
+}
+
+/// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
+pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
+    node_config_with(config, forwarding(config, secrets)?, secrets)
+}
+
+/// As [`node_config`], with ports that the caller knows.
 pub(crate) fn node_config_with(
     config: &Config,
     forwarding: forwarding::Config,
-    random: &mut dyn FnMut() -> u64,
+    secrets: &Secrets,
 ) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max,
-        hash_key: HashKey([random(), random()]),
-        seed: random(),
+        hash_key: secrets.hash_key,
+        seed: secrets.seed,
         tracker: TrackerConfig {
             timeouts: timeouts(&config.timeouts),
             loose: config.tracking.loose,
             liberal: config.tracking.liberal,
         },
-        chain: chain(config, random)?,
+        chain: chain(config, secrets)?,
         forwarding,
         role: role_config(config, cluster),
         selection: selection(cluster),
@@ -122,7 +148,7 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
 }
 
-fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
+fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
     let mut netlink = Netlink::open()?;
     let mut ports = Vec::new();
     for port in &config.ports {
@@ -134,7 +160,7 @@ fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
             shared: forwarding_prefixes(port),
         });
     }
-    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: random::number() })
+    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: secrets.forwarding_seed })
 }
 
 /// A port's shared addresses as the forwarder takes them.
@@ -156,12 +182,12 @@ const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.address, prefix.length_bits)
 }
 
-fn chain(config: &Config, random: &mut dyn FnMut() -> u64) -> Result<Chain, GatewayError> {
+fn chain(config: &Config, secrets: &Secrets) -> Result<Chain, GatewayError> {
     let mut builder = ChainBuilder::new();
     for function in &config.chain {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
-            Function::Nat => builder.push(nat_of(config, random)?),
+            Function::Nat => builder.push(nat_of(config, secrets)?),
         };
     }
     Ok(builder.build()?)
@@ -219,7 +245,7 @@ fn generation(rules: &[validated::Rule]) -> u16 {
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
 
-fn nat_of(config: &Config, random: &mut dyn FnMut() -> u64) -> Result<Nat, GatewayError> {
+fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -248,7 +274,7 @@ fn nat_of(config: &Config, random: &mut dyn FnMut() -> u64) -> Result<Nat, Gatew
         ports,
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
-        key: HashKey([random(), random()]),
+        key: secrets.nat_key,
     })?)
 }
 

@@ -73,7 +73,7 @@ fn serve(config: &Config) -> Result<(), GatewayError> {
         tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
     }
     let waker = Arc::new(Waker::new()?);
-    let mut node = Node::new(build::node_config(config)?, clock::now())?;
+    let mut node = Node::new(build::node_config(config, &build::Secrets::draw())?, clock::now())?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     let (sender, receiver) = control::channel({
         let waker = Arc::clone(&waker);

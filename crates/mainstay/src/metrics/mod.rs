@@ -78,7 +78,7 @@ metrics! {
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
     FunctionEvents: Counter "function_events_total" ["function", "event"] "What network functions count.",
-    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond what the log takes.",
+    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond their limit or what the log takes.",
     PeerUp: Gauge "peer_up" ["peer"] "1 while the failure detector hears the peer.",
     PeerSynchronised: Gauge "peer_synchronised" ["peer"] "1 while the peer holds every connection that it was told of.",
     ReplicationLag: Gauge "replication_lag_seconds" ["peer"] "Age of the oldest change that the peer has not acknowledged.",

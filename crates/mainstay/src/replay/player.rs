@@ -12,7 +12,7 @@ use packet_io::pcap::{LinkType, SNAPSHOT_BYTES_MAX};
 use super::ReplayError;
 use super::neighbours::{self, OwnFrame};
 use crate::config::Config;
-use crate::gateway::build;
+use crate::gateway::build::{self, Secrets};
 
 /// No packet of a capture is too large for its way out: those that a sending host's interface was still to cut are in
 /// captures whole.
@@ -134,14 +134,8 @@ impl Player {
     /// A node that has taken the shared addresses at `now`.
     pub(super) fn new(config: &Config, forwarding: forwarding::Config, now: Instant) -> Result<Self, ReplayError> {
         let macs = forwarding.ports.iter().map(|port| port.mac).collect();
-        // Nobody attacks a capture: what is secret elsewhere is the same here each time.
-        let mut number = 0_u64;
-        let mut fixed = || {
-            number += 1;
-            number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        };
         let alone = Config { cluster: None, ..config.clone() };
-        let node = Node::new(build::node_config_with(&alone, forwarding, &mut fixed)?, now)?;
+        let node = Node::new(build::node_config_with(&alone, forwarding, &Secrets::known())?, now)?;
         let mut player = Self { node, macs, now, buffer: Vec::new() };
         player.node.handle_timeout(now);
         player.settle(usize::MAX, &mut |_, _| {});

@@ -272,18 +272,20 @@ fn the_port_is_that_of_the_map_the_name_the_order_or_the_source() {
     let from_inside = Envelope::default().udp(&tuple(17, "10.0.0.5:1", "192.0.2.9:2"), b"");
     let from_nowhere = Envelope::default().udp(&tuple(17, "169.254.0.5:1", "10.0.0.9:2"), b"");
     let map: Vec<PortMapping> = vec!["wan=outside".parse().expect("a mapping"), "2=inside".parse().expect("a mapping")];
-    let cases: [(&[PortMapping], &[&str], usize, &[u8], (u8, ingress::Certainty)); 9] = [
-        (&map, &["wan", "eth1", "x"], 0, &from_inside, (1, Known)),
-        (&map, &["wan", "eth0", "x"], 2, &from_inside, (0, Known)),
-        (&[], &["eth1", "eth0"], 0, &from_inside, (1, Known)),
-        (&[], &["inside", "other"], 0, &from_nowhere, (0, Known)),
-        (&[], &["a", "b"], 1, &from_inside, (1, Known)),
-        (&[], &["any"], 0, &from_inside, (0, Known)),
-        (&[], &["a", "b", "c"], 1, &from_inside, (0, Known)),
-        (&[], &["any"], 0, &from_nowhere, (1, Guessed)),
-        (&[], &["any"], 0, b"no packet", (0, Guessed)),
+    /// The port map, the capture's interfaces, that of the packet, and the packet itself.
+    type Captured<'a> = (&'a [PortMapping], &'a [&'a str], usize, &'a [u8]);
+    let cases: [(Captured<'_>, (u8, ingress::Certainty)); 9] = [
+        ((&map, &["wan", "eth1", "x"], 0, &from_inside), (1, Known)),
+        ((&map, &["wan", "eth0", "x"], 2, &from_inside), (0, Known)),
+        ((&[], &["eth1", "eth0"], 0, &from_inside), (1, Known)),
+        ((&[], &["inside", "other"], 0, &from_nowhere), (0, Known)),
+        ((&[], &["a", "b"], 1, &from_inside), (1, Known)),
+        ((&[], &["any"], 0, &from_inside), (0, Known)),
+        ((&[], &["a", "b", "c"], 1, &from_inside), (0, Known)),
+        ((&[], &["any"], 0, &from_nowhere), (1, Guessed)),
+        ((&[], &["any"], 0, b"no packet"), (0, Guessed)),
     ];
-    for (port_map, names, number, frame, (port, certainty)) in cases {
+    for ((port_map, names, number, frame), (port, certainty)) in cases {
         let chooser = IngressChooser::new(&config, &forwarding, port_map).expect("the ports are there");
         let mut bytes = frame.to_vec();
         let length = u32::try_from(bytes.len()).expect("it is short");

@@ -4,6 +4,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::pcap::{LinkType, PcapWriter, PcapngWriter};
 
+/// Options of an interface: their numbers and values.
+type Options<'a> = &'a [(u16, &'a [u8])];
+
 /// Writes pcapng blocks in either byte order, right or wrong as a test wants them.
 struct Blocks {
     bytes: Vec<u8>,
@@ -39,7 +42,7 @@ impl Blocks {
         self.bytes.extend(self.u32s(&[total]));
     }
 
-    fn interface(&mut self, link_type: u16, snapshot_bytes: u32, options: &[(u16, &[u8])]) {
+    fn interface(&mut self, link_type: u16, snapshot_bytes: u32, options: Options<'_>) {
         let mut body = self.u16s(&[link_type, 0]);
         body.extend(self.u32s(&[snapshot_bytes]));
         for (kind, value) in options {
@@ -101,7 +104,7 @@ fn packets_of_several_interfaces_are_read_in_both_byte_orders() {
 #[test]
 fn timestamps_have_the_resolution_and_the_offset_of_their_interface() {
     let offset = 100_u64.to_le_bytes();
-    let cases: [(&[(u16, &[u8])], u64, u64); 5] = [
+    let cases: [(Options<'_>, u64, u64); 5] = [
         (&[], 1_500_000, 1500),
         (&[(9, &[3])], 1500, 1500),
         (&[(9, &[0x80 | 10])], 1536, 1500),
