@@ -184,6 +184,12 @@ impl Pipeline {
         &mut self.log
     }
 
+    /// Entries of functions that were not logged because of a limit.
+    #[must_use]
+    pub const fn dropped_log_entries(&self) -> u64 {
+        self.log.dropped_entries()
+    }
+
     /// The pipeline's counters.
     #[must_use]
     pub const fn counters(&self) -> &PipelineCounters {

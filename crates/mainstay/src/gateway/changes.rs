@@ -38,6 +38,7 @@ impl Changes {
             tracking,
             chain,
             firewall,
+            firewall_log_per_s,
             on_reload,
             nat_ports,
             source_nat,
@@ -69,6 +70,7 @@ impl Changes {
         changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
         changes.apply("chain", &names(chain), &names(&new.chain));
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
+        changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
         changes.apply("nat.ports", nat_ports, &new.nat_ports);
         changes.whole("nat.source", source_nat, &new.source_nat);
@@ -85,7 +87,7 @@ impl Changes {
     }
 
     fn node(&mut self, old: &Node, new: &Node) {
-        let Node { id, name, nodes, priority, control_socket, metrics, log } = old;
+        let Node { id, name, nodes, priority, control_socket, metrics, log, log_format, log_per_s } = old;
         self.restart("node.id", &id.0, &new.id.0);
         self.apply("node.name", name, &new.name);
         self.restart("node.nodes", nodes, &new.nodes);
@@ -93,6 +95,8 @@ impl Changes {
         self.restart("node.control_socket", control_socket, &new.control_socket);
         self.restart("node.metrics", metrics, &new.metrics);
         self.apply("node.log", &log.name(), &new.log.name());
+        self.restart("node.log_format", log_format, &new.log_format);
+        self.restart("node.log_per_s", log_per_s, &new.log_per_s);
     }
 
     fn ports(&mut self, old: &[Port], new: &[Port]) {

@@ -130,7 +130,8 @@ fn open(
         tracing::debug!(worker = number, processor, "stays on its processor");
     }
     let place = place(number, config.workers.count);
-    let node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
+    let mut node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
+    node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     let setting = Setting { node, signals, waker, receiver, post, fanouts };
     Ok(DataPath::open(config, setting)?)
 }
