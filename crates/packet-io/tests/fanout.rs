@@ -59,8 +59,8 @@ fn packets(round: u8) -> Vec<Vec<u8>> {
                 let fragment = Some(FragmentHeader { identification: 1, offset_bytes: 64, more: false });
                 let tuple = Tuple::new(ip_protocol::UDP, end(near, 0), end(far, 0));
                 frames.push(build::Envelope { fragment, ..envelope }.raw(&tuple, MARK));
-                let about = build::Envelope::default()
-                    .udp(&Tuple::new(ip_protocol::UDP, end(far, 53), end(near, port)), MARK);
+                let about =
+                    build::Envelope::default().udp(&Tuple::new(ip_protocol::UDP, end(far, 53), end(near, port)), MARK);
                 let kind = if near.is_ipv4() { 3 } else { 1 };
                 let header = build::IcmpHeader { kind, code: 1, parameter: 0 };
                 frames.push(envelope.icmp_error(near, header, &about[14..]).unwrap());

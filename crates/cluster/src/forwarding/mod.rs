@@ -34,10 +34,10 @@ mod sharing;
 mod tests;
 
 pub use announcement::ANNOUNCEMENT_ROUNDS;
-pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};
 pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route};
 pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
 pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop, OutFrame};
 pub use neighbour::{
     NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
 };
+pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};

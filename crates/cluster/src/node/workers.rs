@@ -218,9 +218,11 @@ impl Node {
                 refused: peer.refused,
             })
         };
-        let is_told = self.others.told.as_ref().is_some_and(|told| {
-            (told.state, told.term) == (state, term) && told.peers.iter().copied().eq(peers())
-        });
+        let is_told = self
+            .others
+            .told
+            .as_ref()
+            .is_some_and(|told| (told.state, told.term) == (state, term) && told.peers.iter().copied().eq(peers()));
         if !is_told {
             let standing = Standing { state, term, peers: peers().collect() };
             self.others.told = Some(standing.clone());
@@ -298,7 +300,8 @@ impl Node {
         if peer.refused != refused {
             peer.refused = refused;
             if refused.is_some() {
-                self.events.push(now, NodeEvent::WorkersDiffer { peer: from, theirs: theirs.workers, ours: ours.workers });
+                self.events
+                    .push(now, NodeEvent::WorkersDiffer { peer: from, theirs: theirs.workers, ours: ours.workers });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! From a batch of frames to packets with their connections looked up, and back to dispositions.
 
-use flow::table::Slot;
 use flow::steering::is_link_local_control;
+use flow::table::Slot;
 use flow::wire::{self, Headers, Packet, Parsed, Transport};
 use flow::{Direction, Disposition, DropReason, Instant, PacketBatch, Tuple};
 

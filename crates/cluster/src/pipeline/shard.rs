@@ -70,13 +70,7 @@ impl HandedFrame {
         let mut buffer = Vec::with_capacity(HEADROOM_BYTES + frame.bytes().len());
         buffer.resize(HEADROOM_BYTES, 0);
         buffer.extend_from_slice(frame.bytes());
-        Self {
-            to,
-            buffer,
-            ingress: frame.ingress,
-            checksum: frame.checksum,
-            segmentation: frame.segmentation,
-        }
+        Self { to, buffer, ingress: frame.ingress, checksum: frame.checksum, segmentation: frame.segmentation }
     }
 
     /// The frame as it came in.

@@ -19,9 +19,9 @@ mod automaton;
 mod following;
 mod heartbeat;
 mod state;
-mod workers;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 pub use automaton::{Config, EVENTS_PENDING_MAX, Event, PEERS_MAX, RoleAutomaton, UnknownPeer};
 pub use heartbeat::{Heartbeat, HeartbeatError, is_heartbeat};

@@ -114,11 +114,10 @@ pub const fn is_link_local_control(headers: &Headers) -> bool {
 /// Both addresses in one word: swapping them changes nothing.
 #[inline]
 fn addresses(tuple: &Tuple) -> u32 {
-    let word = |bytes: &[u8; 16], at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |bytes: &[u8; 16], at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     match tuple.family() {
-        IpFamily::V4 => {
-            u32::from_be_bytes(unmapped(&tuple.source)) ^ u32::from_be_bytes(unmapped(&tuple.destination))
-        }
+        IpFamily::V4 => u32::from_be_bytes(unmapped(&tuple.source)) ^ u32::from_be_bytes(unmapped(&tuple.destination)),
         IpFamily::V6 => {
             (0..16).step_by(4).fold(0, |folded, at| folded ^ word(&tuple.source, at) ^ word(&tuple.destination, at))
         }

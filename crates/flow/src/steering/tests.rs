@@ -90,10 +90,9 @@ fn worker(steering: Steering, frame: &[u8]) -> WorkerId {
 }
 
 fn addresses_of_one_family() -> impl Strategy<Value = (IpAddr, IpAddr)> {
-    let v4 = || any::<u32>().prop_map(|bits| Ipv4Addr::from_bits(bits & 0x0fff_ffff | 0x6000_0000)).prop_map(IpAddr::V4);
-    let v6 = || {
-        any::<u128>().prop_map(|bits| Ipv6Addr::from_bits(bits >> 3 | 1 << 125)).prop_map(IpAddr::V6)
-    };
+    let v4 =
+        || any::<u32>().prop_map(|bits| Ipv4Addr::from_bits(bits & 0x0fff_ffff | 0x6000_0000)).prop_map(IpAddr::V4);
+    let v6 = || any::<u128>().prop_map(|bits| Ipv6Addr::from_bits(bits >> 3 | 1 << 125)).prop_map(IpAddr::V6);
     prop_oneof![(v4(), v4()), (v6(), v6())]
 }
 
@@ -189,10 +188,7 @@ fn what_concerns_the_link_comes_to_the_lead() {
         assert_eq!(run(&program(steering), &build::arp_request(mac, own, target)), 0);
         let own: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, host.into());
         assert_eq!(worker(steering, &build::neighbour_solicitation(mac, own, own)), WorkerId::LEAD);
-        assert_eq!(
-            worker(steering, &build::unsolicited_neighbour_advertisement(mac, own, true)),
-            WorkerId::LEAD
-        );
+        assert_eq!(worker(steering, &build::unsolicited_neighbour_advertisement(mac, own, true)), WorkerId::LEAD);
     }
 }
 

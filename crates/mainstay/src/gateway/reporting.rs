@@ -99,7 +99,8 @@ impl Reporting {
     pub(super) fn remember(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if !self.place.leads() {
             if self.relayed.len() < EVENTS_RELAYED_MAX {
-                let detail = format!("{detail}{}worker {}", if detail.is_empty() { "" } else { ", " }, self.place.worker.0);
+                let detail =
+                    format!("{detail}{}worker {}", if detail.is_empty() { "" } else { ", " }, self.place.worker.0);
                 self.relayed.push((now, kind, detail));
             }
             return;
@@ -141,8 +142,11 @@ impl Reporting {
             NodeEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
             NodeEvent::WorkersDiffer { peer: id, theirs, ours } => (
                 EventKind::Warning,
-                format!("node {} runs {theirs} workers, this node {ours}, or another release: nothing is replicated until \
-                         workers.count is the same on both and both run the same release", id.0),
+                format!(
+                    "node {} runs {theirs} workers, this node {ours}, or another release: nothing is replicated until \
+                         workers.count is the same on both and both run the same release",
+                    id.0
+                ),
             ),
             NodeEvent::WorkerLate(worker) => (
                 EventKind::Warning,
@@ -356,7 +360,9 @@ fn takeover(status: &NodeStatus) -> TakeoverStatus {
         let id = peer.id.0;
         match peer.session {
             _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
-            Some(_) if peer.refused.is_some() => format!("node {id} has another workers.count, or runs another release"),
+            Some(_) if peer.refused.is_some() => {
+                format!("node {id} has another workers.count, or runs another release")
+            }
             None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
             Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
             Some(_) => format!("node {id} is still being told of connections"),

@@ -1,5 +1,6 @@
 //! The threads that move packets: one, or several with a share of the connections each.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -90,7 +91,7 @@ impl<'a> Workers<'a> {
             let result = if is_whole { ready(sender).and_then(|_served| Ok(lead.run()?)) } else { Ok(()) };
             lead.stop_all();
             for follower in followers {
-                follower.join().expect("a worker does not panic")?;
+                follower.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
             }
             result
         })
@@ -102,12 +103,7 @@ fn fanout_places(workers: u8) -> Vec<Fanout> {
     if workers == 1 { Vec::new() } else { Fanout::group(workers.into(), &program(place(0, workers).steering)) }
 }
 
-fn open(
-    config: &Config,
-    secrets: Secrets,
-    parts: Parts,
-    signals: Option<Signals>,
-) -> Result<DataPath, GatewayError> {
+fn open(config: &Config, secrets: Secrets, parts: Parts, signals: Option<Signals>) -> Result<DataPath, GatewayError> {
     let Parts { number, post, fanouts, waker, receiver } = parts;
     if config.workers.pin {
         let processor = affinity::pin_this_thread(number.into())?;
@@ -120,17 +116,12 @@ fn open(
 }
 
 /// A worker that is not the lead, from its beginning to its end.
-fn follow(
-    config: &Config,
-    secrets: Secrets,
-    parts: Parts,
-    opened: &SyncSender<()>,
-) -> Result<(), GatewayError> {
+fn follow(config: &Config, secrets: Secrets, parts: Parts, opened: &SyncSender<()>) -> Result<(), GatewayError> {
     let mut data_path = open(config, secrets, parts, None)?;
     // The lead waits for it.
     let _ = opened.send(());
-    let result = data_path.run();
+    let result = panic::catch_unwind(AssertUnwindSafe(|| data_path.run()));
     // A gateway of which a part does not work is a gateway that does not work: the peer should take over.
     data_path.stop_all();
-    Ok(result?)
+    Ok(result.unwrap_or_else(|panicked| panic::resume_unwind(panicked))?)
 }

@@ -64,7 +64,9 @@ impl Port {
     fn attach(&mut self) -> Result<(), IoError> {
         let interface = &self.config.interface;
         let Some(fanout) = &self.config.fanout else {
-            return self.bind().map_err(|error| IoError::from_io(error, format!("binding a packet socket to {interface}")));
+            return self
+                .bind()
+                .map_err(|error| IoError::from_io(error, format!("binding a packet socket to {interface}")));
         };
         let joined = Fanout::hold_back(self.socket())
             .and_then(|()| self.bind())

@@ -79,7 +79,8 @@ fn the_first_reply_of_a_connection_answered_elsewhere_waits_for_the_backup_like_
     let options = Options { hold_first_reply: Duration::from_secs(1), ..Options::default() };
     let mut site = Site::start([2, 2], options);
     site.run_until("node 1 to be told of everything", |site| {
-        site.lead(0).holds_addresses() && site.nodes[0].iter().all(|node| node.status(site.now).peers[0].could_take_over())
+        site.lead(0).holds_addresses()
+            && site.nodes[0].iter().all(|node| node.status(site.now).peers[0].could_take_over())
     });
     let (port, worker) = ports_answered_elsewhere(2).next().unwrap();
     site.is_replication_cut = true;
@@ -223,7 +224,8 @@ fn pings_to_a_shared_address_are_answered_by_whichever_worker_they_come_to() {
 #[test]
 fn protocols_without_ports_pass_through_nat_whichever_worker_their_replies_come_to() {
     let mut site = Site::started(3);
-    let gre = |source, destination| Tuple { protocol: 47, ..Tuple::v4(ip_protocol::TCP, (source, 0), (destination, 0)) };
+    let gre =
+        |source, destination| Tuple { protocol: 47, ..Tuple::v4(ip_protocol::TCP, (source, 0), (destination, 0)) };
     let envelope = |port| build::Envelope {
         source: if port == INSIDE { CLIENT_MAC } else { super::cluster::SERVER_MAC },
         destination: port_mac(0, port),

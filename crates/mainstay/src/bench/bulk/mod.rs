@@ -80,8 +80,13 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
     progress.show("building the networks");
     let (by_mainstay, by_kernel) = (Topology::build()?, Topology::build()?);
     let rules = KernelRules::install(&by_kernel.nodes[0])?;
-    let plan =
-        ClusterPlan { has_standby: false, is_replicated: false, sync_loss: 0.0, connections_max: CONNECTIONS_MAX, workers: 1 };
+    let plan = ClusterPlan {
+        has_standby: false,
+        is_replicated: false,
+        sync_loss: 0.0,
+        connections_max: CONNECTIONS_MAX,
+        workers: 1,
+    };
     let mut cluster = Cluster::start(&by_mainstay, plan)?;
     cluster.wait_until_ready(&watch)?;
 

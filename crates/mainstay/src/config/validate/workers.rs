@@ -12,7 +12,8 @@ const AUTO: &str = "auto";
 pub(super) fn workers(raw: &RawWorkers, has_peers: bool, findings: &mut Findings<'_>) -> Workers {
     let pin = raw.pin.unwrap_or_default();
     let Some(written) = &raw.count else { return Workers { count: 1, pin } };
-    let processors = std::thread::available_parallelism().map_or(1, |count| u8::try_from(count.get()).unwrap_or(u8::MAX));
+    let processors =
+        std::thread::available_parallelism().map_or(1, |count| u8::try_from(count.get()).unwrap_or(u8::MAX));
     let count = match written.get_ref() {
         WorkersText::Number(number) => u8::try_from(*number).ok().filter(|count| (1..=WORKERS_MAX).contains(count)),
         WorkersText::Text(text) if text == AUTO => Some(processors.clamp(1, WORKERS_MAX)),

@@ -31,7 +31,8 @@ fn both_nodes_are_given_right_configurations() {
 
 #[test]
 fn a_node_alone_has_no_cluster() {
-    let plan = ClusterPlan { has_standby: false, is_replicated: false, sync_loss: 0.0, connections_max: 5000, workers: 1 };
+    let plan =
+        ClusterPlan { has_standby: false, is_replicated: false, sync_loss: 0.0, connections_max: 5000, workers: 1 };
     let config = checked(0, plan);
     assert!(config.cluster.is_none());
     assert_eq!(config.node.nodes, 1);
