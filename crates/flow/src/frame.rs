@@ -3,6 +3,8 @@
 //! Frames are borrowed: whoever receives them (an `AF_PACKET` socket, an `AF_XDP` ring, a test) lends its own
 //! memory, so that no room copies a packet to look at it.
 
+use alloc::vec::Vec;
+
 use arrayvec::ArrayVec;
 
 use crate::DropReason;
@@ -129,6 +131,44 @@ impl<'a> Frame<'a> {
     /// The whole buffer and where the frame lies in it, for the backend that lent it: (buffer, start, length).
     pub fn buffer_parts(&mut self) -> (&mut [u8], usize, usize) {
         (self.buffer, self.start, self.length_bytes)
+    }
+}
+
+/// A copy of a frame as it came in, to be handed in again later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedFrame {
+    /// The frame from its link header on.
+    pub bytes: Vec<u8>,
+    ingress: PortId,
+    checksum: Checksum,
+    segmentation: Segmentation,
+}
+
+impl OwnedFrame {
+    /// A copy of `frame`, undecided.
+    #[must_use]
+    pub fn copy_of(frame: &Frame<'_>) -> Self {
+        Self {
+            bytes: frame.bytes().to_vec(),
+            ingress: frame.ingress,
+            checksum: frame.checksum,
+            segmentation: frame.segmentation,
+        }
+    }
+
+    /// The frame as it came.
+    #[must_use]
+    pub fn frame(&mut self) -> Frame<'_> {
+        let length_bytes = self.bytes.len();
+        Frame {
+            buffer: &mut self.bytes,
+            start: 0,
+            length_bytes,
+            ingress: self.ingress,
+            checksum: self.checksum,
+            segmentation: self.segmentation,
+            disposition: Disposition::Undecided,
+        }
     }
 }
 

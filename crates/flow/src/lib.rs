@@ -3,7 +3,8 @@
 //! `flow` knows how to read and rewrite frames ([`wire`]), how to name a connection ([`key`]), how a
 //! connection's protocol automaton advances ([`conntrack`]), and how to keep millions of connections in a
 //! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]), and which of several workers a
-//! packet belongs to ([`steering`]).
+//! packet belongs to ([`steering`]). Fragments find their connection through [`fragments`]; what one source has is counted in
+//! [`source_counts`].
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
 #![no_std]
@@ -16,8 +17,11 @@ extern crate std;
 pub mod connection;
 pub mod conntrack;
 pub mod drop_reason;
+pub mod fragments;
 pub mod frame;
 pub mod key;
+pub mod source_counts;
+pub mod source_rates;
 pub mod steering;
 pub mod table;
 pub mod time;
@@ -26,7 +30,9 @@ pub mod wire;
 
 pub use connection::{Connection, Direction, NodeId, Role};
 pub use drop_reason::DropReason;
-pub use frame::{BATCH_FRAMES_MAX, Checksum, Disposition, Frame, PacketBatch, PortId, Segmentation, SegmentationKind};
-pub use key::{HashKey, IpFamily, Tuple};
+pub use frame::{
+    BATCH_FRAMES_MAX, Checksum, Disposition, Frame, OwnedFrame, PacketBatch, PortId, Segmentation, SegmentationKind,
+};
+pub use key::{HashKey, IpFamily, QUERY_REPLY, Tuple};
 pub use steering::{Steering, WorkerId};
 pub use time::Instant;

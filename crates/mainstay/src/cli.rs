@@ -26,6 +26,14 @@ pub enum Command {
     Status(StatusArgs),
     /// The connections of a running gateway
     Flows(FlowsArgs),
+    /// The firewall's rules, and how many connections each has decided on
+    Rules(RulesArgs),
+    /// Has a running gateway read its configuration file again, without losing a connection
+    Reload(ReloadArgs),
+    /// Takes a node out of service: another takes its addresses over, and its connections go on
+    Drain(DrainArgs),
+    /// Takes a drained node back into service
+    Undrain(UndrainArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
     /// Side-by-side measurements against what one would use instead
@@ -170,6 +178,9 @@ pub struct DemoArgs {
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
+    /// Kill nothing: reload, drain and restart the nodes one after the other instead
+    #[arg(long, conflicts_with_all = ["ramp", "report"])]
+    pub rolling_restart: bool,
     /// Leave the nodes' configurations and logs where they are, and say where
     #[arg(long)]
     pub keep_logs: bool,
@@ -234,6 +245,56 @@ pub struct StatusArgs {
     /// What happened lately instead
     #[arg(long)]
     pub events: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay reload`.
+#[derive(Debug, Args)]
+pub struct ReloadArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Only say what would change, and whether it could
+    #[arg(long)]
+    pub check_only: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Even if no peer can take over: connections are lost
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay undrain`.
+#[derive(Debug, Args)]
+pub struct UndrainArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -1,14 +1,20 @@
 //! Structured logs on standard error.
 
 use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::config::validated::LogLevel;
 
 /// The environment variable that goes before the configured level: a level, or directives of
 /// `tracing_subscriber::EnvFilter` such as `info,replication=debug`.
 pub const VARIABLE: &str = "MAINSTAY_LOG";
+
+/// Where the filter in force can be exchanged for another.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Why logging cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -46,12 +52,18 @@ pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<EnvFilt
 /// [`LoggingError`].
 pub fn begin(configured: LogLevel) -> Result<(), LoggingError> {
     let environment = std::env::var(VARIABLE).ok();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter(configured, environment.as_deref())?)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .try_init()
-        .map_err(|_| LoggingError::AlreadyBegun)
+    let (filter, handle) = reload::Layer::new(filter(configured, environment.as_deref())?);
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    tracing_subscriber::registry().with(filter).with(lines).try_init().map_err(|_| LoggingError::AlreadyBegun)?;
+    FILTER.set(handle).map_err(|_| LoggingError::AlreadyBegun)
+}
+
+/// Logs at another configured level from now on. False when it has no effect, because the environment goes before it or
+/// nothing is logged here.
+pub fn set_level(configured: LogLevel) -> bool {
+    let environment = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
+    let (None, Some(handle)) = (environment, FILTER.get()) else { return false };
+    filter(configured, None).is_ok_and(|filter| handle.reload(filter).is_ok())
 }
 
 #[cfg(test)]

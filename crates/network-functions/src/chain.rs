@@ -13,6 +13,7 @@
 
 mod erased;
 mod layout;
+mod renewal;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +34,7 @@ use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verdict};
 use erased::{Erased, ErasedFunction};
 pub use layout::STATE_ALIGN_BYTES_MAX;
-use layout::{Misfit, place};
+pub use renewal::ChainLayout;
 
 /// Functions in a chain, at most.
 pub const CHAIN_FUNCTIONS_MAX: usize = 16;
@@ -55,6 +56,11 @@ pub enum ChainError {
         /// Where its state would end.
         end_bytes: usize,
     },
+    /// A function that joins a chain which has connections already, and whose state they cannot have.
+    #[error(
+        "`{0}` cannot join a running chain: the connections that it has lack its state, and an empty one is not its default"
+    )]
+    CannotJoin(&'static str),
     /// A state is aligned more strictly than the record.
     #[error("the state of `{0}` asks for an alignment above {STATE_ALIGN_BYTES_MAX} bytes: use smaller fields")]
     StateAlignment(&'static str),
@@ -100,27 +106,31 @@ impl ChainBuilder {
     /// # Errors
     /// The functions do not go together; see [`ChainError`].
     pub fn build(self) -> Result<Chain, ChainError> {
+        self.build_within(ChainLayout::default())
+    }
+
+    /// As [`ChainBuilder::build`], for connections whose records hold the states of an earlier chain, of `layout`: the
+    /// states of functions that it knows stay where they are, others are placed behind them.
+    ///
+    /// # Errors
+    /// As [`ChainBuilder::build`]; and the record may have no room left for a new function's state, or that state's
+    /// default is not what the unused bytes of a record are.
+    pub fn build_within(self, mut layout: ChainLayout) -> Result<Chain, ChainError> {
         if self.functions.len() > CHAIN_FUNCTIONS_MAX {
             return Err(ChainError::TooManyFunctions(self.functions.len()));
         }
         let mut links: Vec<Link> = Vec::with_capacity(self.functions.len());
-        let mut default_states = [0; FUNCTION_STATE_BYTES_MAX];
         let mut counter_names = Vec::new();
         for function in self.functions {
             check_unique(&links, &*function)?;
-            let used_bytes = links.last().map_or(0, |last| last.state.end);
-            let state = place(used_bytes, function.layout()).map_err(|misfit| match misfit {
-                Misfit::Size { end_bytes } => ChainError::StatesTooLarge { function: function.name(), end_bytes },
-                Misfit::Alignment => ChainError::StateAlignment(function.name()),
-            })?;
-            function.write_default(&mut default_states[state.clone()]);
+            let state = layout.place(&*function)?;
             let names = function.counter_names();
             let counters = names.len();
             counter_names.extend(names.into_iter().map(|name| format!("{}.{name}", function.name())));
             let handles_packets = function.handles_packets();
             links.push(Link { function, state, counters, handles_packets });
         }
-        Ok(Chain { links, default_states, counter_names })
+        Ok(Chain { default_states: layout.defaults(), links, layout, counter_names })
     }
 }
 
@@ -197,6 +207,8 @@ impl TupleUse for NoTupleFree {
 /// Functions in order. Made by [`ChainBuilder`].
 pub struct Chain {
     links: Vec<Link>,
+    /// Where states lie, those of functions of earlier chains included.
+    layout: ChainLayout,
     /// Every state at its default, to begin and to decode from.
     default_states: [u8; FUNCTION_STATE_BYTES_MAX],
     counter_names: Vec<String>,

@@ -33,6 +33,15 @@ pub enum CloseReason {
     Terminated,
 }
 
+/// What becomes of a connection that began under an earlier configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judgement {
+    /// It goes on.
+    Stays,
+    /// The configuration does not allow it any more.
+    Ends,
+}
+
 /// A function's state of one connection: a plain value of fixed size that lies in the connection's record.
 ///
 /// On the wire it is attributes, not its bytes, so that nodes of different versions understand each other: an unknown
@@ -171,6 +180,9 @@ pub trait NetworkFunction {
     /// from then on says false, and is then not asked.
     const HANDLES_PACKETS: bool = true;
 
+    /// Whether the functions behind it see other tuples than those before it: it translates.
+    const TRANSLATES: bool = false;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 
@@ -193,6 +205,14 @@ pub trait NetworkFunction {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Verdict;
+
+    /// The configuration is a new one, and the operator wants connections that began under earlier ones to be held
+    /// against it: whether this one may go on. `outgoing` is its tuple as its packets in the original direction reach this
+    /// function. A function that has nothing against connections that go on need not answer.
+    fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple) -> Judgement {
+        let _ = (state, outgoing);
+        Judgement::Stays
+    }
 
     /// The connection has ended.
     fn on_close(&self, state: &Self::State, reason: CloseReason) {

@@ -74,11 +74,11 @@
 //! # let send = |chain: &Chain, connection: &mut Connection| {
 //! #     let mut bytes = [0; 1000 + 14];
 //! #     let mut frame = Frame::new(&mut bytes, 0, 1000 + 14, PortId(0)).unwrap();
-//! #     let headers = Headers {
+//! #     let mut headers = Headers {
 //! #         tuple, transport: Transport::Udp, l3_offset: 14, l4_offset: 54, payload_offset: 62, l3_bytes: 1000, ttl: 64,
 //! #         is_fragment: false,
 //! #     };
-//! #     let mut packet = Packet { frame: &mut frame, headers };
+//! #     let mut packet = Packet { frame: &mut frame, headers: &mut headers };
 //! #     let (mut counters, mut log) = (chain.new_counters(), Log::default());
 //! #     let mut runtime = Runtime { now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log };
 //! #     chain.process(&mut runtime, connection, &mut packet, Direction::Original).verdict

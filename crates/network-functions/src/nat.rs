@@ -28,6 +28,9 @@
 //! **Hairpinning** (RFC 4787 REQ-9) is a matter of rules: a source rule that also matches inside sources towards the
 //! inside destinations of port forwarding.
 //!
+//! **New rules** are for new connections: one that has begun keeps its translation for as long as it lives, as its end
+//! points know each other by it.
+//!
 //! **Untranslated connections** are never rewritten. If the reply tuple of one is already another connection's, the
 //! table refuses it (`tuple_in_use`) when it is entered, as Linux does for connections without a NAT rule.
 
@@ -249,6 +252,7 @@ fn port_setter(protocol: u8) -> Option<fn(&mut Tuple, u16)> {
 
 impl NetworkFunction for Nat {
     type State = NatState;
+    const TRANSLATES: bool = true;
 
     fn name(&self) -> &'static str {
         NAME

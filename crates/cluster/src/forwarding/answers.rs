@@ -67,7 +67,7 @@ impl Forwarder {
     }
 
     fn handle_neighbour_discovery(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Disposition {
-        let headers = &packet.headers;
+        let headers = &*packet.headers;
         if headers.ttl != NEIGHBOUR_HOP_LIMIT {
             return Disposition::Drop(DropReason::Malformed);
         }

@@ -42,6 +42,13 @@ pub enum NodeEvent {
     Synchronised(NodeId),
     /// The table is full and the peer's connections no longer fit: raise `limits.connections_max`.
     ReplicaIncomplete(NodeId),
+    /// All connections were held against the configuration in force.
+    Judged {
+        /// Those that were ended because it does not allow them any more.
+        ended: u64,
+    },
+    /// Nobody took the addresses of a node that was to be drained: it goes on.
+    DrainGivenUp,
     /// The peer divides its packets among its workers otherwise: replication with it is refused until `workers.count` is the
     /// same on both nodes, and both run releases that steer alike.
     WorkersDiffer {

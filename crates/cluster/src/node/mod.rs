@@ -11,10 +11,14 @@
 //!   peers ◄──── poll_transmit ◄── sessions, detectors, role ◄── handle_peer ◄── peers
 //! ```
 
+mod again;
 mod config;
+mod drain;
 mod event;
 mod held;
+mod judging;
 mod peer;
+mod reload;
 mod resync;
 mod status;
 mod store;
@@ -26,7 +30,7 @@ use alloc::vec::Vec;
 
 use flow::conntrack::Change;
 use flow::table::Slot;
-use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Instant, NodeId, PacketBatch, PortId, Segmentation};
+use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::representation::{Selection, is_worth_telling, precise};
 use replication::{Handle, PeerError};
 
@@ -36,14 +40,17 @@ use crate::pipeline::{CopyExpiry, Pipeline, TableChange};
 use crate::role::{self, Division, Heartbeat, RoleAutomaton};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
+pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
+pub use reload::{PeerReconfiguration, Reconfiguration, ReloadError, Reloaded};
 pub use status::{NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use event::Events;
 use held::HeldReplies;
+use judging::Judging;
 use peer::Peer;
 use surroundings::Surroundings;
 use workers::Others;
@@ -129,6 +136,9 @@ pub struct Node {
     /// A take-over happened and none of its connections has sent a packet yet: how many were taken over before.
     awaiting_first_packet: Option<u64>,
     more_expiries: bool,
+    judging: Judging,
+    /// When a node that is being drained goes on if nobody has taken its addresses.
+    drain_given_up_at: Option<Instant>,
 }
 
 impl Node {
@@ -153,6 +163,7 @@ impl Node {
         self.pipeline.handle_packets(now, batch, &mut surroundings);
         self.tell_changes();
         self.note_first_packet(now);
+        self.release_fragments(now);
     }
 
     /// A datagram on the replication channel.
@@ -204,17 +215,19 @@ impl Node {
         self.go_on_when_usable(now);
         self.role.handle_timeout(now);
         self.handle_role_events(now);
+        self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
         let copies = self.copy_expiry();
         self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
+        self.judge_some(now);
         self.tell_changes();
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.more_expiries || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
+        if self.more_expiries || self.pipeline.is_judging() || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
             return Some(Instant::ZERO);
         }
         let peers = self.peers.iter().flat_map(Peer::poll_timeouts);
@@ -223,6 +236,7 @@ impl Node {
             self.forwarder.poll_timeout(),
             self.held.poll_timeout(),
             self.pipeline.next_expiry(),
+            self.drain_given_up_at,
             self.others.poll_timeout(),
         ];
         peers.chain(own).flatten().min()
@@ -272,6 +286,7 @@ impl Node {
 
     /// Gives the addresses up in good order, so that the peer takes them before this node ends.
     pub fn leave(&mut self, now: Instant) {
+        self.drain_given_up_at = None;
         self.role.leave(now);
         self.handle_role_events(now);
     }
@@ -390,6 +405,7 @@ impl Node {
                     // workers forward.
                     self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
                     self.events.push(now, NodeEvent::BecameActive { term });
+                    self.judging.take_up(&mut self.pipeline);
                     if !self.awaits_others(now, term) {
                         self.role.handle_state_usable(now);
                     }
@@ -402,6 +418,7 @@ impl Node {
                 role::Event::BecomeStandby => {
                     self.await_nobody();
                     self.forwarder.set_active(now, false);
+                    self.judging.leave_off(&mut self.pipeline);
                     self.events.push(now, NodeEvent::BecameStandby);
                 }
             }
@@ -422,32 +439,8 @@ impl Node {
             return;
         }
         let peers = &self.peers;
-        let mut released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
-        for part in released.chunks_mut(BATCH_FRAMES_MAX) {
-            let mut batch: PacketBatch<'_> = part.iter_mut().filter_map(held::HeldReply::frame).collect();
-            let mut surroundings = Surroundings {
-                forwarder: &mut self.forwarder,
-                peers: &self.peers,
-                held: None,
-                hold_max: self.hold_first_reply,
-            };
-            self.pipeline.handle_steered(now, &mut batch, &mut surroundings);
-            for frame in &batch {
-                let Disposition::Transmit(port) = frame.disposition else { continue };
-                if self.outbox.len() >= OUTBOX_FRAMES_MAX {
-                    self.pipeline.count_drop(DropReason::TransmitFailed);
-                    continue;
-                }
-                self.outbox.push_back(OutFrame {
-                    bytes: frame.bytes().to_vec(),
-                    port,
-                    checksum: frame.checksum,
-                    segmentation: frame.segmentation,
-                });
-            }
-        }
-        self.tell_changes();
-        self.note_first_packet(now);
+        let released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
+        self.hand_in_again(now, released);
     }
 }
 

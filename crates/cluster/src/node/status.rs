@@ -17,6 +17,8 @@ pub struct NodeStatus {
     pub role: role::State,
     /// The latest take-over that it knows of.
     pub term: u64,
+    /// The number that nodes have in common if they are configured alike.
+    pub configuration: Option<u64>,
     /// Connections held, copies included.
     pub connections: u32,
     /// Connections held at most.
@@ -61,6 +63,19 @@ impl PeerStatus {
             && self.detector.state == failure_detector::State::Up
             && self.session.is_some_and(|session| session.link == replication::Link::Open && session.told)
     }
+
+    /// The peer is drained, or about to be: it takes nothing over.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.heartbeat.is_some_and(|said| matches!(said.state, role::State::Leaving | role::State::Left))
+    }
+
+    /// The peer could take over and would, if this node left.
+    #[must_use]
+    pub fn would_relieve(&self) -> bool {
+        let stands_by = |said: role::Heartbeat| said.state == role::State::Standby && said.synchronised;
+        self.could_take_over() && self.heartbeat.is_some_and(stands_by)
+    }
 }
 
 /// Where the peer is not watched, the state is what the lead says.
@@ -87,6 +102,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
     NodeStatus {
         role: node.role.state(),
         term: node.role.term(),
+        configuration: node.role.configuration(),
         connections: node.pipeline.table().len(),
         connections_max: node.pipeline.table().capacity(),
         replies_held: node.held.held,

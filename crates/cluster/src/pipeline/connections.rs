@@ -6,7 +6,7 @@ use flow::table::{InsertError, Slot};
 use flow::wire::{Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
 use network_functions::chain::Runtime;
-use network_functions::function::{CloseReason, Verdict};
+use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
 use super::{Edge, Pipeline, TableChange, record, record_mut};
@@ -21,6 +21,9 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
+            return Err(DropReason::FirewallDenied);
+        }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
@@ -62,7 +65,7 @@ impl Pipeline {
             connection.take_over(self.node);
         }
         let advance =
-            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, &packet.headers);
+            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, packet.headers);
         if advance.verdict.is_ok() {
             connection.packets[direction.index()] += packets_in(packet.frame);
             connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
@@ -93,7 +96,8 @@ impl Pipeline {
         if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
         }
-        let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
+        let (protocol, timeout) = self.tracker.begin(packet.headers)?;
+        self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
         let tuples = self.shard.tuples(&self.table);
@@ -112,6 +116,7 @@ impl Pipeline {
                 Err(reason)
             }
             Ok(disposition) => {
+                self.note_begun(now, &tuple);
                 self.counters.begun += 1;
                 self.changes.push(TableChange::Began { slot });
                 Ok(disposition)
@@ -166,14 +171,18 @@ impl Pipeline {
         }
     }
 
+    /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.
     pub(super) fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
         let slot = self.table.insert(connection, now)?;
+        self.count_of_source(&connection.original);
         self.shard.note_entered(&connection);
         Ok(slot)
     }
 
+    /// Takes a connection out of the table and out of all that [`Pipeline::insert`] entered it into.
     pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
         let removed = self.table.remove(slot)?;
+        self.discount_of_source(&removed.original);
         self.shard.note_removed(&removed);
         Some(removed)
     }

@@ -19,6 +19,8 @@ pub struct PipelineCounters {
     pub taken_over: u64,
     /// Embryonic connections evicted to make room (see [`Table::early_drop_candidate`]).
     pub early_dropped: u64,
+    /// Connections ended because the configuration does not allow them any more.
+    pub disallowed: u64,
 }
 
 impl Default for PipelineCounters {
@@ -31,6 +33,7 @@ impl Default for PipelineCounters {
             ended: 0,
             taken_over: 0,
             early_dropped: 0,
+            disallowed: 0,
         }
     }
 }

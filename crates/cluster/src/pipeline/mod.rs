@@ -6,6 +6,7 @@
 //!                                                           ├ ICMP error ► translate ──────┘
 //!                                                           └ for the node itself ► edge
 //! ```
+//! Fragments go the way of their first one, which alone has the ports: see [`flow::fragments`].
 //!
 //! The pipeline knows connections; what lies around it (addresses, routes, neighbours) is the [`Edge`]'s.
 //! What changes is left in [`Pipeline::take_changes`] for whoever tells the backups.
@@ -14,16 +15,23 @@ mod batch;
 mod connections;
 mod counters;
 mod expiry;
+mod fragments;
 mod icmp_error;
+mod limits;
+mod renewal;
 mod replica;
 mod shard;
+#[cfg(test)]
+mod tests;
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::conntrack::{Change, Tracker};
+use flow::fragments::FragmentTable;
 use flow::table::{Slot, Table};
 use flow::wire::Packet;
-use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId};
+use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::{Chain, ChainCounters};
 use network_functions::function::Log;
 
@@ -31,10 +39,12 @@ use replication::representation::precise::Ended;
 
 use crate::forwarding::Admission;
 use batch::Pending;
+use limits::Sources;
 use shard::Shard;
 
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
+pub use limits::{Limits, SourceLimit};
 pub use replica::Applied;
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 
@@ -58,6 +68,12 @@ pub trait Edge {
 
     /// Sends a packet, already translated, on its way.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// The packet just handled, which came in with the tuple `as_received`, does not leave at once: it was dropped, or it
+    /// waits for something. Whoever sent it may have to be told why, now or later, in terms of the packet as it was sent.
+    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+        let _ = (now, packet, as_received);
+    }
 }
 
 /// What happened to a connection that the backups may have to be told.
@@ -102,7 +118,13 @@ pub struct Pipeline {
     log: Log,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
+    /// A place for each packet of a batch.
     pending: Vec<Pending>,
+    /// Connections from this slot on are still to be held against the configuration in force.
+    unjudged_from: Option<Slot>,
+    fragments: FragmentTable,
+    sources: Option<Sources>,
+    key: HashKey,
     pub(crate) shard: Shard,
 }
 
@@ -120,9 +142,23 @@ impl Pipeline {
             log: Log::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
-            pending: Vec::with_capacity(BATCH_FRAMES_MAX),
+            pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],
+            unjudged_from: None,
+            fragments: FragmentTable::new(Limits::default().fragments, key),
+            sources: None,
+            key,
             shard: Shard::default(),
         }
+    }
+
+    /// The same pipeline, which holds nothing yet, with these limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        debug_assert!(self.table.is_empty(), "what is there already would not be counted");
+        let connections_max = self.table.capacity();
+        self.fragments = FragmentTable::new(limits.fragments, self.key);
+        self.sources = limits.sources.map(|limit| Sources::new(limit, connections_max, self.key));
+        self
     }
 
     /// The connections.

@@ -14,7 +14,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use flow::table::Table;
-use flow::wire::Packet;
+use flow::wire::{Headers, Packet};
 use flow::{Checksum, Connection, Disposition, DropReason, Frame, PortId, Segmentation, Steering, Tuple, WorkerId};
 use network_functions::function::TupleUse;
 
@@ -156,7 +156,7 @@ impl Shard {
     #[inline]
     pub(super) fn takes_elsewhere(&mut self, packet: &mut Packet<'_, '_>) -> bool {
         self.is_steering && {
-            let to = self.place.steering.worker_of(&packet.headers);
+            let to = self.place.steering.worker_of(packet.headers);
             self.hands_over(to, packet.frame)
         }
     }
@@ -193,6 +193,25 @@ impl Shard {
         // Whoever handed it over has not heard yet that the connection ended, or never will.
         self.notes.push_back((belongs_to, Redirect::Ends(*wanted)));
         Some(Err(DropReason::StrayHandOver))
+    }
+
+    /// The worker that the connection of a first fragment lies with, if it is another and this is where that is decided:
+    /// at the worker of the fragments' addresses, and from there at the worker of the tuple, which may know better.
+    pub(super) fn worker_of_fragments(&self, first: &Headers) -> Option<WorkerId> {
+        if self.place.is_alone() {
+            return None;
+        }
+        let of_tuple = self.place.steering.worker_of_tuple(&first.tuple);
+        if of_tuple == self.place.worker {
+            return self.redirects.get(&first.tuple).copied();
+        }
+        (self.place.steering.worker_of(first) == self.place.worker).then_some(of_tuple)
+    }
+
+    /// Hands a packet to another worker.
+    pub(super) fn hand_to(&mut self, worker: WorkerId, packet: &mut Packet<'_, '_>) -> Disposition {
+        self.hands_over(worker, packet.frame);
+        Disposition::Consumed
     }
 
     pub(super) const fn tuples<'a>(&'a self, table: &'a Table) -> ShardTuples<'a> {

@@ -34,6 +34,8 @@ pub struct Config {
     pub heartbeat_timeout: Duration,
     /// How long a leaving node holds the addresses when nobody takes them.
     pub handover_limit: Duration,
+    /// Said in heartbeats: a number that nodes have in common if they are configured alike.
+    pub configuration: Option<u64>,
 }
 
 impl Config {
@@ -49,6 +51,7 @@ impl Config {
             heartbeat_interval: Duration::from_millis(20),
             heartbeat_timeout: Duration::from_millis(200),
             handover_limit: Duration::from_secs(5),
+            configuration: None,
         }
     }
 }
@@ -196,6 +199,15 @@ impl RoleAutomaton {
         self.decide(now);
     }
 
+    /// Another configuration takes the place of that of the start, but for the node and its peers, which stay. The peers
+    /// are told at once.
+    pub fn reconfigure(&mut self, now: Instant, config: Config) {
+        let (node, peers) = (self.config.node, core::mem::take(&mut self.config.peers));
+        self.config = Config { node, peers, ..config };
+        self.heartbeat_at = now;
+        self.decide(now);
+    }
+
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.decide(now);
@@ -243,6 +255,12 @@ impl RoleAutomaton {
         self.term
     }
 
+    /// The number that nodes have in common if they are configured alike.
+    #[must_use]
+    pub const fn configuration(&self) -> Option<u64> {
+        self.config.configuration
+    }
+
     /// What a peer last said, while it counts.
     #[must_use]
     pub fn peer(&self, now: Instant, node: NodeId) -> Option<Heartbeat> {
@@ -260,6 +278,7 @@ impl RoleAutomaton {
             priority: self.config.priority,
             synchronised: self.synchronised,
             term: self.term,
+            configuration: self.config.configuration,
         }
     }
 

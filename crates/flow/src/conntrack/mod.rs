@@ -219,6 +219,12 @@ impl Tracker {
         }
     }
 
+    /// A later fragment of a segment of which [`Tracker::advance`] saw the first: `end` is the sequence number behind it.
+    /// Without this the segment's acknowledgement would look like one of data that nobody sent.
+    pub fn extend(&self, state: &mut ProtocolState, direction: Direction, end: u32) {
+        tcp::extend(state, direction, end);
+    }
+
     /// How long a connection in this state lives after its last packet, whatever that packet was. `flags` are those of
     /// the connection's record.
     #[must_use]

@@ -8,7 +8,9 @@
 pub mod arp;
 pub mod build;
 pub mod checksum;
+mod cut;
 pub mod ethernet;
+mod fragment;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ipv4;
@@ -22,7 +24,9 @@ pub mod vlan;
 
 use crate::Tuple;
 
+pub use cut::cut_ipv4;
 pub use ethernet::MacAddress;
+pub use fragment::Fragment;
 pub use parse::parse;
 pub use rewrite::Packet;
 
@@ -166,6 +170,18 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// Those of no packet, to be overwritten.
+    pub const NONE: Self = Self {
+        tuple: Tuple::NONE,
+        transport: Transport::Other,
+        l3_offset: 0,
+        l4_offset: 0,
+        payload_offset: 0,
+        l3_bytes: 0,
+        ttl: 0,
+        is_fragment: false,
+    };
+
     /// Offset of the packet's end from the start of the frame, in bytes: what follows is the link's padding.
     #[must_use]
     #[inline]

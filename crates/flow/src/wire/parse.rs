@@ -9,7 +9,7 @@ use super::tcp::{TCP_HEADER_BYTES, TcpView};
 use super::udp::{UDP_HEADER_BYTES, UdpView};
 use super::{Headers, IcmpError, IcmpQuery, Parsed, Transport, arp, ethernet, icmpv6, ip_protocol};
 use crate::key::mapped;
-use crate::{Checksum, DropReason, Frame, Tuple};
+use crate::{Checksum, DropReason, Frame, QUERY_REPLY, Tuple};
 
 /// Bytes of the transport header that every ICMP error quotes (RFC 792).
 const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
@@ -208,10 +208,11 @@ impl Network {
     fn note_fragment(&mut self, offset_bytes: u32, payload_bytes: usize) -> Result<(), DropReason> {
         // A datagram cannot end behind 65 535 bytes, and the second eight bytes of a TCP header must not come in a
         // fragment of their own, where they could replace flags already seen (RFC 1858 section 3.2.2).
-        let is_too_long = offset_bytes as usize + payload_bytes > usize::from(u16::MAX);
-        let hides_flags = self.tuple.protocol == ip_protocol::TCP && offset_bytes == 8;
-        if is_too_long || hides_flags {
-            return Err(DropReason::Malformed);
+        if offset_bytes as usize + payload_bytes > usize::from(u16::MAX) {
+            return Err(DropReason::FragmentTooLong);
+        }
+        if self.tuple.protocol == ip_protocol::TCP && offset_bytes == 8 {
+            return Err(DropReason::TinyFragment);
         }
         self.fragment = if offset_bytes == 0 { Fragment::First } else { Fragment::Later };
         Ok(())
@@ -219,8 +220,10 @@ impl Network {
 
     #[inline(always)]
     fn parse_transport(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
-        if self.fragment == Fragment::Later {
-            return Ok(self.headers(Transport::Other, 0));
+        match self.fragment {
+            Fragment::Whole => {}
+            Fragment::First => check_first_fragment(self.tuple.protocol, transport)?,
+            Fragment::Later => return Ok(self.headers(Transport::Other, 0)),
         }
         match (self.tuple.protocol, self.tuple.version) {
             (ip_protocol::TCP, _) => {
@@ -275,7 +278,7 @@ impl Network {
                 {
                     return Err(DropReason::Malformed);
                 }
-                set_query(&mut self.tuple, &message, request);
+                set_query(&mut self.tuple, &message, request, is_reply);
                 Transport::IcmpQuery(IcmpQuery { kind, code, is_reply })
             }
             Class::Error => {
@@ -325,11 +328,25 @@ impl Network {
     }
 }
 
+/// The transport header must be in the first fragment as a whole: nobody could judge the packet otherwise (RFC 1858
+/// section 4.2, RFC 7112).
+#[cold]
+fn check_first_fragment(protocol: u8, transport: &[u8]) -> Result<(), DropReason> {
+    let header_bytes = match protocol {
+        // The data offset, in words, is in the upper half of the thirteenth byte.
+        ip_protocol::TCP => transport.get(12).map_or(TCP_HEADER_BYTES, |byte| usize::from(byte >> 4) * 4),
+        ip_protocol::UDP => UDP_HEADER_BYTES,
+        ip_protocol::ICMP | ip_protocol::ICMPV6 => ICMP_HEADER_BYTES,
+        _ => 0,
+    };
+    if transport.len() < header_bytes { Err(DropReason::TinyFragment) } else { Ok(()) }
+}
+
 /// A query's identifier stands for both ports, and its request's type tells apart the kinds of queries.
-fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8) {
+fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8, is_reply: bool) {
     tuple.source_port = message.identifier();
     tuple.destination_port = message.identifier();
-    tuple.discriminator = u16::from(request);
+    tuple.discriminator = u16::from(request) | if is_reply { QUERY_REPLY } else { 0 };
 }
 
 /// The packet that an ICMP error quotes: its tuple as it was sent, and the bytes of its network headers.
@@ -359,7 +376,7 @@ fn parse_quoted(quote: &[u8], version: u8) -> Result<(Tuple, usize), DropReason>
     };
     let message = IcmpView::new_checked(transport)?;
     match classify(message.kind()) {
-        Class::Query { request, .. } => set_query(&mut tuple, &message, request),
+        Class::Query { request, is_reply } => set_query(&mut tuple, &message, request, is_reply),
         // An error about an error must not be sent (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
         Class::Error => return Err(DropReason::Malformed),
         Class::Other => {}

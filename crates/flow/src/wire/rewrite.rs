@@ -27,8 +27,8 @@ const IPV6_DESTINATION_OFFSET: usize = 24;
 pub struct Packet<'f, 'b> {
     /// The frame.
     pub frame: &'f mut Frame<'b>,
-    /// What it says now.
-    pub headers: Headers,
+    /// What it says now. Lent like the frame: whoever parsed the frame keeps them, and nobody copies them on the way.
+    pub headers: &'f mut Headers,
 }
 
 impl Packet<'_, '_> {
@@ -51,7 +51,7 @@ impl Packet<'_, '_> {
             self.headers.tuple = *tuple;
             return;
         }
-        let Headers { transport, l3_offset, l4_offset, .. } = self.headers;
+        let Headers { transport, l3_offset, l4_offset, .. } = *self.headers;
         let l4 = usize::from(l4_offset);
         let mut patch = Patch::new(self.frame.bytes_mut());
         let addresses = patch.set_addresses(usize::from(l3_offset), tuple);
@@ -70,7 +70,7 @@ impl Packet<'_, '_> {
     /// options, the checksum in place. False, and nothing changed, if the packet is another.
     #[inline]
     fn rewrite_plain_tcp(&mut self, tuple: &Tuple) -> bool {
-        let Headers { l3_offset, l4_offset, .. } = self.headers;
+        let Headers { l3_offset, l4_offset, .. } = *self.headers;
         let rest = self.frame.bytes_mut().get_mut(usize::from(l3_offset)..);
         let Some(headers) = rest.and_then(|rest| rest.first_chunk_mut::<PLAIN_TCP_BYTES>()) else { return false };
         if usize::from(l4_offset) != usize::from(l3_offset) + IPV4_HEADER_BYTES {
@@ -99,7 +99,7 @@ impl Packet<'_, '_> {
     pub fn rewrite_icmp_error(&mut self, quoted: &Tuple, source: &[u8; 16], destination: &[u8; 16]) {
         let Transport::IcmpError(error) = self.headers.transport else { return };
         let is_partial = self.is_partial();
-        let Headers { tuple, l3_offset, l4_offset, .. } = self.headers;
+        let Headers { tuple, l3_offset, l4_offset, .. } = *self.headers;
         let end = self.headers.l3_end();
         let outer = Tuple { source: *source, destination: *destination, ..tuple };
         let bytes = self.frame.bytes_mut();

@@ -1,7 +1,10 @@
 //! What the subcommands do, one file each.
 
 pub mod check;
+pub mod drain;
 pub mod flows;
+pub mod reload;
+pub mod rules;
 pub mod simulate;
 pub mod status;
 
@@ -35,6 +38,12 @@ pub enum CommandError {
     /// A measurement has no result.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// The configuration was not put in force.
+    #[error(transparent)]
+    Reload(#[from] reload::NotReloaded),
+    /// The node was not taken out of service.
+    #[error(transparent)]
+    Drain(#[from] drain::NotDrained),
     /// The simulation found a broken promise.
     #[error(transparent)]
     Simulation(#[from] simulate::PromisesBroken),

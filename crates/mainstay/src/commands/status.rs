@@ -68,7 +68,8 @@ pub fn describe(status: &Status) -> String {
         "{} (node {})  {} for {} · up {} · mainstay {}\n\n\
          Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
-         Throughput   {} · {} packets/s · {} new connections/s\n",
+         Throughput   {} · {} packets/s · {} new connections/s\n\
+         {}",
         node.name,
         node.id,
         node.role,
@@ -80,6 +81,7 @@ pub fn describe(status: &Status) -> String {
         scaled(rates.bits_per_s, "bit/s"),
         whole(rates.packets_per_s),
         whole(rates.connections_per_s),
+        configuration(status),
     );
     for table in [peer_table(status), worker_table(status), port_table(status), drop_table(status)] {
         if !table.is_empty() {
@@ -88,6 +90,22 @@ pub fn describe(status: &Status) -> String {
         }
     }
     text
+}
+
+/// The fingerprint of the node's configuration, and which peers have another.
+fn configuration(status: &Status) -> String {
+    if status.configuration.is_empty() {
+        return String::new();
+    }
+    let differs = |peer: &&PeerStatus| peer.configuration.as_ref().is_some_and(|other| *other != status.configuration);
+    let others: Vec<String> = status.peers.iter().filter(differs).map(|peer| format!("node {}", peer.id)).collect();
+    let alike = status.peers.iter().any(|peer| peer.configuration.as_ref() == Some(&status.configuration));
+    let remark = match others.len() {
+        0 if alike => ", alike on all nodes that answer".to_owned(),
+        0 => String::new(),
+        _ => format!(": another on {}; change the file there too and reload it", others.join(", ")),
+    };
+    format!("Config       {}{remark}\n", status.configuration)
 }
 
 fn peer_table(status: &Status) -> Table {

@@ -10,6 +10,7 @@ fn node_status() -> Status {
         node: NodeStatus { id: 0, name: "left".to_owned(), role: "active".to_owned(), role_since_ns: 10_000_000_000 },
         monotonic_now_ns: 202_000_000_000,
         uptime_s: 3725.0,
+        configuration: "0123456789abcdef".to_owned(),
         takeover: TakeoverStatus { ready: true, why_not: Vec::new() },
         connections: ConnectionsStatus { count: 12_345, max: 1_000_000, master: Some(12_000) },
         rates: Rates { packets_per_s: 120_000.0, bits_per_s: 1.25e9, connections_per_s: 300.0 },
@@ -51,6 +52,7 @@ left (node 0)  active for 3 min 12 s · up 1 h 2 min · mainstay 0.1.0
 Take-over    ready
 Connections  12 345 of 1 000 000 (1 %), master of 12 000
 Throughput   1.2 Gbit/s · 120 000 packets/s · 300 new connections/s
+Config       0123456789abcdef
 
 PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST       HEARD
 1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms       0         12       0     0  2.0 ms ago

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use super::limits::RawLimits;
 pub use super::timeouts::RawTimeouts;
-use super::value::{PortText, ProtocolText};
+use super::value::{MssText, PortText, ProtocolText};
 
 /// Text with its place in the file.
 pub type Text = Spanned<String>;
@@ -78,6 +79,8 @@ pub struct RawPort {
     /// Shared addresses with their prefix lengths.
     #[serde(default)]
     pub addresses: Vec<Text>,
+    /// To what the maximum segment size of TCP connections is lowered.
+    pub mss_clamp: Option<Spanned<MssText>>,
 }
 
 /// `[[route]]`.
@@ -88,14 +91,6 @@ pub struct RawRoute {
     pub to: Text,
     /// The next hop.
     pub via: Text,
-}
-
-/// `[limits]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawLimits {
-    /// Connections held at most.
-    pub connections_max: Option<Spanned<u64>>,
 }
 
 /// `[workers]`.
@@ -141,6 +136,8 @@ pub struct RawTracking {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFirewall {
+    /// What becomes of connections when the rules change.
+    pub on_reload: Option<Text>,
     /// `[[firewall.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRule>>,

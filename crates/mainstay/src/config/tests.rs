@@ -1,10 +1,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 use proptest::prelude::*;
 
-use super::validated::{Action, Function};
+use super::validated::{Action, Function, Limits};
 use super::{Checked, ConfigError, load, parse};
 
 /// A small configuration that is right; the cases below break it in one place each.
@@ -62,6 +63,36 @@ fn said(text: &str) -> String {
 fn broken(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from:?} is not in the good configuration");
     GOOD.replacen(from, to, 1)
+}
+
+#[test]
+fn limits_and_clamps_are_taken_and_have_defaults() {
+    let Checked { config, .. } = check(GOOD).expect("it is good");
+    assert_eq!((config.limits, config.ports[1].mss_clamp), (Limits::default(), None));
+    let text = broken(
+        "[node]",
+        "[limits]\nconnections_per_source_max = 200\nconnections_per_source_per_second_max = 50\nsource_prefix_ipv6_bits = 56\nfragmented_packets_max = 1000\n\
+         fragmented_packets_per_source_max = 100\nfragment_bytes_max = 1000000\nfragment_bytes_per_source_max = 100000\n\
+         fragment_timeout = \"500ms\"\n[node]",
+    );
+    let Checked { config, warnings } = check(&text).expect("it is good");
+    assert_eq!(warnings, []);
+    let expected = Limits {
+        connections_per_source_max: Some(200),
+        connections_per_source_per_second_max: Some(50),
+        source_prefix_ipv4_bits: 32,
+        source_prefix_ipv6_bits: 56,
+        fragmented_packets_max: 1000,
+        fragmented_packets_per_source_max: 100,
+        fragment_bytes_max: 1_000_000,
+        fragment_bytes_per_source_max: 100_000,
+        fragment_timeout: Duration::from_millis(500),
+    };
+    assert_eq!(config.limits, expected);
+    for (written, expected) in [("\"mtu\"", MssClamp::Mtu), ("1360", MssClamp::Bytes(1360))] {
+        let text = broken("interface = \"eth1\"", &format!("interface = \"eth1\"\nmss_clamp = {written}"));
+        assert_eq!(check(&text).expect("it is good").config.ports[1].mss_clamp, Some(expected));
+    }
 }
 
 #[test]
@@ -303,6 +334,21 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "[node]",
         "[limits]\nconnections_max = 0\n[node]",
         "mainstay.toml:3:19: limits.connections_max: 0 connections are out of range: choose a number from 1 to 2147483648\n",
+    ),
+    (
+        "[node]",
+        "[limits]\nconnections_per_source_max = 0\nsource_prefix_ipv6_bits = 129\nfragment_timeout = \"2m\"\n[node]",
+        "mainstay.toml:3:30: limits.connections_per_source_max: 0 is out of range: choose a number from 1 to 2147483648\nmainstay.toml:4:27: limits.source_prefix_ipv6_bits: 129 is out of range: choose a number from 0 to 128\nmainstay.toml:5:20: limits.fragment_timeout: \"2m\" is out of range: write a duration from \"100ms\" to \"60s\"\n",
+    ),
+    (
+        "interface = \"eth1\"",
+        "interface = \"eth1\"\nmss_clamp = 100",
+        "mainstay.toml:12:13: port \"outside\": a maximum segment size of 100 bytes is out of range: write \"mtu\" or a number from 536 to 65495\n",
+    ),
+    (
+        "interface = \"eth1\"",
+        "interface = \"eth1\"\nmss_clamp = \"1400\"",
+        "mainstay.toml:12:13: port \"outside\": \"1400\" is not something that segments can be clamped to: write \"mtu\", or a number of bytes without quotes\n",
     ),
     (
         "nodes = 2",

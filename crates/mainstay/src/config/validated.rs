@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 
+pub use super::limits::Limits;
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
 
@@ -20,6 +22,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Connections held at most, 1 to 2^31.
     pub connections_max: u32,
+    /// What is held at most beside connections, and what one source may have.
+    pub limits: Limits,
     /// How long connections live without a packet.
     pub timeouts: Timeouts,
     /// Options of connection tracking.
@@ -30,6 +34,8 @@ pub struct Config {
     pub chain: Vec<Function>,
     /// Rules of the firewall, first match wins; what none accepts is dropped.
     pub firewall: Vec<Rule>,
+    /// What becomes of connections when the rules change.
+    pub on_reload: OnReload,
     /// Ports that source NAT translates to, of which every node has its share.
     pub nat_ports: PortRange,
     /// Source translations, first match wins.
@@ -118,6 +124,8 @@ pub struct Port {
     pub backend: Backend,
     /// Shared addresses, announced by whichever node is active, with the lengths of their networks.
     pub addresses: Vec<Prefix>,
+    /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
+    pub mss_clamp: Option<MssClamp>,
 }
 
 /// A static route.
@@ -185,6 +193,21 @@ pub enum Action {
 impl Action {
     /// All actions, with their names.
     pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("drop", Self::Drop)];
+}
+
+/// What becomes of connections when the firewall's rules change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnReload {
+    /// They go on, whatever the new rules say.
+    #[default]
+    Keep,
+    /// Those that the new rules would not let in are ended.
+    Reevaluate,
+}
+
+impl OnReload {
+    /// All choices, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("keep", Self::Keep), ("reevaluate", Self::Reevaluate)];
 }
 
 /// A firewall rule. Every condition must hold; an empty list or `None` is no condition.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::flows::{FlowsPage, FlowsQuery};
 use super::merge;
+use super::orders::{Order, OrderOutcome, Standing};
 use super::types::{Event, Status};
 use crate::metrics::Samples;
 
@@ -24,6 +25,11 @@ pub trait ControlHandler {
     fn counters(&mut self) -> Samples;
     /// The events remembered, oldest first.
     fn events(&mut self) -> Vec<Event>;
+    /// Does what an operator wants.
+    fn obey(&mut self, order: Order) -> OrderOutcome {
+        drop(order);
+        Err("this gateway takes no orders".to_owned())
+    }
 }
 
 /// Why the data path did not answer.
@@ -46,6 +52,7 @@ enum Inquiry {
     Flows(FlowsQuery, SyncSender<FlowsPage>),
     Counters(SyncSender<Samples>),
     Events(SyncSender<Vec<Event>>),
+    Order(Order, Standing, SyncSender<OrderOutcome>),
 }
 
 /// Makes the data path's thread look at its [`ControlReceiver`].
@@ -122,6 +129,22 @@ impl ControlSender {
         self.ask(Inquiry::Events)
     }
 
+    /// Has something done by the lead. An order that is not answered in time is taken back: it is then never obeyed.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
+        self.lanes.first().ok_or(AskError::Stopping)?.order(order)
+    }
+
+    /// As [`ControlSender::order`], for a worker by its number.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn order_worker(&self, worker: usize, order: Order) -> Result<OrderOutcome, AskError> {
+        self.lanes.get(worker).ok_or(AskError::Stopping)?.order(order)
+    }
+
     /// Asks the lead what it alone knows.
     fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
         self.lanes.first().ok_or(AskError::Stopping)?.ask(inquiry)
@@ -134,18 +157,37 @@ impl ControlSender {
 }
 
 impl Lane {
+    fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
+        let (answer, answered) = sync_channel(1);
+        let standing = Standing::default();
+        self.send(Inquiry::Order(order, standing.clone(), answer))?;
+        let stopped = |_| AskError::Stopping;
+        match answered.recv_timeout(ANSWER_TIMEOUT) {
+            Err(RecvTimeoutError::Timeout) if standing.claim() => Err(AskError::TimedOut),
+            // It is being obeyed at this moment.
+            Err(RecvTimeoutError::Timeout) => answered.recv().map_err(stopped),
+            Err(RecvTimeoutError::Disconnected) => Err(AskError::Stopping),
+            Ok(outcome) => Ok(outcome),
+        }
+    }
+
     fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
         // Room for the one answer, so that the data path never waits for an asker that has given up.
         let (answer, answered) = sync_channel(1);
-        self.inquiries.try_send(inquiry(answer)).map_err(|error| match error {
-            TrySendError::Full(_) => AskError::Busy,
-            TrySendError::Disconnected(_) => AskError::Stopping,
-        })?;
-        (self.wake)();
+        self.send(inquiry(answer))?;
         answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => AskError::TimedOut,
             RecvTimeoutError::Disconnected => AskError::Stopping,
         })
+    }
+
+    fn send(&self, inquiry: Inquiry) -> Result<(), AskError> {
+        self.inquiries.try_send(inquiry).map_err(|error| match error {
+            TrySendError::Full(_) => AskError::Busy,
+            TrySendError::Disconnected(_) => AskError::Stopping,
+        })?;
+        (self.wake)();
+        Ok(())
     }
 }
 
@@ -165,6 +207,8 @@ impl ControlReceiver {
             Inquiry::Flows(query, answer) => drop(answer.try_send(handler.flows(&query))),
             Inquiry::Counters(answer) => drop(answer.try_send(handler.counters())),
             Inquiry::Events(answer) => drop(answer.try_send(handler.events())),
+            Inquiry::Order(order, standing, answer) if standing.claim() => drop(answer.try_send(handler.obey(order))),
+            Inquiry::Order(..) => {}
         }
         true
     }

@@ -44,6 +44,20 @@ pub enum Query {
     Counters,
     /// What happened lately.
     Events,
+    /// The configuration file is to be read again.
+    Reload {
+        /// Only say what would change.
+        #[serde(default)]
+        check_only: bool,
+    },
+    /// The node is to hand its addresses over and take no part any more.
+    Drain {
+        /// Even if connections are lost.
+        #[serde(default)]
+        force: bool,
+    },
+    /// The node is to take part again.
+    Undrain,
 }
 
 /// Flows that are returned unless the request says otherwise.
@@ -88,6 +102,8 @@ pub enum Line {
     Sample(Sample),
     /// Something that happened.
     Event(Event),
+    /// What became of a reload.
+    Reload(ReloadReport),
     /// The answer is complete.
     End {
         /// [`VERSION`].
@@ -120,6 +136,37 @@ pub enum ErrorKind {
     Limit,
     /// The data path is too busy to answer, or going down.
     Busy,
+    /// It would do harm, or cannot be done as the gateway is now.
+    Refused,
+}
+
+/// What became of a reload of the configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReloadReport {
+    /// The file is in force.
+    pub applied: bool,
+    /// It was only to be said what would change.
+    pub check_only: bool,
+    /// What is otherwise in the file than in force, a phrase each.
+    pub changes: Vec<String>,
+    /// Changes that need a restart, a phrase each: with any of them nothing is applied.
+    pub needs_restart: Vec<String>,
+    /// What is wrong with the file, a line each: with any of them nothing is applied.
+    pub mistakes: Vec<String>,
+    /// What looks doubtful in the file, or has no effect.
+    pub warnings: Vec<String>,
+    /// Connections are being held against the new rules.
+    pub reevaluates: bool,
+    /// Fingerprint of the configuration in the file, as far as nodes must agree in it; empty when it cannot be read.
+    pub configuration: String,
+}
+
+impl ReloadReport {
+    /// Nothing stands in the way.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        self.needs_restart.is_empty() && self.mistakes.is_empty()
+    }
 }
 
 /// How a node is.
@@ -133,6 +180,9 @@ pub struct Status {
     pub monotonic_now_ns: u64,
     /// Seconds since the gateway started.
     pub uptime_s: f64,
+    /// Fingerprint of the configuration, as far as nodes must agree in it.
+    #[serde(default)]
+    pub configuration: String,
     /// Whether a peer could take over without losing connections.
     pub takeover: TakeoverStatus,
     /// The connection table.
@@ -176,7 +226,7 @@ pub struct NodeStatus {
     pub id: u8,
     /// Its name.
     pub name: String,
-    /// `init`, `standby`, `active` or `leaving`.
+    /// `init`, `standby`, `taking_over`, `active`, `leaving` or, when it is drained, `left`.
     pub role: String,
     /// Since when it has the role, in nanoseconds of the monotonic clock.
     pub role_since_ns: u64,
@@ -227,6 +277,9 @@ pub struct PeerStatus {
     pub session: String,
     /// The role that it says it has.
     pub role: String,
+    /// The fingerprint of its configuration, if it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<String>,
     /// It holds every connection that this node has told it of.
     pub synchronised: bool,
     /// Age of the oldest change that it has not acknowledged, in milliseconds.
@@ -373,6 +426,16 @@ pub enum EventKind {
     ResyncStarted,
     /// They are all here.
     ResyncEnded,
+    /// The configuration file was read again and is in force.
+    Reloaded,
+    /// The configuration file was read again and could not be used.
+    ReloadRefused,
+    /// All connections were held against the rules in force.
+    Reevaluated,
+    /// An operator wants the node to take no part any more.
+    Draining,
+    /// An operator wants it back.
+    Undrained,
     /// Something that an operator should look at.
     Warning,
     /// The gateway is stopping.
@@ -397,6 +460,11 @@ impl EventKind {
             Self::Synchronised => "synchronised",
             Self::ResyncStarted => "resynchronisation started",
             Self::ResyncEnded => "resynchronisation ended",
+            Self::Reloaded => "configuration reloaded",
+            Self::ReloadRefused => "configuration not reloaded",
+            Self::Reevaluated => "connections held against the rules",
+            Self::Draining => "draining",
+            Self::Undrained => "undrained",
             Self::Warning => "warning",
             Self::Stopping => "stopping",
         }

@@ -1,8 +1,10 @@
 //! Two gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
 //! through their control sockets.
 
+mod operations;
+
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -82,6 +84,14 @@ pub enum ClusterError {
          try again when it is quieter"
     )]
     TookOverEarly,
+    /// A node would not do what was asked of it.
+    #[error("node {name}: {why}")]
+    Refused {
+        /// Which.
+        name: &'static str,
+        /// Its words.
+        why: String,
+    },
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),
@@ -276,7 +286,8 @@ fn start_node(
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
     fs::write(&config, configuration(number, plan, &control_socket)).map_err(|source| directory.error(source))?;
-    let output = File::create(&log).map_err(|source| directory.error(source))?;
+    // A node that is started again goes on in its log.
+    let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
     let mut command = Command::new(program);
     command.arg("gateway").arg("--config").arg(&config);

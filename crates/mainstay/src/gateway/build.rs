@@ -1,17 +1,16 @@
 //! From the checked configuration to the parts that the gateway runs.
 
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig};
+use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
-use flow::{HashKey, IpFamily};
+use flow::{HashKey, IpFamily, WorkerId};
 use network_functions::address::Prefix;
-use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
@@ -29,39 +28,108 @@ use crate::config::value;
 /// How long changes that nobody waits for may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
-/// What the workers of a node have in common and nobody else knows.
+/// What is drawn at random when the gateway starts, and stays when its configuration changes.
 #[derive(Clone, Copy)]
 pub(super) struct Secrets {
-    /// The key of NAT: an inside host is seen under the same outside address whichever worker its packets come to.
-    nat: HashKey,
+    hash_key: HashKey,
+    seed: u64,
+    /// A host keeps its port outside across a reload, as NAT chooses by the same key.
+    nat_key: HashKey,
+    forwarding_seed: u64,
 }
 
 impl Secrets {
-    pub(super) fn new() -> Self {
-        Self { nat: HashKey([random::number(), random::number()]) }
+    pub(super) fn draw() -> Self {
+        Self {
+            hash_key: HashKey([random::number(), random::number()]),
+            seed: random::number(),
+            nat_key: HashKey([random::number(), random::number()]),
+            forwarding_seed: random::number(),
+        }
+    }
+
+    /// Those of one worker. All choose by the same key of NAT: an inside host is seen under the same outside address
+    /// whichever worker its packets come to.
+    pub(super) const fn of_worker(self, worker: WorkerId) -> Self {
+        /// 2^64 divided by the golden ratio: seeds of workers are far from each other.
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        Self { seed: self.seed.wrapping_add(STEP.wrapping_mul(worker.0 as u64)), ..self }
     }
 }
 
 /// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
-pub(super) fn node_config(config: &Config, secrets: Secrets) -> Result<NodeConfig, GatewayError> {
+pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max.div_ceil(config.workers.count.into()),
-        hash_key: HashKey([random::number(), random::number()]),
-        seed: random::number(),
-        tracker: TrackerConfig {
-            timeouts: timeouts(&config.timeouts),
-            loose: config.tracking.loose,
-            liberal: config.tracking.liberal,
-        },
-        chain: chain(config, secrets)?,
-        forwarding: forwarding(config)?,
+        limits: config.limits.of_pipeline(config.workers),
+        hash_key: secrets.hash_key,
+        seed: secrets.seed,
+        tracker: tracker(config),
+        chain: chain(config, &config.chain, secrets)?.build()?,
+        forwarding: forwarding(config, secrets)?,
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         peers: cluster.map(peers).unwrap_or_default(),
     })
+}
+
+/// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
+pub(super) fn reconfiguration(
+    config: &Config,
+    functions: &[Function],
+    layout: ChainLayout,
+    reevaluates: bool,
+    secrets: &Secrets,
+) -> Result<Reconfiguration, GatewayError> {
+    let cluster = config.cluster.as_ref();
+    let peers = cluster.map(peers).unwrap_or_default();
+    let peer = |peer: PeerConfig| PeerReconfiguration {
+        id: peer.id,
+        detector: peer.detector,
+        batch_delay: peer.session.map_or(Duration::ZERO, |session| session.batch_delay),
+    };
+    Ok(Reconfiguration {
+        tracker: tracker(config),
+        chain: chain(config, functions, secrets)?.build_within(layout)?,
+        reevaluates,
+        forwarding: forwarding(config, secrets)?,
+        role: role_config(config, cluster),
+        selection: selection(cluster),
+        hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        peers: peers.into_iter().map(peer).collect(),
+    })
+}
+
+/// A number that nodes of one program version have in common if they are configured alike, as far as nodes that back each
+/// other up must be.
+pub(super) fn fingerprint(config: &Config) -> u64 {
+    let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
+    let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
+    fnv(&format!(
+        "{:?}",
+        (
+            config.workers.count,
+            (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
+            (&config.chain, &config.firewall, config.on_reload),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),
+        )
+    ))
+}
+
+/// FNV-1a: nothing here is secret, but it must be the same on every node.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn tracker(config: &Config) -> TrackerConfig {
+    TrackerConfig {
+        timeouts: timeouts(&config.timeouts),
+        loose: config.tracking.loose,
+        liberal: config.tracking.liberal,
+    }
 }
 
 fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
@@ -98,7 +166,8 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         // Nobody to listen for.
         None => (Duration::ZERO, false),
     };
-    role::Config { priority: config.node.priority, startup_hold, preempt, ..defaults }
+    let configuration = Some(fingerprint(config));
+    role::Config { priority: config.node.priority, startup_hold, preempt, configuration, ..defaults }
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
@@ -126,7 +195,7 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
 }
 
-fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
+fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
     let mut netlink = Netlink::open()?;
     let mut ports = Vec::new();
     for port in &config.ports {
@@ -136,6 +205,7 @@ fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
             shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+            mss_clamp: port.mss_clamp,
         });
     }
     let routes = config.routes.iter().map(|route| forwarding::Route {
@@ -143,22 +213,22 @@ fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
         gateway: route.via,
         port: route.port,
     });
-    Ok(forwarding::Config { ports, routes: routes.collect(), seed: random::number() })
+    Ok(forwarding::Config { ports, routes: routes.collect(), seed: secrets.forwarding_seed })
 }
 
 const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.address, prefix.length_bits)
 }
 
-fn chain(config: &Config, secrets: Secrets) -> Result<Chain, GatewayError> {
+fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, GatewayError> {
     let mut builder = ChainBuilder::new();
-    for function in &config.chain {
+    for function in functions {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
             Function::Nat => builder.push(nat_of(config, secrets)?),
         };
     }
-    Ok(builder.build()?)
+    Ok(builder)
 }
 
 fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
@@ -192,28 +262,11 @@ fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
 
 /// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
 fn generation(rules: &[validated::Rule]) -> u16 {
-    /// FNV-1a: nothing here is secret, but it must be the same on every node.
-    struct Fnv(u64);
-
-    impl Hasher for Fnv {
-        fn finish(&self) -> u64 {
-            self.0
-        }
-
-        fn write(&mut self, bytes: &[u8]) {
-            for byte in bytes {
-                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
-    }
-
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    format!("{rules:?}").hash(&mut hasher);
-    let hash = hasher.finish();
+    let hash = fnv(&format!("{rules:?}"));
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
 
-fn nat_of(config: &Config, secrets: Secrets) -> Result<Nat, GatewayError> {
+fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -242,7 +295,7 @@ fn nat_of(config: &Config, secrets: Secrets) -> Result<Nat, GatewayError> {
         ports,
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
-        key: secrets.nat,
+        key: secrets.nat_key,
     })?)
 }
 

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeEvent, Transmit};
 use flow::{Frame, Instant, NodeId, WorkerId};
+use network_functions::chain::ChainLayout;
 use packet_io::af_packet::{AfPacketIo, Fanout, PortConfig};
 use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
@@ -84,6 +86,8 @@ pub(super) struct Setting {
     pub(super) node: Node,
     /// The lead takes the process's signals.
     pub(super) signals: Option<Signals>,
+    /// The lead has the configuration file read again.
+    pub(super) reload: Option<SyncSender<()>>,
     pub(super) waker: Arc<Waker>,
     pub(super) receiver: ControlReceiver,
     /// The way to the other workers, if there are any.
@@ -102,6 +106,8 @@ pub(super) struct DataPath {
     signals: Option<Signals>,
     receiver: ControlReceiver,
     post: Option<Post>,
+    /// Has the configuration file read again.
+    reload: Option<SyncSender<()>>,
     reporting: Reporting,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
@@ -114,7 +120,7 @@ pub(super) struct DataPath {
 impl DataPath {
     /// Opens ports and sockets.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
-        let Setting { node, signals, waker, receiver, post, fanouts } = setting;
+        let Setting { node, signals, waker, receiver, post, reload, fanouts } = setting;
         let place = node.place();
         // The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
         let configs: Vec<PortConfig> = config
@@ -146,11 +152,17 @@ impl DataPath {
             receiver,
             post,
             reporting: Reporting::new(config, place, clock::now()),
+            reload,
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
             look_at_ports_at: Instant::ZERO,
             leaving_until: None,
         })
+    }
+
+    /// What the chain keeps where.
+    pub(super) fn chain_layout(&self) -> ChainLayout {
+        self.node.pipeline().chain().layout()
     }
 
     /// Ends all workers.
@@ -227,7 +239,8 @@ impl DataPath {
                 }
                 // Asked twice: at once.
                 Signal::Terminate | Signal::Interrupt => self.leaving_until = Some(now),
-                Signal::Reload => tracing::warn!("the configuration is read at the start only: restart to apply it"),
+                // One that waits already reads the file as it is now.
+                Signal::Reload => drop(self.reload.as_ref().map(|reload| reload.try_send(()))),
             }
         }
     }

@@ -5,8 +5,10 @@
 //! workers, have a share of the connections each and tell each other by [`mailbox`] what they must.
 
 mod build;
+mod changes;
 mod data_path;
 mod mailbox;
+mod reload;
 mod reporting;
 mod workers;
 
@@ -22,6 +24,8 @@ use crate::config::{self, validated::Config};
 use crate::control::{ControlServer, FlowDescriber, ServerError};
 use crate::logging;
 use crate::metrics::server::{MetricsError, MetricsServer};
+use build::Secrets;
+use reload::Operator;
 use workers::Workers;
 
 /// Why a gateway cannot run. Its text is all that the operator is told.
@@ -45,12 +49,12 @@ pub enum GatewayError {
     /// A prefix cannot be used.
     #[error(transparent)]
     Prefix(#[from] network_functions::address::PrefixError),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}: see the limits of processes (ulimit -u, TasksMax)")]
+    Thread(std::io::Error),
     /// The control API cannot be served.
     #[error(transparent)]
     Control(#[from] ServerError),
-    /// A worker's thread cannot be started.
-    #[error("a worker's thread cannot be started: {0}: lower workers.count or raise the limit of processes")]
-    Thread(#[source] std::io::Error),
     /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -66,10 +70,10 @@ pub fn run(path: &Path) -> Result<(), CommandError> {
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
-    Ok(serve(&checked.config)?)
+    Ok(serve(path, &checked.config)?)
 }
 
-fn serve(config: &Config) -> Result<(), GatewayError> {
+fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
     if !usage::prefer_this_process() {
@@ -80,8 +84,13 @@ fn serve(config: &Config) -> Result<(), GatewayError> {
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
         state_name: conntrack::state_name,
     };
-    Workers::new(config)?.run(signals, |sender| {
-        let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer))?;
+    let secrets = Secrets::draw();
+    Workers::new(config, secrets)?.run(signals, |sender, layout, reload_requests| {
+        let operator = Operator::new(path.to_owned(), config.clone(), layout, secrets, sender.clone());
+        let operator = Arc::new(operator);
+        operator.reload_on_request(reload_requests)?;
+        let describer = Arc::new(describer);
+        let control = ControlServer::start(&config.node.control_socket, sender.clone(), describer, operator)?;
         let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
         Ok((control, metrics))
     })

@@ -4,20 +4,25 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
+use cluster::node::{DrainRefused, Node, NodeError, NodeEvent, NodeStatus};
 use cluster::pipeline::Place;
 use cluster::{failure_detector, role};
 use flow::{DropReason, Instant, NodeId, PortId};
+use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock, usage};
 use replication::Link;
 
 use crate::config::validated::Config;
+use crate::control::orders::{Order, OrderOutcome, ReloadOrder};
 use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
     TakeoverStatus, WorkerStatus,
 };
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
 use crate::metrics::{Metric, Samples};
+use crate::output::counted;
+
+use super::reload::describe_fingerprint;
 
 /// Rates are taken over this time.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +41,13 @@ struct Totals {
     begun: u64,
 }
 
+/// How often the configuration was read again.
+#[derive(Clone, Copy, Default)]
+struct Reloads {
+    applied: u64,
+    refused: u64,
+}
+
 /// What is remembered for operators.
 pub(super) struct Reporting {
     node: NodeId,
@@ -49,6 +61,7 @@ pub(super) struct Reporting {
     rates: Rates,
     rates_from: (Instant, Totals),
     complaints: BTreeMap<String, Instant>,
+    reloads: Reloads,
     /// New connections refused for want of room, when rates were last taken.
     refused: u64,
     place: Place,
@@ -76,6 +89,7 @@ impl Reporting {
             rates: Rates::default(),
             rates_from: (now, Totals::default()),
             complaints: BTreeMap::new(),
+            reloads: Reloads::default(),
             refused: 0,
             place,
             relayed: Vec::new(),
@@ -89,6 +103,8 @@ impl Reporting {
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if kind == EventKind::Warning {
             tracing::warn!("{detail}");
+        } else if kind == EventKind::ReloadRefused {
+            tracing::warn!(detail, "{}", kind.describe());
         } else {
             tracing::info!(detail, "{}", kind.describe());
         }
@@ -151,6 +167,14 @@ impl Reporting {
             NodeEvent::WorkerLate(worker) => (
                 EventKind::Warning,
                 format!("worker {} was not ready for the take-over in time: is the machine overloaded?", worker.0),
+            ),
+            NodeEvent::Judged { ended } => (
+                EventKind::Reevaluated,
+                format!("{} ended", counted(usize::try_from(ended).unwrap_or(usize::MAX), "connection")),
+            ),
+            NodeEvent::DrainGivenUp => (
+                EventKind::Warning,
+                "the drain is given up, as no peer took the addresses: see what keeps it from taking over".to_owned(),
             ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
@@ -221,8 +245,8 @@ impl Reporting {
         Totals { packets, bytes, begun: node.pipeline().counters().begun }
     }
 
-    /// Who answers operators' questions.
-    pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a Node, ports: &'a P) -> Answers<'a, P> {
+    /// Who answers operators' questions, and does as they wish.
+    pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a mut Node, ports: &'a P) -> Answers<'a, P> {
         Answers { reporting: self, node, ports }
     }
 }
@@ -234,7 +258,7 @@ fn port_id(index: usize) -> PortId {
 /// Everything that questions are answered from.
 pub(super) struct Answers<'a, P> {
     reporting: &'a mut Reporting,
-    node: &'a Node,
+    node: &'a mut Node,
     ports: &'a P,
 }
 
@@ -295,6 +319,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             },
             monotonic_now_ns: now.as_nanos(),
             uptime_s: now.saturating_since(reporting.started_at).as_secs_f64(),
+            configuration: status.configuration.map(describe_fingerprint).unwrap_or_default(),
             takeover: takeover(&status),
             connections: ConnectionsStatus {
                 count: status.connections.into(),
@@ -320,20 +345,69 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::ConnectionsOpened, &[], pipeline.counters().begun);
         samples.add_count(Metric::ConnectionsClosed, &[], pipeline.counters().ended);
         samples.add_count(Metric::ConnectionsTakenOver, &[], pipeline.counters().taken_over);
+        samples.add_count(Metric::ConnectionsDisallowed, &[], pipeline.counters().disallowed);
+        samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);
+        samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);
         samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
         let status = self.node.status(clock::now());
+        samples.add_count(Metric::PacketsFragmented, &[], status.forwarding.packets_fragmented);
+        samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
+        samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
+        samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());
         for (name, value) in counters {
             let (function, event) = name.split_once('.').unwrap_or(("", name));
-            samples.add_count(Metric::FunctionEvents, &[function, event], *value);
+            let rule = rule_of_counter(event).filter(|_| function == firewall::NAME);
+            match rule {
+                Some((action, rule)) => samples.add_count(Metric::FirewallRulePackets, &[rule, action], *value),
+                None => samples.add_count(Metric::FunctionEvents, &[function, event], *value),
+            }
         }
         samples
     }
 
     fn events(&mut self) -> Vec<Event> {
         self.reporting.events.to_vec()
+    }
+
+    fn obey(&mut self, order: Order) -> OrderOutcome {
+        let now = clock::now();
+        match order {
+            Order::Reload(order) => {
+                let ReloadOrder { reconfiguration, node_name, summary } = *order;
+                let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
+                self.reporting.name = node_name;
+                self.reporting.reloads.applied += 1;
+                if self.reporting.place.leads() {
+                    self.reporting.note(now, EventKind::Reloaded, &summary);
+                }
+                Ok(reloaded.judges)
+            }
+            Order::Drain { is_forced } => {
+                let drained = self.node.drain(now, is_forced);
+                drained.map_err(|refused| match refused {
+                    DrainRefused::NobodyReady => {
+                        let why_not = hindrances(&self.node.status(now)).join("; ");
+                        format!("{refused}: {why_not} (--force drains all the same)")
+                    }
+                    _ => format!("{refused} (--force drains all the same)"),
+                })?;
+                self.reporting.note(now, EventKind::Draining, if is_forced { "forced" } else { "" });
+                Ok(false)
+            }
+            Order::Undrain => {
+                self.node.undrain(now);
+                self.reporting.note(now, EventKind::Undrained, "");
+                Ok(false)
+            }
+            Order::Note(kind, detail) => {
+                self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);
+                self.reporting.note(now, kind, &detail);
+                Ok(false)
+            }
+        }
     }
 }
 
@@ -353,22 +427,29 @@ fn takeover(status: &NodeStatus) -> TakeoverStatus {
     if status.peers.is_empty() {
         return TakeoverStatus { ready: false, why_not: vec!["there is no peer".to_owned()] };
     }
-    if status.peers.iter().any(cluster::node::PeerStatus::could_take_over) {
+    if status.peers.iter().any(|peer| peer.could_take_over() && !peer.is_drained()) {
         return TakeoverStatus { ready: true, why_not: Vec::new() };
     }
-    let why_not = status.peers.iter().map(|peer| {
+    TakeoverStatus { ready: false, why_not: hindrances(status) }
+}
+
+/// What keeps each peer from taking over.
+fn hindrances(status: &NodeStatus) -> Vec<String> {
+    let hindrance = |peer: &cluster::node::PeerStatus| {
         let id = peer.id.0;
         match peer.session {
             _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
             Some(_) if peer.refused.is_some() => {
                 format!("node {id} has another workers.count, or runs another release")
             }
+            _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
             None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
             Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
+            Some(session) if session.told => format!("node {id} does not stand by"),
             Some(_) => format!("node {id} is still being told of connections"),
         }
-    });
-    TakeoverStatus { ready: false, why_not: why_not.collect() }
+    };
+    status.peers.iter().map(hindrance).collect()
 }
 
 fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
@@ -391,6 +472,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         }
         .to_owned(),
         role: peer.heartbeat.map_or("unknown", |heartbeat| role_name(heartbeat.state)).to_owned(),
+        configuration: peer.heartbeat.and_then(|heartbeat| heartbeat.configuration).map(describe_fingerprint),
         synchronised: peer.could_take_over(),
         lag_ms: peer.lag.as_secs_f64() * 1e3,
         rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),

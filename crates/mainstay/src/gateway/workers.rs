@@ -2,11 +2,12 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use cluster::node::Node;
 use flow::steering::program;
+use network_functions::chain::ChainLayout;
 use packet_io::af_packet::Fanout;
 use packet_io::poller::Waker;
 use packet_io::signal::Signals;
@@ -34,11 +35,11 @@ pub(super) struct Workers<'a> {
     config: &'a Config,
     secrets: Secrets,
     parts: Vec<Parts>,
-    pub(super) sender: ControlSender,
+    sender: ControlSender,
 }
 
 impl<'a> Workers<'a> {
-    pub(super) fn new(config: &'a Config) -> Result<Self, GatewayError> {
+    pub(super) fn new(config: &'a Config, secrets: Secrets) -> Result<Self, GatewayError> {
         let count = config.workers.count;
         let mut posts = Post::for_workers(count)?.into_iter();
         let mut fanouts: Vec<_> = config.ports.iter().map(|_| fanout_places(count).into_iter()).collect();
@@ -53,20 +54,23 @@ impl<'a> Workers<'a> {
             let fanouts = fanouts.iter_mut().map(Iterator::next).collect();
             parts.push(Parts { number, post: posts.next(), fanouts, waker, receiver });
         }
-        Ok(Self { config, secrets: Secrets::new(), parts, sender: ControlSender::of_workers(senders) })
+        Ok(Self { config, secrets, parts, sender: ControlSender::of_workers(senders) })
     }
 
-    /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
+    /// Opens all workers, calls `ready` with the way to ask them, what their chains keep where, and the requests to read the
+    /// configuration again, and moves packets until a signal ends it or a worker cannot go on. The calling
     /// thread is the lead.
     pub(super) fn run<T>(
         self,
         signals: Signals,
-        ready: impl FnOnce(ControlSender) -> Result<T, GatewayError>,
+        ready: impl FnOnce(ControlSender, ChainLayout, Receiver<()>) -> Result<T, GatewayError>,
     ) -> Result<(), GatewayError> {
         let Self { config, secrets, parts, sender } = self;
         let mut parts = parts.into_iter();
         let lead = parts.next().expect("there is at least one worker");
-        let mut lead = open(config, secrets, lead, Some(signals))?;
+        let (reload, reload_requests) = sync_channel(1);
+        let mut lead = open(config, secrets, lead, Some((signals, reload)))?;
+        let layout = lead.chain_layout();
         thread::scope(|scope| {
             let mut followers = Vec::new();
             let mut is_whole = true;
@@ -88,7 +92,11 @@ impl<'a> Workers<'a> {
                     break;
                 }
             }
-            let result = if is_whole { ready(sender).and_then(|_served| Ok(lead.run()?)) } else { Ok(()) };
+            let result = if is_whole {
+                ready(sender, layout, reload_requests).and_then(|_served| Ok(lead.run()?))
+            } else {
+                Ok(())
+            };
             lead.stop_all();
             for follower in followers {
                 follower.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
@@ -103,15 +111,22 @@ fn fanout_places(workers: u8) -> Vec<Fanout> {
     if workers == 1 { Vec::new() } else { Fanout::group(workers.into(), &program(place(0, workers).steering)) }
 }
 
-fn open(config: &Config, secrets: Secrets, parts: Parts, signals: Option<Signals>) -> Result<DataPath, GatewayError> {
+fn open(
+    config: &Config,
+    secrets: Secrets,
+    parts: Parts,
+    of_lead: Option<(Signals, SyncSender<()>)>,
+) -> Result<DataPath, GatewayError> {
     let Parts { number, post, fanouts, waker, receiver } = parts;
     if config.workers.pin {
         let processor = affinity::pin_this_thread(number.into())?;
         tracing::debug!(worker = number, processor, "stays on its processor");
     }
     let place = place(number, config.workers.count);
-    let node = Node::new_worker(build::node_config(config, secrets)?, place, clock::now())?;
-    let setting = Setting { node, signals, waker, receiver, post, fanouts };
+    let node_config = build::node_config(config, &secrets.of_worker(place.worker))?;
+    let node = Node::new_worker(node_config, place, clock::now())?;
+    let (signals, reload) = of_lead.unzip();
+    let setting = Setting { node, signals, reload, waker, receiver, post, fanouts };
     Ok(DataPath::open(config, setting)?)
 }
 

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 
 use flow::wire::Packet;
 use flow::wire::tlv::TlvError;
-use flow::{Direction, DropReason};
+use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Processed;
 use super::layout::StateLayout;
-use crate::function::{CloseReason, Context, FlowState, NetworkFunction};
+use crate::function::{CloseReason, Context, FlowState, Judgement, NetworkFunction};
 
 /// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
 /// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.
@@ -20,6 +20,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn layout(&self) -> StateLayout;
     fn attribute(&self) -> u16;
     fn handles_packets(&self) -> bool;
+    fn translates(&self) -> bool;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
     fn on_packet(
@@ -29,6 +30,7 @@ pub(super) trait ErasedFunction: Send + Sync {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed;
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement;
     fn on_close(&self, state: &[u8], reason: CloseReason);
     fn encode(&self, state: &[u8], out: &mut Vec<u8>);
     fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError>;
@@ -68,6 +70,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         F::HANDLES_PACKETS
     }
 
+    fn translates(&self) -> bool {
+        F::TRANSLATES
+    }
+
     fn write_default(&self, state: &mut [u8]) {
         write(&F::State::default(), state);
     }
@@ -89,6 +95,11 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         let before = *state;
         let verdict = self.0.on_packet(state, context, packet, direction);
         Processed { verdict, states_changed: before.as_bytes() != state.as_bytes() }
+    }
+
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement {
+        let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
+        self.0.reevaluate(state, outgoing)
     }
 
     fn on_close(&self, state: &[u8], reason: CloseReason) {

@@ -80,7 +80,14 @@ fn the_first_rule_that_matches_decides_and_what_none_matches_is_dropped() {
     ] {
         assert_eq!(admitted(&mut office, ingress, tuple), expected, "{tuple:?}");
     }
-    let hits = ["rule_0_hits", "rule_1_hits", "rule_2_hits", "rule_3_hits", "rule_4_hits", "default_hits"];
+    let hits = [
+        "rule/drop/bad network",
+        "rule/accept/inside out",
+        "rule/accept/web",
+        "rule/accept/ping",
+        "rule/accept/ping6",
+        "default_hits",
+    ];
     let counted = hits.map(|name| office.counter(&format!("firewall.{name}")));
     assert_eq!(counted, [1, 1, 3, 1, 1, 4]);
 }
@@ -110,11 +117,67 @@ fn established_connections_pass_in_both_directions_even_where_their_rule_is_unkn
 #[test]
 fn a_rule_is_named_only_under_the_rules_that_it_belongs_to() {
     let anything = || vec![rule("anything", Action::Accept, Conditions::default())];
-    let state = FirewallState { rule_number: 1, generation: 7 };
+    let state = FirewallState { rule_number: 1, generation: 7, ingress_number: 1 };
     assert_eq!(firewall(anything()).rule_name(&state), Some("anything"));
     assert_eq!(firewall(anything()).rule_name(&FirewallState { generation: 8, ..state }), None);
     assert_eq!(firewall(anything()).rule_name(&FirewallState { rule_number: 2, ..state }), None);
     assert_eq!(firewall(anything()).rule_name(&FirewallState::default()), None);
+}
+
+/// Connections of every kind that the office's rules know.
+fn allowed() -> [(flow::PortId, Tuple); 5] {
+    [
+        (INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")),
+        (OUTSIDE, tcp("198.51.100.1:5000", "192.0.2.80:443")),
+        (OUTSIDE, tcp("[2001:db8:1::1]:5000", "[2001:db8::80]:80")),
+        (OUTSIDE, echo("198.51.100.1", "192.0.2.5", 77)),
+        (OUTSIDE, echo("2001:db8:1::1", "2001:db8::5", 77)),
+    ]
+}
+
+#[test]
+fn under_the_same_rules_every_connection_that_they_let_in_stays() {
+    let mut office = office();
+    for (ingress, tuple) in allowed() {
+        let mut connection = office.begin(ingress, tuple).unwrap().connection;
+        assert_eq!(office.chain.reevaluate(&mut connection), Judgement::Stays, "{tuple:?}");
+    }
+}
+
+#[test]
+fn new_rules_end_what_they_would_not_let_in_and_become_those_of_the_rest() {
+    let mut office = office();
+    let inside_out = Conditions { ingress: vec![INSIDE], ..Conditions::default() };
+    let newer = FirewallConfig {
+        rules: vec![rule("inside out", Action::Accept, inside_out)],
+        log_default: false,
+        generation: 8,
+    };
+    let newer = Firewall::new(newer).unwrap();
+    for (ingress, tuple) in allowed() {
+        let connection = office.begin(ingress, tuple).unwrap().connection;
+        let mut state = FirewallState::read_from_bytes(&connection.functions[..6]).unwrap();
+        let expected = if ingress == INSIDE { Judgement::Stays } else { Judgement::Ends };
+        assert_eq!(newer.reevaluate(&mut state, &tuple), expected, "{tuple:?}");
+        assert_eq!(newer.rule_name(&state).is_some(), expected == Judgement::Stays);
+    }
+}
+
+#[test]
+fn a_connection_that_no_rule_let_in_is_not_judged() {
+    let closed = firewall(Vec::new());
+    let tuple = tcp("10.0.0.1:5000", "198.51.100.1:22");
+    let known = FirewallState { rule_number: 1, generation: 3, ingress_number: 1 };
+    assert_eq!(closed.reevaluate(&mut known.clone(), &tuple), Judgement::Ends);
+    for unknown in [FirewallState { rule_number: 0, ..known }, FirewallState { ingress_number: 0, ..known }] {
+        assert_eq!(closed.reevaluate(&mut unknown.clone(), &tuple), Judgement::Stays, "{unknown:?}");
+    }
+}
+
+#[test]
+fn a_counter_says_which_rule_it_is_of() {
+    assert_eq!(rule_of_counter(&rule_counter_name(Action::Accept, "a/b")), Some(("accept", "a/b")));
+    assert_eq!(rule_of_counter(DEFAULT_COUNTER_NAME), None);
 }
 
 #[test]
@@ -152,8 +215,8 @@ fn an_attribute_of_a_wrong_size_is_refused() {
 
 proptest! {
     #[test]
-    fn states_come_back_as_they_were_sent(rule_number: u16, generation: u16) {
-        let state = FirewallState { rule_number, generation };
+    fn states_come_back_as_they_were_sent(rule_number: u16, generation: u16, ingress_number: u16) {
+        let state = FirewallState { rule_number, generation, ingress_number };
         let mut encoded = Vec::new();
         state.encode(&mut encoded);
         prop_assert_eq!(FirewallState::decode(&encoded), Ok(state));

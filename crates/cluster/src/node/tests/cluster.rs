@@ -17,7 +17,9 @@ use network_functions::rule_set::Conditions;
 use replication::SessionConfig;
 use replication::representation::Selection;
 
+use crate::forwarding::MssClamp;
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
+use crate::pipeline::Limits;
 use crate::{failure_detector, forwarding, role};
 
 pub(super) const INSIDE: PortId = PortId(0);
@@ -40,43 +42,75 @@ pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
     pub(super) replicates: bool,
+    pub(super) limits: Limits,
+    pub(super) outside_mtu_bytes: u32,
+    pub(super) mss_clamp: Option<MssClamp>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hold_first_reply: Duration::ZERO, connections_max: 64, replicates: true }
+        Self {
+            hold_first_reply: Duration::ZERO,
+            connections_max: 64,
+            replicates: true,
+            limits: Limits::default(),
+            outside_mtu_bytes: 1500,
+            mss_clamp: None,
+        }
     }
+}
+
+/// Connections from the inside may go to all ports but those `denied`.
+pub(super) fn rules(denied: Option<u16>) -> Vec<Rule> {
+    let rule = |name: &str, action, conditions| Rule { name: name.into(), conditions, action, log: false };
+    let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
+    let deny = denied.map(|port| Conditions {
+        protocols: std::vec![ip_protocol::TCP],
+        source_ports: std::vec![PortRange::single(port)],
+        ..from_inside.clone()
+    });
+    let deny = deny.map(|conditions| rule("denied", Action::Drop, conditions));
+    deny.into_iter().chain([rule("out", Action::Accept, from_inside)]).collect()
+}
+
+pub(super) fn firewall(rules: Vec<Rule>) -> Firewall {
+    Firewall::new(FirewallConfig { rules, ..FirewallConfig::default() }).unwrap()
+}
+
+/// Source NAT to the shared outside address, for all that comes from the inside or, without `translates`, nothing.
+pub(super) fn nat(id: u8, translates: bool) -> Nat {
+    let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
+    let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
+    let rule = translates.then_some(SourceRule { conditions: from_inside, action: translate });
+    Nat::new(NatConfig {
+        destination_rules: Vec::new(),
+        source_rules: rule.into_iter().collect(),
+        ports: PortRange::new(1024, 65_535).unwrap(),
+        node: NodeId(id),
+        nodes: 2.try_into().unwrap(),
+        key: HashKey([7, id.into()]),
+    })
+    .unwrap()
 }
 
 pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
     let prefix = |address: Ipv4Addr| forwarding::Prefix::new(address.into(), 24);
     let port = |port: PortId, shared: Ipv4Addr| forwarding::Port {
         mac: port_mac(id, port),
-        mtu_bytes: 1500,
+        mtu_bytes: if port == OUTSIDE { options.outside_mtu_bytes } else { 1500 },
         own: Vec::new(),
         shared: std::vec![prefix(shared)],
+        mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
-    let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
-    let accept = Rule { name: "out".into(), conditions: from_inside.clone(), action: Action::Accept, log: false };
-    let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
-    let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
-    let nat = Nat::new(NatConfig {
-        destination_rules: Vec::new(),
-        source_rules: std::vec![SourceRule { conditions: from_inside, action: translate }],
-        ports: PortRange::new(1024, 65_535).unwrap(),
-        node: NodeId(id),
-        nodes: 2.try_into().unwrap(),
-        key: HashKey([7, id.into()]),
-    })
-    .unwrap();
     let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
     NodeConfig {
         node: NodeId(id),
         connections_max: options.connections_max,
+        limits: options.limits,
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
         tracker: TrackerConfig::default(),
-        chain: ChainBuilder::new().push(firewall).push(nat).build().unwrap(),
+        chain: ChainBuilder::new().push(firewall(rules(None))).push(nat(id, true)).build().unwrap(),
         forwarding: forwarding::Config {
             ports: std::vec![port(INSIDE, SHARED_INSIDE), port(OUTSIDE, SHARED_OUTSIDE)],
             routes: Vec::new(),
@@ -138,6 +172,10 @@ impl Cluster {
 
     pub(super) fn node_mut(&mut self, id: u8) -> &mut Node {
         self.nodes[usize::from(id)].as_mut().expect("the node lives")
+    }
+
+    pub(super) const fn options(&self) -> Options {
+        self.options
     }
 
     pub(super) fn kill(&mut self, id: u8) {
@@ -254,6 +292,12 @@ impl Cluster {
     pub(super) fn server_sends(&mut self, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
         let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
         self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
+    }
+
+    pub(super) fn client_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
+        let destination = port_mac(self.active(), INSIDE);
+        let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
+        self.hand_in(INSIDE, build(envelope));
     }
 
     pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {

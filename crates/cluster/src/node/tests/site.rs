@@ -291,6 +291,20 @@ impl Site {
         self.hand_in(id, OUTSIDE, envelope.tcp(&tuple, segment, b""));
     }
 
+    /// A frame of the client's, which `make` makes of the envelope that it goes in.
+    pub(super) fn client_sends_frame(&mut self, make: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
+        let id = self.active();
+        let destination = port_mac(id, INSIDE);
+        self.hand_in(id, INSIDE, make(build::Envelope { source: CLIENT_MAC, destination, ..Default::default() }));
+    }
+
+    /// As [`Site::client_sends_frame`], of the server's.
+    pub(super) fn server_sends_frame(&mut self, make: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
+        let id = self.active();
+        let destination = port_mac(id, OUTSIDE);
+        self.hand_in(id, OUTSIDE, make(build::Envelope { source: SERVER_MAC, destination, ..Default::default() }));
+    }
+
     pub(super) fn client_receives(&mut self) -> Option<Received> {
         self.at_client.pop_front().map(Received::new)
     }

@@ -7,6 +7,7 @@ use flow::wire::{Transport, build, ip_protocol, tcp_flags};
 use flow::{DropReason, NodeId, Tuple, WorkerId};
 
 use super::cluster::{CLIENT, CLIENT_MAC, INSIDE, Options, SERVER, port_mac, segment, syn, syn_ack};
+use super::large_packets::{datagram, piece, put_together};
 use super::site::{FORWARDED, Site, ports_answered_elsewhere};
 use crate::node::{NodeEvent, USABLE_WITHIN};
 
@@ -94,6 +95,24 @@ fn the_first_reply_of_a_connection_answered_elsewhere_waits_for_the_backup_like_
     let status = site.worker(0, worker).status(site.now);
     assert_eq!((status.replies_held, status.replies_overdue), (1, 0));
     assert_eq!(site.dropped(0, DropReason::StrayHandOver), 0);
+}
+
+#[test]
+fn fragments_reach_the_worker_of_their_connection_whatever_order_they_come_in() {
+    let mut site = Site::started(3);
+    for (port, order) in (4000..4016).zip([[0, 1, 2], [2, 1, 0], [1, 0, 2], [2, 0, 1]].into_iter().cycle()) {
+        let out = Tuple::v4(ip_protocol::UDP, (CLIENT, port), (SERVER, 53));
+        site.client_sends_frame(|envelope| envelope.udp(&out, b"question"));
+        let back = site.server_receives().expect("the question passes").tuple.inverse();
+        let answer = datagram(&back, 4000);
+        for nth in order {
+            site.server_sends_frame(|envelope| piece(envelope, &back, &answer, nth));
+        }
+        assert_eq!(put_together(core::iter::from_fn(|| site.client_receives())), out.inverse());
+    }
+    assert_eq!(site.connections(0).iter().sum::<u32>(), 16, "no piece began a connection of its own");
+    assert!(site.connections(0).iter().all(|share| *share > 0));
+    assert!(site.handed_over(0) > 0);
 }
 
 #[test]

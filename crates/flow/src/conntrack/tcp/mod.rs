@@ -3,6 +3,7 @@
 //! have begun again, [`take_over`](mod@take_over) how to go on from an old copy.
 
 mod automaton;
+mod fragmented;
 mod out_of_sync;
 mod reset;
 mod sequence;
@@ -19,6 +20,7 @@ use crate::connection::flags::{ASSURED, REPLIED};
 use crate::wire::TcpSegment;
 use crate::{Direction, DropReason};
 
+pub(super) use self::fragmented::extend;
 pub(super) use self::take_over::take_over;
 pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
 

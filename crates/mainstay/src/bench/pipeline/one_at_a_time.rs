@@ -95,7 +95,7 @@ impl OneAtATime {
     }
 
     fn handle(&mut self, frame: &mut Frame<'_>) -> Result<Disposition, DropReason> {
-        let Parsed::Ip(headers) = parse(frame)? else { return Ok(Disposition::Consumed) };
+        let Parsed::Ip(mut headers) = parse(frame)? else { return Ok(Disposition::Consumed) };
         let index = *self.map.get(&headers.tuple).ok_or(DropReason::NoConnection)?;
         let connection = &mut self.records[index as usize];
         let is_original = connection.original == headers.tuple;
@@ -109,7 +109,7 @@ impl OneAtATime {
             connection.expires_at_nanos = (self.now + timeout).as_nanos();
         }
         let mut runtime = Runtime { now: self.now, node: NODES[0], counters: &mut self.counters, log: &mut self.log };
-        let mut packet = Packet { frame, headers };
+        let mut packet = Packet { frame, headers: &mut headers };
         match self.chain.process(&mut runtime, connection, &mut packet, direction).verdict {
             Verdict::Forward => Ok(Disposition::Transmit(PortId(1 - packet.frame.ingress.0))),
             Verdict::Drop(reason) => Err(reason),

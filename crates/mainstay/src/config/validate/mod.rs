@@ -16,9 +16,10 @@ use flow::{NodeId, PortId};
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
+use super::limits::Limits;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
 use super::timeouts::Timeouts;
-use super::validated::{Config, Function, LogLevel, Node, Port, Tracking};
+use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
 use super::value;
 
 /// Connections held at most: a slot of the table is a number below this.
@@ -44,6 +45,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     Config {
         routes: ports::routes(&raw.route, &ports, findings),
         connections_max: connections_max(raw, findings),
+        limits: Limits::validate(&raw.limits, findings),
         timeouts: Timeouts::validate(&raw.timeouts, findings),
         tracking: tracking(&raw.tracking, findings),
         chain: chain(raw, findings),
@@ -51,6 +53,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .firewall
             .as_ref()
             .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, findings)),
+        on_reload: on_reload(raw, findings),
         nat_ports: nat::port_pool(
             raw.nat.as_ref().and_then(|section| section.get_ref().ports.as_ref()),
             &node,
@@ -170,6 +173,11 @@ fn connections_max(raw: &RawConfig, findings: &mut Findings<'_>) -> u32 {
         findings.error(limit.span(), "limits.connections_max", mistake);
     }
     u32::try_from(count).unwrap_or(CONNECTIONS_MAX_DEFAULT)
+}
+
+fn on_reload(raw: &RawConfig, findings: &mut Findings<'_>) -> OnReload {
+    let text = raw.firewall.as_ref().and_then(|section| section.get_ref().on_reload.as_ref());
+    text.and_then(|text| one_of("firewall.on_reload", text, &OnReload::ALL, findings)).unwrap_or_default()
 }
 
 fn tracking(raw: &RawTracking, findings: &mut Findings<'_>) -> Tracking {

@@ -69,7 +69,11 @@ fn port(id: PortId, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>
             addresses.push(address);
         }
     }
-    Port { id, name, interface, backend: backend.unwrap_or_default(), addresses }
+    let mss_clamp = raw.mss_clamp.as_ref().and_then(|clamp| {
+        let checked = value::mss_clamp(clamp.get_ref());
+        checked.map_err(|mistake| findings.error(clamp.span(), &subject, mistake)).ok()
+    });
+    Port { id, name, interface, backend: backend.unwrap_or_default(), addresses, mss_clamp }
 }
 
 fn interface(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {
