@@ -180,7 +180,7 @@ impl Forwarder {
     /// Tells the neighbours, again and again for some seconds, that the shared addresses are here. Without effect while
     /// not active.
     pub fn announce(&mut self, now: Instant) {
-        if self.is_active {
+        if self.is_active && self.sharing != Sharing::IsTold {
             self.announcement = Some(Announcement::begin(now));
         }
     }

@@ -60,7 +60,7 @@ impl Secrets {
     }
 }
 
-/// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
+/// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
     node_config_with(config, forwarding(config, secrets)?, secrets)
 }
@@ -75,7 +75,7 @@ pub(crate) fn node_config_with(
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max.div_ceil(config.workers.count.into()),
-        limits: config.limits.of_pipeline(),
+        limits: config.limits.of_pipeline(config.workers),
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),
@@ -123,6 +123,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     fnv(&format!(
         "{:?}",
         (
+            config.workers.count,
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),

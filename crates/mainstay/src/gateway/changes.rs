@@ -36,6 +36,7 @@ impl Changes {
             limits,
             timeouts,
             tracking,
+            workers,
             chain,
             firewall,
             firewall_log_per_s,
@@ -44,7 +45,6 @@ impl Changes {
             source_nat,
             destination_nat,
             cluster,
-            workers: Workers { count, pin },
         } = old;
         let reevaluation = match new.on_reload {
             // Whoever asks for it only now means also the connections that earlier rules let in.
@@ -55,8 +55,6 @@ impl Changes {
         let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
         changes.ports(ports, &new.ports);
-        changes.restart("workers.count", count, &new.workers.count);
-        changes.restart("workers.pin", pin, &new.workers.pin);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
         for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {
@@ -68,6 +66,9 @@ impl Changes {
         let Tracking { loose, liberal } = tracking;
         changes.apply("tracking.loose", loose, &new.tracking.loose);
         changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
+        let Workers { count, pin } = workers;
+        changes.restart("workers.count", count, &new.workers.count);
+        changes.restart("workers.pin", pin, &new.workers.pin);
         changes.apply("chain", &names(chain), &names(&new.chain));
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);

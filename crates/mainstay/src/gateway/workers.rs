@@ -1,5 +1,6 @@
 //! The threads that move packets: one, or several with a share of the connections each.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -68,7 +69,8 @@ impl<'a> Workers<'a> {
         Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
     }
 
-    /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
+    /// Opens all workers, calls `ready` with the way to ask them, what their chains keep where, and the requests to read the
+    /// configuration again, and moves packets until a signal ends it or a worker cannot go on. The calling
     /// thread is the lead.
     pub(super) fn run<T>(
         self,
@@ -106,7 +108,7 @@ impl<'a> Workers<'a> {
             let result = if is_whole { ready(ready_now).and_then(|_served| Ok(lead.run()?)) } else { Ok(()) };
             lead.stop_all();
             for follower in followers {
-                follower.join().expect("a worker does not panic")?;
+                follower.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
             }
             result
         })
@@ -141,8 +143,8 @@ fn follow(config: &Config, secrets: Secrets, parts: Parts, opened: &SyncSender<(
     let mut data_path = open(config, secrets, parts, None)?;
     // The lead waits for it.
     let _ = opened.send(());
-    let result = data_path.run();
+    let result = panic::catch_unwind(AssertUnwindSafe(|| data_path.run()));
     // A gateway of which a part does not work is a gateway that does not work: the peer should take over.
     data_path.stop_all();
-    Ok(result?)
+    Ok(result.unwrap_or_else(|panicked| panic::resume_unwind(panicked))?)
 }
