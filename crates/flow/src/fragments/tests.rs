@@ -49,7 +49,7 @@ impl Bench {
 
     /// A piece comes in; a first one passes, with all that it had to wait for.
     fn feed(&mut self, piece: Piece) -> Result<Look, DropReason> {
-        self.feed_and(piece, |way| Fate::Passed(way))
+        self.feed_and(piece, Fate::Passed)
     }
 
     fn feed_and(&mut self, piece: Piece, fate: impl Fn(Way) -> Fate) -> Result<Look, DropReason> {
