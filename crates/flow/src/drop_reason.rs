@@ -111,6 +111,12 @@ drop_reasons! {
     /// The packet was for one of the node's own addresses and asked for nothing that it offers.
     LocalUnhandled = "local_unhandled",
 
+    // Workers.
+    /// The packet belongs to another worker, whose mailbox is full.
+    MailboxFull = "mailbox_full",
+    /// Another worker handed the packet over for a connection that this one no longer has.
+    StrayHandOver = "stray_hand_over",
+
     // Sending.
     /// The outgoing port would not take it.
     TransmitFailed = "transmit_failed",

@@ -58,6 +58,19 @@ impl PartialEq for Tuple {
 
 impl Eq for Tuple {}
 
+impl PartialOrd for Tuple {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Tuple {
+    /// An order without a meaning, for maps.
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
 impl Hash for Tuple {
     /// All bytes in one piece.
     fn hash<H: Hasher>(&self, state: &mut H) {

@@ -2,8 +2,9 @@
 //!
 //! `flow` knows how to read and rewrite frames ([`wire`]), how to name a connection ([`key`]), how a
 //! connection's protocol automaton advances ([`conntrack`]), and how to keep millions of connections in a
-//! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]). Fragments find their connection through
-//! [`fragments`]; what one source has is counted in [`source_counts`].
+//! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]), and which of several workers a
+//! packet belongs to ([`steering`]). Fragments find their connection through [`fragments`]; what one source has is counted in
+//! [`source_counts`].
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
 #![no_std]
@@ -21,6 +22,7 @@ pub mod frame;
 pub mod key;
 pub mod source_counts;
 pub mod source_rates;
+pub mod steering;
 pub mod table;
 pub mod time;
 pub mod timer_wheel;
@@ -32,4 +34,5 @@ pub use frame::{
     BATCH_FRAMES_MAX, Checksum, Disposition, Frame, OwnedFrame, PacketBatch, PortId, Segmentation, SegmentationKind,
 };
 pub use key::{HashKey, IpFamily, QUERY_REPLY, Tuple};
+pub use steering::{Steering, WorkerId};
 pub use time::Instant;

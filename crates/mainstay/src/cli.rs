@@ -68,6 +68,8 @@ pub enum BenchCommand {
     Pipeline(BenchPipelineArgs),
     /// How fast bulk TCP passes through a node, beside the kernel with nftables
     Bulk(BenchBulkArgs),
+    /// What several workers of a node move, beside one
+    Workers(BenchWorkersArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
 }
@@ -104,6 +106,35 @@ pub struct BenchSetupRateArgs {
     /// Connections that the client has open at a time
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub in_flight: u16,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench workers`.
+#[derive(Debug, Args)]
+pub struct BenchWorkersArgs {
+    /// Workers that are measured beside one
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=32))]
+    pub workers: u8,
+    /// Connections in the tables
+    #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    pub connections: u32,
+    /// Packets that each side's pipeline handles in a round
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: u64,
+    /// Rounds, in each of which either side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Seconds that each side's node is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Streams at once through the node
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub streams: u16,
+    /// Without a network
+    #[arg(long)]
+    pub pipeline_only: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -147,6 +178,9 @@ pub struct DemoArgs {
     /// Kill nothing: reload, drain and restart the nodes one after the other instead
     #[arg(long, conflicts_with_all = ["ramp", "report"])]
     pub rolling_restart: bool,
+    /// Workers of each node
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub workers: u8,
     /// Leave the nodes' configurations and logs where they are, and say where
     #[arg(long)]
     pub keep_logs: bool,

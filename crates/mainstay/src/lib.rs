@@ -47,6 +47,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
+        Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
     }
 }

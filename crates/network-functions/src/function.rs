@@ -62,9 +62,15 @@ pub trait FlowState: FromBytes + IntoBytes + Immutable + KnownLayout + Default +
 
 /// Whether a tuple is taken: how a function that chooses tuples (NAT) asks the table.
 pub trait TupleUse {
-    /// A connection has `tuple`, in either direction, or it may not be chosen for another reason (its packets would
-    /// come to another worker, say).
+    /// A connection has `tuple`, in either direction.
     fn is_used(&self, tuple: &Tuple) -> bool;
+
+    /// The packets with `tuple` would come to another of the node's workers: rather choose a tuple whose packets come here.
+    /// Cheaper to ask than [`TupleUse::is_used`].
+    fn is_elsewhere(&self, tuple: &Tuple) -> bool {
+        let _ = tuple;
+        false
+    }
 }
 
 impl TupleUse for Table {

@@ -21,6 +21,10 @@
 //! REQ-1), and an inside address always under the same pool address (REQ-2). ICMP queries are translated by their
 //! identifier (RFC 5508 REQ-1).
 //!
+//! **Several workers.** Each worker chooses among the ports with which the answers come back to itself: two workers can as
+//! little choose the same port as two nodes. As answers are steered by both ends, an inside end point is then seen under
+//! the same port by those of its peers whose packets come to one worker, no longer by all.
+//!
 //! **Hairpinning** (RFC 4787 REQ-9) is a matter of rules: a source rule that also matches inside sources towards the
 //! inside destinations of port forwarding.
 //!
@@ -198,16 +202,18 @@ impl Nat {
             translated
         };
         let tuples = context.tuples;
+        let is_here = |tuple: &Tuple| !tuples.is_elsewhere(&tuple.inverse());
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
         if self.ports.contains(outgoing.source_port) {
             let preserved = with_port(outgoing.source_port);
-            if is_free(&preserved) {
+            if is_here(&preserved) && is_free(&preserved) {
                 self.count(context, Counter::PortsPreserved);
                 return Ok(preserved);
             }
         }
         let hash = self.key.hash(&inside);
-        ports::candidates(self.ports, hash).map(with_port).find(is_free).ok_or_else(|| {
+        let mut candidates = ports::candidates(self.ports, hash).map(with_port).filter(is_here).take(PORT_PROBES_MAX);
+        candidates.find(is_free).ok_or_else(|| {
             self.count(context, Counter::PortsExhausted);
             DropReason::NatPortsExhausted
         })

@@ -17,6 +17,7 @@ use super::error_message::{ErrorCause, TokenBucket};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
 use super::oversize::{may_be_cut, wire_bytes};
 use super::route::RouteTable;
+use super::sharing::{Learning, Sharing};
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
 /// counted: whoever asked will ask again.
@@ -115,6 +116,8 @@ pub struct Forwarder {
     /// Packets whose next hop answered and pieces of packets that were cut, then the node's own frames. The first were
     /// bounded while they waited, the second are by [`super::CUT_FRAMES_MAX`].
     pub(super) released: VecDeque<Pending>,
+    pub(super) sharing: Sharing,
+    pub(super) learnings: VecDeque<Learning>,
     control: VecDeque<Pending>,
     pub(super) error_tokens: TokenBucket,
     pub(super) counters: Counters,
@@ -145,6 +148,8 @@ impl Forwarder {
             is_active: false,
             announcement: None,
             warming: (!config.routes.is_empty()).then_some(Warming { slot: 0, at: Instant::ZERO, everybody: false }),
+            sharing: Sharing::Alone,
+            learnings: VecDeque::new(),
             released: VecDeque::new(),
             control: VecDeque::new(),
             error_tokens: TokenBucket::full(),
@@ -163,7 +168,8 @@ impl Forwarder {
         self.is_active = active;
         self.announcement = None;
         if active {
-            self.warming = Some(Warming { slot: 0, at: now, everybody: true });
+            let warms = self.sharing != Sharing::IsTold;
+            self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
         } else {
             self.counters.abandoned_packets += self.released.len() as u64;
             self.released.clear();

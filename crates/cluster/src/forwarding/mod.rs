@@ -33,6 +33,7 @@ mod oversize;
 mod reconfigure;
 mod refusal;
 mod route;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -46,3 +47,4 @@ pub use neighbour::{
 };
 pub use oversize::CUT_FRAMES_MAX;
 pub use reconfigure::ReconfigureError;
+pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};

@@ -29,7 +29,8 @@ impl Node {
             held: None,
             hold_max: self.hold_first_reply,
         };
-        self.pipeline.handle_packets(now, batch, &mut surroundings);
+        // They were steered when they came.
+        self.pipeline.handle_steered(now, batch, &mut surroundings);
         for frame in batch.iter() {
             let Disposition::Transmit(port) = frame.disposition else { continue };
             if self.outbox.len() >= OUTBOX_FRAMES_MAX {

@@ -16,6 +16,7 @@ use super::judging::Judging;
 use super::peer::Peer;
 use super::resync::Resync;
 use super::store::ReplicaCounters;
+use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
 use crate::pipeline::{Limits, Pipeline};
 
@@ -103,6 +104,7 @@ impl NodeConfig {
             role: role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
             peers,
             held: HeldReplies::default(),
+            others: Others::default(),
             outbox: VecDeque::new(),
             events: Events::default(),
             attributes: Vec::new(),
@@ -131,6 +133,9 @@ impl NodeConfig {
             resync: Resync::default(),
             replica: ReplicaCounters::default(),
             orphaned_at: None,
+            is_watched: true,
+            is_said_up: false,
+            refused: None,
             heartbeat: None,
             is_replica_incomplete: false,
         })

@@ -23,6 +23,7 @@ mod resync;
 mod status;
 mod store;
 mod surroundings;
+mod workers;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -36,7 +37,7 @@ use replication::{Handle, PeerError};
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{CopyExpiry, Pipeline, TableChange};
-use crate::role::{self, Heartbeat, RoleAutomaton};
+use crate::role::{self, Division, Heartbeat, RoleAutomaton};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
@@ -45,12 +46,14 @@ pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use reload::{PeerReconfiguration, Reconfiguration, ReloadError, Reloaded};
 pub use status::{NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
+pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use event::Events;
 use held::HeldReplies;
 use judging::Judging;
 use peer::Peer;
 use surroundings::Surroundings;
+use workers::Others;
 
 /// Connections whose time has come that are ended in one call of [`Node::handle_timeout`].
 const EXPIRIES_PER_TIMEOUT_MAX: usize = 256;
@@ -90,6 +93,18 @@ pub enum NodeError {
     /// The replication session discarded it.
     #[error(transparent)]
     Replication(#[from] PeerError),
+    /// The peer divides its packets otherwise.
+    #[error(
+        "node {} runs {theirs} workers, this node {ours}: give both the same workers.count, and the same release", .peer.0
+    )]
+    WorkersDiffer {
+        /// The peer.
+        peer: NodeId,
+        /// Its number of workers.
+        theirs: u8,
+        /// This node's number of workers.
+        ours: u8,
+    },
     /// A heartbeat that cannot be read.
     #[error(transparent)]
     Heartbeat(#[from] role::HeartbeatError),
@@ -113,6 +128,8 @@ pub struct Node {
     role: RoleAutomaton,
     peers: Vec<Peer>,
     held: HeldReplies,
+    /// The node's other workers.
+    others: Others,
     outbox: VecDeque<OutFrame>,
     events: Events,
     attributes: Vec<u8>,
@@ -157,11 +174,16 @@ impl Node {
         if role::is_heartbeat(datagram) {
             let heartbeat = Heartbeat::decode(datagram)?;
             self.role.handle_heartbeat(now, &heartbeat).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
+            self.note_division(now, heartbeat.node, Division::decode(datagram));
             self.handle_role_events(now);
             return Ok(());
         }
         let speaks_for_all = self.role.state().holds_addresses();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        if let Some(theirs) = peer.refused {
+            let ours = self.pipeline.shard.place().steering.workers();
+            return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
+        }
         let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
         self.handle_session_events(now);
         self.release_held(now);
@@ -190,6 +212,7 @@ impl Node {
         }
         self.handle_detector_events(now);
         self.handle_session_events(now);
+        self.go_on_when_usable(now);
         self.role.handle_timeout(now);
         self.handle_role_events(now);
         self.look_after_drain(now);
@@ -207,15 +230,14 @@ impl Node {
         if self.more_expiries || self.pipeline.is_judging() || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
             return Some(Instant::ZERO);
         }
-        let peers = self.peers.iter().flat_map(|peer| {
-            [peer.detector.poll_timeout(), peer.session.as_ref().and_then(|session| session.poll_timeout())]
-        });
+        let peers = self.peers.iter().flat_map(Peer::poll_timeouts);
         let own = [
             self.role.poll_timeout(),
             self.forwarder.poll_timeout(),
             self.held.poll_timeout(),
             self.pipeline.next_expiry(),
             self.drain_given_up_at,
+            self.others.poll_timeout(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -233,7 +255,7 @@ impl Node {
             if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, buffer) {
                 return Some(Transmit::Replication(peer.id));
             }
-            if peer.detector.poll_transmit(now, buffer) {
+            if peer.is_watched && peer.detector.poll_transmit(now, buffer) {
                 return Some(Transmit::Detection(peer.id));
             }
         }
@@ -243,6 +265,7 @@ impl Node {
         let (id, heartbeat) = self.peers.iter_mut().find_map(|peer| Some((peer.id, peer.heartbeat.take()?)))?;
         buffer.clear();
         heartbeat.encode(buffer);
+        Division::of(self.pipeline.shard.place().steering).encode(buffer);
         Some(Transmit::Replication(id))
     }
 
@@ -369,7 +392,7 @@ impl Node {
         for peer in &mut self.peers {
             peer.collect_session_events(now, &mut self.events);
         }
-        let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away);
+        let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
         self.role.set_synchronised(now, synchronised);
         self.handle_role_events(now);
     }
@@ -378,11 +401,14 @@ impl Node {
         while let Some(event) = self.role.poll_event() {
             match event {
                 role::Event::BecomeActive { term } => {
-                    // Copies lie in the table that packets are looked up in: there is nothing to commit.
+                    // Copies lie in the table that packets are looked up in: there is nothing to commit but to have the other
+                    // workers forward.
                     self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
                     self.events.push(now, NodeEvent::BecameActive { term });
                     self.judging.take_up(&mut self.pipeline);
-                    self.role.handle_state_usable(now);
+                    if !self.awaits_others(now, term) {
+                        self.role.handle_state_usable(now);
+                    }
                 }
                 role::Event::AnnounceAddresses { term } => {
                     self.forwarder.set_active(now, true);
@@ -390,6 +416,7 @@ impl Node {
                     self.events.push(now, NodeEvent::AddressesAnnounced { term });
                 }
                 role::Event::BecomeStandby => {
+                    self.await_nobody();
                     self.forwarder.set_active(now, false);
                     self.judging.leave_off(&mut self.pipeline);
                     self.events.push(now, NodeEvent::BecameStandby);

@@ -6,6 +6,7 @@ use core::time::Duration;
 use flow::{Instant, NodeId};
 use replication::SessionStatus;
 
+use super::peer::Peer;
 use super::{Node, ReplicaCounters};
 use crate::{failure_detector, forwarding, role};
 
@@ -43,6 +44,8 @@ pub struct PeerStatus {
     pub down_since: Option<Instant>,
     /// What it last said of its role, if that still counts.
     pub heartbeat: Option<role::Heartbeat>,
+    /// How it divides its packets among its workers, if that is not how this node does: then replication is refused.
+    pub refused: Option<role::Division>,
     /// The replication session; `None` when replication is off.
     pub session: Option<SessionStatus>,
     /// How far its knowledge is behind.
@@ -56,6 +59,7 @@ impl PeerStatus {
     #[must_use]
     pub fn could_take_over(&self) -> bool {
         self.down_since.is_none()
+            && self.refused.is_none()
             && self.detector.state == failure_detector::State::Up
             && self.session.is_some_and(|session| session.link == replication::Link::Open && session.told)
     }
@@ -74,14 +78,22 @@ impl PeerStatus {
     }
 }
 
+/// Where the peer is not watched, the state is what the lead says.
+fn detector_status(peer: &Peer) -> failure_detector::Status {
+    let status = peer.detector.status();
+    let state = if peer.is_up() { failure_detector::State::Up } else { failure_detector::State::Down };
+    if peer.is_watched { status } else { failure_detector::Status { state, ..status } }
+}
+
 pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
     let peers = node.peers.iter().map(|peer| {
         let session = peer.session.as_ref().map(replication::Session::status);
         PeerStatus {
             id: peer.id,
-            detector: peer.detector.status(),
+            detector: detector_status(peer),
             down_since: peer.orphaned_at,
             heartbeat: node.role.peer(now, peer.id),
+            refused: peer.refused,
             session,
             lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
             replica: peer.replica,

@@ -1,9 +1,11 @@
 //! From a batch of frames to packets with their connections looked up, and back to dispositions.
 
+use flow::steering::is_link_local_control;
 use flow::table::Slot;
 use flow::wire::{self, Headers, Packet, Parsed, Transport};
 use flow::{Direction, Disposition, DropReason, Frame, Instant, PacketBatch, Tuple};
 
+use super::shard::Shard;
 use super::{Edge, Pipeline};
 use crate::forwarding::Admission;
 
@@ -59,7 +61,7 @@ impl Pipeline {
     /// Parses the batch: what needs no connection is dealt with at once, the rest waits for the lookup in `pending`, with
     /// its connections on their way into the cache. Returns how many packets wait.
     fn look_at_batch<E: Edge>(
-        &self,
+        &mut self,
         now: Instant,
         batch: &mut PacketBatch<'_>,
         pending: &mut [Pending],
@@ -71,10 +73,11 @@ impl Pipeline {
             let place = &mut pending[waiting];
             match wire::parse(frame) {
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
+                Ok(Parsed::Arp(_)) if self.shard.takes_from_lead(frame) => {}
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
                 Ok(Parsed::Ip(headers)) => {
                     place.headers = headers;
-                    if let Some(is_local) = admit(now, frame, &mut place.headers, edge) {
+                    if let Some(is_local) = admit(now, frame, &mut place.headers, &mut self.shard, edge) {
                         (place.frame, place.is_local) = (index, is_local);
                         self.await_lookup(&mut pending[..=waiting]);
                         waiting += 1;
@@ -109,6 +112,11 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if found.is_none()
+            && let Some(elsewhere) = self.shard.redirect(packet, &wanted(packet.headers))
+        {
+            return elsewhere;
+        }
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;
@@ -135,10 +143,17 @@ impl Pipeline {
 
 /// Whether a packet goes on to the lookup, and then whether it is for the node itself. `None`: it has been dealt with.
 #[inline(always)]
-fn admit<E: Edge>(now: Instant, frame: &mut Frame<'_>, headers: &mut Headers, edge: &mut E) -> Option<bool> {
+fn admit<E: Edge>(
+    now: Instant,
+    frame: &mut Frame<'_>,
+    headers: &mut Headers,
+    shard: &mut Shard,
+    edge: &mut E,
+) -> Option<bool> {
     let mut packet = Packet { frame, headers };
     let disposition = match edge.admit(now, &packet) {
         Admission::Refused(reason) => Disposition::Drop(reason),
+        _ if shard.takes_elsewhere(&mut packet) => return None,
         Admission::Local if !packet.headers.is_fragment && is_link_local_control(packet.headers) => {
             edge.handle_local(now, &mut packet)
         }
@@ -155,9 +170,4 @@ fn wanted(headers: &Headers) -> Tuple {
         Transport::IcmpError(error) => error.inner.inverse(),
         _ => headers.tuple,
     }
-}
-
-/// Messages that concern one link and never cross a router: neighbour discovery, multicast listener reports (RFC 4861, RFC 3810).
-const fn is_link_local_control(headers: &Headers) -> bool {
-    matches!(headers.transport, Transport::IcmpOther(130..=137 | 143, _)) && headers.tuple.version == 6
 }

@@ -100,7 +100,8 @@ impl Pipeline {
         self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
-        self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;
+        let tuples = self.shard.tuples(&self.table);
+        self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
@@ -125,7 +126,7 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.insert_counted(connection, now) {
+        let refusal = match self.insert(connection, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
@@ -135,7 +136,7 @@ impl Pipeline {
                 let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
                 self.counters.early_dropped += 1;
                 self.end(victim, CloseReason::Terminated);
-                self.insert_counted(connection, now).map_err(|_| DropReason::TableFull)
+                self.insert(connection, now).map_err(|_| DropReason::TableFull)
             }
         }
     }
@@ -170,8 +171,20 @@ impl Pipeline {
         }
     }
 
-    fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
-        self.remove_counted(slot)
+    /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.
+    pub(super) fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
+        let slot = self.table.insert(connection, now)?;
+        self.count_of_source(&connection.original);
+        self.shard.note_entered(&connection);
+        Ok(slot)
+    }
+
+    /// Takes a connection out of the table and out of all that [`Pipeline::insert`] entered it into.
+    pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
+        let removed = self.table.remove(slot)?;
+        self.discount_of_source(&removed.original);
+        self.shard.note_removed(&removed);
+        Some(removed)
     }
 }
 

@@ -27,6 +27,7 @@ impl Pipeline {
             Ok(Look::First) => self.handle_first_fragment(now, packet, &fragment, hash, is_local, edge),
             Ok(Look::Follows(way)) => self.follow_first_fragment(now, packet, &fragment, &way, edge),
             Ok(Look::Held) => Ok(Disposition::Consumed),
+            Ok(Look::Elsewhere(worker)) => Ok(self.shard.hand_to(worker, packet)),
             Err(reason) => Err(reason),
         };
         self.count_lost_fragments();
@@ -48,6 +49,13 @@ impl Pipeline {
             Transport::IcmpError(_) | Transport::IcmpOther(..) => Err(DropReason::Fragment),
             _ => {
                 let found = self.table.lookup(hash, &incoming.tuple);
+                // Fragments come to the worker of their addresses, which is seldom that of their ports.
+                if found.is_none()
+                    && let Some(worker) = self.shard.worker_of_fragments(&incoming)
+                {
+                    self.fragments.note_first(fragment, Fate::Elsewhere(worker));
+                    return Ok(self.shard.hand_to(worker, packet));
+                }
                 let disposition = self.handle_packet(now, packet, hash, found, is_local, edge);
                 if disposition == Ok(Disposition::Consumed) && self.is_first_reply_awaited(&incoming.tuple) {
                     self.fragments.note_first(fragment, Fate::KeptBack);

@@ -3,10 +3,9 @@
 use flow::fragments::FragmentLimits;
 use flow::source_counts::{SourceCounts, SourcePrefixes};
 use flow::source_rates::SourceRates;
-use flow::table::{InsertError, Slot};
-use flow::{Connection, DropReason, HashKey, Instant, Tuple};
+use flow::{DropReason, HashKey, Instant, Tuple};
 
-use super::{Pipeline, record};
+use super::Pipeline;
 
 /// Limits of a pipeline; the default limits no source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,22 +69,16 @@ impl Pipeline {
         }
     }
 
-    /// Enters a connection into the table, counted to its source.
-    pub(super) fn insert_counted(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
-        let slot = self.table.insert(connection, now)?;
+    pub(super) fn count_of_source(&mut self, original: &Tuple) {
         if let Some((_, counts)) = self.sources.as_mut().and_then(|sources| sources.limited.as_mut()) {
-            counts.add(&record(&self.table, slot).original, 1);
+            counts.add(original, 1);
         }
-        Ok(slot)
     }
 
-    /// Removes a connection from the table, and from the count of its source.
-    pub(super) fn remove_counted(&mut self, slot: Slot) -> Option<Connection> {
-        let connection = self.table.remove(slot)?;
+    pub(super) fn discount_of_source(&mut self, original: &Tuple) {
         if let Some((_, counts)) = self.sources.as_mut().and_then(|sources| sources.limited.as_mut()) {
-            counts.subtract(&connection.original, 1);
+            counts.subtract(original, 1);
         }
-        Some(connection)
     }
 
     /// Connections that the source of `tuple` has, if they are limited.

@@ -20,6 +20,7 @@ mod icmp_error;
 mod limits;
 mod renewal;
 mod replica;
+mod shard;
 #[cfg(test)]
 mod tests;
 
@@ -39,11 +40,13 @@ use replication::representation::precise::Ended;
 use crate::forwarding::Admission;
 use batch::Pending;
 use limits::Sources;
+use shard::Shard;
 
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
 pub use limits::{Limits, SourceLimit};
 pub use replica::Applied;
+pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {
@@ -122,6 +125,7 @@ pub struct Pipeline {
     fragments: FragmentTable,
     sources: Option<Sources>,
     key: HashKey,
+    pub(crate) shard: Shard,
 }
 
 impl Pipeline {
@@ -143,6 +147,7 @@ impl Pipeline {
             fragments: FragmentTable::new(Limits::default().fragments, key),
             sources: None,
             key,
+            shard: Shard::default(),
         }
     }
 

@@ -52,9 +52,9 @@ impl Pipeline {
             if !gives_way {
                 return Applied::Conflict;
             }
-            self.remove_counted(slot);
+            self.remove_untold(slot);
         }
-        match self.insert_counted(copy, now) {
+        match self.insert(copy, now) {
             Ok(_) => Applied::Taken,
             Err(InsertError::Full) => Applied::Full,
             Err(InsertError::TupleInUse) => Applied::Conflict,
@@ -66,7 +66,7 @@ impl Pipeline {
         let Some((slot, Direction::Original)) = self.lookup(original) else { return false };
         let is_its = self.table.get(slot).is_some_and(|connection| prevails(from, version, connection));
         if is_its {
-            self.remove_counted(slot);
+            self.remove_untold(slot);
         }
         is_its
     }
@@ -82,7 +82,7 @@ impl Pipeline {
                 && connection.flags & flags::COPY != 0
                 && (connection.flags & flags::RESYNCED != 0) != told;
             if is_remnant {
-                self.remove_counted(slot);
+                self.remove_untold(slot);
             }
             next = Slot(slot.0 + 1);
         }

@@ -91,11 +91,13 @@ struct Peer {
 #[derive(Clone, Debug)]
 pub struct RoleAutomaton {
     config: Config,
-    state: State,
+    pub(super) state: State,
     /// When the state was entered.
-    since: Instant,
+    pub(super) since: Instant,
     synchronised: bool,
-    term: u64,
+    pub(super) term: u64,
+    /// Somebody else decides, and tells the state.
+    pub(super) follows: bool,
     peers: Vec<Peer>,
     /// Since when nobody who is heard holds the addresses.
     vacant_since: Option<Instant>,
@@ -120,6 +122,7 @@ impl RoleAutomaton {
             since: now,
             synchronised: false,
             term: 0,
+            follows: false,
             peers,
             vacant_since: None,
             decided_at: now,
@@ -213,6 +216,9 @@ impl RoleAutomaton {
     /// When [`RoleAutomaton::handle_timeout`] or [`RoleAutomaton::poll_heartbeat`] next has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.follows {
+            return None;
+        }
         let state_limit = match self.state {
             State::Init => Some(self.since + self.config.startup_hold),
             State::Leaving => Some(self.since + self.config.handover_limit),
@@ -278,6 +284,9 @@ impl RoleAutomaton {
 
     /// Gives the table the inputs that follow from what is known now, until it has no more to say.
     fn decide(&mut self, now: Instant) {
+        if self.follows {
+            return;
+        }
         self.decided_at = now;
         let held = self.heartbeats(now).any(|peer| peer.state.holds_addresses()) || self.unknown_until(now).is_some();
         self.vacant_since = if held { None } else { self.vacant_since.or(Some(now)) };
@@ -375,6 +384,9 @@ impl RoleAutomaton {
     }
 
     fn apply(&mut self, now: Instant, input: Input) {
+        if self.follows {
+            return;
+        }
         let Some((next, duty)) = transition(self.state, input) else { return };
         self.state = next;
         self.since = now;

@@ -7,14 +7,16 @@ use flow::wire::tlv::{self, TlvError};
 
 use super::State;
 
-mod attribute {
+pub(super) mod attribute {
     //! Attribute types; a number is never used for anything else.
-    pub(super) const NODE: u16 = 1;
+    pub(in super::super) const NODE: u16 = 1;
     pub(super) const STATE: u16 = 2;
     pub(super) const PRIORITY: u16 = 3;
     pub(super) const SYNCHRONISED: u16 = 4;
     pub(super) const TERM: u16 = 5;
     pub(super) const CONFIGURATION: u16 = 6;
+    /// Of [`super::super::Division`].
+    pub(in super::super) const DIVISION: u16 = 8;
 }
 
 /// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use crate::frame::OwnedFrame;
 use crate::source_counts::SourceCounts;
 use crate::wire::Fragment;
-use crate::{DropReason, Frame, HashKey, Instant, Tuple};
+use crate::{DropReason, Frame, HashKey, Instant, Tuple, WorkerId};
 
 pub use config::{FragmentLimits, HELD_BYTES_PER_DATAGRAM_MAX, HELD_FRAGMENT_COST_BYTES};
 pub use parts::PARTS_MAX;
@@ -51,6 +51,8 @@ pub enum Fate {
     Refused(DropReason),
     /// It was kept back and will come again.
     KeptBack,
+    /// It was handed to the worker that its connection lies with, and so are the others.
+    Elsewhere(WorkerId),
 }
 
 /// What is to be done with a fragment.
@@ -62,6 +64,8 @@ pub enum Look {
     Follows(Way),
     /// A copy is held until the first comes.
     Held,
+    /// It follows the first to another worker.
+    Elsewhere(WorkerId),
 }
 
 /// How far the first fragment is.
@@ -71,6 +75,8 @@ enum Progress {
     AwaitsFirst { held: Vec<OwnedFrame>, held_cost_bytes: u32 },
     /// It went this way.
     Passed(Way),
+    /// It went to this worker.
+    Elsewhere(WorkerId),
     /// None of the packet's fragments passes.
     Refused(DropReason),
 }
@@ -174,6 +180,10 @@ impl FragmentTable {
                 self.note_part(slot, fragment);
                 Ok(Look::Follows(way))
             }
+            Progress::Elsewhere(worker) => {
+                self.note_part(slot, fragment);
+                Ok(Look::Elsewhere(worker))
+            }
             Progress::AwaitsFirst { .. } | Progress::Refused(_) => self.hold(slot, fragment, frame),
         }
     }
@@ -186,17 +196,21 @@ impl FragmentTable {
             Fate::Refused(reason) => {
                 self.condemn(slot, reason);
             }
-            Fate::Passed(way) => {
-                let held = self.take_held(slot);
-                self.released.extend(held);
-                // What was held comes again, and is noted then.
-                if let Some(datagram) = self.slots.get_mut(slot) {
-                    datagram.parts = Parts::default();
-                    datagram.progress = Progress::Passed(way);
-                }
-                self.note_part(slot, fragment);
-            }
+            Fate::Passed(way) => self.release(slot, fragment, Progress::Passed(way)),
+            Fate::Elsewhere(worker) => self.release(slot, fragment, Progress::Elsewhere(worker)),
         }
+    }
+
+    /// The first fragment has gone its way: the others follow it.
+    fn release(&mut self, slot: u32, first: &Fragment, progress: Progress) {
+        let held = self.take_held(slot);
+        self.released.extend(held);
+        // What was held comes again, and is noted then.
+        if let Some(datagram) = self.slots.get_mut(slot) {
+            datagram.parts = Parts::default();
+            datagram.progress = progress;
+        }
+        self.note_part(slot, first);
     }
 
     /// Fragments that were held and whose first one has passed: they are to be handed in again, in this order.
@@ -319,7 +333,7 @@ impl FragmentTable {
     fn remove(&mut self, slot: u32) {
         if let Some(datagram) = self.slots.remove(slot) {
             debug_assert!(
-                matches!(&datagram.progress, Progress::Passed(_) | Progress::Refused(_))
+                matches!(&datagram.progress, Progress::Passed(_) | Progress::Elsewhere(_) | Progress::Refused(_))
                     || matches!(&datagram.progress, Progress::AwaitsFirst { held, .. } if held.is_empty()),
                 "what was held has been released or counted"
             );

@@ -62,9 +62,8 @@ impl Bench {
     fn feed_frame(&mut self, mut bytes: Vec<u8>, fate: impl Fn(Way) -> Fate) -> Result<Look, DropReason> {
         let length_bytes = bytes.len();
         let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
-        let Parsed::Ip(headers) = parse(&frame)? else { panic!("an IP packet") };
-        let mut packet_headers = headers;
-        let fragment = Fragment::of(&Packet { frame: &mut frame, headers: &mut packet_headers })?;
+        let Parsed::Ip(mut headers) = parse(&frame)? else { panic!("an IP packet") };
+        let fragment = Fragment::of(&Packet { frame: &mut frame, headers: &mut headers })?;
         let look = self.table.handle_fragment(self.now, &fragment, &frame)?;
         if look == Look::First {
             let way = Way { incoming: headers.tuple, outgoing: headers.tuple, sequence_base: None };

@@ -7,6 +7,7 @@ pub mod bulk;
 pub mod pipeline;
 mod rounds;
 pub mod setup_rate;
+pub mod workers;
 
 use std::io;
 

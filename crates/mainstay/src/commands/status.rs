@@ -83,7 +83,7 @@ pub fn describe(status: &Status) -> String {
         whole(rates.connections_per_s),
         configuration(status),
     );
-    for table in [peer_table(status), port_table(status), drop_table(status)] {
+    for table in [peer_table(status), worker_table(status), port_table(status), drop_table(status)] {
         if !table.is_empty() {
             text.push('\n');
             text.push_str(&table.render());
@@ -147,6 +147,31 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
         count(peer.lost),
         peer.last_heard_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
     ]
+}
+
+fn worker_table(status: &Status) -> Table {
+    use Align::Right;
+    let mut table = Table::new(&[
+        ("WORKER", Right),
+        ("LOAD", Right),
+        ("CONNECTIONS", Right),
+        ("FORWARDED", Right),
+        ("HANDED OVER", Right),
+        ("TAKEN", Right),
+        ("REDIRECTS", Right),
+    ]);
+    for worker in &status.workers {
+        table.row([
+            worker.number.to_string(),
+            format!("{:.0} %", worker.load * 100.0),
+            count(worker.connections),
+            count(worker.forwarded),
+            count(worker.handed_over),
+            count(worker.taken),
+            count(worker.redirects),
+        ]);
+    }
+    table
 }
 
 fn port_table(status: &Status) -> Table {

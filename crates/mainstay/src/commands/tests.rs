@@ -40,6 +40,7 @@ fn node_status() -> Status {
             DropCount { reason: "no_route".to_owned(), packets: 3 },
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
+        workers: Vec::new(),
     }
 }
 

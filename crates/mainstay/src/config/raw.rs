@@ -33,6 +33,9 @@ pub struct RawConfig {
     /// `[tracking]`.
     #[serde(default)]
     pub tracking: RawTracking,
+    /// `[workers]`.
+    #[serde(default)]
+    pub workers: RawWorkers,
     /// `[firewall]`.
     pub firewall: Option<Spanned<RawFirewall>>,
     /// `[nat]`.
@@ -88,6 +91,35 @@ pub struct RawRoute {
     pub to: Text,
     /// The next hop.
     pub via: Text,
+}
+
+/// `[workers]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawWorkers {
+    /// Threads that move packets.
+    pub count: Option<Spanned<WorkersText>>,
+    /// Each stays on a processor of its own.
+    pub pin: Option<bool>,
+}
+
+/// A number of workers as written.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number of workers or \"auto\"")]
+pub enum WorkersText {
+    /// So many.
+    Number(u64),
+    /// A word for a number.
+    Text(String),
+}
+
+impl std::fmt::Display for WorkersText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
 }
 
 /// `[tracking]`.

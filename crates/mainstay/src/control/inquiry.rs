@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TryS
 use std::time::Duration;
 
 use super::flows::{FlowsPage, FlowsQuery};
+use super::merge;
 use super::orders::{Order, OrderOutcome, Standing};
 use super::types::{Event, Status};
 use crate::metrics::Samples;
@@ -57,9 +58,15 @@ enum Inquiry {
 /// Makes the data path's thread look at its [`ControlReceiver`].
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// The askers' end.
+/// The askers' end. A gateway with several workers has a lane to each; the lead's is the first.
 #[derive(Clone)]
 pub struct ControlSender {
+    lanes: Vec<Lane>,
+}
+
+/// The way to one worker.
+#[derive(Clone)]
+struct Lane {
     inquiries: SyncSender<Inquiry>,
     wake: Wake,
 }
@@ -73,24 +80,37 @@ pub struct ControlReceiver {
 #[must_use]
 pub fn channel(wake: Wake) -> (ControlSender, ControlReceiver) {
     let (sender, inquiries) = sync_channel(INQUIRIES_WAITING_MAX);
-    (ControlSender { inquiries: sender, wake }, ControlReceiver { inquiries })
+    (ControlSender { lanes: vec![Lane { inquiries: sender, wake }] }, ControlReceiver { inquiries })
 }
 
 impl ControlSender {
+    /// One end for all workers of a gateway, of which the first leads.
+    #[must_use]
+    pub fn of_workers(workers: Vec<Self>) -> Self {
+        Self { lanes: workers.into_iter().flat_map(|worker| worker.lanes).collect() }
+    }
+
+    /// How many workers there are to be asked.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// Asks how the node is.
     ///
     /// # Errors
     /// [`AskError`].
     pub fn status(&self) -> Result<Status, AskError> {
-        self.ask(Inquiry::Status)
+        Ok(merge::status(self.ask_each(|| Inquiry::Status)?))
     }
 
-    /// Asks for a part of the connections.
+    /// Asks a worker, by its number, for a part of its connections.
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn flows(&self, query: FlowsQuery) -> Result<FlowsPage, AskError> {
-        self.ask(|answer| Inquiry::Flows(query, answer))
+    pub fn flows(&self, worker: usize, query: FlowsQuery) -> Result<FlowsPage, AskError> {
+        let lane = self.lanes.get(worker).ok_or(AskError::Stopping)?;
+        lane.ask(|answer| Inquiry::Flows(query, answer))
     }
 
     /// Asks for all counters.
@@ -98,7 +118,7 @@ impl ControlSender {
     /// # Errors
     /// [`AskError`].
     pub fn counters(&self) -> Result<Samples, AskError> {
-        self.ask(Inquiry::Counters)
+        Ok(merge::samples(self.ask_each(|| Inquiry::Counters)?))
     }
 
     /// Asks what happened lately.
@@ -109,11 +129,46 @@ impl ControlSender {
         self.ask(Inquiry::Events)
     }
 
-    /// Has something done. An order that is not answered in time is taken back: it is then never obeyed.
+    /// Has the lead do something that it does for all.
     ///
     /// # Errors
     /// [`AskError`].
     pub fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
+        self.order_of(0, order)
+    }
+
+    /// Has a worker, by its number, do something. An order that is not answered in time is taken back: it is then never
+    /// obeyed.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn order_of(&self, worker: usize, order: Order) -> Result<OrderOutcome, AskError> {
+        self.lanes.get(worker).ok_or(AskError::Stopping)?.order(order)
+    }
+
+    /// Asks the lead what it alone knows.
+    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
+        self.lanes.first().ok_or(AskError::Stopping)?.ask(inquiry)
+    }
+
+    /// Asks one worker after the other.
+    fn ask_each<T, F: FnOnce(SyncSender<T>) -> Inquiry>(&self, inquiry: impl Fn() -> F) -> Result<Vec<T>, AskError> {
+        self.lanes.iter().map(|lane| lane.ask(inquiry())).collect()
+    }
+}
+
+impl Lane {
+    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
+        // Room for the one answer, so that the data path never waits for an asker that has given up.
+        let (answer, answered) = sync_channel(1);
+        self.send(inquiry(answer))?;
+        answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => AskError::TimedOut,
+            RecvTimeoutError::Disconnected => AskError::Stopping,
+        })
+    }
+
+    fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
         let (answer, answered) = sync_channel(1);
         let standing = Standing::default();
         self.send(Inquiry::Order(order, standing.clone(), answer))?;
@@ -125,16 +180,6 @@ impl ControlSender {
             Err(RecvTimeoutError::Disconnected) => Err(AskError::Stopping),
             Ok(outcome) => Ok(outcome),
         }
-    }
-
-    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
-        // Room for the one answer, so that the data path never waits for an asker that has given up.
-        let (answer, answered) = sync_channel(1);
-        self.send(inquiry(answer))?;
-        answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
-            RecvTimeoutError::Timeout => AskError::TimedOut,
-            RecvTimeoutError::Disconnected => AskError::Stopping,
-        })
     }
 
     fn send(&self, inquiry: Inquiry) -> Result<(), AskError> {

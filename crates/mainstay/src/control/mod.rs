@@ -8,6 +8,7 @@ pub mod client;
 pub mod events;
 pub mod flows;
 pub mod inquiry;
+mod merge;
 pub mod orders;
 pub mod server;
 pub mod types;

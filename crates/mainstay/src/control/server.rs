@@ -323,10 +323,10 @@ fn answer_flows(
     let filter = FlowFilter::parse(filter)
         .map_err(|message| Failed::Request(Box::new(error_line(ErrorKind::Malformed, message))))?;
     let mut written = 0;
-    let mut cursor = Some(0);
-    while let Some(from) = cursor {
+    let (mut worker, mut cursor) = (0, 0);
+    while worker < shared.sender.workers() {
         let describer = Arc::clone(&shared.describer);
-        let page = shared.sender.flows(FlowsQuery { filter: filter.clone(), cursor: from, describer })?;
+        let page = shared.sender.flows(worker, FlowsQuery { filter: filter.clone(), cursor, describer })?;
         for connection in &page.connections {
             if written == limit {
                 return Ok((written, true));
@@ -334,7 +334,7 @@ fn answer_flows(
             write_line(writer, &Line::Flow(shared.describer.describe(connection, page.now)))?;
             written += 1;
         }
-        cursor = page.next_cursor;
+        (worker, cursor) = page.next_cursor.map_or((worker + 1, 0), |next| (worker, next));
     }
     Ok((written, false))
 }

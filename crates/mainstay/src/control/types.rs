@@ -195,6 +195,28 @@ pub struct Status {
     pub ports: Vec<PortStatus>,
     /// Dropped packets, by reason; reasons that never occurred are left out.
     pub drops: Vec<DropCount>,
+    /// The threads that move packets, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// A thread that moves packets.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Its number; 0 leads.
+    pub number: u8,
+    /// Connections that it holds.
+    pub connections: u64,
+    /// Share of its time that it worked, 0 to 1, over the last second or so.
+    pub load: f64,
+    /// Packets that it forwarded.
+    pub forwarded: u64,
+    /// Packets that came to it and belong to another worker.
+    pub handed_over: u64,
+    /// Packets that other workers handed to it.
+    pub taken: u64,
+    /// Connections of other workers whose replies come to it.
+    pub redirects: u64,
 }
 
 /// A node and its role.

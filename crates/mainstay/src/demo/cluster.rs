@@ -42,6 +42,8 @@ pub struct ClusterPlan {
     pub sync_loss: f64,
     /// Connections that a node can hold.
     pub connections_max: usize,
+    /// Workers of each node.
+    pub workers: u8,
 }
 
 /// Why the nodes do not run as they should.
@@ -193,6 +195,12 @@ impl Cluster {
         client.and_then(|mut client| client.events()).unwrap_or_default()
     }
 
+    /// How each node is; nothing of one that does not answer.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<Status> {
+        self.nodes.iter().filter_map(|node| node.status().ok()).collect()
+    }
+
     /// Processor time of each node so far.
     #[must_use]
     pub fn cpu_times(&self) -> Vec<Duration> {
@@ -291,7 +299,7 @@ fn start_node(
 
 /// A node's configuration file.
 fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
-    let ClusterPlan { has_standby, connections_max, .. } = plan;
+    let ClusterPlan { has_standby, connections_max, workers, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
     };
@@ -309,7 +317,7 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     }
     let _ = write!(
         text,
-        "[limits]\nconnections_max = {connections_max}\n\n\
+        "[limits]\nconnections_max = {connections_max}\n\n[workers]\ncount = {workers}\n\n\
          [[firewall.rule]]\nname = \"out\"\nfrom = \"{}\"\naction = \"accept\"\n\n",
         INTERFACES[0]
     );

@@ -95,7 +95,8 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
-    let settings = Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds };
+    let settings =
+        Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds, workers: args.workers };
     let progress = output::Progress::new();
     let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -128,6 +128,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         is_replicated: true,
         sync_loss: args.sync_loss,
         connections_max: CONNECTIONS_MAX,
+        workers: args.workers,
     };
     let mut cluster = Cluster::start(&topology, plan)?;
     if args.keep_logs {

@@ -129,6 +129,7 @@ impl Stage<'_> {
             has_standby: true,
             is_replicated,
             sync_loss: self.settings.sync_loss,
+            workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
         }
     }

@@ -47,6 +47,12 @@ impl Secrets {
             forwarding_seed: random::number(),
         }
     }
+
+    /// Those of another worker of the same node. NAT's key they have in common: an inside host is seen under the same outside
+    /// address whichever worker its packets come to.
+    pub(super) fn of_another_worker(&self) -> Self {
+        Self { hash_key: HashKey([random::number(), random::number()]), seed: random::number(), ..*self }
+    }
 }
 
 /// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
@@ -54,7 +60,7 @@ pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConf
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
-        connections_max: config.connections_max,
+        connections_max: config.connections_max.div_ceil(config.workers.count.into()),
         limits: config.limits.of_pipeline(),
         hash_key: secrets.hash_key,
         seed: secrets.seed,

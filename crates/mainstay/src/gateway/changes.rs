@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::config::validated::{
     Cluster, Config, FailureDetection, Function, Node, OnReload, Peer, Port, Replication, Representation, Tracking,
+    Workers,
 };
 
 /// Names that a phrase lists; of more it tells the number.
@@ -40,10 +41,13 @@ impl Changes {
             source_nat,
             destination_nat,
             cluster,
+            workers: Workers { count, pin },
         } = old;
         let mut changes = Self::default();
         changes.node(node, &new.node);
         changes.ports(ports, &new.ports);
+        changes.restart("workers.count", count, &new.workers.count);
+        changes.restart("workers.pin", pin, &new.workers.pin);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
         for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {

@@ -1,31 +1,31 @@
 //! `mainstay gateway`: one node of the cluster, running.
 //!
-//! One thread owns the [`Node`] and everything that it sends and receives on; it waits for nothing but the poller.
-//! Operators' questions come to it over a channel and are answered between batches.
+//! One thread owns a [`Node`](cluster::node::Node) and everything that it sends and receives on; it waits for nothing but the
+//! poller. Operators' questions come to it over a channel and are answered between batches. Several such threads, the
+//! workers, have a share of the connections each and tell each other by [`mailbox`] what they must.
 
 mod build;
 mod changes;
 mod data_path;
+mod mailbox;
 mod reload;
 mod reporting;
+mod workers;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::node::Node;
 use flow::conntrack;
-use packet_io::poller::Waker;
 use packet_io::signal::Signals;
-use packet_io::{clock, usage};
+use packet_io::usage;
 
 use crate::commands::CommandError;
 use crate::config::{self, validated::Config};
-use crate::control::{self, ControlServer, FlowDescriber, ServerError};
+use crate::control::{ControlServer, FlowDescriber, ServerError};
 use crate::logging;
 use crate::metrics::server::{MetricsError, MetricsServer};
-use build::Secrets;
-use data_path::DataPath;
 use reload::Operator;
+use workers::Workers;
 
 /// Why a gateway cannot run. Its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +49,10 @@ pub enum GatewayError {
     #[error(transparent)]
     Prefix(#[from] network_functions::address::PrefixError),
     /// A thread cannot be started.
-    #[error("a thread cannot be started: {0}: see the limits of processes (ulimit -u, TasksMax)")]
-    Thread(std::io::Error),
+    #[error(
+        "a thread cannot be started: {0}: lower workers.count or raise the limit of processes (ulimit -u, TasksMax)"
+    )]
+    Thread(#[source] std::io::Error),
     /// The control API cannot be served.
     #[error(transparent)]
     Control(#[from] ServerError),
@@ -78,25 +80,16 @@ fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
     if !usage::prefer_this_process() {
         tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
     }
-    let waker = Arc::new(Waker::new()?);
-    let secrets = Secrets::draw();
-    let node = Node::new(build::node_config(config, &secrets)?, clock::now())?;
-    let layout = node.pipeline().chain().layout();
-    let (sender, receiver) = control::channel({
-        let waker = Arc::clone(&waker);
-        Arc::new(move || waker.wake())
-    });
-    let operator = Operator::new(path.to_owned(), config.clone(), layout, secrets, sender.clone());
-    let operator = Arc::new(operator);
-    let reload = operator.reload_on_request()?;
-    let mut data_path = DataPath::open(config, node, signals, waker, receiver, reload)?;
     let describer = FlowDescriber {
         node: config.node.id,
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
         state_name: conntrack::state_name,
     };
-    let _control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), operator)?;
-    let _metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
-    data_path.run()?;
-    Ok(())
+    Workers::new(config)?.run(signals, |ready| {
+        let sender = ready.sender.clone();
+        let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
+        let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), operator)?;
+        let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
+        Ok((control, metrics))
+    })
 }

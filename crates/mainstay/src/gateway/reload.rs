@@ -7,7 +7,7 @@
 //! Whatever may take long or fail is done away from the data path; what reaches it is checked and built.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -16,6 +16,7 @@ use network_functions::chain::ChainLayout;
 use super::GatewayError;
 use super::build::{self, Secrets};
 use super::changes::Changes;
+use super::workers::Ready;
 use crate::config::diagnostic::Severity;
 use crate::config::{self, ConfigError, validated::Config, validated::Function};
 use crate::control::inquiry::AskError;
@@ -41,25 +42,16 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// For a gateway that runs with `config`, read from `path`, and a chain of `layout`.
-    pub(super) fn new(
-        path: PathBuf,
-        config: Config,
-        layout: ChainLayout,
-        secrets: Secrets,
-        sender: ControlSender,
-    ) -> Self {
+    /// For a gateway that runs with `config`, read from `path`. Reads the file again whenever that is requested, until nobody
+    /// can any more. What comes while it is being read counts as one.
+    pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
+        let Ready { sender, layout, secrets, reload_requests } = ready;
         let functions = config.chain.clone();
-        Self { path, secrets, sender, running: Mutex::new(Running { config, functions, layout }) }
-    }
-
-    /// Reads the file again whenever the returned sender is used, until it is dropped. What comes while it is being read
-    /// counts as one.
-    pub(super) fn reload_on_request(self: &Arc<Self>) -> Result<SyncSender<()>, GatewayError> {
-        let (trigger, triggered) = sync_channel(1);
-        let operator = Arc::clone(self);
-        let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || operator.serve(&triggered));
-        spawned.map(|_| trigger).map_err(GatewayError::Thread)
+        let running = Mutex::new(Running { config, functions, layout });
+        let operator = Arc::new(Self { path, secrets, sender, running });
+        let serving = Arc::clone(&operator);
+        let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
+        spawned.map(|_| operator).map_err(GatewayError::Thread)
     }
 
     fn serve(&self, triggered: &Receiver<()>) {
@@ -106,10 +98,14 @@ impl Operator {
                     .into(),
             );
         }
-        let layout = running.layout.clone();
-        let built = build::reconfiguration(&config, &functions, layout, changes.reevaluates, &self.secrets);
-        let reconfiguration = match built {
-            Ok(reconfiguration) => reconfiguration,
+        let build = |_| {
+            let layout = running.layout.clone();
+            build::reconfiguration(&config, &functions, layout, changes.reevaluates, &self.secrets)
+        };
+        // One for each worker, before any of them is given its own.
+        let built: Result<Vec<_>, GatewayError> = (0..self.sender.workers()).map(build).collect();
+        let reconfigurations = match built {
+            Ok(reconfigurations) => reconfigurations,
             Err(error) => {
                 report.mistakes.push(error.to_string());
                 return Ok(());
@@ -118,13 +114,17 @@ impl Operator {
         if report.check_only {
             return Ok(());
         }
-        let layout = reconfiguration.chain.layout();
-        let order = ReloadOrder { reconfiguration, node_name: config.node.name.clone(), summary: summary(&changes) };
-        match self.sender.order(Order::Reload(Box::new(order)))? {
-            Ok(reevaluates) => (report.applied, report.reevaluates) = (true, reevaluates),
-            Err(why) => {
-                report.mistakes.push(why);
-                return Ok(());
+        let Some(layout) = reconfigurations.first().map(|first| first.chain.layout()) else { return Ok(()) };
+        // The lead, which is the first, comes last: it notes what was done.
+        for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
+            let summary = summary(&changes);
+            let order = ReloadOrder { reconfiguration, node_name: config.node.name.clone(), summary };
+            match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
+                Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
+                Err(why) => {
+                    report.mistakes.push(why);
+                    return Ok(());
+                }
             }
         }
         if config.node.log != running.config.node.log && !logging::set_level(config.node.log) {

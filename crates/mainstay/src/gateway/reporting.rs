@@ -5,17 +5,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cluster::node::{DrainRefused, Node, NodeError, NodeEvent, NodeStatus};
+use cluster::pipeline::Place;
 use cluster::{failure_detector, role};
 use flow::{DropReason, Instant, NodeId, PortId};
 use network_functions::firewall::{self, rule_of_counter};
-use packet_io::{PacketIo, clock};
+use packet_io::{PacketIo, clock, usage};
 use replication::Link;
 
 use crate::config::validated::Config;
 use crate::control::orders::{Order, OrderOutcome, ReloadOrder};
 use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
-    TakeoverStatus,
+    TakeoverStatus, WorkerStatus,
 };
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
 use crate::metrics::{Metric, Samples};
@@ -27,6 +28,8 @@ use super::reload::describe_fingerprint;
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// The same complaint about a peer is logged at most this often.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+/// Events of a worker that wait for the lead to be told; further ones are logged only.
+const EVENTS_RELAYED_MAX: usize = 256;
 /// Strangers and kinds of errors remembered for that.
 const COMPLAINTS_MAX: usize = 64;
 
@@ -61,10 +64,18 @@ pub(super) struct Reporting {
     reloads: Reloads,
     /// New connections refused for want of room, when rates were last taken.
     refused: u64,
+    place: Place,
+    /// Events of this worker that the lead is to remember.
+    relayed: Vec<(Instant, EventKind, String)>,
+    /// The first packet after the last take-over has been noted, whichever worker it came to.
+    is_first_packet_noted: bool,
+    /// Processor time of the thread when rates were last taken, and the share of its time that it worked then.
+    cpu_time: Duration,
+    load: f64,
 }
 
 impl Reporting {
-    pub(super) fn new(config: &Config, now: Instant) -> Self {
+    pub(super) fn new(config: &Config, place: Place, now: Instant) -> Self {
         let peers = config.cluster.iter().flat_map(|cluster| &cluster.replication.peers);
         Self {
             node: config.node.id,
@@ -80,6 +91,11 @@ impl Reporting {
             complaints: BTreeMap::new(),
             reloads: Reloads::default(),
             refused: 0,
+            place,
+            relayed: Vec::new(),
+            is_first_packet_noted: false,
+            cpu_time: usage::thread_cpu_time(),
+            load: 0.0,
         }
     }
 
@@ -92,7 +108,30 @@ impl Reporting {
         } else {
             tracing::info!(detail, "{}", kind.describe());
         }
+        self.remember(now, kind, detail);
+    }
+
+    /// Remembers something that happened here or at another worker; of what is not the lead's, the lead is told.
+    pub(super) fn remember(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        if !self.place.leads() {
+            if self.relayed.len() < EVENTS_RELAYED_MAX {
+                let detail =
+                    format!("{detail}{}worker {}", if detail.is_empty() { "" } else { ", " }, self.place.worker.0);
+                self.relayed.push((now, kind, detail));
+            }
+            return;
+        }
+        match kind {
+            EventKind::BecameActive => self.is_first_packet_noted = false,
+            EventKind::FirstPacketForwarded if std::mem::replace(&mut self.is_first_packet_noted, true) => return,
+            _ => {}
+        }
         self.events.push(now, kind, detail);
+    }
+
+    /// Takes what the lead is to be told.
+    pub(super) fn take_relayed(&mut self) -> Vec<(Instant, EventKind, String)> {
+        std::mem::take(&mut self.relayed)
     }
 
     pub(super) fn note_event(&mut self, at: Instant, event: NodeEvent) {
@@ -124,6 +163,18 @@ impl Reporting {
             NodeEvent::DrainGivenUp => (
                 EventKind::Warning,
                 "the drain is given up, as no peer took the addresses: see what keeps it from taking over".to_owned(),
+            ),
+            NodeEvent::WorkersDiffer { peer: id, theirs, ours } => (
+                EventKind::Warning,
+                format!(
+                    "node {} runs {theirs} workers, this node {ours}, or another release: nothing is replicated until \
+                         workers.count is the same on both and both run the same release",
+                    id.0
+                ),
+            ),
+            NodeEvent::WorkerLate(worker) => (
+                EventKind::Warning,
+                format!("worker {} was not ready for the take-over in time: is the machine overloaded?", worker.0),
             ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
@@ -176,6 +227,9 @@ impl Reporting {
             connections_per_s: per_s(totals.begun, before.begun),
         };
         self.rates_from = (now, totals);
+        let cpu_time = usage::thread_cpu_time();
+        self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
+        self.cpu_time = cpu_time;
         let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
         if std::mem::replace(&mut self.refused, refused) < refused {
             self.complain(
@@ -222,6 +276,22 @@ impl<P: PacketIo> Answers<'_, P> {
         }
     }
 
+    /// This worker, where it is one of several.
+    fn worker(&self, status: &NodeStatus) -> Option<WorkerStatus> {
+        let place = self.reporting.place;
+        let pipeline = self.node.pipeline();
+        let counters = pipeline.shard_counters();
+        (!place.is_alone()).then(|| WorkerStatus {
+            number: place.worker.0,
+            connections: status.connections.into(),
+            load: self.reporting.load.clamp(0.0, 1.0),
+            forwarded: pipeline.counters().forwarded,
+            handed_over: counters.handed_over,
+            taken: counters.taken,
+            redirects: pipeline.redirects() as u64,
+        })
+    }
+
     fn drops(&self) -> Vec<DropCount> {
         let mut drops = self.node.pipeline().counters().drops;
         let failures = (0..self.reporting.ports.len())
@@ -260,6 +330,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
+            workers: self.worker(&status).into_iter().collect(),
         }
     }
 
@@ -367,6 +438,9 @@ fn hindrances(status: &NodeStatus) -> Vec<String> {
         match peer.session {
             _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
             _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
+            Some(_) if peer.refused.is_some() => {
+                format!("node {id} has another workers.count, or runs another release")
+            }
             None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
             Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
             Some(session) if session.told => format!("node {id} does not stand by"),

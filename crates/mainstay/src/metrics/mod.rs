@@ -96,6 +96,11 @@ metrics! {
     ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
     ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
     Reloads: Counter "reloads_total" ["outcome"] "Times that the configuration was read again: applied, or refused.",
+    WorkerConnections: Gauge "worker_connections" ["worker"] "Connections that the worker holds.",
+    WorkerLoad: Gauge "worker_load_ratio" ["worker"] "Share of its time that the worker worked.",
+    WorkerForwarded: Counter "worker_forwarded_packets_total" ["worker"] "Packets that the worker forwarded.",
+    WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that came to the worker and belong to another.",
+    WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
 }
 
@@ -158,6 +163,15 @@ impl Samples {
             let found = status.drops.iter().find(|drop| drop.reason == reason.label());
             self.add_count(Metric::PacketsDropped, &[reason.label()], found.map_or(0, |drop| drop.packets));
         }
+        for worker in &status.workers {
+            let number = worker.number.to_string();
+            let labels = [number.as_str()];
+            self.add_count(Metric::WorkerConnections, &labels, worker.connections);
+            self.add(Metric::WorkerLoad, &labels, worker.load);
+            self.add_count(Metric::WorkerForwarded, &labels, worker.forwarded);
+            self.add_count(Metric::WorkerHandedOver, &labels, worker.handed_over);
+            self.add_count(Metric::WorkerTaken, &labels, worker.taken);
+        }
         for peer in &status.peers {
             let id = peer.id.to_string();
             let labels = [id.as_str()];
@@ -174,6 +188,11 @@ impl Samples {
             self.add_count(Metric::ReplicationResent, &labels, peer.resent);
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
         }
+    }
+
+    /// A value as it was told by somebody else.
+    pub(crate) fn push(&mut self, sample: Sample) {
+        self.samples.push(sample);
     }
 
     /// The values, in the order in which they were added.

@@ -6,6 +6,7 @@
 //! The kernel sees every frame, too. The interfaces of a gateway should therefore have `ip_forward` off, or no
 //! addresses.
 
+mod fanout;
 mod port;
 mod ring;
 mod virtio;
@@ -17,6 +18,7 @@ use flow::{Disposition, Frame, PacketBatch, PortId};
 
 use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
 
+pub use fanout::Fanout;
 use port::Port;
 use ring::{ReceiveRing, TransmitRing};
 
@@ -40,6 +42,8 @@ pub struct PortConfig {
     pub bypass_queueing: bool,
     /// Size of the socket's receive and send buffers, in bytes. What does not fit is dropped and counted.
     pub socket_buffer_bytes: i32,
+    /// Share the interface's frames with other sockets; `None`: receive all of them.
+    pub fanout: Option<Fanout>,
 }
 
 impl PortConfig {
@@ -52,6 +56,7 @@ impl PortConfig {
             promiscuous: false,
             bypass_queueing: false,
             socket_buffer_bytes: SOCKET_BUFFER_BYTES,
+            fanout: None,
         }
     }
 }
@@ -157,8 +162,15 @@ impl PacketIo for AfPacketIo {
         result
     }
 
+    fn transmit_batch(&mut self, batch: &mut PacketBatch<'_>) {
+        let ingress = batch.first().map_or(0, |frame| usize::from(frame.ingress.0));
+        if ingress < self.ports.len() {
+            settle(&mut self.ports, &mut self.transmit, ingress, batch);
+        }
+    }
+
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.ports.iter().map(Port::socket).collect()
+        self.ports.iter().map(Port::descriptor).collect()
     }
 
     fn counters(&self, port: PortId) -> PortCounters {

@@ -1,3 +1,4 @@
+#![allow(dead_code, reason = "each test uses a part")]
 //! A network of three namespaces, client – gateway – server, and a forwarder for the middle one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

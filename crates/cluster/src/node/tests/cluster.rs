@@ -28,11 +28,11 @@ pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
 pub(super) const SHARED_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(super) const SHARED_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
-const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
-const STEP: Duration = Duration::from_millis(1);
+pub(super) const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
+pub(super) const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
+pub(super) const STEP: Duration = Duration::from_millis(1);
 
-fn port_mac(node: u8, port: PortId) -> MacAddress {
+pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
     MacAddress([2, 0, 0, 1, node, port.0])
 }
 

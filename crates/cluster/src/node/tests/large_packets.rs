@@ -14,13 +14,13 @@ use crate::forwarding::MssClamp;
 const PIECE_BYTES: usize = 1480;
 
 /// The transport part of a datagram, its checksum right.
-fn datagram(tuple: &Tuple, payload_bytes: usize) -> Vec<u8> {
+pub(super) fn datagram(tuple: &Tuple, payload_bytes: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..payload_bytes).map(|at| (at * 13) as u8).collect();
     build::udp(tuple, &payload)[34..].to_vec()
 }
 
 /// The nth piece of what is cut.
-fn piece(envelope: build::Envelope<'_>, tuple: &Tuple, transport: &[u8], nth: usize) -> Vec<u8> {
+pub(super) fn piece(envelope: build::Envelope<'_>, tuple: &Tuple, transport: &[u8], nth: usize) -> Vec<u8> {
     let at = nth * PIECE_BYTES;
     let end = transport.len().min(at + PIECE_BYTES);
     let fragment = FragmentHeader { offset_bytes: at as u32, more: end < transport.len(), identification: 77 };
@@ -28,7 +28,7 @@ fn piece(envelope: build::Envelope<'_>, tuple: &Tuple, transport: &[u8], nth: us
 }
 
 /// What arrived in pieces, put together: its tuple and its transport part. The checksum is right.
-fn put_together(pieces: impl Iterator<Item = Received>) -> Tuple {
+pub(super) fn put_together(pieces: impl Iterator<Item = Received>) -> Tuple {
     let mut pieces: Vec<(u32, Tuple, Vec<u8>)> = pieces
         .map(|piece| {
             let ip = Ipv4View::new_checked(&piece.bytes[14..]).unwrap();

@@ -4,6 +4,8 @@ mod cluster;
 mod large_packets;
 mod operations;
 mod refusals;
+mod site;
+mod workers;
 
 use std::time::Duration;
 use std::vec::Vec;

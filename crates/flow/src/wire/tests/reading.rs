@@ -1,6 +1,7 @@
 //! Whole frames say what was put into them; others say why they are refused.
 
 use super::*;
+use crate::QUERY_REPLY;
 use crate::wire::ethernet::ether_type;
 use crate::wire::ipv6::FragmentHeader;
 use crate::wire::{IcmpQuery, TcpSegment, tcp_flags};

@@ -7,7 +7,7 @@
 
 mod kernel_router;
 mod report;
-mod streams;
+pub(super) mod streams;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,9 +28,9 @@ use crate::demo::watch::Watch;
 use crate::output::{self, Progress};
 
 /// Connections that the node has room for.
-const CONNECTIONS_MAX: usize = 4096;
+pub(super) const CONNECTIONS_MAX: usize = 4096;
 /// Time that new streams are given to find their pace before it is measured.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(super) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures and prints. To be called while the process has but one thread.
 ///
@@ -80,8 +80,13 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
     progress.show("building the networks");
     let (by_mainstay, by_kernel) = (Topology::build()?, Topology::build()?);
     let rules = KernelRules::install(&by_kernel.nodes[0])?;
-    let plan =
-        ClusterPlan { has_standby: false, is_replicated: false, sync_loss: 0.0, connections_max: CONNECTIONS_MAX };
+    let plan = ClusterPlan {
+        has_standby: false,
+        is_replicated: false,
+        sync_loss: 0.0,
+        connections_max: CONNECTIONS_MAX,
+        workers: 1,
+    };
     let mut cluster = Cluster::start(&by_mainstay, plan)?;
     cluster.wait_until_ready(&watch)?;
 

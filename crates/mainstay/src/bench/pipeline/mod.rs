@@ -18,6 +18,7 @@ mod one_at_a_time;
 mod replicated;
 mod report;
 mod setting;
+pub(super) mod shares;
 mod traffic;
 
 use std::time::Duration;

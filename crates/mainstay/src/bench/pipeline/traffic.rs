@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use cluster::pipeline::Place;
 use flow::wire::{Parsed, build, ip_protocol, parse, tcp_flags};
 use flow::{BATCH_FRAMES_MAX, Direction, Disposition, Frame, PacketBatch, PortId, Tuple};
 
@@ -137,6 +138,13 @@ impl Traffic {
     /// `connections` connections, not yet begun.
     pub(super) fn new(connections: u32) -> Self {
         Self { flows: (0..connections).map(Flow::new).collect(), random: Random(0x9e37_79b9_7f4a_7c15) }
+    }
+
+    /// Those of `connections` connections that are steered to a worker, not yet begun.
+    pub(super) fn of_worker(connections: u32, place: Place) -> Self {
+        let mut traffic = Self::new(connections);
+        traffic.flows.retain(|flow| place.steering.worker_of_tuple(&flow.original) == place.worker);
+        traffic
     }
 
     /// Fills the ring with as many packets as it holds, but no more than `packets_max`: each of any connection, in either

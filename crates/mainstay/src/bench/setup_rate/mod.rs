@@ -106,7 +106,13 @@ impl Pair {
     fn start(watch: &Watch, is_replicated: bool) -> Result<Self, BenchError> {
         let topology = Arc::new(Topology::build()?);
         topology.client.run(allow_reuse_of_ports)??;
-        let plan = ClusterPlan { has_standby: true, is_replicated, sync_loss: 0.0, connections_max: CONNECTIONS_MAX };
+        let plan = ClusterPlan {
+            has_standby: true,
+            is_replicated,
+            sync_loss: 0.0,
+            connections_max: CONNECTIONS_MAX,
+            workers: 1,
+        };
         let mut cluster = Cluster::start(&topology, plan)?;
         cluster.wait_until_ready(watch)?;
         let server = Server::start(&topology.server, &server_addresses())?;

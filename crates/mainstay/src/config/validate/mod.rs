@@ -7,6 +7,7 @@ mod cluster;
 mod firewall;
 mod nat;
 mod ports;
+mod workers;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -36,6 +37,11 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     let peers = raw.replication.as_ref().map_or(0, |replication| replication.get_ref().peer.len());
     let node = node(raw.node.as_ref(), peers, findings);
     let ports = ports::ports(&raw.port, findings);
+    let cluster = cluster::cluster(raw, &node, &ports, findings);
+    let workers = workers::workers(&raw.workers, cluster.is_some(), findings);
+    if let Some(cluster) = &cluster {
+        workers::check_ports(&raw.workers, workers, cluster, findings);
+    }
     Config {
         routes: ports::routes(&raw.route, &ports, findings),
         connections_max: connections_max(raw, findings),
@@ -61,7 +67,8 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .nat
             .as_ref()
             .map_or_else(Vec::new, |section| nat::destination(&section.get_ref().destination, &ports, findings)),
-        cluster: cluster::cluster(raw, &node, &ports, findings),
+        workers,
+        cluster,
         node,
         ports,
     }

@@ -1,0 +1,147 @@
+//! The threads that move packets: one, or several with a share of the connections each.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use cluster::node::Node;
+use flow::steering::program;
+use network_functions::chain::ChainLayout;
+use packet_io::af_packet::Fanout;
+use packet_io::poller::Waker;
+use packet_io::signal::Signals;
+use packet_io::{affinity, clock};
+
+use super::GatewayError;
+use super::build::{self, Secrets};
+use super::data_path::{DataPath, Setting};
+use super::mailbox::{Post, place};
+use crate::config::validated::Config;
+use crate::control::{self, ControlReceiver, ControlSender};
+
+/// What a worker is made of, beside the configuration.
+struct Parts {
+    number: u8,
+    post: Option<Post>,
+    /// The worker's place among the sockets of each port.
+    fanouts: Vec<Option<Fanout>>,
+    waker: Arc<Waker>,
+    receiver: ControlReceiver,
+}
+
+/// The workers of a gateway before they run, and the way to ask all of them.
+pub(super) struct Workers<'a> {
+    config: &'a Config,
+    secrets: Secrets,
+    parts: Vec<Parts>,
+    sender: ControlSender,
+}
+
+/// What stands ready when all workers are open, for those who speak with operators.
+pub(super) struct Ready {
+    /// The way to ask the workers.
+    pub(super) sender: ControlSender,
+    /// How the states of the chain lie in a record, on all workers.
+    pub(super) layout: ChainLayout,
+    /// What the workers have in common.
+    pub(super) secrets: Secrets,
+    /// Something comes whenever a signal asks for the configuration to be read again.
+    pub(super) reload_requests: Receiver<()>,
+}
+
+impl<'a> Workers<'a> {
+    pub(super) fn new(config: &'a Config) -> Result<Self, GatewayError> {
+        let count = config.workers.count;
+        let mut posts = Post::for_workers(count)?.into_iter();
+        let mut fanouts: Vec<_> = config.ports.iter().map(|_| fanout_places(count).into_iter()).collect();
+        let (mut parts, mut senders) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let waker = Arc::new(Waker::new()?);
+            let (sender, receiver) = control::channel({
+                let waker = Arc::clone(&waker);
+                Arc::new(move || waker.wake())
+            });
+            senders.push(sender);
+            let fanouts = fanouts.iter_mut().map(Iterator::next).collect();
+            parts.push(Parts { number, post: posts.next(), fanouts, waker, receiver });
+        }
+        Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
+    }
+
+    /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
+    /// thread is the lead.
+    pub(super) fn run<T>(
+        self,
+        signals: Signals,
+        ready: impl FnOnce(Ready) -> Result<T, GatewayError>,
+    ) -> Result<(), GatewayError> {
+        let Self { config, secrets, parts, sender } = self;
+        let mut parts = parts.into_iter();
+        let lead = parts.next().expect("there is at least one worker");
+        // Requests that come while one is being served count as one.
+        let (reload, reload_requests) = sync_channel(1);
+        let mut lead = open(config, secrets, lead, Some((signals, reload)))?;
+        let ready_now = Ready { sender, layout: lead.chain_layout(), secrets, reload_requests };
+        thread::scope(|scope| {
+            let mut followers = Vec::new();
+            let mut is_whole = true;
+            // One after the other: they join the groups of sockets in this order.
+            for parts in parts {
+                let (opened, is_open) = sync_channel(1);
+                let name = format!("worker-{}", parts.number);
+                let follow = move || follow(config, secrets.of_another_worker(), parts, &opened);
+                match thread::Builder::new().name(name).spawn_scoped(scope, follow) {
+                    Ok(follower) => followers.push(follower),
+                    Err(source) => {
+                        lead.stop_all();
+                        return Err(GatewayError::Thread(source));
+                    }
+                }
+                if is_open.recv().is_err() {
+                    // It ended with an error, which it returns.
+                    is_whole = false;
+                    break;
+                }
+            }
+            let result = if is_whole { ready(ready_now).and_then(|_served| Ok(lead.run()?)) } else { Ok(()) };
+            lead.stop_all();
+            for follower in followers {
+                follower.join().expect("a worker does not panic")?;
+            }
+            result
+        })
+    }
+}
+
+/// The places of all workers among the sockets of one port; none for a worker alone.
+fn fanout_places(workers: u8) -> Vec<Fanout> {
+    if workers == 1 { Vec::new() } else { Fanout::group(workers.into(), &program(place(0, workers).steering)) }
+}
+
+fn open(
+    config: &Config,
+    secrets: Secrets,
+    parts: Parts,
+    signals: Option<(Signals, SyncSender<()>)>,
+) -> Result<DataPath, GatewayError> {
+    let Parts { number, post, fanouts, waker, receiver } = parts;
+    if config.workers.pin {
+        let processor = affinity::pin_this_thread(number.into())?;
+        tracing::debug!(worker = number, processor, "stays on its processor");
+    }
+    let place = place(number, config.workers.count);
+    let node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
+    let setting = Setting { node, signals, waker, receiver, post, fanouts };
+    Ok(DataPath::open(config, setting)?)
+}
+
+/// A worker that is not the lead, from its beginning to its end.
+fn follow(config: &Config, secrets: Secrets, parts: Parts, opened: &SyncSender<()>) -> Result<(), GatewayError> {
+    let mut data_path = open(config, secrets, parts, None)?;
+    // The lead waits for it.
+    let _ = opened.send(());
+    let result = data_path.run();
+    // A gateway of which a part does not work is a gateway that does not work: the peer should take over.
+    data_path.stop_all();
+    Ok(result?)
+}
