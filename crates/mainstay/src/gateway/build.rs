@@ -61,7 +61,7 @@ pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConf
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max.div_ceil(config.workers.count.into()),
-        limits: config.limits.of_pipeline(),
+        limits: config.limits.of_worker(config.workers.count.into()),
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),
