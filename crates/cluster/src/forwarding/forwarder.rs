@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use flow::wire::arp::ArpOperation;
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
-use flow::wire::{Headers, MacAddress, Packet, Transport, build, icmpv6};
+use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind};
 
 use super::address::{LocalAddresses, link_local};
@@ -15,7 +15,7 @@ use super::announcement::Announcement;
 use super::config::{Config, ConfigError, Port, Prefix};
 use super::error_message::{ErrorCause, TokenBucket};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
-use super::oversize::may_be_cut;
+use super::oversize::{may_be_cut, wire_bytes};
 use super::route::RouteTable;
 use super::sharing::{Learning, Sharing};
 
@@ -496,13 +496,4 @@ const fn is_link_local(address: IpAddr) -> bool {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     }
-}
-
-/// The length, from the IP header on, of the largest packet that goes onto the wire for a frame.
-fn wire_bytes(headers: &Headers, segmentation: &Segmentation) -> u32 {
-    if segmentation.kind == SegmentationKind::None {
-        return headers.l3_bytes;
-    }
-    let header_bytes = u32::from(headers.payload_offset.saturating_sub(headers.l3_offset));
-    headers.l3_bytes.min(header_bytes + u32::from(segmentation.size_bytes))
 }

@@ -39,7 +39,6 @@ impl Pipeline {
         let mut pending = core::mem::take(&mut self.pending);
         let waiting = self.look_at_batch(now, batch, &mut pending, edge);
         for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
-            let as_received = headers.tuple;
             let disposition = if headers.is_fragment {
                 let mut packet = Packet { frame: &mut batch[*frame], headers };
                 self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
@@ -48,11 +47,7 @@ impl Pipeline {
                 let mut packet = Packet { frame: &mut batch[*frame], headers };
                 self.handle_packet(now, &mut packet, *hash, found, *is_local, edge)
             };
-            let mut packet = Packet { frame: &mut batch[*frame], headers };
-            packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
-            if !matches!(packet.frame.disposition, Disposition::Transmit(_)) {
-                edge.note_not_sent(now, &mut packet, &as_received);
-            }
+            batch[*frame].disposition = disposition.unwrap_or_else(Disposition::Drop);
         }
         self.pending = pending;
         self.count_dispositions(batch);

@@ -40,6 +40,11 @@ impl Pipeline {
             Ok(()) => self.run_chain(now, packet, slot, direction),
             Err(reason) => (Verdict::Drop(reason), false),
         };
+        let sent = send(now, packet, verdict, edge);
+        if !is_on_its_way(sent) {
+            let as_received = *record(&self.table, slot).tuple(direction);
+            edge.note_not_sent(now, packet, &as_received);
+        }
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
@@ -49,7 +54,7 @@ impl Pipeline {
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
         }
-        send(now, packet, verdict, edge)
+        sent
     }
 
     /// Moves the connection's automaton on, taking the connection over if it was a copy.
@@ -109,7 +114,11 @@ impl Pipeline {
         connection.bytes[0] = u64::from(packet.headers.l3_bytes);
         let slot = self.enter(now, connection, hash)?;
         let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
-        match send(now, packet, verdict, edge) {
+        let sent = send(now, packet, verdict, edge);
+        if !is_on_its_way(sent) {
+            edge.note_not_sent(now, packet, &tuple);
+        }
+        match sent {
             Err(reason) | Ok(Disposition::Drop(reason)) => {
                 // A connection whose first packet went nowhere never was.
                 self.remove_untold(slot);
@@ -200,6 +209,12 @@ fn send<E: Edge>(
         Verdict::Queued => Ok(Disposition::Consumed),
         Verdict::Drop(reason) => Err(reason),
     }
+}
+
+/// The packet leaves with its batch: nobody has to be told anything.
+#[inline(always)]
+pub(super) const fn is_on_its_way(sent: Result<Disposition, DropReason>) -> bool {
+    matches!(sent, Ok(Disposition::Transmit(_)))
 }
 
 /// Packets that the frame stands for on the wire.

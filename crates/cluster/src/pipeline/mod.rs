@@ -69,8 +69,9 @@ pub trait Edge {
     /// Sends a packet, already translated, on its way.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
 
-    /// The packet just handled, which came in with the tuple `as_received`, does not leave at once: it was dropped, or it
-    /// waits for something. Whoever sent it may have to be told why, now or later, in terms of the packet as it was sent.
+    /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it
+    /// was dropped, or it waits for something. It came in with the tuple `as_received`. Whoever sent it may have to be told
+    /// why, now or later, in terms of the packet as it was sent.
     fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
         let _ = (now, packet, as_received);
     }

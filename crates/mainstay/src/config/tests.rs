@@ -89,6 +89,10 @@ fn limits_and_clamps_are_taken_and_have_defaults() {
         fragment_timeout: Duration::from_millis(500),
     };
     assert_eq!(config.limits, expected);
+    let part = config.limits.of_worker(3);
+    let of_source = part.sources.expect("sources are limited");
+    assert_eq!((of_source.connections_max, of_source.begun_per_second_max), (Some(67), Some(17)));
+    assert_eq!((part.fragments.datagrams_max, part.fragments.held_bytes_max), (334, 333_334));
     for (written, expected) in [("\"mtu\"", MssClamp::Mtu), ("1360", MssClamp::Bytes(1360))] {
         let text = broken("interface = \"eth1\"", &format!("interface = \"eth1\"\nmss_clamp = {written}"));
         assert_eq!(check(&text).expect("it is good").config.ports[1].mss_clamp, Some(expected));
