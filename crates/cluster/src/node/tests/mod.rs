@@ -1,6 +1,7 @@
 //! Scenarios with two nodes: what a client and a server see.
 
 mod cluster;
+mod other_protocols;
 
 use std::time::Duration;
 use std::vec::Vec;
