@@ -157,13 +157,15 @@ fn fuzz(root: &Path, built: &Path, target: &str, order: &Order) -> Result<bool, 
     Ok(true)
 }
 
-fn limits() -> [String; 6] {
+fn limits() -> [String; 7] {
     [
         format!("-max_len={INPUT_BYTES_MAX}"),
         format!("-rss_limit_mb={MEMORY_MB_MAX}"),
         format!("-timeout={INPUT_SECONDS_MAX}"),
         "-detect_leaks=0".into(),
         "-use_value_profile=1".into(),
+        // Long inputs are tried early: most targets take a row of events.
+        "-len_control=10".into(),
         "-print_final_stats=0".into(),
     ]
 }
