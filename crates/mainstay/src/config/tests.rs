@@ -5,7 +5,7 @@ use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 use proptest::prelude::*;
 
-use super::validated::{Action, Function, Limits, LogFormat};
+use super::validated::{Action, Function, Limits, LogFormat, Workers};
 use super::{Checked, ConfigError, load, parse};
 
 /// A small configuration that is right; the cases below break it in one place each.
@@ -89,7 +89,7 @@ fn limits_and_clamps_are_taken_and_have_defaults() {
         fragment_timeout: Duration::from_millis(500),
     };
     assert_eq!(config.limits, expected);
-    let part = config.limits.of_worker(3);
+    let part = config.limits.of_pipeline(Workers { count: 3, pin: false });
     let of_source = part.sources.expect("sources are limited");
     assert_eq!((of_source.connections_max, of_source.begun_per_second_max), (Some(67), Some(17)));
     assert_eq!((part.fragments.datagrams_max, part.fragments.held_bytes_max), (334, 333_334));

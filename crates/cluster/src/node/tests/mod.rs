@@ -3,6 +3,7 @@
 mod cluster;
 mod large_packets;
 mod operations;
+mod other_protocols;
 mod refusals;
 mod site;
 mod workers;

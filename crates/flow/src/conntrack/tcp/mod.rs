@@ -120,6 +120,9 @@ pub(super) fn begin(config: &TrackerConfig, segment: &TcpSegment) -> Result<(Pro
     // Picked up in its middle: window scales are unknown, so windows cannot be checked.
     let unknown = TcpPeer { flags: peer_flags::SACK_PERMITTED | peer_flags::LIBERAL, ..TcpPeer::default() };
     state.peers = [window::peer_in_the_middle(segment, unknown), unknown];
+    let look = window::Look { segment, direction: Direction::Original, kind, from: next, is_liberal: true };
+    // What the segment tells is noted as of every other one, as far as it agrees with the nothing that is known.
+    window::check(&mut state, &look);
     Ok((state, config.timeouts.tcp_unacknowledged.min(config.timeouts.tcp(next))))
 }
 
@@ -243,7 +246,7 @@ impl Arrival<'_> {
 
     fn reset(self) -> Advance {
         match reset::judge(&self) {
-            Reset::Invalid => self.refuse(DropReason::InvalidReset),
+            Reset::Invalid => Advance::refuse(DropReason::InvalidReset),
             Reset::Believed => self.accept(TcpState::Close),
             Reset::IfInWindow => self.move_if_in_window(TcpState::Close),
             Reset::LeftToEndPoint => {
@@ -285,7 +288,7 @@ impl Arrival<'_> {
                 // A connection that was only ever refused need not be remembered.
                 return Advance { verdict: Ok(()), change: Change::State, next: Next::Close, timeout: None };
             }
-            if self.kind == Kind::Syn && next == TcpState::SynSent {
+            if self.kind == Kind::Syn {
                 // A client that tries for ever must not keep an entry (and its translation) alive for ever.
                 return Advance::pass(Change::None, None);
             }
@@ -293,6 +296,7 @@ impl Arrival<'_> {
                 timeout = timeout.min(self.config.timeouts.tcp_unacknowledged);
             }
         } else if *self.flags & ASSURED == 0
+            && self.kind != Kind::Rst
             && matches!(self.from, TcpState::SynRecv | TcpState::Established)
             && next == TcpState::Established
         {
