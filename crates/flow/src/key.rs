@@ -150,14 +150,12 @@ impl Tuple {
 
     /// The tuple of packets that go the other way.
     #[must_use]
+    #[inline]
     pub const fn inverse(&self) -> Self {
-        Self {
-            source: self.destination,
-            destination: self.source,
-            source_port: self.destination_port,
-            destination_port: self.source_port,
-            ..*self
-        }
+        // In whole words: the ports are the two halves of one.
+        let [a, b, c, d, e, f, g, h, ports, rest]: [u32; 10] = zerocopy::transmute!(*self);
+        let words = [e, f, g, h, a, b, c, d, ports.rotate_left(16), rest];
+        zerocopy::transmute!(words)
     }
 
     /// Which family its addresses are of.

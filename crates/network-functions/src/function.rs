@@ -165,6 +165,10 @@ pub trait NetworkFunction {
     /// from then on says false, and is then not asked.
     const HANDLES_PACKETS: bool = true;
 
+    /// Whether its `on_packet` looks at the connection's state. One that goes by the connection's tuples alone says false: it
+    /// is handed a default state, what it writes there is lost, and the state need not be fetched for packets.
+    const PACKETS_USE_STATE: bool = true;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 

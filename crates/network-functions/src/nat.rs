@@ -244,6 +244,8 @@ fn port_setter(protocol: u8) -> Option<fn(&mut Tuple, u16)> {
 impl NetworkFunction for Nat {
     type State = NatState;
 
+    const PACKETS_USE_STATE: bool = false;
+
     fn name(&self) -> &'static str {
         NAME
     }
@@ -282,6 +284,7 @@ impl NetworkFunction for Nat {
         Ok(state)
     }
 
+    #[inline]
     fn on_packet(
         &self,
         _state: &mut NatState,

@@ -237,17 +237,18 @@ impl Forwarder {
             return Disposition::Drop(DropReason::NotActive);
         }
         let destination = packet.headers.tuple.destination_ip();
-        let Some(next_hop) = self.route(destination) else {
+        let Some(next_hop) = self.routes.lookup(destination).map(|index| &self.next_hops[usize::from(index)]) else {
             return self.refuse(now, packet, DropReason::NoRoute, ErrorCause::NoRoute);
         };
-        let port = &self.ports[usize::from(next_hop.port.0)];
+        let egress = next_hop.port;
+        let port = &self.ports[usize::from(egress.0)];
         let (mtu_bytes, mac) = (port.mtu_bytes, port.mac);
         if wire_bytes(packet.headers, &packet.frame.segmentation) > mtu_bytes {
             return self.refuse(now, packet, DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
         }
         let slot = next_hop.slot.or_else(|| {
             let neighbour = next_hop.gateway.unwrap_or(destination);
-            self.neighbours.find_or_insert(now, next_hop.port, neighbour)
+            self.neighbours.find_or_insert(now, egress, neighbour)
         });
         let Some(slot) = slot else { return Disposition::Drop(DropReason::NeighbourUnresolved) };
         if let Err(reason) = packet.decrement_ttl() {
@@ -256,7 +257,7 @@ impl Forwarder {
         match self.neighbours.link_address(now, slot) {
             Some(to) => {
                 ethernet::set_addresses(packet.frame.bytes_mut(), to, mac);
-                Disposition::Transmit(next_hop.port)
+                Disposition::Transmit(egress)
             }
             None => self.wait_for_neighbour(now, slot, packet),
         }

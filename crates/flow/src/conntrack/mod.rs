@@ -78,7 +78,7 @@ pub mod last_flags {
     pub const SIMULTANEOUS_OPEN: u8 = 8;
 }
 
-/// Where a connection's automaton stands, whatever its protocol: one cache line.
+/// Where a connection's automaton stands, whatever its protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProtocolState {
@@ -105,11 +105,10 @@ pub struct ProtocolState {
     pub last_flags: u8,
     /// The two sides, by the direction in which they send (TCP).
     pub peers: [TcpPeer; 2],
-    #[doc(hidden)]
-    pub reserved: [u8; 4],
 }
 
-const _: () = assert!(size_of::<ProtocolState>() == 64, "a connection's automaton fills one cache line");
+// With the record's own tick; see [`crate::Connection`].
+const _: () = assert!(size_of::<ProtocolState>() == 60, "a connection's automaton fits one cache line");
 
 /// How much a packet changed of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

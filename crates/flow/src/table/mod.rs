@@ -140,12 +140,19 @@ impl Table {
         self.index.prefetch(hash);
     }
 
-    /// The second step: has the whole record fetched that the index most likely means, and says which it is.
+    /// The second step: has the record fetched that the index most likely means, and says which it is. The functions' states
+    /// in it are left to [`Table::prefetch_functions`].
     #[inline]
     pub fn prefetch_record(&self, hash: u64) -> Option<Slot> {
         let slot = self.index.glance(hash)?;
         self.slab.prefetch_record(slot);
         Some(Slot(slot))
+    }
+
+    /// Has the functions' states of a connection fetched.
+    #[inline]
+    pub fn prefetch_functions(&self, slot: Slot) {
+        self.slab.prefetch_functions(slot.0);
     }
 
     /// The third step: [`Table::lookup`] with what the second one said. Whatever happened to the table in between, the
@@ -232,14 +239,21 @@ impl Table {
 
     /// Sets the expiry of a connection to a point earlier than its timer may stand at. A later point is right too.
     pub fn expire_sooner(&mut self, slot: Slot, at: Instant) {
-        let Some(connection) = self.get_mut(slot) else { return };
+        let Some(connection) = self.slab.get_mut(slot.0) else { return };
         connection.expires_at_nanos = at.as_nanos();
+        // Mostly the timer fires before that and looks again: the record says so, and the timer is left where it lies.
+        if connection.timer_tick != 0 && u64::from(connection.timer_tick) <= at.as_nanos() >> TICK_BITS {
+            return;
+        }
         if self.slab.cold[slot.0 as usize].timer.deadline().is_none_or(|deadline| at < deadline) {
             self.arm(slot.0, at);
         }
     }
 
     fn arm(&mut self, slot: u32, at: Instant) {
+        // A tick that 32 bits do not hold (9 years) counts as not known.
+        let tick = (at.as_nanos() >> TICK_BITS).saturating_add(1);
+        self.slab.record_mut(slot).timer_tick = u32::try_from(tick).unwrap_or(0);
         self.wheel.arm(&mut ColdTimers(&mut self.slab.cold), slot, at);
     }
 

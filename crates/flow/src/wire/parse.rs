@@ -27,11 +27,34 @@ const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
 /// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
 #[inline]
 pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
-    match parse_plain_tcp(frame.bytes(), frame.checksum) {
-        Some(headers) => Ok(Parsed::Ip(headers)),
-        None => parse_any(frame),
-    }
+    let mut headers = Headers::NONE;
+    Ok(match parse_into(frame, &mut headers)? {
+        Parsed::Ip(()) => Parsed::Ip(headers),
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
 }
+
+/// As [`parse`], with the headers written to where the caller keeps them, so that they need not be copied there. They are
+/// changed only if the frame is an IP packet.
+///
+/// # Errors
+/// Those of [`parse`].
+#[inline]
+pub fn parse_into(frame: &Frame<'_>, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
+    if let Some(plain) = parse_plain_tcp(frame.bytes(), frame.checksum) {
+        *headers = plain;
+        return Ok(Parsed::Ip(()));
+    }
+    Ok(match parse_any(frame)? {
+        Parsed::Ip(found) => {
+            *headers = found;
+            Parsed::Ip(())
+        }
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
+}
+
+#[inline(never)]
 
 fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     let bytes = frame.bytes();
