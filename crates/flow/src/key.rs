@@ -152,9 +152,11 @@ impl Tuple {
     #[must_use]
     #[inline]
     pub const fn inverse(&self) -> Self {
-        // In whole words: the ports are the two halves of one.
-        let [a, b, c, d, e, f, g, h, ports, rest]: [u32; 10] = zerocopy::transmute!(*self);
-        let words = [e, f, g, h, a, b, c, d, ports.rotate_left(16), rest];
+        // In whole words, as what is stored in pieces is slow to load whole. The ports are the first half of the last one.
+        let [a, b, c, d, rest]: [u64; 5] = zerocopy::transmute!(*self);
+        let rest = u64::from_le(rest);
+        let ports = (rest as u32).rotate_left(16) as u64;
+        let words = [c, d, a, b, (rest >> 32 << 32 | ports).to_le()];
         zerocopy::transmute!(words)
     }
 

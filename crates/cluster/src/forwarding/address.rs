@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
-use flow::PortId;
 use flow::wire::MacAddress;
+use flow::{PortId, Tuple};
 
 use super::config::{Port, Prefix};
 
@@ -46,16 +46,34 @@ impl LocalAddresses {
     }
 
     /// The address, on `port` if it is there, else on another.
-    #[inline]
     pub(super) fn find(&self, address: IpAddr, port: PortId) -> Option<&LocalAddress> {
         let start = match address {
             IpAddr::V4(address) => position(&self.v4, address.to_bits())?,
             IpAddr::V6(address) => self.v4.len() + position(&self.v6, address.to_bits())?,
         };
+        self.on_port(start, port)
+    }
+
+    /// As [`LocalAddresses::find`], the destination of `tuple`.
+    #[inline]
+    pub(super) fn find_destination(&self, tuple: &Tuple, port: PortId) -> Option<&LocalAddress> {
+        let start = if tuple.version == 4 {
+            let [.., a, b, c, d] = tuple.destination;
+            position(&self.v4, u32::from_be_bytes([a, b, c, d]))?
+        } else {
+            self.v4.len() + position(&self.v6, u128::from_be_bytes(tuple.destination))?
+        };
+        self.on_port(start, port)
+    }
+
+    /// Of the addresses equal to the one at `start`, the one on `port`, or else the first.
+    #[inline]
+    fn on_port(&self, start: usize, port: PortId) -> Option<&LocalAddress> {
         let first = &self.all[start];
         if first.port == port {
             return Some(first);
         }
+        let address = first.prefix.address;
         let mut same = self.all[start + 1..].iter().take_while(|local| local.prefix.address == address);
         same.find(|local| local.port == port).or(Some(first))
     }

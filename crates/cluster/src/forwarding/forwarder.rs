@@ -198,7 +198,7 @@ impl Forwarder {
         if !to_group && !to_port {
             return Admission::Refused(DropReason::OtherHost);
         }
-        if let Some(local) = self.addresses.find(destination, ingress) {
+        if let Some(local) = self.addresses.find_destination(&packet.headers.tuple, ingress) {
             let is_held = !local.is_shared || self.is_active;
             return if is_held { Admission::Local } else { self.admit_while_not_held(packet) };
         }

@@ -21,6 +21,14 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if self.advance_plain(now, packet, slot, direction) {
+            let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
+            if states_changed {
+                let state = record(&self.table, slot).protocol.state;
+                self.note_change(slot, Change::State, state);
+            }
+            return send(now, packet, verdict, edge);
+        }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
@@ -64,21 +72,43 @@ impl Pipeline {
         let advance =
             self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, packet.headers);
         if advance.verdict.is_ok() {
-            connection.packets[direction.index()] += packets_in(packet.frame);
-            connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+            count(connection, packet, direction);
         }
         if advance.change != Change::None {
             connection.bump_version();
         }
         if let Some(timeout) = advance.timeout {
-            let expires_at = now + timeout;
-            if expires_at.as_nanos() >= connection.expires_at_nanos {
-                connection.expires_at_nanos = expires_at.as_nanos();
-            } else {
-                self.table.expire_sooner(slot, expires_at);
-            }
+            self.set_expiry(slot, now + timeout);
         }
         (advance, taken_over)
+    }
+
+    /// Moves the automaton on for what most packets are: a plain segment of a connection that this node is master of. False,
+    /// and nothing done, for all others.
+    #[inline(always)]
+    fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
+        let connection = record_mut(&mut self.table, slot);
+        if connection.owner != self.node || connection.flags & flags::COPY != 0 {
+            return false;
+        }
+        let flags = connection.flags;
+        let Some(timeout) = self.tracker.advance_plain(&mut connection.protocol, flags, direction, packet.headers)
+        else {
+            return false;
+        };
+        count(connection, packet, direction);
+        self.set_expiry(slot, now + timeout);
+        true
+    }
+
+    #[inline(always)]
+    fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
+        let connection = record_mut(&mut self.table, slot);
+        if expires_at.as_nanos() >= connection.expires_at_nanos {
+            connection.expires_at_nanos = expires_at.as_nanos();
+        } else {
+            self.table.expire_sooner(slot, expires_at);
+        }
     }
 
     pub(super) fn handle_unknown<E: Edge>(
@@ -100,8 +130,7 @@ impl Pipeline {
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
-        connection.packets[0] = packets_in(packet.frame);
-        connection.bytes[0] = u64::from(packet.headers.l3_bytes);
+        count(&mut connection, packet, Direction::Original);
         let slot = self.enter(now, connection, hash)?;
         let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
         match send(now, packet, verdict, edge) {
@@ -170,6 +199,14 @@ impl Pipeline {
     }
 }
 
+/// Counts a packet that passes.
+#[inline(always)]
+fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
+    connection.packets[direction.index()] += packets_in(packet.frame);
+    connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+}
+
+#[inline(always)]
 fn send<E: Edge>(
     now: Instant,
     packet: &mut Packet<'_, '_>,

@@ -218,6 +218,23 @@ impl Tracker {
         }
     }
 
+    /// [`Tracker::advance`] of what most packets are, without its many answers: a TCP segment that passes, changes nothing
+    /// worth telling and leaves the connection as it is. Says how long the connection then lives. `None`, and nothing
+    /// noted, if it is not one of these or the connection is not settled.
+    #[inline]
+    pub fn advance_plain(
+        &self,
+        state: &mut ProtocolState,
+        flags: u8,
+        direction: Direction,
+        headers: &Headers,
+    ) -> Option<Duration> {
+        match &headers.transport {
+            Transport::Tcp(segment) => tcp::pass_plain(&self.config, state, flags, direction, segment),
+            _ => None,
+        }
+    }
+
     /// How long a connection in this state lives after its last packet, whatever that packet was. `flags` are those of
     /// the connection's record.
     #[must_use]

@@ -41,8 +41,7 @@ pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
 /// Those of [`parse`].
 #[inline]
 pub fn parse_into(frame: &Frame<'_>, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
-    if let Some(plain) = parse_plain_tcp(frame.bytes(), frame.checksum) {
-        *headers = plain;
+    if parse_plain_tcp(frame.bytes(), frame.checksum, headers) {
         return Ok(Parsed::Ip(()));
     }
     Ok(match parse_any(frame)? {
@@ -77,9 +76,15 @@ fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
 }
 
 /// What most packets are, read in a straight line: TCP in IPv4 in Ethernet, without tags, IP options or fragmentation,
-/// and with nothing wrong. `None` sends the frame the general way, which says what it is and what is wrong with it.
+/// and with nothing wrong. False, and nothing written, sends the frame the general way, which says what it is and what is
+/// wrong with it.
 #[inline(always)]
-fn parse_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
+fn parse_plain_tcp(bytes: &[u8], state: Checksum, headers: &mut Headers) -> bool {
+    read_plain_tcp(bytes, state).map(|plain| *headers = plain).is_some()
+}
+
+#[inline(always)]
+fn read_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
     const L4_OFFSET: usize = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES;
     let headers = bytes.first_chunk::<{ L4_OFFSET + TCP_HEADER_BYTES }>()?;
     let ip = headers[ETHERNET_HEADER_BYTES..].first_chunk::<IPV4_HEADER_BYTES>()?;
@@ -441,7 +446,7 @@ mod tests {
             let length_bytes = bytes.len();
             let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
             frame.checksum = checksum;
-            if let Some(headers) = parse_plain_tcp(frame.bytes(), frame.checksum) {
+            if let Some(headers) = read_plain_tcp(frame.bytes(), frame.checksum) {
                 prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
             } else if damage.is_none() && !matches!(checksum, Checksum::Partial { .. }) {
                 prop_assert!(ipv4::is_martian_source(source.octets()), "nothing is wrong with it");

@@ -17,7 +17,7 @@ use crate::wire::tcp_flags::{ACK, FIN, RST, SYN, URG};
 /// Passes a plain segment and says how long the connection then lives. `None`, and nothing noted: the segment or the
 /// connection is not as plain as that.
 #[inline(always)]
-pub(super) fn pass_plain(
+pub(in crate::conntrack) fn pass_plain(
     config: &TrackerConfig,
     state: &mut ProtocolState,
     flags: u8,

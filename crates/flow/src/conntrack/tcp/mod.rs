@@ -20,6 +20,7 @@ use crate::connection::flags::{ASSURED, REPLIED};
 use crate::wire::TcpSegment;
 use crate::{Direction, DropReason};
 
+pub(super) use self::fast_path::pass_plain;
 pub(super) use self::take_over::take_over;
 pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
 
@@ -132,7 +133,7 @@ pub(super) fn advance(
     segment: &TcpSegment,
 ) -> Advance {
     // Nearly all segments. They keep the state, and change nothing that a backup is told.
-    match fast_path::pass_plain(config, state, *flags, direction, segment) {
+    match pass_plain(config, state, *flags, direction, segment) {
         Some(timeout) => Advance::pass(Change::None, Some(timeout)),
         None => general(config, state, flags, direction, segment),
     }
