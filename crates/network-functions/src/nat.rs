@@ -262,6 +262,8 @@ impl NetworkFunction for Nat {
         let incoming = context.outgoing();
         let mut outgoing = incoming;
         let mut state = NatState::default();
+        // Source NAT takes a tuple only once it has seen that it is free: then nobody need look again.
+        let mut is_known_free = false;
         let mut key = RuleKey::new(incoming, &packet.headers.transport, context.ingress);
         if let Some(index) = self.translate_destination(&mut outgoing, &key) {
             context.count(self.pools.len() + index.get());
@@ -272,11 +274,12 @@ impl NetworkFunction for Nat {
             && let Some(pool) = &self.pools[index.get()]
         {
             outgoing = self.translate_source(&outgoing, pool, context)?;
+            is_known_free = port_setter(outgoing.protocol).is_some();
             context.count(index.get());
             state.source_rule_number = index.0 + 1;
         }
         let reply = outgoing.inverse();
-        if outgoing != incoming && context.tuples.is_used(&reply) {
+        if !is_known_free && outgoing != incoming && context.tuples.is_used(&reply) {
             self.count(context, Counter::TuplesInUse);
             return Err(DropReason::TupleInUse);
         }

@@ -149,7 +149,7 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.table.insert(connection, now) {
+        let refusal = match self.table.insert_hashed(connection, hash, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
@@ -159,7 +159,7 @@ impl Pipeline {
                 let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
                 self.counters.early_dropped += 1;
                 self.end(victim, CloseReason::Terminated);
-                self.table.insert(connection, now).map_err(|_| DropReason::TableFull)
+                self.table.insert_hashed(connection, hash, now).map_err(|_| DropReason::TableFull)
             }
         }
     }

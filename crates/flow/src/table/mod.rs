@@ -188,7 +188,16 @@ impl Table {
     /// # Errors
     /// [`InsertError`]; the table is then as it was. A tuple in use is told even if the table is full too.
     pub fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
-        let (original, reply) = self.hashes(&connection);
+        self.insert_hashed(connection, self.hash(&connection.original), now)
+    }
+
+    /// As [`Table::insert`], with the hash of the original tuple, which whoever looked for it has.
+    ///
+    /// # Errors
+    /// Those of [`Table::insert`].
+    pub fn insert_hashed(&mut self, connection: Connection, original: u64, now: Instant) -> Result<Slot, InsertError> {
+        debug_assert_eq!(original, self.hash(&connection.original), "the hash is that of the connection");
+        let reply = self.reply_hash(&connection, original);
         self.index.prefetch(original);
         self.index.prefetch(reply);
         self.slab.prefetch_free();
@@ -208,8 +217,13 @@ impl Table {
     /// The hashes of a connection's two tuples.
     fn hashes(&self, connection: &Connection) -> (u64, u64) {
         let original = self.hash(&connection.original);
+        (original, self.reply_hash(connection, original))
+    }
+
+    /// The hash of a connection's reply tuple; `original` is that of the other.
+    fn reply_hash(&self, connection: &Connection, original: u64) -> u64 {
         let is_plain = connection.reply == connection.original.inverse();
-        (original, if is_plain { original } else { self.hash(&connection.reply) })
+        if is_plain { original } else { self.hash(&connection.reply) }
     }
 
     /// The connection in `slot`, if there is one.
