@@ -54,7 +54,6 @@ pub fn parse_into(frame: &Frame<'_>, headers: &mut Headers) -> Result<Parsed<()>
 }
 
 #[inline(never)]
-
 fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     let bytes = frame.bytes();
     let (ether_type, l3_offset) = ethernet::network_layer(bytes)?;

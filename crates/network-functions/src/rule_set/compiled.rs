@@ -75,7 +75,7 @@ const fn service(protocol: u8, detail: Option<u16>) -> u32 {
 ///
 /// Matching takes one binary search for each thing that any rule asks for (source, destination, protocol with port, source
 /// port, ingress), and then a few words: little more with thousands of rules than with ten, unless rules were written to
-/// make it hard. See the module [`group`](super::group).
+/// make it hard.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: usize,
