@@ -185,6 +185,9 @@ pub struct BenchPipelineArgs {
     /// Rounds, in each of which every variant is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
+    /// Connections in the largest of the tables (64k, 1m, 8m) that show how a packet's cost grows; 8m take 4 GB
+    #[arg(long, value_name = "COUNT", default_value_t = 8_000_000)]
+    pub largest: u32,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -209,6 +209,10 @@ pub trait NetworkFunction {
     /// Whether the functions behind it see other tuples than those before it: it translates.
     const TRANSLATES: bool = false;
 
+    /// Whether its `on_packet` looks at the connection's state. One that goes by the connection's tuples alone says false: it
+    /// is handed a default state, what it writes there is lost, and the state need not be fetched for packets.
+    const PACKETS_USE_STATE: bool = true;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 

@@ -24,6 +24,14 @@ impl Pipeline {
         if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
             return Err(DropReason::FirewallDenied);
         }
+        if self.advance_plain(now, packet, slot, direction) {
+            let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
+            if states_changed {
+                let state = record(&self.table, slot).protocol.state;
+                self.note_change(slot, Change::State, state);
+            }
+            return self.send_known(now, packet, slot, direction, verdict, edge);
+        }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
@@ -40,11 +48,7 @@ impl Pipeline {
             Ok(()) => self.run_chain(now, packet, slot, direction),
             Err(reason) => (Verdict::Drop(reason), false),
         };
-        let sent = send(now, packet, verdict, edge);
-        if !is_on_its_way(sent) {
-            let as_received = *record(&self.table, slot).tuple(direction);
-            edge.note_not_sent(now, packet, &as_received);
-        }
+        let sent = self.send_known(now, packet, slot, direction, verdict, edge);
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
@@ -53,6 +57,25 @@ impl Pipeline {
             self.note_change(slot, Change::State, previous_state);
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
+        }
+        sent
+    }
+
+    /// Sends a packet of a connection on its way; what stays behind is noted as it was received.
+    #[inline(always)]
+    fn send_known<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+        verdict: Verdict,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let sent = send(now, packet, verdict, edge);
+        if !is_on_its_way(sent) {
+            let as_received = *record(&self.table, slot).tuple(direction);
+            edge.note_not_sent(now, packet, &as_received);
         }
         sent
     }
@@ -72,21 +95,43 @@ impl Pipeline {
         let advance =
             self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, packet.headers);
         if advance.verdict.is_ok() {
-            connection.packets[direction.index()] += packets_in(packet.frame);
-            connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+            count(connection, packet, direction);
         }
         if advance.change != Change::None {
             connection.bump_version();
         }
         if let Some(timeout) = advance.timeout {
-            let expires_at = now + timeout;
-            if expires_at.as_nanos() >= connection.expires_at_nanos {
-                connection.expires_at_nanos = expires_at.as_nanos();
-            } else {
-                self.table.expire_sooner(slot, expires_at);
-            }
+            self.set_expiry(slot, now + timeout);
         }
         (advance, taken_over)
+    }
+
+    /// Moves the automaton on for what most packets are: a plain segment of a connection that this node is master of. False,
+    /// and nothing done, for all others.
+    #[inline(always)]
+    fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
+        let connection = record_mut(&mut self.table, slot);
+        if connection.owner != self.node || connection.flags & flags::COPY != 0 {
+            return false;
+        }
+        let flags = connection.flags;
+        let Some(timeout) = self.tracker.advance_plain(&mut connection.protocol, flags, direction, packet.headers)
+        else {
+            return false;
+        };
+        count(connection, packet, direction);
+        self.set_expiry(slot, now + timeout);
+        true
+    }
+
+    #[inline(always)]
+    fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
+        let connection = record_mut(&mut self.table, slot);
+        if expires_at.as_nanos() >= connection.expires_at_nanos {
+            connection.expires_at_nanos = expires_at.as_nanos();
+        } else {
+            self.table.expire_sooner(slot, expires_at);
+        }
     }
 
     pub(super) fn handle_unknown<E: Edge>(
@@ -110,8 +155,7 @@ impl Pipeline {
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
-        connection.packets[0] = packets_in(packet.frame);
-        connection.bytes[0] = u64::from(packet.headers.l3_bytes);
+        count(&mut connection, packet, Direction::Original);
         let slot = self.enter(now, connection, hash)?;
         let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
         let sent = send(now, packet, verdict, edge);
@@ -135,7 +179,7 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.insert(connection, now) {
+        let refusal = match self.insert(connection, hash, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
@@ -145,7 +189,7 @@ impl Pipeline {
                 let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
                 self.counters.early_dropped += 1;
                 self.end(victim, CloseReason::Terminated);
-                self.insert(connection, now).map_err(|_| DropReason::TableFull)
+                self.insert(connection, hash, now).map_err(|_| DropReason::TableFull)
             }
         }
     }
@@ -181,8 +225,9 @@ impl Pipeline {
     }
 
     /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.
-    pub(super) fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
-        let slot = self.table.insert(connection, now)?;
+    /// `hash` is that of its original tuple.
+    pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
+        let slot = self.table.insert_hashed(connection, hash, now)?;
         self.count_of_source(&connection.original);
         self.shard.note_entered(&connection);
         Ok(slot)
@@ -197,6 +242,14 @@ impl Pipeline {
     }
 }
 
+/// Counts a packet that passes.
+#[inline(always)]
+fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
+    connection.packets[direction.index()] += packets_in(packet.frame);
+    connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+}
+
+#[inline(always)]
 fn send<E: Edge>(
     now: Instant,
     packet: &mut Packet<'_, '_>,

@@ -115,6 +115,8 @@ pub struct Pipeline {
     table: Table,
     tracker: Tracker,
     chain: Chain,
+    /// [`Chain::packets_use_states`].
+    packets_use_states: bool,
     chain_counters: ChainCounters,
     log: Log,
     counters: PipelineCounters,
@@ -138,6 +140,7 @@ impl Pipeline {
             node,
             table: Table::new(connections_max, key),
             tracker,
+            packets_use_states: chain.packets_use_states(),
             chain,
             chain_counters,
             log: Log::default(),

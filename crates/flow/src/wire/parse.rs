@@ -27,12 +27,33 @@ const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
 /// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
 #[inline]
 pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
-    match parse_plain_tcp(frame.bytes(), frame.checksum) {
-        Some(headers) => Ok(Parsed::Ip(headers)),
-        None => parse_any(frame),
-    }
+    let mut headers = Headers::NONE;
+    Ok(match parse_into(frame, &mut headers)? {
+        Parsed::Ip(()) => Parsed::Ip(headers),
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
 }
 
+/// As [`parse`], with the headers written to where the caller keeps them, so that they need not be copied there. They are
+/// changed only if the frame is an IP packet.
+///
+/// # Errors
+/// Those of [`parse`].
+#[inline]
+pub fn parse_into(frame: &Frame<'_>, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
+    if parse_plain_tcp(frame.bytes(), frame.checksum, headers) {
+        return Ok(Parsed::Ip(()));
+    }
+    Ok(match parse_any(frame)? {
+        Parsed::Ip(found) => {
+            *headers = found;
+            Parsed::Ip(())
+        }
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
+}
+
+#[inline(never)]
 fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     let bytes = frame.bytes();
     let (ether_type, l3_offset) = ethernet::network_layer(bytes)?;
@@ -54,9 +75,15 @@ fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
 }
 
 /// What most packets are, read in a straight line: TCP in IPv4 in Ethernet, without tags, IP options or fragmentation,
-/// and with nothing wrong. `None` sends the frame the general way, which says what it is and what is wrong with it.
+/// and with nothing wrong. False, and nothing written, sends the frame the general way, which says what it is and what is
+/// wrong with it.
 #[inline(always)]
-fn parse_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
+fn parse_plain_tcp(bytes: &[u8], state: Checksum, headers: &mut Headers) -> bool {
+    read_plain_tcp(bytes, state).map(|plain| *headers = plain).is_some()
+}
+
+#[inline(always)]
+fn read_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
     const L4_OFFSET: usize = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES;
     let headers = bytes.first_chunk::<{ L4_OFFSET + TCP_HEADER_BYTES }>()?;
     let ip = headers[ETHERNET_HEADER_BYTES..].first_chunk::<IPV4_HEADER_BYTES>()?;
@@ -435,7 +462,7 @@ mod tests {
             let length_bytes = bytes.len();
             let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
             frame.checksum = checksum;
-            if let Some(headers) = parse_plain_tcp(frame.bytes(), frame.checksum) {
+            if let Some(headers) = read_plain_tcp(frame.bytes(), frame.checksum) {
                 prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
             } else if damage.is_none() && !matches!(checksum, Checksum::Partial { .. }) {
                 prop_assert!(ipv4::is_martian_source(source.octets()), "nothing is wrong with it");

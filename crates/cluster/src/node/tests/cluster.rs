@@ -302,12 +302,6 @@ impl Cluster {
         self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
     }
 
-    pub(super) fn client_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
-        let destination = port_mac(self.active(), INSIDE);
-        let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
-        self.hand_in(INSIDE, build(envelope));
-    }
-
     pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
         let destination = port_mac(self.active(), OUTSIDE);
         let envelope = build::Envelope { source: SERVER_MAC, destination, ..build::Envelope::default() };

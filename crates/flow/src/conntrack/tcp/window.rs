@@ -263,8 +263,13 @@ fn acknowledges_what_was_sent(numbers: &Numbers, sender: &TcpPeer, receiver: &Tc
 /// Bound IV.
 #[inline(always)]
 fn acknowledges_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
-    let lag = sender.window_max.max(ACKNOWLEDGEMENT_LAG_BYTES_MIN);
-    after(numbers.sack, receiver.end.wrapping_sub(lag).wrapping_sub(1))
+    after(numbers.sack, lowest_acknowledgement(sender, receiver).wrapping_sub(1))
+}
+
+/// What the sender acknowledges lies here or behind it, or is very late.
+#[inline(always)]
+pub(super) fn lowest_acknowledgement(sender: &TcpPeer, receiver: &TcpPeer) -> u32 {
+    receiver.end.wrapping_sub(sender.window_max.max(ACKNOWLEDGEMENT_LAG_BYTES_MIN))
 }
 
 /// Where a segment lies.
@@ -341,18 +346,24 @@ fn note_acknowledged(numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut Tcp
 /// Counts how often the very same segment has been seen in a row.
 #[inline(always)]
 fn note_repetition(state: &mut ProtocolState, look: &Look<'_>, numbers: &Numbers) {
-    if look.kind != Kind::Ack {
-        return;
+    if look.kind == Kind::Ack {
+        // An ACK's numbers are those that it carries.
+        note_numbers(state, look.direction, look.segment, numbers.end);
     }
-    let is_same = state.last_direction == look.direction as u8
-        && state.last_sequence == numbers.sequence
-        && state.last_acknowledgement == numbers.acknowledgement
-        && state.last_end == numbers.end
-        && state.last_window == look.segment.window;
+}
+
+/// Counts a segment whose numbers are all those of the last one as its repetition, and remembers them.
+#[inline(always)]
+pub(super) fn note_numbers(state: &mut ProtocolState, direction: Direction, segment: &TcpSegment, end: u32) {
+    let is_same = state.last_sequence == segment.sequence
+        && state.last_direction == direction as u8
+        && state.last_acknowledgement == segment.acknowledgement
+        && state.last_end == end
+        && state.last_window == segment.window;
     state.retransmissions = if is_same { state.retransmissions.saturating_add(1) } else { 0 };
-    state.last_direction = look.direction as u8;
-    state.last_sequence = numbers.sequence;
-    state.last_acknowledgement = numbers.acknowledgement;
-    state.last_end = numbers.end;
-    state.last_window = look.segment.window;
+    state.last_direction = direction as u8;
+    state.last_sequence = segment.sequence;
+    state.last_acknowledgement = segment.acknowledgement;
+    state.last_end = end;
+    state.last_window = segment.window;
 }
