@@ -41,7 +41,7 @@ pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
 /// Those of [`parse`].
 #[inline]
 pub fn parse_into(frame: &Frame<'_>, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
-    if parse_plain_tcp(frame.bytes(), frame.checksum, headers) {
+    if parse_plain_tcp(frame.bytes(), frame.checksum, headers).is_some() {
         return Ok(Parsed::Ip(()));
     }
     Ok(match parse_any(frame)? {
@@ -75,15 +75,10 @@ fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
 }
 
 /// What most packets are, read in a straight line: TCP in IPv4 in Ethernet, without tags, IP options or fragmentation,
-/// and with nothing wrong. False, and nothing written, sends the frame the general way, which says what it is and what is
+/// and with nothing wrong. `None`, and nothing written, sends the frame the general way, which says what it is and what is
 /// wrong with it.
 #[inline(always)]
-fn parse_plain_tcp(bytes: &[u8], state: Checksum, headers: &mut Headers) -> bool {
-    read_plain_tcp(bytes, state).map(|plain| *headers = plain).is_some()
-}
-
-#[inline(always)]
-fn read_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
+fn parse_plain_tcp(bytes: &[u8], state: Checksum, found: &mut Headers) -> Option<()> {
     const L4_OFFSET: usize = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES;
     let headers = bytes.first_chunk::<{ L4_OFFSET + TCP_HEADER_BYTES }>()?;
     let ip = headers[ETHERNET_HEADER_BYTES..].first_chunk::<IPV4_HEADER_BYTES>()?;
@@ -108,16 +103,18 @@ fn read_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
             Checksum::Valid => true,
         };
     let tcp = TcpView::new_checked(transport).ok().filter(|_| checksums_are_right)?;
-    Some(Headers {
+    let segment = tcp.segment().ok()?;
+    *found = Headers {
         tuple: Tuple::of_ipv4(ip_protocol::TCP, (source, tcp.source_port()), (destination, tcp.destination_port())),
-        transport: Transport::Tcp(tcp.segment().ok()?),
+        transport: Transport::Tcp(segment),
         l3_offset: ETHERNET_HEADER_BYTES as u16,
         l4_offset: L4_OFFSET as u16,
         payload_offset: (L4_OFFSET + tcp.header_bytes()) as u16,
         l3_bytes: l3_bytes.into(),
         ttl: ip[8],
         is_fragment: false,
-    })
+    };
+    Some(())
 }
 
 #[inline(always)]
@@ -462,7 +459,8 @@ mod tests {
             let length_bytes = bytes.len();
             let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
             frame.checksum = checksum;
-            if let Some(headers) = read_plain_tcp(frame.bytes(), frame.checksum) {
+            let mut headers = Headers::NONE;
+            if parse_plain_tcp(frame.bytes(), frame.checksum, &mut headers).is_some() {
                 prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
             } else if damage.is_none() && !matches!(checksum, Checksum::Partial { .. }) {
                 prop_assert!(ipv4::is_martian_source(source.octets()), "nothing is wrong with it");

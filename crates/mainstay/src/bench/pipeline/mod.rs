@@ -10,7 +10,7 @@
 //! 3. the pipeline with replication at its most eager (`replicated`): every packet's connection is told to a peer.
 //!
 //! Then the pipeline alone is measured among other numbers of connections, under more rules, with IPv6 and with fragments
-//! ([`variants`]).
+//! (in the module `variants`).
 //!
 //! Frames are made in a small ring before the clock starts, so that they lie in the cache, as those do that a network
 //! card has just delivered. Time is the thread's processor time, so that other programs do not count; what they do to the
