@@ -26,6 +26,12 @@ impl Judging {
         self.is_owed = true;
     }
 
+    /// They go on unjudged.
+    pub(super) const fn forgive(&mut self, pipeline: &mut Pipeline) {
+        self.is_owed = false;
+        pipeline.stop_judging();
+    }
+
     /// Begins, from the first connection on, if it is owed.
     pub(super) const fn take_up(&mut self, pipeline: &mut Pipeline) {
         if self.is_owed {

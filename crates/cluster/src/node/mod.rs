@@ -43,7 +43,7 @@ pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
-pub use reload::{PeerReconfiguration, Reconfiguration, ReloadError, Reloaded};
+pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub use status::{NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
@@ -203,12 +203,13 @@ impl Node {
 
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let speaks_for_all = self.role.state().holds_addresses();
         for peer in &mut self.peers {
             peer.detector.handle_timeout(now);
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
-            peer.resync.step(peer.id, &mut self.pipeline);
+            peer.resync.step(now, peer.id, speaks_for_all, &mut self.pipeline);
         }
         self.handle_detector_events(now);
         self.handle_session_events(now);

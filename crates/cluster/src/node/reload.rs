@@ -21,8 +21,8 @@ pub struct Reconfiguration {
     pub tracker: TrackerConfig,
     /// The functions, built within the [layout](Chain::layout) of the chain in force.
     pub chain: Chain,
-    /// Whether connections are held against the new chain, and ended where it does not allow them; otherwise all go on.
-    pub reevaluates: bool,
+    /// What of the connections that began under earlier rules.
+    pub reevaluation: Reevaluation,
     /// Addresses and routes, for the same ports.
     pub forwarding: forwarding::Config,
     /// The choice of who holds the addresses; node and peers stay.
@@ -33,6 +33,17 @@ pub struct Reconfiguration {
     pub hold_first_reply: Duration,
     /// The peers, who are the same.
     pub peers: Vec<PeerReconfiguration>,
+}
+
+/// What of the connections that began under earlier rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reevaluation {
+    /// The rules are what they were: if connections are being held against them, that goes on.
+    AsBefore,
+    /// All go on. If they were being held against the rules before, nobody needs to know any more.
+    Keep,
+    /// They are held against the new rules, and end where these do not allow them.
+    Judge,
 }
 
 /// What can change of how a node deals with a peer.
@@ -91,10 +102,14 @@ impl Node {
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);
         self.selection = new.selection;
         self.hold_first_reply = new.hold_first_reply;
-        if new.reevaluates {
-            self.judging.owe();
-            if self.holds_addresses() {
-                self.judging.take_up(&mut self.pipeline);
+        match new.reevaluation {
+            Reevaluation::AsBefore => {}
+            Reevaluation::Keep => self.judging.forgive(&mut self.pipeline),
+            Reevaluation::Judge => {
+                self.judging.owe();
+                if self.holds_addresses() {
+                    self.judging.take_up(&mut self.pipeline);
+                }
             }
         }
         // Last, because it may make this node active, or another.

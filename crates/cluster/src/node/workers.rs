@@ -156,6 +156,7 @@ impl Node {
         self.pipeline.handle_steered(now, batch, &mut surroundings);
         self.tell_changes();
         self.note_first_packet(now);
+        self.release_fragments(now);
     }
 
     /// The next frame for another worker. To be polled after every call that handles packets or time, until there is none.
@@ -252,6 +253,10 @@ impl Node {
         if after && !before {
             self.judging.take_up(&mut self.pipeline);
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
+            self.judging.take_up(&mut self.pipeline);
+        }
+        if before && !after {
+            self.judging.leave_off(&mut self.pipeline);
         }
         for told in &standing.peers {
             let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };

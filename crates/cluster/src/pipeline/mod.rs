@@ -45,7 +45,7 @@ use shard::Shard;
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
 pub use limits::{Limits, SourceLimit};
-pub use replica::Applied;
+pub use replica::{Applied, Remnants};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
@@ -182,6 +182,12 @@ impl Pipeline {
     /// What functions said to the operator.
     pub const fn log(&mut self) -> &mut Log {
         &mut self.log
+    }
+
+    /// Entries of functions that were not logged because of a limit.
+    #[must_use]
+    pub const fn dropped_log_entries(&self) -> u64 {
+        self.log.dropped_entries()
     }
 
     /// The pipeline's counters.

@@ -4,7 +4,7 @@ use flow::connection::flags;
 use flow::table::{InsertError, Slot};
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
 
-use super::{Pipeline, record, record_mut};
+use super::{Pipeline, TableChange, record, record_mut};
 
 /// What became of a copy that a peer sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,15 @@ pub enum Applied {
     Full,
     /// One of its tuples is that of a connection of which this node knows better.
     Conflict,
+}
+
+/// What becomes of copies that their master has not told again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remnants {
+    /// They are removed: their master has ended them.
+    Remove,
+    /// This node becomes their master, and tells its backups.
+    Claim,
 }
 
 impl Pipeline {
@@ -71,9 +80,17 @@ impl Pipeline {
         is_its
     }
 
-    /// Removes copies of `from` that it has not told again: those whose [`flags::RESYNCED`] is not `told`. Looks at
-    /// `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
-    pub fn sweep_copies(&mut self, from: NodeId, told: bool, cursor: Slot, slots_max: usize) -> Option<Slot> {
+    /// Does with copies of `from` that it has not told again, those whose [`flags::RESYNCED`] is not `told`, what
+    /// `remnants` says. Looks at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
+    pub fn sweep_copies(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        told: bool,
+        remnants: Remnants,
+        cursor: Slot,
+        slots_max: usize,
+    ) -> Option<Slot> {
         let mut next = cursor;
         for _ in 0..slots_max {
             let slot = self.table.next_occupied(next)?;
@@ -81,8 +98,13 @@ impl Pipeline {
             let is_remnant = connection.owner == from
                 && connection.flags & flags::COPY != 0
                 && (connection.flags & flags::RESYNCED != 0) != told;
-            if is_remnant {
-                self.remove_untold(slot);
+            match remnants {
+                _ if !is_remnant => {}
+                Remnants::Remove => drop(self.remove_untold(slot)),
+                Remnants::Claim => {
+                    self.claim(now, slot);
+                    self.changes.push(TableChange::TakenOver { slot });
+                }
             }
             next = Slot(slot.0 + 1);
         }

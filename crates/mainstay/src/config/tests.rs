@@ -5,7 +5,7 @@ use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 use proptest::prelude::*;
 
-use super::validated::{Action, Function, Limits};
+use super::validated::{Action, Function, Limits, LogFormat};
 use super::{Checked, ConfigError, load, parse};
 
 /// A small configuration that is right; the cases below break it in one place each.
@@ -125,6 +125,18 @@ fn a_gateway_may_stand_alone() {
 }
 
 #[test]
+fn logs_are_limited_unless_the_file_says_otherwise() {
+    let node = check(GOOD).expect("it is good").config;
+    assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Text, Some(10)));
+    assert_eq!(node.firewall_log_per_s, Some(100));
+    let told = broken("id = 0\n", "id = 0\nlog_format = \"json\"\nlog_per_s = 0\n");
+    let told = told.replace("[[firewall.rule]]", "[firewall]\nlog_per_s = 7\n[[firewall.rule]]");
+    let node = check(&told).expect("it is good").config;
+    assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Json, None));
+    assert_eq!(node.firewall_log_per_s, Some(7));
+}
+
+#[test]
 fn examples_are_right_and_fit_together() {
     let example = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
@@ -145,6 +157,16 @@ fn examples_are_right_and_fit_together() {
 
 /// What is written instead of what, and all that is said about it.
 const BROKEN: &[(&str, &str, &str)] = &[
+    (
+        "id = 0\n",
+        "id = 0\nlog_format = \"xml\"\n",
+        "mainstay.toml:4:14: node.log_format: \"xml\" is not known: write \"text\" or \"json\"\n",
+    ),
+    (
+        "id = 0\n",
+        "id = 0\nlog_per_s = 1000000\n",
+        "mainstay.toml:4:13: node.log_per_s: 1000000 entries a second are out of range: write a number from 1 to 100000, or 0 for no limit\n",
+    ),
     (
         "\"eth0\"",
         "\"a-very-long-interface\"",

@@ -129,19 +129,20 @@ impl ControlSender {
         self.ask(Inquiry::Events)
     }
 
-    /// Has something done by the lead. An order that is not answered in time is taken back: it is then never obeyed.
+    /// Has the lead do something that it does for all.
     ///
     /// # Errors
     /// [`AskError`].
     pub fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
-        self.lanes.first().ok_or(AskError::Stopping)?.order(order)
+        self.order_of(0, order)
     }
 
-    /// As [`ControlSender::order`], for a worker by its number.
+    /// Has a worker, by its number, do something. An order that is not answered in time is taken back: it is then never
+    /// obeyed.
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn order_worker(&self, worker: usize, order: Order) -> Result<OrderOutcome, AskError> {
+    pub fn order_of(&self, worker: usize, order: Order) -> Result<OrderOutcome, AskError> {
         self.lanes.get(worker).ok_or(AskError::Stopping)?.order(order)
     }
 
@@ -157,6 +158,16 @@ impl ControlSender {
 }
 
 impl Lane {
+    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
+        // Room for the one answer, so that the data path never waits for an asker that has given up.
+        let (answer, answered) = sync_channel(1);
+        self.send(inquiry(answer))?;
+        answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => AskError::TimedOut,
+            RecvTimeoutError::Disconnected => AskError::Stopping,
+        })
+    }
+
     fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
         let (answer, answered) = sync_channel(1);
         let standing = Standing::default();
@@ -169,16 +180,6 @@ impl Lane {
             Err(RecvTimeoutError::Disconnected) => Err(AskError::Stopping),
             Ok(outcome) => Ok(outcome),
         }
-    }
-
-    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
-        // Room for the one answer, so that the data path never waits for an asker that has given up.
-        let (answer, answered) = sync_channel(1);
-        self.send(inquiry(answer))?;
-        answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
-            RecvTimeoutError::Timeout => AskError::TimedOut,
-            RecvTimeoutError::Disconnected => AskError::Stopping,
-        })
     }
 
     fn send(&self, inquiry: Inquiry) -> Result<(), AskError> {

@@ -23,6 +23,8 @@ pub const RELOADS: usize = 20;
 const CONNECTIONS_MAX: usize = 4096;
 /// How long the connections may take at first.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
+/// How long at least traffic flows after the last step.
+const LAST_PAUSE_MIN: Duration = Duration::from_millis(500);
 /// How long silent connections may take to answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(6);
 
@@ -129,6 +131,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         sync_loss: args.sync_loss,
         workers: args.workers,
         connections_max: CONNECTIONS_MAX,
+        workers: args.workers,
     };
     let mut cluster = Cluster::start(&topology, plan)?;
     if args.keep_logs {
@@ -153,19 +156,21 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         }
         watch.pass_until(Instant::now() + Duration::from_secs_f64(args.seconds / RELOADS as f64))?;
     }
-    ask_silent(&session, watch)?;
+    let pause = Duration::from_secs_f64(args.seconds / 8.0);
+    ask_silent(&session, watch, pause)?;
     tell("draining the active node");
     cluster.drain_and_undrain_active(watch)?;
-    ask_silent(&session, watch)?;
+    ask_silent(&session, watch, pause)?;
     // The one that stands by first, as one would: the addresses then move but once.
     let active = cluster.active()?;
     for node in [1 - active, active] {
         tell("restarting a node");
         cluster.restart(&topology, node, watch)?;
-        ask_silent(&session, watch)?;
+        ask_silent(&session, watch, pause)?;
     }
     let last_step_at = Instant::now();
-    ask_silent(&session, watch)?;
+    // Long enough for a transfer that was held up to be under way again.
+    ask_silent(&session, watch, pause.max(LAST_PAUSE_MIN))?;
     let outcomes = session.finish()?.outcomes;
     Ok(OperationsReport::new(&outcomes, last_step_at, longest_reload))
 }
@@ -183,14 +188,15 @@ fn await_established(session: &Session, watch: &Watch) -> Result<(), RunError> {
     Err(RunError::NotEstablished { established, planned, within_s })
 }
 
-/// Has every connection that was silent ask something, and waits for the answers; one that never comes shows in the
-/// report.
-fn ask_silent(session: &Session, watch: &Watch) -> Result<(), RunError> {
+/// Has every connection that was silent ask something, waits for the answers (one that never comes shows in the report)
+/// and lets traffic flow for a while.
+fn ask_silent(session: &Session, watch: &Watch, pause: Duration) -> Result<(), RunError> {
+    let ends_at = Instant::now() + pause;
     let before = session.progress().wakes;
     session.wake_silent()?;
     watch.until(Instant::now() + ANSWERED_WITHIN, || -> Result<bool, RunError> {
         let progress = session.progress();
         Ok(progress.wakes > before && progress.unanswered == 0)
     })?;
-    Ok(())
+    Ok(watch.pass_until(ends_at)?)
 }

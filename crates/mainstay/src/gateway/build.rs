@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration};
+use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -30,7 +30,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 /// What is drawn at random when the gateway starts, and stays when its configuration changes.
 #[derive(Clone, Copy)]
-pub(super) struct Secrets {
+pub(crate) struct Secrets {
     hash_key: HashKey,
     seed: u64,
     /// A host keeps its port outside across a reload, as NAT chooses by the same key.
@@ -48,27 +48,39 @@ impl Secrets {
         }
     }
 
-    /// Those of one worker. All choose by the same key of NAT: an inside host is seen under the same outside address
-    /// whichever worker its packets come to.
-    pub(super) const fn of_worker(self, worker: WorkerId) -> Self {
-        /// 2^64 divided by the golden ratio: seeds of workers are far from each other.
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        Self { seed: self.seed.wrapping_add(STEP.wrapping_mul(worker.0 as u64)), ..self }
+    /// Those of another worker of the same node. NAT's key they have in common: an inside host is seen under the same outside
+    /// address whichever worker its packets come to.
+    pub(super) fn of_another_worker(&self) -> Self {
+        Self { hash_key: HashKey([random::number(), random::number()]), seed: random::number(), ..*self }
+    }
+
+    /// The same each time: for a replay, which nobody attacks and which is to be repeated.
+    pub(crate) const fn known() -> Self {
+        Self { hash_key: HashKey([1, 2]), seed: 3, nat_key: HashKey([4, 5]), forwarding_seed: 6 }
     }
 }
 
 /// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
+    node_config_with(config, forwarding(config, secrets)?, secrets)
+}
+
+/// As [`node_config`], with ports that the caller knows.
+pub(crate) fn node_config_with(
+    config: &Config,
+    forwarding: forwarding::Config,
+    secrets: &Secrets,
+) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max.div_ceil(config.workers.count.into()),
-        limits: config.limits.of_pipeline(config.workers),
+        limits: config.limits.of_pipeline(),
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),
         chain: chain(config, &config.chain, secrets)?.build()?,
-        forwarding: forwarding(config, secrets)?,
+        forwarding,
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
@@ -81,7 +93,7 @@ pub(super) fn reconfiguration(
     config: &Config,
     functions: &[Function],
     layout: ChainLayout,
-    reevaluates: bool,
+    reevaluation: Reevaluation,
     secrets: &Secrets,
 ) -> Result<Reconfiguration, GatewayError> {
     let cluster = config.cluster.as_ref();
@@ -94,7 +106,7 @@ pub(super) fn reconfiguration(
     Ok(Reconfiguration {
         tracker: tracker(config),
         chain: chain(config, functions, secrets)?.build_within(layout)?,
-        reevaluates,
+        reevaluation,
         forwarding: forwarding(config, secrets)?,
         role: role_config(config, cluster),
         selection: selection(cluster),
@@ -204,16 +216,26 @@ fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, 
             mac: MacAddress(interface.mac),
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
-            shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+            shared: forwarding_prefixes(port),
             mss_clamp: port.mss_clamp,
         });
     }
+    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: secrets.forwarding_seed })
+}
+
+/// A port's shared addresses as the forwarder takes them.
+pub(crate) fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Prefix> {
+    port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect()
+}
+
+/// The routes as the forwarder takes them.
+pub(crate) fn forwarding_routes(config: &Config) -> Vec<forwarding::Route> {
     let routes = config.routes.iter().map(|route| forwarding::Route {
         destination: forwarding_prefix(route.to),
         gateway: route.via,
         port: route.port,
     });
-    Ok(forwarding::Config { ports, routes: routes.collect(), seed: secrets.forwarding_seed })
+    routes.collect()
 }
 
 const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::time::Duration;
 
+use cluster::node::Reevaluation;
+
 use crate::config::validated::{
     Cluster, Config, FailureDetection, Function, Node, OnReload, Peer, Port, Replication, Representation, Tracking,
     Workers,
@@ -13,14 +15,14 @@ use crate::config::validated::{
 const NAMES_MAX: usize = 8;
 
 /// The differences, a phrase each.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Changes {
     /// Those that can be applied.
     pub(super) applicable: Vec<String>,
     /// Those that only a restart can apply.
     pub(super) needs_restart: Vec<String>,
-    /// Connections are to be held against the new rules.
-    pub(super) reevaluates: bool,
+    /// What of the connections that there are.
+    pub(super) reevaluation: Reevaluation,
 }
 
 impl Changes {
@@ -37,15 +39,25 @@ impl Changes {
             workers,
             chain,
             firewall,
+            firewall_log_per_s,
             on_reload,
             nat_ports,
             source_nat,
             destination_nat,
             cluster,
+            workers: Workers { count, pin },
         } = old;
-        let mut changes = Self::default();
+        let reevaluation = match new.on_reload {
+            // Whoever asks for it only now means also the connections that earlier rules let in.
+            _ if (chain, firewall, on_reload) == (&new.chain, &new.firewall, &new.on_reload) => Reevaluation::AsBefore,
+            OnReload::Keep => Reevaluation::Keep,
+            OnReload::Reevaluate => Reevaluation::Judge,
+        };
+        let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
         changes.ports(ports, &new.ports);
+        changes.restart("workers.count", count, &new.workers.count);
+        changes.restart("workers.pin", pin, &new.workers.pin);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
         for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {
@@ -62,9 +74,8 @@ impl Changes {
         changes.restart("workers.pin", pin, &new.workers.pin);
         changes.apply("chain", &names(chain), &names(&new.chain));
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
+        changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
-        let has_new_rules = (chain, firewall, on_reload) != (&new.chain, &new.firewall, &new.on_reload);
-        changes.reevaluates = has_new_rules && new.on_reload == OnReload::Reevaluate;
         changes.apply("nat.ports", nat_ports, &new.nat_ports);
         changes.whole("nat.source", source_nat, &new.source_nat);
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
@@ -80,7 +91,7 @@ impl Changes {
     }
 
     fn node(&mut self, old: &Node, new: &Node) {
-        let Node { id, name, nodes, priority, control_socket, metrics, log } = old;
+        let Node { id, name, nodes, priority, control_socket, metrics, log, log_format, log_per_s } = old;
         self.restart("node.id", &id.0, &new.id.0);
         self.apply("node.name", name, &new.name);
         self.restart("node.nodes", nodes, &new.nodes);
@@ -88,6 +99,8 @@ impl Changes {
         self.restart("node.control_socket", control_socket, &new.control_socket);
         self.restart("node.metrics", metrics, &new.metrics);
         self.apply("node.log", &log.name(), &new.log.name());
+        self.restart("node.log_format", log_format, &new.log_format);
+        self.restart("node.log_per_s", log_per_s, &new.log_per_s);
     }
 
     fn ports(&mut self, old: &[Port], new: &[Port]) {
@@ -250,7 +263,9 @@ mod tests {
 
     #[test]
     fn nothing_changes_when_comments_do() {
-        assert_eq!(changed(&[("[node]", "# A comment.\n[node]")]), Changes::default());
+        let nothing =
+            Changes { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation: Reevaluation::AsBefore };
+        assert_eq!(changed(&[("[node]", "# A comment.\n[node]")]), nothing);
     }
 
     #[test]
@@ -279,11 +294,11 @@ mod tests {
         let first = BEFORE.find("[[firewall.rule]]").expect("there are rules");
         let changes = changed(&[(&BEFORE[first..first + 17], &format!("{rule}[[firewall.rule]]"))]);
         assert_eq!(changes.applicable, ["firewall rule: added new"]);
-        assert!(!changes.reevaluates, "connections are kept unless the operator says otherwise");
+        assert_eq!(changes.reevaluation, Reevaluation::Keep, "unless the operator says otherwise");
         let changes =
             changed(&[(&BEFORE[first..first + 17], "[firewall]\non_reload = \"reevaluate\"\n[[firewall.rule]]")]);
         assert_eq!(changes.applicable, ["firewall.on_reload: Keep before, Reevaluate now"]);
-        assert!(changes.reevaluates, "they were let in by whatever rules there were");
+        assert_eq!(changes.reevaluation, Reevaluation::Judge, "they were let in by whatever rules there were");
     }
 
     #[test]

@@ -16,9 +16,11 @@ use packet_io::{IoError, PacketIo, clock};
 
 use super::mailbox::Post;
 use super::reporting::Reporting;
+use super::service::{self, Service};
 use crate::config::validated::{Cluster, Config, replication_address};
 use crate::control::ControlReceiver;
 use crate::control::types::EventKind;
+use crate::logging;
 
 const PORTS: Token = Token(0);
 const REPLICATION: Token = Token(1);
@@ -84,10 +86,8 @@ impl PeerSockets {
 /// What a data path is given, beside the configuration.
 pub(super) struct Setting {
     pub(super) node: Node,
-    /// The lead takes the process's signals.
-    pub(super) signals: Option<Signals>,
-    /// The lead has the configuration file read again.
-    pub(super) reload: Option<SyncSender<()>>,
+    /// The lead takes the process's signals, and has the configuration read again.
+    pub(super) signals: Option<(Signals, SyncSender<()>)>,
     pub(super) waker: Arc<Waker>,
     pub(super) receiver: ControlReceiver,
     /// The way to the other workers, if there are any.
@@ -103,12 +103,11 @@ pub(super) struct DataPath {
     peers: Option<PeerSockets>,
     poller: Poller,
     waker: Arc<Waker>,
-    signals: Option<Signals>,
+    signals: Option<(Signals, SyncSender<()>)>,
     receiver: ControlReceiver,
     post: Option<Post>,
-    /// Has the configuration file read again.
-    reload: Option<SyncSender<()>>,
     reporting: Reporting,
+    service: Service,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     /// When the ports are looked at even if none is readable.
@@ -140,7 +139,7 @@ impl DataPath {
             peers.detection.iter().try_for_each(|detection| poller.add(detection, DETECTION))?;
         }
         poller.add(&*waker, CONTROL)?;
-        signals.iter().try_for_each(|signals| poller.add(signals, SIGNALS))?;
+        signals.iter().try_for_each(|(signals, _)| poller.add(signals, SIGNALS))?;
         post.iter().try_for_each(|post| poller.add(post.bell(), MAIL))?;
         Ok(Self {
             node,
@@ -152,7 +151,7 @@ impl DataPath {
             receiver,
             post,
             reporting: Reporting::new(config, place, clock::now()),
-            reload,
+            service: if place.leads() { Service::from_environment() } else { Service::none() },
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
             look_at_ports_at: Instant::ZERO,
@@ -160,7 +159,7 @@ impl DataPath {
         })
     }
 
-    /// What the chain keeps where.
+    /// How the states of the chain lie in a connection's record.
     pub(super) fn chain_layout(&self) -> ChainLayout {
         self.node.pipeline().chain().layout()
     }
@@ -194,6 +193,7 @@ impl DataPath {
                 return Ok(());
             }
             if self.may_end(now) {
+                self.service.stopping();
                 self.reporting.note(now, EventKind::Stopping, "");
                 return self.send_all(now);
             }
@@ -229,18 +229,24 @@ impl DataPath {
     }
 
     fn take_signals(&mut self) {
-        while let Some(signal) = self.signals.as_ref().and_then(Signals::receive) {
+        while let Some((signals, reload)) = &self.signals
+            && let Some(signal) = signals.receive()
+        {
             let now = clock::now();
             match signal {
                 Signal::Terminate | Signal::Interrupt if self.leaving_until.is_none() => {
                     tracing::info!("leaving: handing the addresses over");
+                    self.service.stopping();
                     self.node.leave(now);
                     self.leaving_until = Some(now + LEAVE_WAIT_MAX);
                 }
                 // Asked twice: at once.
                 Signal::Terminate | Signal::Interrupt => self.leaving_until = Some(now),
-                // One that waits already reads the file as it is now.
-                Signal::Reload => drop(self.reload.as_ref().map(|reload| reload.try_send(()))),
+                Signal::Reload => {
+                    self.service.reloading(now);
+                    // One that waits already reads the file as it is now.
+                    let _ = reload.try_send(());
+                }
             }
         }
     }
@@ -360,6 +366,10 @@ impl DataPath {
         }
         self.reporting.log_functions(&mut self.node);
         self.reporting.take_rates(now, &self.node, &self.ports);
+        logging::tell_suppressed(now, false);
+        self.post.iter().for_each(Post::note_turn);
+        let all_turn = || self.post.as_ref().is_none_or(Post::have_all_turned);
+        self.service.turn(now, all_turn, || service::describe(&self.node.status(now)));
     }
 
     fn answer_control(&mut self) {

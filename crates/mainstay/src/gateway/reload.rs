@@ -16,6 +16,7 @@ use network_functions::chain::ChainLayout;
 use super::GatewayError;
 use super::build::{self, Secrets};
 use super::changes::Changes;
+use super::workers::Ready;
 use crate::config::diagnostic::Severity;
 use crate::config::{self, ConfigError, validated::Config, validated::Function};
 use crate::control::inquiry::AskError;
@@ -41,24 +42,16 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// For a gateway that runs with `config`, read from `path`, and a chain of `layout`.
-    pub(super) fn new(
-        path: PathBuf,
-        config: Config,
-        layout: ChainLayout,
-        secrets: Secrets,
-        sender: ControlSender,
-    ) -> Self {
+    /// For a gateway that runs with `config`, read from `path`. Reads the file again whenever that is requested, until nobody
+    /// can any more. What comes while it is being read counts as one.
+    pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
+        let Ready { sender, layout, secrets, reload_requests } = ready;
         let functions = config.chain.clone();
-        Self { path, secrets, sender, running: Mutex::new(Running { config, functions, layout }) }
-    }
-
-    /// Reads the file again whenever it is asked to, until nobody can ask any more. What comes while it is being read
-    /// counts as one.
-    pub(super) fn reload_on_request(self: &Arc<Self>, triggered: Receiver<()>) -> Result<(), GatewayError> {
-        let operator = Arc::clone(self);
-        let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || operator.serve(&triggered));
-        spawned.map(drop).map_err(GatewayError::Thread)
+        let running = Mutex::new(Running { config, functions, layout });
+        let operator = Arc::new(Self { path, secrets, sender, running });
+        let serving = Arc::clone(&operator);
+        let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
+        spawned.map(|_| operator).map_err(GatewayError::Thread)
     }
 
     fn serve(&self, triggered: &Receiver<()>) {
@@ -105,12 +98,13 @@ impl Operator {
                     .into(),
             );
         }
-        // Every worker is given one of its own.
         let build = |_| {
             let layout = running.layout.clone();
-            build::reconfiguration(&config, &functions, layout, changes.reevaluates, &self.secrets)
+            build::reconfiguration(&config, &functions, layout, changes.reevaluation, &self.secrets)
         };
-        let reconfigurations = match (0..self.sender.workers()).map(build).collect::<Result<Vec<_>, _>>() {
+        // One for each worker, before any of them is given its own.
+        let built: Result<Vec<_>, GatewayError> = (0..self.sender.workers()).map(build).collect();
+        let reconfigurations = match built {
             Ok(reconfigurations) => reconfigurations,
             Err(error) => {
                 report.mistakes.push(error.to_string());
@@ -120,12 +114,12 @@ impl Operator {
         if report.check_only {
             return Ok(());
         }
-        let layout = reconfigurations.first().map_or_else(|| running.layout.clone(), |first| first.chain.layout());
-        // The lead is the last: what it says of the reload is then true of all.
+        let Some(layout) = reconfigurations.first().map(|first| first.chain.layout()) else { return Ok(()) };
+        // The lead, which is the first, comes last: it notes what was done.
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
-            let (node_name, summary) = (config.node.name.clone(), summary(&changes));
-            let order = ReloadOrder { reconfiguration, node_name, summary };
-            match self.sender.order_worker(worker, Order::Reload(Box::new(order)))? {
+            let summary = summary(&changes);
+            let order = ReloadOrder { reconfiguration, node_name: config.node.name.clone(), summary };
+            match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
                 Err(why) => {
                     report.mistakes.push(why);
@@ -158,7 +152,7 @@ impl Operations for Operator {
             let remedy = if report.mistakes.is_empty() { "a restart is needed for " } else { "" };
             let text = format!("nothing has changed: {remedy}{}", reasons.join("; "));
             // Noted for whoever looks later; who asked is told anyway.
-            let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text))?;
+            let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text));
         }
         for warning in report.warnings.iter().filter(|_| report.applied) {
             tracing::warn!("{warning}");

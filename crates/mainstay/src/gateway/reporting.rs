@@ -1,10 +1,12 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
+mod orders;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::node::{DrainRefused, Node, NodeError, NodeEvent, NodeStatus};
+use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
 use cluster::pipeline::Place;
 use cluster::{failure_detector, role};
 use flow::{DropReason, Instant, NodeId, PortId};
@@ -13,12 +15,13 @@ use packet_io::{PacketIo, clock, usage};
 use replication::Link;
 
 use crate::config::validated::Config;
-use crate::control::orders::{Order, OrderOutcome, ReloadOrder};
+use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
     TakeoverStatus, WorkerStatus,
 };
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
+use crate::logging::limit::UNLIMITED_TARGET;
 use crate::metrics::{Metric, Samples};
 use crate::output::counted;
 
@@ -156,6 +159,14 @@ impl Reporting {
             NodeEvent::ReplicationDown(id) => (EventKind::ReplicationDown, peer(id)),
             NodeEvent::PeerRestarted(id) => (EventKind::PeerRestarted, peer(id)),
             NodeEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
+            NodeEvent::Judged { ended } => (
+                EventKind::Reevaluated,
+                format!("{} ended", counted(usize::try_from(ended).unwrap_or(usize::MAX), "connection")),
+            ),
+            NodeEvent::DrainGivenUp => (
+                EventKind::Warning,
+                "the drain is given up, as no peer took the addresses: see what keeps it from taking over".to_owned(),
+            ),
             NodeEvent::WorkersDiffer { peer: id, theirs, ours } => (
                 EventKind::Warning,
                 format!(
@@ -167,14 +178,6 @@ impl Reporting {
             NodeEvent::WorkerLate(worker) => (
                 EventKind::Warning,
                 format!("worker {} was not ready for the take-over in time: is the machine overloaded?", worker.0),
-            ),
-            NodeEvent::Judged { ended } => (
-                EventKind::Reevaluated,
-                format!("{} ended", counted(usize::try_from(ended).unwrap_or(usize::MAX), "connection")),
-            ),
-            NodeEvent::DrainGivenUp => (
-                EventKind::Warning,
-                "the drain is given up, as no peer took the addresses: see what keeps it from taking over".to_owned(),
             ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
@@ -207,8 +210,12 @@ impl Reporting {
 
     /// Passes on what functions say to the operator.
     pub(super) fn log_functions(&mut self, node: &mut Node) {
-        for entry in node.pipeline_mut().log().drain() {
-            tracing::info!(function = entry.function, tuple = %entry.tuple, "{}", entry.message);
+        let log = node.pipeline_mut().log();
+        log.push_summaries(clock::now());
+        for entry in log.drain() {
+            // Each rule has a limit of its own: all of them together come from this place.
+            let (function, tuple) = (entry.function, entry.tuple);
+            tracing::info!(target: UNLIMITED_TARGET, function, %tuple, "{}", entry.message);
         }
     }
 
@@ -349,6 +356,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);
         samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);
         samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
+        samples.add_count(Metric::LogEntriesDropped, &[], pipeline.dropped_log_entries());
         let status = self.node.status(clock::now());
         samples.add_count(Metric::PacketsFragmented, &[], status.forwarding.packets_fragmented);
         samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
@@ -373,45 +381,11 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     }
 
     fn obey(&mut self, order: Order) -> OrderOutcome {
-        let now = clock::now();
-        match order {
-            Order::Reload(order) => {
-                let ReloadOrder { reconfiguration, node_name, summary } = *order;
-                let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
-                self.reporting.name = node_name;
-                self.reporting.reloads.applied += 1;
-                if self.reporting.place.leads() {
-                    self.reporting.note(now, EventKind::Reloaded, &summary);
-                }
-                Ok(reloaded.judges)
-            }
-            Order::Drain { is_forced } => {
-                let drained = self.node.drain(now, is_forced);
-                drained.map_err(|refused| match refused {
-                    DrainRefused::NobodyReady => {
-                        let why_not = hindrances(&self.node.status(now)).join("; ");
-                        format!("{refused}: {why_not} (--force drains all the same)")
-                    }
-                    _ => format!("{refused} (--force drains all the same)"),
-                })?;
-                self.reporting.note(now, EventKind::Draining, if is_forced { "forced" } else { "" });
-                Ok(false)
-            }
-            Order::Undrain => {
-                self.node.undrain(now);
-                self.reporting.note(now, EventKind::Undrained, "");
-                Ok(false)
-            }
-            Order::Note(kind, detail) => {
-                self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);
-                self.reporting.note(now, kind, &detail);
-                Ok(false)
-            }
-        }
+        self.carry_out(order)
     }
 }
 
-const fn role_name(state: role::State) -> &'static str {
+pub(super) const fn role_name(state: role::State) -> &'static str {
     match state {
         role::State::Init => "init",
         role::State::Standby => "standby",
@@ -439,10 +413,10 @@ fn hindrances(status: &NodeStatus) -> Vec<String> {
         let id = peer.id.0;
         match peer.session {
             _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
+            _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
             Some(_) if peer.refused.is_some() => {
                 format!("node {id} has another workers.count, or runs another release")
             }
-            _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
             None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
             Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
             Some(session) if session.told => format!("node {id} does not stand by"),

@@ -38,6 +38,18 @@ pub(super) struct Workers<'a> {
     sender: ControlSender,
 }
 
+/// What stands ready when all workers are open, for those who speak with operators.
+pub(super) struct Ready {
+    /// The way to ask the workers.
+    pub(super) sender: ControlSender,
+    /// How the states of the chain lie in a record, on all workers.
+    pub(super) layout: ChainLayout,
+    /// What the workers have in common.
+    pub(super) secrets: Secrets,
+    /// Something comes whenever a signal asks for the configuration to be read again.
+    pub(super) reload_requests: Receiver<()>,
+}
+
 impl<'a> Workers<'a> {
     pub(super) fn new(config: &'a Config, secrets: Secrets) -> Result<Self, GatewayError> {
         let count = config.workers.count;
@@ -54,7 +66,7 @@ impl<'a> Workers<'a> {
             let fanouts = fanouts.iter_mut().map(Iterator::next).collect();
             parts.push(Parts { number, post: posts.next(), fanouts, waker, receiver });
         }
-        Ok(Self { config, secrets, parts, sender: ControlSender::of_workers(senders) })
+        Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
     }
 
     /// Opens all workers, calls `ready` with the way to ask them, what their chains keep where, and the requests to read the
@@ -63,14 +75,15 @@ impl<'a> Workers<'a> {
     pub(super) fn run<T>(
         self,
         signals: Signals,
-        ready: impl FnOnce(ControlSender, ChainLayout, Receiver<()>) -> Result<T, GatewayError>,
+        ready: impl FnOnce(Ready) -> Result<T, GatewayError>,
     ) -> Result<(), GatewayError> {
         let Self { config, secrets, parts, sender } = self;
         let mut parts = parts.into_iter();
         let lead = parts.next().expect("there is at least one worker");
+        // Requests that come while one is being served count as one.
         let (reload, reload_requests) = sync_channel(1);
         let mut lead = open(config, secrets, lead, Some((signals, reload)))?;
-        let layout = lead.chain_layout();
+        let ready_now = Ready { sender, layout: lead.chain_layout(), secrets, reload_requests };
         thread::scope(|scope| {
             let mut followers = Vec::new();
             let mut is_whole = true;
@@ -78,7 +91,7 @@ impl<'a> Workers<'a> {
             for parts in parts {
                 let (opened, is_open) = sync_channel(1);
                 let name = format!("worker-{}", parts.number);
-                let follow = move || follow(config, secrets, parts, &opened);
+                let follow = move || follow(config, secrets.of_another_worker(), parts, &opened);
                 match thread::Builder::new().name(name).spawn_scoped(scope, follow) {
                     Ok(follower) => followers.push(follower),
                     Err(source) => {
@@ -92,11 +105,7 @@ impl<'a> Workers<'a> {
                     break;
                 }
             }
-            let result = if is_whole {
-                ready(sender, layout, reload_requests).and_then(|_served| Ok(lead.run()?))
-            } else {
-                Ok(())
-            };
+            let result = if is_whole { ready(ready_now).and_then(|_served| Ok(lead.run()?)) } else { Ok(()) };
             lead.stop_all();
             for follower in followers {
                 follower.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
@@ -115,7 +124,7 @@ fn open(
     config: &Config,
     secrets: Secrets,
     parts: Parts,
-    of_lead: Option<(Signals, SyncSender<()>)>,
+    signals: Option<(Signals, SyncSender<()>)>,
 ) -> Result<DataPath, GatewayError> {
     let Parts { number, post, fanouts, waker, receiver } = parts;
     if config.workers.pin {
@@ -123,10 +132,9 @@ fn open(
         tracing::debug!(worker = number, processor, "stays on its processor");
     }
     let place = place(number, config.workers.count);
-    let node_config = build::node_config(config, &secrets.of_worker(place.worker))?;
-    let node = Node::new_worker(node_config, place, clock::now())?;
-    let (signals, reload) = of_lead.unzip();
-    let setting = Setting { node, signals, reload, waker, receiver, post, fanouts };
+    let mut node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
+    node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
+    let setting = Setting { node, signals, waker, receiver, post, fanouts };
     Ok(DataPath::open(config, setting)?)
 }
 

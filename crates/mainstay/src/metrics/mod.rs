@@ -84,7 +84,7 @@ metrics! {
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
     FunctionEvents: Counter "function_events_total" ["function", "event"] "What network functions count.",
     FirewallRulePackets: Counter "firewall_rule_packets_total" ["rule", "action"] "First packets of connections that the firewall rule decided on.",
-    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond what the log takes.",
+    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond their limit or what the log takes.",
     PeerUp: Gauge "peer_up" ["peer"] "1 while the failure detector hears the peer.",
     PeerSynchronised: Gauge "peer_synchronised" ["peer"] "1 while the peer holds every connection that it was told of.",
     PeerConfigurationDiffers: Gauge "peer_configuration_differs" ["peer"] "1 while the peer says that its configuration is not as this node's.",
@@ -95,12 +95,12 @@ metrics! {
     ReplicationReceived: Counter "replication_received_messages_total" ["peer"] "Messages received from the peer.",
     ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
     ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
+    Reloads: Counter "reloads_total" ["outcome"] "Times that the configuration was read again: applied, or refused.",
     WorkerConnections: Gauge "worker_connections" ["worker"] "Connections that the worker holds.",
     WorkerLoad: Gauge "worker_load_ratio" ["worker"] "Share of its time that the worker worked.",
     WorkerForwarded: Counter "worker_forwarded_packets_total" ["worker"] "Packets that the worker forwarded.",
     WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that came to the worker and belong to another.",
     WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
-    Reloads: Counter "reloads_total" ["outcome"] "Times that the configuration was read again: applied, or refused.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
 }
 

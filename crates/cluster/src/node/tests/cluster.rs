@@ -237,7 +237,11 @@ impl Cluster {
             }
             Transmit::Replication(_) if self.is_replication_cut => {}
             Transmit::Replication(_) => {
-                peer.into_iter().for_each(|peer| peer.handle_replication(now, NodeId(from), bytes).unwrap());
+                if let Some(peer) = peer {
+                    peer.handle_replication(now, NodeId(from), bytes).unwrap();
+                    // What is due at once is done before anything is sent, as in the daemon.
+                    peer.handle_timeout(now);
+                }
             }
         }
     }

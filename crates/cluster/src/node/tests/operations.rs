@@ -10,7 +10,9 @@ use network_functions::firewall::Rule;
 use super::cluster::{Cluster, Options, firewall, nat, node_config, rules, segment, syn};
 use super::{ACK, events, exchange};
 use crate::forwarding::{self, ReconfigureError};
-use crate::node::{DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, ReloadError};
+use crate::node::{
+    DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError,
+};
 use crate::role::State;
 
 /// The node's own configuration with other rules.
@@ -25,7 +27,7 @@ fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfiguration {
     Reconfiguration {
         tracker: config.tracker,
         chain: ChainBuilder::new().push(firewall(rules)).push(nat(id, true)).build_within(layout).unwrap(),
-        reevaluates: false,
+        reevaluation: Reevaluation::Keep,
         forwarding: config.forwarding,
         role: config.role,
         selection: config.selection,
@@ -67,7 +69,7 @@ fn connections_that_new_rules_do_not_allow_end_on_both_nodes_when_the_operator_w
     }
     let seen_port = cluster.connect(40_300);
     events(&mut cluster, 0);
-    let new = Reconfiguration { reevaluates: true, ..with_rules(&cluster, 0, rules(Some(40_300))) };
+    let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 0, rules(Some(40_300))) };
     assert!(reload(&mut cluster, 0, new).judges);
 
     // Its packet comes before the walk does: it does not pass all the same.
@@ -90,7 +92,7 @@ fn a_standby_that_was_told_to_judge_does_so_when_it_takes_over_and_not_before() 
     let mut cluster = Cluster::start(Options::default());
     let allowed = cluster.connect(40_000);
     let _ = cluster.connect(40_001);
-    let new = Reconfiguration { reevaluates: true, ..with_rules(&cluster, 1, rules(Some(40_001))) };
+    let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 1, rules(Some(40_001))) };
     assert!(!reload(&mut cluster, 1, new).judges, "the connections are another node's");
     cluster.run(Duration::from_millis(100));
     assert_eq!((cluster.connections(0), cluster.connections(1)), (2, 2));
@@ -98,6 +100,22 @@ fn a_standby_that_was_told_to_judge_does_so_when_it_takes_over_and_not_before() 
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     cluster.run_until("the connection to be ended", |cluster| cluster.connections(1) == 1);
     exchange(&mut cluster, 40_000, allowed, 1001, 5001);
+}
+
+#[test]
+fn rules_that_came_later_and_keep_connections_are_not_held_against_them() {
+    let mut cluster = Cluster::start(Options::default());
+    let seen_port = cluster.connect(40_000);
+    let judges = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 1, rules(None)) };
+    reload(&mut cluster, 1, judges);
+    let unrelated = Reconfiguration { reevaluation: Reevaluation::AsBefore, ..with_rules(&cluster, 1, rules(None)) };
+    reload(&mut cluster, 1, unrelated);
+    let keeps = with_rules(&cluster, 1, Vec::new());
+    reload(&mut cluster, 1, keeps);
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    cluster.run(Duration::from_millis(10));
+    exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
 }
 
 #[test]
@@ -111,12 +129,12 @@ fn functions_come_and_go_while_connections_keep_their_translation() {
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
 
     let chain = ChainBuilder::new().push(nat(0, true)).push(firewall(Vec::new())).build_within(layout).unwrap();
-    let reordered = Reconfiguration { chain, reevaluates: false, ..with_rules(&cluster, 0, Vec::new()) };
+    let reordered = Reconfiguration { chain, ..with_rules(&cluster, 0, Vec::new()) };
     reload(&mut cluster, 0, reordered);
     exchange(&mut cluster, 40_000, seen_port, 1009, 5007);
     assert!(!is_answered(&mut cluster, 40_001), "the firewall is back, and closed");
     // The copy still tells which rule let the connection in, and where: the other node can judge it.
-    let new = Reconfiguration { reevaluates: true, ..with_rules(&cluster, 1, rules(Some(40_000))) };
+    let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 1, rules(Some(40_000))) };
     reload(&mut cluster, 1, new);
     cluster.kill(0);
     cluster.run_until("the connection to be ended", |cluster| cluster.connections(1) == 0);
@@ -234,6 +252,25 @@ fn a_drain_is_given_up_when_the_peer_dies_before_it_takes_over() {
     assert_eq!(state(&cluster, 0), State::Active);
     assert!(events(&mut cluster, 0).contains(&NodeEvent::DrainGivenUp));
     exchange(&mut cluster, 40_000, seen_port, 1001, 5001);
+}
+
+#[test]
+fn a_node_that_hands_over_and_is_back_at_once_takes_no_connection_with_it() {
+    let mut cluster = Cluster::start(Options { connections_max: 1024, ..Options::default() });
+    let ports: Vec<(u16, u16)> = (40_000..40_400).map(|port| (port, cluster.connect(port))).collect();
+    for id in [0, 1] {
+        let now = cluster.now;
+        cluster.node_mut(id).leave(now);
+        cluster.run_until("the other to take over", |cluster| state(cluster, 1 - id) == State::Active);
+        cluster.restart(id);
+        // It says at once that it has told all of its connections: there are none. The other holds copies of those that
+        // it was master of, and has seen no packet of them yet.
+        cluster.run(Duration::from_millis(500));
+        assert_eq!((cluster.connections(0), cluster.connections(1)), (400, 400));
+    }
+    for (port, seen_port) in ports {
+        exchange(&mut cluster, port, seen_port, 1001, 5001);
+    }
 }
 
 #[test]
