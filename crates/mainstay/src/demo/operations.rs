@@ -129,7 +129,6 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         has_standby: true,
         is_replicated: true,
         sync_loss: args.sync_loss,
-        workers: args.workers,
         connections_max: CONNECTIONS_MAX,
         workers: args.workers,
     };

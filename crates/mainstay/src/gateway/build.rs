@@ -8,7 +8,7 @@ use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
-use flow::{HashKey, IpFamily, WorkerId};
+use flow::{HashKey, IpFamily};
 use network_functions::address::Prefix;
 use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
@@ -75,7 +75,7 @@ pub(crate) fn node_config_with(
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max.div_ceil(config.workers.count.into()),
-        limits: config.limits.of_pipeline(),
+        limits: config.limits.of_pipeline(config.workers),
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),

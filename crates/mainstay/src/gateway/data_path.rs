@@ -119,7 +119,7 @@ pub(super) struct DataPath {
 impl DataPath {
     /// Opens ports and sockets.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
-        let Setting { node, signals, waker, receiver, post, reload, fanouts } = setting;
+        let Setting { node, signals, waker, receiver, post, fanouts } = setting;
         let place = node.place();
         // The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
         let configs: Vec<PortConfig> = config
