@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FORWARDED: (u16, u16) = (443, 8443);
 /// Connections through the gateway: so many that no worker is left without.
 const CONNECTIONS: usize = 40;
+
+/// One network at a time: several would take each other's processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 struct Gateway {
     child: Child,
@@ -98,6 +102,10 @@ impl Gateway {
     }
 }
 
+fn take_turn() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The network and its two gateways; nothing, said aloud, where the machine forbids namespaces.
 fn start(workers: [u8; 2]) -> Option<(Topology, [Gateway; 2])> {
     if probe() != NamespaceSupport::Available {
@@ -141,6 +149,7 @@ fn exchange(stream: &mut TcpStream, text: &[u8]) {
 
 #[test]
 fn connections_whose_replies_come_to_another_worker_pass_and_outlive_their_node() {
+    let _turn = take_turn();
     let Some((topology, [mut active, standby])) = start([2, 2]) else { return };
     echo_inside(&topology);
     until("the nodes have told each other everything", || {
@@ -184,6 +193,7 @@ fn connections_whose_replies_come_to_another_worker_pass_and_outlive_their_node(
 
 #[test]
 fn nodes_with_different_numbers_of_workers_say_so_and_end_in_good_order() {
+    let _turn = take_turn();
     let Some((_topology, [mut active, standby])) = start([2, 1]) else { return };
     let why_not = until("the nodes refuse each other", || {
         let [first, second] = [active.status()?, standby.status()?];
@@ -198,4 +208,21 @@ fn nodes_with_different_numbers_of_workers_say_so_and_end_in_good_order() {
 
     assert!(active.terminate().success(), "all workers end: {}", active.log());
     until("the other node has the addresses", || standby.status().filter(|status| status.node.role == "active"));
+}
+
+#[test]
+fn reloads_and_a_rolling_restart_reach_every_worker_and_lose_no_connection() {
+    let _turn = take_turn();
+    if let NamespaceSupport::Forbidden(why) = probe() {
+        println!("skipped: {why}");
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--rolling-restart", "--workers", "2", "--seconds", "2", "--json"])
+        .output()
+        .expect("the program can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert!(result["connections"].as_u64() > Some(60), "{result:#}");
+    assert_eq!(result["survived"], result["connections"], "{result:#}");
 }

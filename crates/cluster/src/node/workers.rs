@@ -251,7 +251,6 @@ impl Node {
             self.judging.leave_off(&mut self.pipeline);
         }
         if after && !before {
-            self.judging.take_up(&mut self.pipeline);
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
             self.judging.take_up(&mut self.pipeline);
         }

@@ -36,7 +36,6 @@ impl Changes {
             limits,
             timeouts,
             tracking,
-            workers,
             chain,
             firewall,
             firewall_log_per_s,
@@ -66,9 +65,6 @@ impl Changes {
         let Tracking { loose, liberal } = tracking;
         changes.apply("tracking.loose", loose, &new.tracking.loose);
         changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
-        let Workers { count, pin } = workers;
-        changes.restart("workers.count", count, &new.workers.count);
-        changes.restart("workers.pin", pin, &new.workers.pin);
         changes.apply("chain", &names(chain), &names(&new.chain));
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);

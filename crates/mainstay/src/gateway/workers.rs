@@ -69,8 +69,7 @@ impl<'a> Workers<'a> {
         Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
     }
 
-    /// Opens all workers, calls `ready` with the way to ask them, what their chains keep where, and the requests to read the
-    /// configuration again, and moves packets until a signal ends it or a worker cannot go on. The calling
+    /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
     /// thread is the lead.
     pub(super) fn run<T>(
         self,

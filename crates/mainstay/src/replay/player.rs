@@ -11,7 +11,7 @@ use packet_io::pcap::{LinkType, SNAPSHOT_BYTES_MAX};
 
 use super::ReplayError;
 use super::neighbours::{self, OwnFrame};
-use crate::config::Config;
+use crate::config::validated::{self, Config};
 use crate::gateway::build::{self, Secrets};
 
 /// No packet of a capture is too large for its way out: those that a sending host's interface was still to cut are in
@@ -135,7 +135,8 @@ impl Player {
     /// A node that has taken the shared addresses at `now`.
     pub(super) fn new(config: &Config, forwarding: forwarding::Config, now: Instant) -> Result<Self, ReplayError> {
         let macs = forwarding.ports.iter().map(|port| port.mac).collect();
-        let alone = Config { cluster: None, ..config.clone() };
+        let workers = validated::Workers { count: 1, pin: false };
+        let alone = Config { cluster: None, workers, ..config.clone() };
         let node = Node::new(build::node_config_with(&alone, forwarding, &Secrets::known())?, now)?;
         let mut player = Self { node, macs, now, buffer: Vec::new() };
         player.node.handle_timeout(now);
