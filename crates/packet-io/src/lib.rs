@@ -1,7 +1,7 @@
 //! The one room that touches the system: packet sockets, namespaces, links, clocks, signals and memory.
 //!
 //! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures),
-//! [`af_packet`] or [`af_xdp`] (real interfaces). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
+//! [`af_packet`] or [`af_xdp`] (real interfaces), or [`tun`] (the kernel's routing). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
 //! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
 //! [`clock`], [`random`], [`usage`] and [`huge_pages`].
 //!
@@ -40,8 +40,10 @@ pub mod random;
 pub mod signal;
 pub mod sysctl;
 mod system;
+pub mod tun;
 pub mod udp;
 pub mod usage;
+mod virtio;
 
 pub use error::{IoError, TransmitFailure};
 pub use packet_io::{PacketIo, PortCounters, TransmitFailureCounters};

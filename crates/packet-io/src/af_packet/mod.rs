@@ -8,7 +8,6 @@
 
 mod port;
 mod ring;
-mod virtio;
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;

@@ -81,7 +81,7 @@ impl Network {
         };
         let own = [mac(&self.gateway, "port0"), mac(&self.gateway, "port1")];
         let peer = [mac(&self.client, "host"), mac(&self.server, "host")];
-        Forwarder { own, peer, largest_bytes: [0; 2] }
+        Forwarder::new(own, peer)
     }
 }
 
@@ -95,6 +95,11 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
+    /// Between two ports, each with its own link address and that of its only neighbour.
+    pub(crate) const fn new(own: [[u8; 6]; 2], peer: [[u8; 6]; 2]) -> Self {
+        Self { own, peer, largest_bytes: [0; 2] }
+    }
+
     pub(crate) fn process(&mut self, batch: &mut PacketBatch<'_>) {
         for frame in batch {
             match frame.segmentation.kind {
