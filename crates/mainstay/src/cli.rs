@@ -60,6 +60,8 @@ pub enum BenchCommand {
     Pipeline(BenchPipelineArgs),
     /// How fast bulk TCP passes through a node, beside the kernel with nftables
     Bulk(BenchBulkArgs),
+    /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
+    Packets(BenchPacketsArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
 }
@@ -79,6 +81,26 @@ pub struct BenchBulkArgs {
     /// Over IPv6
     #[arg(long)]
     pub ipv6: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench packets`.
+#[derive(Debug, Args)]
+pub struct BenchPacketsArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which every side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Packets sent a second: fewer than any side can forward, so that none waits long
+    #[arg(long, value_name = "RATE", default_value_t = 150_000, value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
+    pub packets_per_second: u32,
+    /// Connections that the packets belong to, in turns
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    pub flows: u16,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -43,6 +43,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
+        Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
     }
 }

@@ -146,6 +146,14 @@ pub fn receive_queues(interface: &str) -> u32 {
     asked.map_or(1, |()| (channels.combined + channels.receive).max(1))
 }
 
+/// Packets that the interface has received so far; `None` when it is not there or `/proc` does not tell.
+#[must_use]
+pub fn received_packets(interface: &str) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let of_interface = table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
+    of_interface.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Whether the interface does `offload` at the moment; `None` when it is not there.
 #[must_use]
 pub fn offload(interface: &str, offload: Offload) -> Option<bool> {
@@ -188,6 +196,8 @@ mod tests {
             Netlink::open().unwrap().create_veth("cable0", "cable0", &there).unwrap();
             assert_eq!(driver("cable0").as_deref(), Some("veth"));
             assert_eq!(receive_queues("cable0"), 1);
+            assert_eq!(received_packets("cable0"), Some(0));
+            assert_eq!(received_packets("cable"), None);
             let inquiry = Inquiry::open().unwrap();
             assert_eq!(inquiry.mtu_bytes("cable0").unwrap(), 1500);
             assert!(!inquiry.is_up("cable0"));

@@ -15,6 +15,7 @@ use packet_io::{IoError, usage};
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
+use crate::config::validated::Backend;
 use crate::control::client::Client;
 use crate::control::types::{Event, Status};
 
@@ -110,9 +111,18 @@ impl Cluster {
     /// # Errors
     /// Files cannot be written or processes not be started.
     pub fn start(topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
+        Self::start_with(topology, plan, Backend::default())
+    }
+
+    /// As [`Cluster::start`], with ports by `backend`.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub fn start_with(topology: &Topology, plan: ClusterPlan, backend: Backend) -> Result<Self, ClusterError> {
         let directory = Directory::create()?;
         let numbers = 0..=usize::from(plan.has_standby);
-        let nodes = numbers.map(|number| start_node(topology, plan, &directory, number)).collect::<Result<_, _>>()?;
+        let nodes =
+            numbers.map(|number| start_node(topology, plan, backend, &directory, number)).collect::<Result<_, _>>()?;
         Ok(Self { nodes, plan, active: 0, active_since_ns: 0, directory })
     }
 
@@ -261,13 +271,15 @@ impl Node {
 fn start_node(
     topology: &Topology,
     plan: ClusterPlan,
+    backend: Backend,
     directory: &Directory,
     number: usize,
 ) -> Result<Node, ClusterError> {
     let name = NAMES[number];
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-    fs::write(&config, configuration(number, plan, &control_socket)).map_err(|source| directory.error(source))?;
+    fs::write(&config, configuration(number, plan, backend, &control_socket))
+        .map_err(|source| directory.error(source))?;
     let output = File::create(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
     let mut command = Command::new(program);
@@ -279,7 +291,7 @@ fn start_node(
 }
 
 /// A node's configuration file.
-fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
+fn configuration(number: usize, plan: ClusterPlan, backend: Backend, control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
@@ -293,8 +305,12 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     );
     for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
         // Writing to a string cannot fail.
-        let _ =
-            write!(text, "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\naddresses = {}\n\n", addresses(shared));
+        let _ = write!(
+            text,
+            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\naddresses = {}\n\n",
+            backend.name(),
+            addresses(shared)
+        );
     }
     let _ = write!(
         text,

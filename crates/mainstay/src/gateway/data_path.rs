@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use cluster::node::{Node, NodeEvent, Transmit};
 use flow::{Frame, Instant, NodeId};
-use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
+use super::ports::Ports;
 use super::reporting::Reporting;
 use crate::config::validated::{Cluster, Config};
 use crate::control::ControlReceiver;
@@ -73,7 +73,7 @@ impl PeerSockets {
 /// The node, what it sends and receives on, and what it tells operators.
 pub(super) struct DataPath {
     node: Node,
-    ports: AfPacketIo,
+    ports: Ports,
     peers: Option<PeerSockets>,
     poller: Poller,
     waker: Arc<Waker>,
@@ -89,21 +89,15 @@ pub(super) struct DataPath {
 }
 
 impl DataPath {
-    /// Opens ports and sockets.
+    /// Opens the sockets to the peers.
     pub(super) fn open(
         config: &Config,
         node: Node,
+        ports: Ports,
         signals: Signals,
         waker: Arc<Waker>,
         receiver: ControlReceiver,
     ) -> Result<Self, IoError> {
-        // The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
-        let configs: Vec<PortConfig> = config
-            .ports
-            .iter()
-            .map(|port| PortConfig { promiscuous: true, ..PortConfig::new(port.interface.as_str()) })
-            .collect();
-        let ports = AfPacketIo::open(&configs)?;
         let peers = config.cluster.as_ref().map(PeerSockets::open).transpose()?;
         let poller = Poller::new()?;
         for descriptor in ports.descriptors() {

@@ -5,6 +5,7 @@
 
 mod build;
 mod data_path;
+mod ports;
 mod reporting;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ use crate::control::{self, ControlServer, FlowDescriber, ServerError};
 use crate::logging;
 use crate::metrics::server::{MetricsError, MetricsServer};
 use data_path::DataPath;
+use ports::Ports;
 
 /// Why a gateway cannot run. Its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +74,14 @@ fn serve(config: &Config) -> Result<(), GatewayError> {
         tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
     }
     let waker = Arc::new(Waker::new()?);
+    // Before the node is made, which looks at interfaces that may be made here.
+    let ports = Ports::open(&config.ports)?;
     let node = Node::new(build::node_config(config)?, clock::now())?;
     let (sender, receiver) = control::channel({
         let waker = Arc::clone(&waker);
         Arc::new(move || waker.wake())
     });
-    let mut data_path = DataPath::open(config, node, signals, waker, receiver)?;
+    let mut data_path = DataPath::open(config, node, ports, signals, waker, receiver)?;
     let describer = FlowDescriber {
         node: config.node.id,
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),

@@ -9,7 +9,7 @@ use crate::config::validated::Representation;
 fn checked(number: usize, plan: ClusterPlan) -> config::validated::Config {
     let directory = Directory::create().unwrap();
     let path = directory.path.join("node.toml");
-    fs::write(&path, configuration(number, plan, Path::new("/tmp/node.sock"))).unwrap();
+    fs::write(&path, configuration(number, plan, Backend::AfPacket, Path::new("/tmp/node.sock"))).unwrap();
     let checked = config::load(&path).unwrap_or_else(|error| panic!("{error}"));
     checked.config
 }
