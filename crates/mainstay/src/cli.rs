@@ -95,9 +95,9 @@ pub struct BenchPacketsArgs {
     /// Rounds, in each of which every side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Packets sent a second: fewer than any side can forward, so that none waits long
-    #[arg(long, value_name = "RATE", default_value_t = 150_000, value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
-    pub packets_per_second: u32,
+    /// Packets sent a second [default: as many as arrive]
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
+    pub packets_per_second: Option<u32>,
     /// Connections that the packets belong to, in turns
     #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub flows: u16,

@@ -83,6 +83,28 @@ pub fn prefer_this_process() -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 }
 }
 
+/// Keeps all threads that the process `pid` has (0: the calling thread alone) on one processor of the machine. False, and
+/// nothing changed, where there is no such process or processor, or it is not permitted.
+#[must_use]
+pub fn keep_on_processor(pid: u32, processor: usize) -> bool {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
+    if processor >= libc::CPU_SETSIZE as usize {
+        return false;
+    }
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { crate::system::zeroed() };
+    // SAFETY: the processor's number is within the set, as was just made sure.
+    unsafe { libc::CPU_SET(processor, &mut set) };
+    // SAFETY: `set` is readable for the stated length.
+    let keep = |thread| unsafe { libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &raw const set) == 0 };
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let threads: Vec<libc::pid_t> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    match threads.is_empty() {
+        true => keep(pid),
+        false => threads.into_iter().all(keep),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

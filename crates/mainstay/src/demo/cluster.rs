@@ -199,6 +199,12 @@ impl Cluster {
         self.nodes.iter().map(|node| usage::cpu_time_of(node.child.id()).unwrap_or_default()).collect()
     }
 
+    /// Keeps the nodes on one of the machine's processors. False where that cannot be.
+    #[must_use]
+    pub fn keep_on_processor(&self, processor: usize) -> bool {
+        self.nodes.iter().all(|node| usage::keep_on_processor(node.child.id(), processor))
+    }
+
     /// Leaves configurations and logs where they are; returns where.
     pub fn keep_files(&mut self) -> PathBuf {
         self.directory.is_kept = true;

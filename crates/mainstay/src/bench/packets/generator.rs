@@ -1,4 +1,4 @@
-//! Sends small datagrams of many connections at an even pace, as a network would: past this host's own stack.
+//! Sends small datagrams of many connections as a network would: past this host's own stack.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
@@ -18,6 +18,15 @@ const PAYLOAD: [u8; 18] = [0x6d; 18];
 /// The port that the first connection comes from.
 const FIRST_SOURCE_PORT: u16 = 20_000;
 
+/// Packets underway at most: no side has to queue more than it has room for, and none runs out of work.
+const UNDERWAY_MAX: u64 = 768;
+/// Packets sent until it is looked at how many have arrived.
+const LOOK_EVERY: u64 = 256;
+/// How long is waited until it is looked at again when too many are underway.
+const LOOK_AGAIN: Duration = Duration::from_micros(100);
+/// When nothing arrives for so long, what is underway is lost.
+const LOST_AFTER: Duration = Duration::from_millis(20);
+
 /// Where datagrams go.
 pub(super) struct Path {
     /// Link addresses of sender and next hop.
@@ -31,7 +40,8 @@ pub(super) struct Path {
 /// What a turn of sending came to.
 pub(super) struct Sent {
     pub(super) packets: u64,
-    /// Processor time of the sender, and of all that the kernel did with the packets in its midst.
+    /// Processor time of the sender, and of all that the kernel did with the packets in its midst; without what the
+    /// sender spends on finding out how many have arrived.
     pub(super) cpu: Duration,
 }
 
@@ -58,22 +68,36 @@ impl Generator {
         Ok(Self { io, frames: (0..flows).map(frame_of).collect(), next: 0 })
     }
 
-    /// Sends `packets_per_second` for `duration`, a batch at a time, from a thread of its own.
-    pub(super) fn send_for(&mut self, duration: Duration, packets_per_second: u32) -> Sent {
-        let sending = || {
-            let (begin, cpu_before) = (Instant::now(), thread_cpu_time());
-            let interval = Duration::from_secs(1) * BATCH_FRAMES_MAX as u32 / packets_per_second;
-            let (mut packets, mut due) = (0, Duration::ZERO);
-            while due < duration {
-                // A sender that overslept makes up for it: the pace is even over the whole turn.
-                thread::sleep(due.saturating_sub(begin.elapsed()));
-                packets += self.send_batch();
-                due += interval;
+    /// Sends for `duration`: so many packets a second, or as fast as they arrive, which `arrived` tells.
+    pub(super) fn send_for(
+        &mut self,
+        duration: Duration,
+        packets_per_second: Option<u32>,
+        arrived: impl FnMut() -> u64,
+    ) -> Sent {
+        let (begin, cpu_before) = (Instant::now(), thread_cpu_time());
+        let mut sent = Sent { packets: 0, cpu: Duration::ZERO };
+        match packets_per_second {
+            Some(rate) => {
+                let interval = Duration::from_secs(1) * BATCH_FRAMES_MAX as u32 / rate;
+                let mut due = Duration::ZERO;
+                while due < duration {
+                    // A sender that overslept makes up for it: the pace is even over the whole turn.
+                    thread::sleep(due.saturating_sub(begin.elapsed()));
+                    sent.packets += self.send_batch();
+                    due += interval;
+                }
             }
-            Sent { packets, cpu: thread_cpu_time() - cpu_before }
-        };
-        let sent = thread::scope(|scope| scope.spawn(sending).join());
-        sent.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            None => {
+                let mut window = Window::new(arrived);
+                while begin.elapsed() < duration {
+                    sent.packets += self.send_batch();
+                    window.wait_for_room(sent.packets);
+                }
+                return Sent { cpu: (thread_cpu_time() - cpu_before).saturating_sub(window.cpu), ..sent };
+            }
+        }
+        Sent { cpu: thread_cpu_time() - cpu_before, ..sent }
     }
 
     fn send_batch(&mut self) -> u64 {
@@ -91,5 +115,42 @@ impl Generator {
         }
         *next = (*next + batch.len()) % count;
         io.transmit_batch(PortId(0), &mut batch)
+    }
+}
+
+/// Keeps the number of packets that are underway in bounds.
+struct Window<F> {
+    arrived: F,
+    /// What had arrived when the turn began, and what is lost.
+    base: u64,
+    next_look: u64,
+    /// Processor time spent on looking.
+    cpu: Duration,
+}
+
+impl<F: FnMut() -> u64> Window<F> {
+    fn new(mut arrived: F) -> Self {
+        Self { base: arrived(), arrived, next_look: LOOK_EVERY, cpu: Duration::ZERO }
+    }
+
+    /// Waits until another batch may be sent when `sent` packets have been.
+    fn wait_for_room(&mut self, sent: u64) {
+        if sent < self.next_look {
+            return;
+        }
+        let cpu_before = thread_cpu_time();
+        self.next_look = sent + LOOK_EVERY;
+        let (mut last, mut since) = ((self.arrived)(), Instant::now());
+        while self.base + sent > last + UNDERWAY_MAX - LOOK_EVERY {
+            thread::sleep(LOOK_AGAIN);
+            let now = (self.arrived)();
+            if now != last {
+                (last, since) = (now, Instant::now());
+            } else if since.elapsed() > LOST_AFTER {
+                self.base = last.saturating_sub(sent);
+                break;
+            }
+        }
+        self.cpu += thread_cpu_time() - cpu_before;
     }
 }

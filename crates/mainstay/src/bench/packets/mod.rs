@@ -8,8 +8,9 @@
 //! counted with nothing but a cable between sender and receiver, and what a packet costs there is taken off all sides
 //! alike. What remains is the forwarding and one cable more.
 //!
-//! The pace is one that all sides keep up with; a side that could not would look cheap for what it drops, so the share
-//! that arrived is told. As a check, the same is worked out from the time that the machine's processors were not idle,
+//! Each side is given as much as it can do, with some hundred packets underway: enough that none runs out of work or wakes
+//! up for single packets, not so many that any has to drop (the share that arrived is told). At a lower pace, which can
+//! be asked for, a node wakes up more often for fewer packets, and each costs more. As a check, the same is worked out from the time that the machine's processors were not idle,
 //! which on a quiet machine comes to the same.
 
 mod generator;

@@ -35,7 +35,8 @@ impl<T> Sides<T> {
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) frame_bytes: u32,
-    pub(super) packets_per_second: u32,
+    /// Packets sent a second; as many as arrived where there is none.
+    pub(super) packets_per_second: Option<u32>,
     pub(super) flows: u16,
     pub(super) rounds: u32,
     pub(super) seconds_per_round: f64,
@@ -106,12 +107,12 @@ impl Report {
         row("mainstay, AF_PACKET".into(), |sides| sides.af_packet, spans.af_packet);
         row(kernel, |sides| sides.kernel_nft, spans.kernel_nft);
         let mut text = format!(
-            "{}-byte UDP packets of {} connections through one gateway, {} a second, {} rounds of {} s each; firewall and \
+            "{}-byte UDP packets of {} connections through one gateway, {}, {} rounds of {} s each; firewall and \
              source NAT\n\n{}\nOf the kernel's processor time, Mainstay takes {:.3} with AF_XDP and {:.3} with \
              AF_PACKET.\nTaken off is what a packet costs with only a cable between the hosts: {:.0} ns.\n",
             self.frame_bytes,
             self.flows,
-            self.packets_per_second,
+            self.packets_per_second.map_or("as many as arrive".into(), |rate| format!("{rate} a second")),
             self.rounds,
             self.seconds_per_round,
             table.render(),
