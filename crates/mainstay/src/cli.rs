@@ -200,9 +200,12 @@ pub struct GatewayArgs {
     /// Configuration file (docs/configuration.md)
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Only say whether the configuration is right
+    /// Only say whether the configuration is right, and what this host can do of it
     #[arg(long)]
     pub check: bool,
+    /// With --check, print one JSON object
+    #[arg(long, requires = "check")]
+    pub json: bool,
 }
 
 /// Where a running gateway is found.

@@ -44,6 +44,7 @@ pub mod tun;
 pub mod udp;
 pub mod usage;
 mod virtio;
+pub mod xdp_features;
 
 pub use error::{IoError, TransmitFailure};
 pub use packet_io::{PacketIo, PortCounters, TransmitFailureCounters};

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod flows;
+mod host;
 pub mod simulate;
 pub mod status;
 

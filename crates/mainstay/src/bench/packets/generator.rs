@@ -25,7 +25,7 @@ const LOOK_EVERY: u64 = 256;
 /// How long is waited until it is looked at again when too many are underway.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 /// When nothing arrives for so long, what is underway is lost.
-const LOST_AFTER: Duration = Duration::from_millis(20);
+const LOST_AFTER: Duration = Duration::from_millis(200);
 
 /// Where datagrams go.
 pub(super) struct Path {

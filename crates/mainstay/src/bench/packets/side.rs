@@ -29,7 +29,7 @@ const TO_NODE: &str = "to-a";
 const SENDER_PROCESSOR: usize = 0;
 const NODE_PROCESSOR: usize = 1;
 /// What is underway has arrived when nothing more does for so long.
-const SETTLED_FOR: Duration = Duration::from_millis(10);
+const SETTLED_FOR: Duration = Duration::from_millis(100);
 
 /// What is between sender and receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
