@@ -100,3 +100,19 @@ fn connections_a_second_are_measured_with_replication_and_without() {
         assert!(report["cpu_us_per_connection"][side]["active"].as_f64().expect("a figure") > 0.0, "{report}");
     }
 }
+
+#[test]
+fn what_a_packet_costs_is_measured_by_each_backend_and_by_the_kernel() {
+    let af_xdp = packet_io::limits::missing_capabilities(&["CAP_BPF", "CAP_NET_ADMIN"]);
+    if !af_xdp.is_empty() {
+        println!("skipped: AF_XDP needs {af_xdp:?}");
+        return;
+    }
+    let arguments = ["bench", "packets", "--seconds", "0.2", "--rounds", "1", "--flows", "64", "--json"];
+    let Some(report) = measured(&arguments) else { return };
+    for side in ["af_xdp", "af_packet", "kernel_nft"] {
+        assert!(report["ns_per_packet"][side].as_f64().is_some(), "{report}");
+        assert!(report["arrived"][side].as_f64().expect("a share") > 0.5, "{report}");
+    }
+    assert!(report["ratio_af_xdp"].as_f64().is_some(), "{report}");
+}
