@@ -117,12 +117,12 @@ fn echo_through(topology: &Topology, client: &Namespace) {
             }
         };
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let sent: Vec<u8> = (0..TRANSFER_BYTES).map(|at| (at * 31 >> 7) as u8).collect();
+        let sent: Vec<u8> = (0..TRANSFER_BYTES).map(|at| ((at * 31) >> 7) as u8).collect();
         let mut received = vec![0; TRANSFER_BYTES];
         let mut writer = stream.try_clone().unwrap();
         scope.spawn(move || writer.write_all(&sent).unwrap());
         stream.read_exact(&mut received).unwrap();
-        assert!(received.iter().enumerate().all(|(at, byte)| *byte == (at * 31 >> 7) as u8));
+        assert!(received.iter().enumerate().all(|(at, byte)| *byte == ((at * 31) >> 7) as u8));
     });
 }
 
