@@ -51,7 +51,7 @@ impl PortConfig {
     }
 }
 
-/// An interface with the redirecting program on it, to be opened by one [`AfXdpIo`] or by several that share its queues.
+/// An interface with the redirecting program on it, to be opened by one [`AfXdpIo`](super::AfXdpIo) or by several that share its queues.
 #[derive(Debug)]
 pub struct AttachedPort {
     pub(super) config: PortConfig,
