@@ -13,6 +13,7 @@
 //! * The kernel sees none of the frames: an interface served this way is the node's alone, for its own addresses, too.
 //! * VLAN tags that the hardware takes out of frames are lost: switch that off where there are tagged frames.
 
+mod attached;
 mod memory;
 mod program;
 mod ring;
@@ -20,7 +21,7 @@ mod socket;
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -29,14 +30,14 @@ use arrayvec::ArrayVec;
 use flow::wire::checksum::complete_partial;
 use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, Frame, Instant, PacketBatch, PortId, SegmentationKind};
 
-use crate::interface::{self, Inquiry};
 use crate::{IoError, PacketIo, PortCounters, TransmitFailure, clock};
 
+pub use attached::{AttachedPort, Fallback, PortConfig};
 pub use memory::MTU_BYTES_MAX;
 pub use program::{AttachMode, Attachment};
 
 use memory::{LINK_BYTES_MAX, Memory, chunk_bytes_for};
-use socket::{Binding, CHUNKS_PER_QUEUE, Queue, hold_promiscuous};
+use socket::{Binding, CHUNKS_PER_QUEUE, Queue};
 
 /// The most ports of a node: a port's number is a byte.
 pub const PORTS_MAX: usize = 256;
@@ -48,107 +49,6 @@ const EBUSY_RETRY: Duration = Duration::from_secs(2);
 const EBUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// How often interfaces are looked at, whether they are up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Something that was wished for and could not be had, and what the system said. The port works without it.
-#[derive(Debug)]
-pub enum Fallback {
-    /// The program runs behind the driver instead of in it.
-    Generic(io::Error),
-    /// Frames are copied between the driver's memory and the shared one. Without an error the driver just has no other
-    /// way.
-    Copy(Option<io::Error>),
-}
-
-impl std::fmt::Display for Fallback {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Generic(why) => write!(formatter, "generic instead of native XDP: the driver refuses it ({why})"),
-            Self::Copy(None) => write!(formatter, "frames are copied: the driver has no zero-copy AF_XDP"),
-            Self::Copy(Some(why)) => write!(formatter, "frames are copied: zero-copy cannot be shared ({why})"),
-        }
-    }
-}
-
-/// How to open a port.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortConfig {
-    /// The interface's name, in the namespace of the thread that opens it.
-    pub interface: String,
-    /// Receive frames for other link addresses than the interface's own, too.
-    pub promiscuous: bool,
-    /// Let the program run in the driver where that can be had.
-    pub allow_native: bool,
-    /// Do without copies where that can be had.
-    pub allow_zero_copy: bool,
-}
-
-impl PortConfig {
-    /// The interface `interface`, not promiscuous, in the fastest way that it offers.
-    #[must_use]
-    pub fn new(interface: impl Into<String>) -> Self {
-        Self { interface: interface.into(), promiscuous: false, allow_native: true, allow_zero_copy: true }
-    }
-}
-
-/// An interface with the redirecting program on it, to be opened by one [`AfXdpIo`] or by several that share its queues.
-#[derive(Debug)]
-pub struct AttachedPort {
-    config: PortConfig,
-    inquiry: Inquiry,
-    index: u32,
-    mtu_bytes: u32,
-    queues: u32,
-    attachment: Attachment,
-    _promiscuous: Option<OwnedFd>,
-}
-
-impl AttachedPort {
-    /// Puts the program on the interface. Frames go to the kernel until sockets are opened.
-    ///
-    /// # Errors
-    /// The interface does not exist, has too large an MTU or another XDP program, or the process may not.
-    pub fn attach(config: &PortConfig) -> Result<Arc<Self>, IoError> {
-        let name = config.interface.as_str();
-        let missing = |_| IoError::NoSuchInterface { interface: name.into() };
-        let inquiry = Inquiry::open().map_err(|error| IoError::from_io(error, format!("asking about {name}")))?;
-        let (index, mtu_bytes) = (inquiry.index(name).map_err(missing)?, inquiry.mtu_bytes(name).map_err(missing)?);
-        if chunk_bytes_for(mtu_bytes).is_none() {
-            return Err(IoError::Misuse(format!(
-                "{name} has an MTU of {mtu_bytes} bytes, and AF_XDP takes at most {MTU_BYTES_MAX}: lower it, or use another \
-                 backend for this port"
-            )));
-        }
-        let queues = interface::receive_queues(name);
-        let promiscuous = config.promiscuous.then(|| hold_promiscuous(index)).transpose().map_err(|error| {
-            let operation = format!("asking {name} for frames to everybody");
-            match error.raw_os_error() {
-                Some(libc::EPERM) => IoError::NotPermitted { operation, capability: "CAP_NET_RAW" },
-                _ => IoError::from_io(error, operation),
-            }
-        })?;
-        let attachment = Attachment::new(name, index, queues, config.allow_native)?;
-        let config = config.clone();
-        Ok(Arc::new(Self { config, inquiry, index, mtu_bytes, queues, attachment, _promiscuous: promiscuous }))
-    }
-
-    /// How many queues the interface has.
-    #[must_use]
-    pub const fn queues(&self) -> u32 {
-        self.queues
-    }
-
-    /// Whether the interface is still there and switched on.
-    fn is_up(&self) -> bool {
-        let name = self.config.interface.as_str();
-        self.inquiry.index(name).is_ok_and(|index| index == self.index) && self.inquiry.is_up(name)
-    }
-
-    /// Where the program runs, and why not elsewhere.
-    #[must_use]
-    pub const fn attachment(&self) -> &Attachment {
-        &self.attachment
-    }
-}
 
 /// A port: the interface, which of the opened queues are its own, and what it has done.
 struct Port {

@@ -25,7 +25,7 @@ const LOOK_EVERY: u64 = 256;
 /// How long is waited until it is looked at again when too many are underway.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 /// When nothing arrives for so long, what is underway is lost.
-const LOST_AFTER: Duration = Duration::from_millis(200);
+const LOST_AFTER: Duration = Duration::from_millis(50);
 
 /// Where datagrams go.
 pub(super) struct Path {
@@ -121,8 +121,10 @@ impl Generator {
 /// Keeps the number of packets that are underway in bounds.
 struct Window<F> {
     arrived: F,
-    /// What had arrived when the turn began, and what is lost.
+    /// What had arrived when the turn began.
     base: u64,
+    /// Packets that are given up.
+    lost: u64,
     next_look: u64,
     /// Processor time spent on looking.
     cpu: Duration,
@@ -130,7 +132,7 @@ struct Window<F> {
 
 impl<F: FnMut() -> u64> Window<F> {
     fn new(mut arrived: F) -> Self {
-        Self { base: arrived(), arrived, next_look: LOOK_EVERY, cpu: Duration::ZERO }
+        Self { base: arrived(), lost: 0, arrived, next_look: LOOK_EVERY, cpu: Duration::ZERO }
     }
 
     /// Waits until another batch may be sent when `sent` packets have been.
@@ -141,13 +143,13 @@ impl<F: FnMut() -> u64> Window<F> {
         let cpu_before = thread_cpu_time();
         self.next_look = sent + LOOK_EVERY;
         let (mut last, mut since) = ((self.arrived)(), Instant::now());
-        while self.base + sent > last + UNDERWAY_MAX - LOOK_EVERY {
+        while sent.saturating_sub(last - self.base + self.lost) > UNDERWAY_MAX - LOOK_EVERY {
             thread::sleep(LOOK_AGAIN);
             let now = (self.arrived)();
             if now != last {
                 (last, since) = (now, Instant::now());
             } else if since.elapsed() > LOST_AFTER {
-                self.base = last.saturating_sub(sent);
+                self.lost = sent.saturating_sub(last - self.base);
                 break;
             }
         }

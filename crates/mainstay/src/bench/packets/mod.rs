@@ -32,7 +32,7 @@ use crate::demo::watch::Watch;
 use crate::output::{self, Progress};
 
 /// How long each side is warmed up: connections begin, tables are touched.
-const WARM_UP: Duration = Duration::from_millis(300);
+const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Measures and prints. To be called while the process has but one thread.
 ///
