@@ -26,6 +26,7 @@ fn forwarder(now: Instant) -> Forwarder {
         mtu_bytes: 1500,
         own: vec![],
         shared: vec![Prefix::new(address.into(), 24)],
+        mss_clamp: None,
     };
     let network = |index: u32| Ipv4Addr::from_bits(Ipv4Addr::new(100, 0, 0, 0).to_bits() + (index << 8));
     let route = |index| Route {
@@ -75,7 +76,7 @@ fn measure(name: &str, destination: impl Fn(u32) -> Ipv4Addr, ingress: u8) {
             let length_bytes = bytes.len();
             let mut frame = Frame::new(bytes, 0, length_bytes, PortId(ingress)).expect("it fits");
             frame.checksum = Checksum::Valid;
-            let mut packet = Packet { frame: &mut frame, headers: *headers };
+            let mut packet = Packet { frame: &mut frame, headers: &mut headers.clone() };
             assert_eq!(forwarder.admit(now, &packet), Admission::Transit);
             assert!(matches!(black_box(forwarder.forward(now, &mut packet)), Disposition::Transmit(_)), "{round}");
         }

@@ -57,13 +57,13 @@ fn measure(label: &str, key: HashKey, is_v4: bool, payload_bytes: usize, checksu
         .collect();
     let mut index = 0;
     let rewriting = best(&mut frames, |frame| {
-        let mut packet = Packet { frame, headers: headers[index % FRAMES] };
+        let mut packet = Packet { frame, headers: &mut headers[index % FRAMES].clone() };
         index += 1;
         packet.rewrite(black_box(&headers[index % FRAMES].tuple));
     });
     let mut index = 0;
     let decrementing = best(&mut frames, |frame| {
-        let mut packet = Packet { frame, headers: headers[index % FRAMES] };
+        let mut packet = Packet { frame, headers: &mut headers[index % FRAMES].clone() };
         index += 1;
         black_box(packet.decrement_ttl().is_ok());
     });

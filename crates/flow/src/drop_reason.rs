@@ -39,8 +39,24 @@ drop_reasons! {
     UnsupportedLinkProtocol = "unsupported_link_protocol",
     /// A network-layer feature that the node does not pass (source routing, for example).
     UnsupportedNetworkFeature = "unsupported_network_feature",
-    /// An IP fragment that cannot be matched to a connection.
+    /// A fragment of what may not be fragmented (an ICMP error, neighbour discovery: RFC 6980), or an ICMP error about a
+    /// fragment that is not the first of its packet and so names no connection.
     Fragment = "fragment",
+    /// A first fragment without its whole transport header, or a later one that could replace a part of it (RFC 1858,
+    /// RFC 7112).
+    TinyFragment = "tiny_fragment",
+    /// A fragment that overlaps another of its packet, or any other of that packet afterwards (RFC 5722).
+    OverlappingFragment = "overlapping_fragment",
+    /// A fragment that was seen before.
+    DuplicateFragment = "duplicate_fragment",
+    /// A fragment that ends behind the longest packet that there is.
+    FragmentTooLong = "fragment_too_long",
+    /// A fragment whose packet's first fragment did not come in time.
+    FragmentTimeout = "fragment_timeout",
+    /// There is no room to keep the fragment, or another packet's fragments needed its room.
+    FragmentTableFull = "fragment_table_full",
+    /// The fragment's source has as many packets or bytes in pieces under way as one source may.
+    FragmentSourceLimit = "fragment_source_limit",
     /// Link-layer broadcast or multicast that is not for forwarding.
     LinkBroadcast = "link_broadcast",
 
@@ -68,6 +84,10 @@ drop_reasons! {
     TableFull = "table_full",
     /// The translated tuple is already that of another connection.
     TupleInUse = "tuple_in_use",
+    /// The packet would begin a new connection and its source has as many as one source may.
+    SourceLimit = "source_limit",
+    /// The packet would begin a new connection and its source has begun as many in this second as one source may.
+    SourceRate = "source_rate",
 
     // Functions.
     /// A firewall rule says so, or none allows it.
@@ -96,6 +116,12 @@ drop_reasons! {
     NotActive = "not_active",
     /// The packet was for one of the node's own addresses and asked for nothing that it offers.
     LocalUnhandled = "local_unhandled",
+
+    // Workers.
+    /// The packet belongs to another worker, whose mailbox is full.
+    MailboxFull = "mailbox_full",
+    /// Another worker handed the packet over for a connection that this one no longer has.
+    StrayHandOver = "stray_hand_over",
 
     // Sending.
     /// The outgoing port would not take it.

@@ -3,6 +3,8 @@
 //! Frames are borrowed: whoever receives them (an `AF_PACKET` socket, an `AF_XDP` ring, a test) lends its own
 //! memory, so that no room copies a packet to look at it.
 
+use alloc::vec::Vec;
+
 use arrayvec::ArrayVec;
 
 use crate::DropReason;
@@ -107,11 +109,13 @@ impl<'a> Frame<'a> {
 
     /// The frame from its link header on.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.start + self.length_bytes]
     }
 
     /// The frame, to be rewritten.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.start + self.length_bytes]
     }
@@ -129,6 +133,44 @@ impl<'a> Frame<'a> {
     /// The whole buffer and where the frame lies in it, for the backend that lent it: (buffer, start, length).
     pub fn buffer_parts(&mut self) -> (&mut [u8], usize, usize) {
         (self.buffer, self.start, self.length_bytes)
+    }
+}
+
+/// A copy of a frame as it came in, to be handed in again later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedFrame {
+    /// The frame from its link header on.
+    pub bytes: Vec<u8>,
+    ingress: PortId,
+    checksum: Checksum,
+    segmentation: Segmentation,
+}
+
+impl OwnedFrame {
+    /// A copy of `frame`, undecided.
+    #[must_use]
+    pub fn copy_of(frame: &Frame<'_>) -> Self {
+        Self {
+            bytes: frame.bytes().to_vec(),
+            ingress: frame.ingress,
+            checksum: frame.checksum,
+            segmentation: frame.segmentation,
+        }
+    }
+
+    /// The frame as it came.
+    #[must_use]
+    pub fn frame(&mut self) -> Frame<'_> {
+        let length_bytes = self.bytes.len();
+        Frame {
+            buffer: &mut self.bytes,
+            start: 0,
+            length_bytes,
+            ingress: self.ingress,
+            checksum: self.checksum,
+            segmentation: self.segmentation,
+            disposition: Disposition::Undecided,
+        }
     }
 }
 

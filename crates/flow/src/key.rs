@@ -20,8 +20,9 @@ pub enum IpFamily {
 /// A directed five-tuple: who sends to whom.
 ///
 /// IPv4 addresses lie in `source` and `destination` in their IPv4-mapped form (`::ffff:a.b.c.d`). For ICMP queries
-/// both ports hold the identifier and `discriminator` the *request's* type, whichever way the packet goes, so that
-/// [`Tuple::inverse`] is a plain swap for every protocol. No request has type 0: a discriminator of 0 means none.
+/// both ports hold the identifier and `discriminator` the *request's* type, with [`QUERY_REPLY`] in replies: two hosts that
+/// ask each other under the same identifier have two connections, as in Linux. No request has type 0: a discriminator of
+/// 0 means none.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Tuple {
@@ -37,9 +38,14 @@ pub struct Tuple {
     pub protocol: u8,
     /// 4 or 6.
     pub version: u8,
-    /// The request's type for ICMP queries, else 0.
+    /// The request's type for ICMP queries, with [`QUERY_REPLY`] in the tuples of replies, else 0.
     pub discriminator: u16,
 }
+
+/// The bit of [`Tuple::discriminator`] that tells an ICMP reply from its request.
+pub const QUERY_REPLY: u16 = 0x100;
+/// The bits of [`Tuple::discriminator`] that are the request's type.
+const QUERY_TYPE: u16 = 0xff;
 
 impl PartialEq for Tuple {
     /// Word by word and without a branch: the tuples of a packet and of its connection are the same almost always.
@@ -52,6 +58,19 @@ impl PartialEq for Tuple {
 
 impl Eq for Tuple {}
 
+impl PartialOrd for Tuple {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Tuple {
+    /// An order without a meaning, for maps.
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
 impl Hash for Tuple {
     /// All bytes in one piece.
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -60,6 +79,17 @@ impl Hash for Tuple {
 }
 
 impl Tuple {
+    /// That of no packet: a version that does not exist.
+    pub const NONE: Self = Self {
+        source: [0; 16],
+        destination: [0; 16],
+        source_port: 0,
+        destination_port: 0,
+        protocol: 0,
+        version: 0,
+        discriminator: 0,
+    };
+
     /// A tuple of the family of the two end points.
     ///
     /// # Panics
@@ -139,14 +169,18 @@ impl Tuple {
 
     /// The tuple of packets that go the other way.
     #[must_use]
+    #[inline]
     pub const fn inverse(&self) -> Self {
-        Self {
-            source: self.destination,
-            destination: self.source,
-            source_port: self.destination_port,
-            destination_port: self.source_port,
-            ..*self
+        // In whole words, as what is stored in pieces is slow to load whole. The ports are the first half of the last one.
+        let [a, b, c, d, rest]: [u64; 5] = zerocopy::transmute!(*self);
+        let rest = u64::from_le(rest);
+        let ports = (rest as u32).rotate_left(16) as u64;
+        let words = [c, d, a, b, (rest >> 32 << 32 | ports).to_le()];
+        let mut inverse: Self = zerocopy::transmute!(words);
+        if self.discriminator & QUERY_TYPE != 0 {
+            inverse.discriminator ^= QUERY_REPLY;
         }
+        inverse
     }
 
     /// Which family its addresses are of.
@@ -191,7 +225,8 @@ impl fmt::Display for Tuple {
                 let name = if self.protocol == ip_protocol::ICMP { "icmp" } else { "icmpv6" };
                 write!(f, "{name} {source} > {destination}")?;
                 if self.discriminator != 0 {
-                    write!(f, " type {} id {}", self.discriminator, self.source_port)?;
+                    let reply = if self.discriminator & QUERY_REPLY == 0 { "" } else { " reply to" };
+                    write!(f, "{reply} type {} id {}", self.discriminator & QUERY_TYPE, self.source_port)?;
                 }
                 Ok(())
             }
@@ -246,7 +281,7 @@ impl HashKey {
     /// IPv6:  address (16) address (16) port (2) port (2) protocol (1) discriminator (2)    39 bytes
     /// ```
     ///
-    /// all in network order; the family is told by the length, and with the length byte that SipHash appends both are
+    /// all in network order, the discriminator without [`QUERY_REPLY`]; the family is told by the length, and with the length byte that SipHash appends both are
     /// whole words. The low half chooses the table's bucket, the high bits the worker.
     #[must_use]
     #[inline]
@@ -288,7 +323,8 @@ impl HashKey {
 #[inline]
 fn last_word(low_port: u16, high_port: u16, tuple: &Tuple, length_bytes: u8) -> u64 {
     let ports = u64::from(low_port) << 48 | u64::from(high_port) << 32;
-    let rest = u64::from(tuple.protocol) << 24 | u64::from(tuple.discriminator) << 8 | u64::from(length_bytes);
+    let kind = u64::from(tuple.discriminator & !QUERY_REPLY);
+    let rest = u64::from(tuple.protocol) << 24 | kind << 8 | u64::from(length_bytes);
     (ports | rest).swap_bytes()
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::control::types::{FlowFilterText, flows_limit_default};
+use crate::replay::PortMapping;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -26,11 +27,51 @@ pub enum Command {
     Status(StatusArgs),
     /// The connections of a running gateway
     Flows(FlowsArgs),
+    /// The firewall's rules, and how many connections each has decided on
+    Rules(RulesArgs),
+    /// Has a running gateway read its configuration file again, without losing a connection
+    Reload(ReloadArgs),
+    /// Takes a node out of service: another takes its addresses over, and its connections go on
+    Drain(DrainArgs),
+    /// Takes a drained node back into service
+    Undrain(UndrainArgs),
+    /// Plays a capture through a configured gateway and says what becomes of its packets
+    Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
     /// Side-by-side measurements against what one would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// `mainstay replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Capture, pcap or pcapng
+    #[arg(value_name = "CAPTURE")]
+    pub capture: PathBuf,
+    /// Configuration file of the gateway (docs/configuration.md); its peers are left out
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Write what the gateway sends to a pcapng file, with an interface for each of its ports
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Ports that interfaces of the capture stand for, an interface by name or number [default: by name, by order, or by
+    /// the packets' sources]
+    #[arg(long, value_name = "INTERFACE=PORT", value_delimiter = ',')]
+    pub port_map: Vec<PortMapping>,
+    /// Pick TCP connections up in the middle, whatever tracking.loose says
+    #[arg(long)]
+    pub loose: bool,
+    /// Believe checksums, which are unfinished in captures from the sending host
+    #[arg(long)]
+    pub ignore_checksums: bool,
+    /// At most so many packets
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mainstay simulate`.
@@ -60,6 +101,10 @@ pub enum BenchCommand {
     Pipeline(BenchPipelineArgs),
     /// How fast bulk TCP passes through a node, beside the kernel with nftables
     Bulk(BenchBulkArgs),
+    /// What several workers of a node move, beside one
+    Workers(BenchWorkersArgs),
+    /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
+    Packets(BenchPacketsArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
 }
@@ -84,6 +129,26 @@ pub struct BenchBulkArgs {
     pub json: bool,
 }
 
+/// `mainstay bench packets`.
+#[derive(Debug, Args)]
+pub struct BenchPacketsArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which every side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Packets sent a second [default: as many as arrive]
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
+    pub packets_per_second: Option<u32>,
+    /// Connections that the packets belong to, in turns
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    pub flows: u16,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `mainstay bench setup-rate`.
 #[derive(Debug, Args)]
 pub struct BenchSetupRateArgs {
@@ -101,6 +166,35 @@ pub struct BenchSetupRateArgs {
     pub json: bool,
 }
 
+/// `mainstay bench workers`.
+#[derive(Debug, Args)]
+pub struct BenchWorkersArgs {
+    /// Workers that are measured beside one
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=32))]
+    pub workers: u8,
+    /// Connections in the tables
+    #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    pub connections: u32,
+    /// Packets that each side's pipeline handles in a round
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: u64,
+    /// Rounds, in each of which either side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Seconds that each side's node is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Streams at once through the node
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub streams: u16,
+    /// Without a network
+    #[arg(long)]
+    pub pipeline_only: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `mainstay bench pipeline`.
 #[derive(Debug, Args)]
 pub struct BenchPipelineArgs {
@@ -113,6 +207,9 @@ pub struct BenchPipelineArgs {
     /// Rounds, in each of which every variant is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
+    /// Connections in the largest of the tables (64k, 1m, 8m) that show how a packet's cost grows; 8m take 4 GB
+    #[arg(long, value_name = "COUNT", default_value_t = 8_000_000)]
+    pub largest: u32,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -136,6 +233,12 @@ pub struct DemoArgs {
     /// Seconds of traffic, half before the kill and half after it
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     pub seconds: f64,
+    /// Kill nothing: reload, drain and restart the nodes one after the other instead
+    #[arg(long, conflicts_with_all = ["ramp", "report"])]
+    pub rolling_restart: bool,
+    /// Workers of each node
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub workers: u8,
     /// Leave the nodes' configurations and logs where they are, and say where
     #[arg(long)]
     pub keep_logs: bool,
@@ -178,9 +281,12 @@ pub struct GatewayArgs {
     /// Configuration file (docs/configuration.md)
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Only say whether the configuration is right
+    /// Only say whether the configuration is right, and what this host can do of it
     #[arg(long)]
     pub check: bool,
+    /// With --check, print one JSON object
+    #[arg(long, requires = "check")]
+    pub json: bool,
 }
 
 /// Where a running gateway is found.
@@ -200,6 +306,56 @@ pub struct StatusArgs {
     /// What happened lately instead
     #[arg(long)]
     pub events: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay reload`.
+#[derive(Debug, Args)]
+pub struct ReloadArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Only say what would change, and whether it could
+    #[arg(long)]
+    pub check_only: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Even if no peer can take over: connections are lost
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay undrain`.
+#[derive(Debug, Args)]
+pub struct UndrainArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

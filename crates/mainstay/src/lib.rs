@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod logging;
 pub mod metrics;
 pub mod output;
+pub mod replay;
 
 use std::process::ExitCode;
 
@@ -36,13 +37,20 @@ pub fn run() -> ExitCode {
 fn dispatch(cli: &Cli) -> Result<(), CommandError> {
     match &cli.command {
         Command::Demo(args) => Ok(demo::run(args)?),
-        Command::Gateway(args) if args.check => commands::check::run(&args.config),
+        Command::Gateway(args) if args.check => commands::check::run(&args.config, args.json),
         Command::Gateway(args) => gateway::run(&args.config),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
+        Command::Rules(args) => commands::rules::run(args),
+        Command::Reload(args) => commands::reload::run(args),
+        Command::Drain(args) => commands::drain::drain(args),
+        Command::Undrain(args) => commands::drain::undrain(args),
+        Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
+        Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),
+        Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
     }
 }

@@ -119,7 +119,7 @@ fn best_nanos(count: usize, mut round: impl FnMut(u32)) -> f64 {
 fn begin(chain: &Chain, runtime: &mut Runtime<'_>, frame: &mut Frame<'_>, all: &mut [Connection]) -> f64 {
     best_nanos(all.len(), |_| {
         for connection in all.iter_mut() {
-            let packet = Packet { frame, headers: headers(connection.original) };
+            let packet = Packet { frame, headers: &mut headers(connection.original) };
             connection.reply = connection.original.inverse();
             let begun: Result<(), DropReason> = chain.init(runtime, &NothingUsed, connection, &packet);
             begun.expect("the last rule allows it");
@@ -132,7 +132,7 @@ fn pass(chain: &Chain, runtime: &mut Runtime<'_>, frame: &mut Frame<'_>, all: &m
     best_nanos(all.len(), |round| {
         let direction = if round % 2 == 0 { Direction::Original } else { Direction::Reply };
         for connection in all.iter_mut() {
-            let mut packet = Packet { frame, headers: headers(*connection.tuple(direction)) };
+            let mut packet = Packet { frame, headers: &mut headers(*connection.tuple(direction)) };
             let processed = chain.process(runtime, connection, &mut packet, direction);
             assert_eq!(black_box(processed.verdict), Verdict::Forward);
         }
@@ -144,7 +144,7 @@ fn make_packets(frame: &mut Frame<'_>, all: &[Connection]) -> f64 {
     best_nanos(all.len(), |round| {
         let direction = if round % 2 == 0 { Direction::Original } else { Direction::Reply };
         for connection in all {
-            let mut packet = Packet { frame, headers: headers(*connection.tuple(direction)) };
+            let mut packet = Packet { frame, headers: &mut headers(*connection.tuple(direction)) };
             black_box(&mut packet);
         }
     })

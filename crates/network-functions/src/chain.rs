@@ -13,6 +13,7 @@
 
 mod erased;
 mod layout;
+mod renewal;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +35,7 @@ use crate::expectation::Expectations;
 use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verdict};
 use erased::{Erased, ErasedFunction};
 pub use layout::STATE_ALIGN_BYTES_MAX;
-use layout::{Misfit, place};
+pub use renewal::ChainLayout;
 
 /// Functions in a chain, at most.
 pub const CHAIN_FUNCTIONS_MAX: usize = 16;
@@ -56,6 +57,11 @@ pub enum ChainError {
         /// Where its state would end.
         end_bytes: usize,
     },
+    /// A function that joins a chain which has connections already, and whose state they cannot have.
+    #[error(
+        "`{0}` cannot join a running chain: the connections that it has lack its state, and an empty one is not its default"
+    )]
+    CannotJoin(&'static str),
     /// A state is aligned more strictly than the record.
     #[error("the state of `{0}` asks for an alignment above {STATE_ALIGN_BYTES_MAX} bytes: use smaller fields")]
     StateAlignment(&'static str),
@@ -101,20 +107,24 @@ impl ChainBuilder {
     /// # Errors
     /// The functions do not go together; see [`ChainError`].
     pub fn build(self) -> Result<Chain, ChainError> {
+        self.build_within(ChainLayout::default())
+    }
+
+    /// As [`ChainBuilder::build`], for connections whose records hold the states of an earlier chain, of `layout`: the
+    /// states of functions that it knows stay where they are, others are placed behind them.
+    ///
+    /// # Errors
+    /// As [`ChainBuilder::build`]; and the record may have no room left for a new function's state, or that state's
+    /// default is not what the unused bytes of a record are.
+    pub fn build_within(self, mut layout: ChainLayout) -> Result<Chain, ChainError> {
         if self.functions.len() > CHAIN_FUNCTIONS_MAX {
             return Err(ChainError::TooManyFunctions(self.functions.len()));
         }
         let mut links: Vec<Link> = Vec::with_capacity(self.functions.len());
-        let mut default_states = [0; FUNCTION_STATE_BYTES_MAX];
         let mut counter_names = Vec::new();
         for function in self.functions {
             check_unique(&links, &*function)?;
-            let used_bytes = links.last().map_or(0, |last| last.state.end);
-            let state = place(used_bytes, function.layout()).map_err(|misfit| match misfit {
-                Misfit::Size { end_bytes } => ChainError::StatesTooLarge { function: function.name(), end_bytes },
-                Misfit::Alignment => ChainError::StateAlignment(function.name()),
-            })?;
-            function.write_default(&mut default_states[state.clone()]);
+            let state = layout.place(&*function)?;
             let names = function.counter_names();
             let counters = names.len();
             counter_names.extend(names.into_iter().map(|name| format!("{}.{name}", function.name())));
@@ -122,7 +132,7 @@ impl ChainBuilder {
             links.push(Link { function, state, counters, handles_packets });
         }
         let renumbers = links.iter().any(|link| link.function.renumbers());
-        Ok(Chain { links, default_states, counter_names, renumbers })
+        Ok(Chain { default_states: layout.defaults(), links, layout, counter_names, renumbers })
     }
 }
 
@@ -201,6 +211,8 @@ impl TupleUse for NoTupleFree {
 /// Functions in order. Made by [`ChainBuilder`].
 pub struct Chain {
     links: Vec<Link>,
+    /// Where states lie, those of functions of earlier chains included.
+    layout: ChainLayout,
     /// Every state at its default, to begin and to decode from.
     default_states: [u8; FUNCTION_STATE_BYTES_MAX],
     counter_names: Vec<String>,
@@ -224,6 +236,12 @@ impl Chain {
     #[must_use]
     pub fn counter_names(&self) -> &[String] {
         &self.counter_names
+    }
+
+    /// Whether packets of known connections need the functions' states. If not, [`Chain::process`] leaves them alone.
+    #[must_use]
+    pub fn packets_use_states(&self) -> bool {
+        self.links.iter().any(|link| link.function.packets_use_state())
     }
 
     /// Counters for this chain, all zero.

@@ -8,7 +8,13 @@
 //!
 //! A connection that was announced within another one ([`crate::expectation`]) passes without a rule, unless
 //! [`Related::Rules`] says otherwise.
+//!
+//! New rules are for new connections, unless the operator asks for the others to be held against them too
+//! ([`NetworkFunction::reevaluate`]). Then a connection that a rule let in must be let in by one of the new rules.
+//! Connections that were announced are judged likewise once announced connections pass by rules only. Those of which nobody
+//! knows where they came in (they were there before the firewall was) are not judged.
 
+mod reevaluation;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -22,37 +28,64 @@ use flow::wire::tlv::{self, TlvError};
 use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::function::{Context, FlowState, LogEntry, NetworkFunction, Verdict, state_attribute};
+use crate::function::{Context, FlowState, Judgement, NetworkFunction, Verdict, state_attribute};
+use crate::log_limit::LogSource;
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
 pub use rule::{Action, FirewallConfig, Related, Rule};
 
 /// The name of the function.
 pub const NAME: &str = "firewall";
 
+/// What the counter of connections that no rule matched is called.
+pub const DEFAULT_COUNTER_NAME: &str = "default_hits";
+
+/// What the counter of connections that another one announced, and that therefore needed no rule, is called.
+pub const RELATED_COUNTER_NAME: &str = "related_hits";
+
+/// What the counter of a rule is called: `rule/accept/web`. By the rule's name and not its place, so that it goes on when
+/// rules come and go around it.
+#[must_use]
+pub fn rule_counter_name(action: Action, rule: &str) -> String {
+    format!("rule/{}/{rule}", action.label())
+}
+
+/// The action and the rule of a counter that [`rule_counter_name`] named.
+#[must_use]
+pub fn rule_of_counter(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("rule/")?.split_once('/')
+}
+
 /// What the firewall keeps of a connection: who let it in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct FirewallState {
-    /// The number of the rule that let it in, from 1; 0 when that is not known.
+    /// The number of the rule that let it in, from 1; 0 when that is not known, or it was announced and needed none.
     rule_number: u16,
     /// [`FirewallConfig::generation`] of the rules that the number counts.
     generation: u16,
+    /// The port that its first packet came in on, from 1; 0 when that is not known.
+    ingress_number: u16,
 }
 
 mod attribute {
     //! Attributes of the state.
     /// Rule number and generation, a u16 each.
     pub(super) const RULE: u16 = 1;
+    /// Number of the port that the first packet came in on, u16.
+    pub(super) const INGRESS: u16 = 2;
 }
 
 impl FlowState for FirewallState {
     const ATTRIBUTE: u16 = state_attribute::FIREWALL;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        if *self != Self::default() {
+        if (self.rule_number, self.generation) != (0, 0) {
             let [a, b] = self.rule_number.to_be_bytes();
             let [c, d] = self.generation.to_be_bytes();
             tlv::put(out, attribute::RULE, &[a, b, c, d]);
+        }
+        if self.ingress_number != 0 {
+            tlv::put(out, attribute::INGRESS, &self.ingress_number.to_be_bytes());
         }
     }
 
@@ -60,10 +93,17 @@ impl FlowState for FirewallState {
         let mut state = Self::default();
         for attribute in tlv::read(attributes) {
             let (kind, value) = attribute?;
-            if kind == attribute::RULE {
-                let &[a, b, c, d] = value else { return Err(TlvError::ValueSize(kind)) };
-                state.rule_number = u16::from_be_bytes([a, b]);
-                state.generation = u16::from_be_bytes([c, d]);
+            match kind {
+                attribute::RULE => {
+                    let &[a, b, c, d] = value else { return Err(TlvError::ValueSize(kind)) };
+                    state.rule_number = u16::from_be_bytes([a, b]);
+                    state.generation = u16::from_be_bytes([c, d]);
+                }
+                attribute::INGRESS => {
+                    let &[a, b] = value else { return Err(TlvError::ValueSize(kind)) };
+                    state.ingress_number = u16::from_be_bytes([a, b]);
+                }
+                _ => {}
             }
         }
         Ok(state)
@@ -117,17 +157,19 @@ impl Firewall {
             log(context, outcome.action, &outcome.name, tuple);
         }
         match outcome.action {
-            Action::Accept => Ok(FirewallState { rule_number: index.0 + 1, generation: self.generation }),
+            Action::Accept => Ok(FirewallState {
+                rule_number: index.0 + 1,
+                generation: self.generation,
+                ingress_number: u16::from(context.ingress.0) + 1,
+            }),
             Action::Drop => Err(DropReason::FirewallDenied),
         }
     }
 }
 
 fn log(context: &mut Context<'_>, action: Action, rule: &str, tuple: Tuple) {
-    context.log.push_with(|| {
-        let message = format!("{} by rule {rule}", action.label());
-        LogEntry { function: NAME, message, tuple }
-    });
+    let source = LogSource { function: NAME, name: rule };
+    context.log.push_limited(context.now, source, tuple, || format!("{} by rule {rule}", action.label()));
 }
 
 impl NetworkFunction for Firewall {
@@ -138,16 +180,16 @@ impl NetworkFunction for Firewall {
         NAME
     }
 
-    /// `rule_0_hits` and so on, `default_hits` and `related_hits` behind them.
+    /// [`rule_counter_name`] of each rule, [`DEFAULT_COUNTER_NAME`] and [`RELATED_COUNTER_NAME`] behind them.
     fn counter_names(&self) -> Vec<String> {
-        let rules = (0..self.outcomes.len()).map(|index| format!("rule_{index}_hits"));
-        rules.chain(["default_hits", "related_hits"].map(|name| name.to_string())).collect()
+        let rules = self.outcomes.iter().map(|outcome| rule_counter_name(outcome.action, &outcome.name));
+        rules.chain([DEFAULT_COUNTER_NAME, RELATED_COUNTER_NAME].map(|name| name.to_string())).collect()
     }
 
     fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<FirewallState, DropReason> {
         if self.related == Related::Accept && context.expected.is_some() {
             context.count(self.outcomes.len() + 1);
-            return Ok(FirewallState::default());
+            return Ok(FirewallState { ingress_number: u16::from(context.ingress.0) + 1, ..FirewallState::default() });
         }
         let tuple = context.outgoing();
         let key = RuleKey::new(tuple, &packet.headers.transport, context.ingress);
@@ -159,6 +201,10 @@ impl NetworkFunction for Firewall {
             log(context, Action::Drop, "default", tuple);
         }
         Err(DropReason::FirewallDenied)
+    }
+
+    fn reevaluate(&self, state: &mut FirewallState, outgoing: &Tuple) -> Judgement {
+        self.judge(state, outgoing)
     }
 
     fn on_packet(

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 
 use flow::table::Table;
 use flow::wire::tlv::TlvError;
@@ -10,6 +11,7 @@ use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::expectation::{Expectation, Expectations, Refusal};
+use crate::log_limit::{LogLimits, LogSource};
 
 /// What is to be done with a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +37,15 @@ pub enum CloseReason {
     Terminated,
 }
 
+/// What becomes of a connection that began under an earlier configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judgement {
+    /// It goes on.
+    Stays,
+    /// The configuration does not allow it any more.
+    Ends,
+}
+
 /// A function's state of one connection: a plain value of fixed size that lies in the connection's record.
 ///
 /// On the wire it is attributes, not its bytes, so that nodes of different versions understand each other: an unknown
@@ -55,9 +66,15 @@ pub trait FlowState: FromBytes + IntoBytes + Immutable + KnownLayout + Default +
 
 /// Whether a tuple is taken: how a function that chooses tuples (NAT) asks the table.
 pub trait TupleUse {
-    /// A connection has `tuple`, in either direction, or it may not be chosen for another reason (its packets would
-    /// come to another worker, say).
+    /// A connection has `tuple`, in either direction.
     fn is_used(&self, tuple: &Tuple) -> bool;
+
+    /// The packets with `tuple` would come to another of the node's workers: rather choose a tuple whose packets come here.
+    /// Cheaper to ask than [`TupleUse::is_used`].
+    fn is_elsewhere(&self, tuple: &Tuple) -> bool {
+        let _ = tuple;
+        false
+    }
 }
 
 impl TupleUse for Table {
@@ -98,6 +115,7 @@ pub const LOG_ENTRIES_MAX: usize = 1024;
 pub struct Log {
     entries: Vec<LogEntry>,
     dropped_entries: u64,
+    limits: LogLimits,
 }
 
 impl Log {
@@ -111,12 +129,34 @@ impl Log {
         }
     }
 
+    /// As [`Log::push_with`], as often as each source may; see [`Log::push_summaries`] for the rest.
+    pub fn push_limited(&mut self, now: Instant, from: LogSource<'_>, tuple: Tuple, message: impl FnOnce() -> String) {
+        if self.limits.admit(now, from, tuple) {
+            self.push_with(|| LogEntry { function: from.function, message: message(), tuple });
+        } else {
+            self.dropped_entries += 1;
+        }
+    }
+
+    /// Sets how many entries a second each source may write, and as many at once; `None` is any number. At first it is
+    /// [`ENTRIES_PER_SECOND_DEFAULT`](crate::log_limit::ENTRIES_PER_SECOND_DEFAULT).
+    pub fn set_limit(&mut self, entries_per_s: Option<u32>) {
+        self.limits.set_limit(entries_per_s);
+    }
+
+    /// Adds an entry for each source whose entries were kept back during the last second: how many they were.
+    pub fn push_summaries(&mut self, now: Instant) {
+        let mut limits = mem::take(&mut self.limits);
+        limits.summaries(now, |entry| self.push_with(|| entry));
+        self.limits = limits;
+    }
+
     /// Takes the entries, oldest first.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = LogEntry> + '_ {
         self.entries.drain(..)
     }
 
-    /// How many entries found the log full since it was made.
+    /// How many entries found the log full, or their source at its limit, since the log was made.
     #[must_use]
     pub const fn dropped_entries(&self) -> u64 {
         self.dropped_entries
@@ -198,6 +238,13 @@ pub trait NetworkFunction {
     /// is to see, and is asked for every segment.
     const RENUMBERS: bool = false;
 
+    /// Whether the functions behind it see other tuples than those before it: it translates.
+    const TRANSLATES: bool = false;
+
+    /// Whether its `on_packet` looks at the connection's state. One that goes by the connection's tuples alone says false: it
+    /// is handed a default state, what it writes there is lost, and the state need not be fetched for packets.
+    const PACKETS_USE_STATE: bool = true;
+
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;
 
@@ -225,6 +272,14 @@ pub trait NetworkFunction {
     /// numbers under which the other side sent it. Sequence numbers are looked at as their sender writes them.
     fn as_sent(&self, state: &Self::State, segment: &mut TcpSegment, direction: Direction) {
         let _ = (state, segment, direction);
+    }
+
+    /// The configuration is a new one, and the operator wants connections that began under earlier ones to be held
+    /// against it: whether this one may go on. `outgoing` is its tuple as its packets in the original direction reach this
+    /// function. A function that has nothing against connections that go on need not answer.
+    fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple) -> Judgement {
+        let _ = (state, outgoing);
+        Judgement::Stays
     }
 
     /// The connection has ended.

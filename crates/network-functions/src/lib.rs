@@ -75,11 +75,11 @@
 //! # let send = |chain: &Chain, connection: &mut Connection| {
 //! #     let mut bytes = [0; 1000 + 14];
 //! #     let mut frame = Frame::new(&mut bytes, 0, 1000 + 14, PortId(0)).unwrap();
-//! #     let headers = Headers {
+//! #     let mut headers = Headers {
 //! #         tuple, transport: Transport::Udp, l3_offset: 14, l4_offset: 54, payload_offset: 62, l3_bytes: 1000, ttl: 64,
 //! #         is_fragment: false,
 //! #     };
-//! #     let mut packet = Packet { frame: &mut frame, headers };
+//! #     let mut packet = Packet { frame: &mut frame, headers: &mut headers };
 //! #     let (mut counters, mut log, mut expected) = (chain.new_counters(), Log::default(), Expectations::default());
 //! #     let mut runtime = Runtime {
 //! #         now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log, expectations: &mut expected,
@@ -130,6 +130,7 @@ pub mod expectation;
 pub mod firewall;
 pub mod ftp;
 pub mod function;
+pub mod log_limit;
 pub mod nat;
 pub mod port_range;
 pub mod rule_set;

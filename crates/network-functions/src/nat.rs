@@ -24,8 +24,15 @@
 //! **Expected connections** ([`crate::expectation`]) follow the connection that announced them; the rules are not asked. A
 //! source port that is taken is replaced by one of the node's part.
 //!
+//! **Several workers.** Each worker chooses among the ports with which the answers come back to itself: two workers can as
+//! little choose the same port as two nodes. As answers are steered by both ends, an inside end point is then seen under
+//! the same port by those of its peers whose packets come to one worker, no longer by all.
+//!
 //! **Hairpinning** (RFC 4787 REQ-9) is a matter of rules: a source rule that also matches inside sources towards the
 //! inside destinations of port forwarding.
+//!
+//! **New rules** are for new connections: one that has begun keeps its translation for as long as it lives, as its end
+//! points know each other by it.
 //!
 //! **Untranslated connections** are never rewritten. If the reply tuple of one is already another connection's, the
 //! table refuses it (`tuple_in_use`) when it is entered, as Linux does for connections without a NAT rule.
@@ -199,10 +206,11 @@ impl Nat {
             translated
         };
         let tuples = context.tuples;
+        let is_here = |tuple: &Tuple| !tuples.is_elsewhere(&tuple.inverse());
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
         if self.ports.contains(outgoing.source_port) {
             let preserved = with_port(outgoing.source_port);
-            if is_free(&preserved) {
+            if is_here(&preserved) && is_free(&preserved) {
                 self.count(context, Counter::PortsPreserved);
                 return Ok(preserved);
             }
@@ -210,7 +218,7 @@ impl Nat {
         self.free_port(self.key.hash(&inside), with_port, context)
     }
 
-    /// The first of the ports, in the order that `hash` chooses, with which the reply tuple is free.
+    /// The first of the ports, in the order that `hash` chooses, with which the reply tuple is free and its packets come here.
     fn free_port(
         &self,
         hash: u64,
@@ -218,8 +226,10 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Result<Tuple, DropReason> {
         let tuples = context.tuples;
+        let is_here = |tuple: &Tuple| !tuples.is_elsewhere(&tuple.inverse());
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
-        ports::candidates(self.ports, hash).map(with_port).find(is_free).ok_or_else(|| {
+        let mut candidates = ports::candidates(self.ports, hash).map(with_port).filter(is_here).take(PORT_PROBES_MAX);
+        candidates.find(is_free).ok_or_else(|| {
             self.count(context, Counter::PortsExhausted);
             DropReason::NatPortsExhausted
         })
@@ -242,7 +252,7 @@ impl Nat {
         }
         if outgoing.source != incoming.source
             && has_ports(outgoing.protocol)
-            && context.tuples.is_used(&outgoing.inverse())
+            && (context.tuples.is_elsewhere(&outgoing.inverse()) || context.tuples.is_used(&outgoing.inverse()))
         {
             let with_port = |source_port| Tuple { source_port, ..outgoing };
             outgoing = self.free_port(self.key.hash(&outgoing), with_port, context)?;
@@ -288,6 +298,9 @@ fn port_setter(protocol: u8) -> Option<fn(&mut Tuple, u16)> {
 
 impl NetworkFunction for Nat {
     type State = NatState;
+    const TRANSLATES: bool = true;
+
+    const PACKETS_USE_STATE: bool = false;
 
     fn name(&self) -> &'static str {
         NAME
@@ -308,6 +321,8 @@ impl NetworkFunction for Nat {
         let incoming = context.outgoing();
         let mut outgoing = incoming;
         let mut state = NatState::default();
+        // Source NAT takes a tuple only once it has seen that it is free: then nobody need look again.
+        let mut is_known_free = false;
         let mut key = RuleKey::new(incoming, &packet.headers.transport, context.ingress);
         if let Some(index) = self.translate_destination(&mut outgoing, &key) {
             context.count(self.pools.len() + index.get());
@@ -318,11 +333,12 @@ impl NetworkFunction for Nat {
             && let Some(pool) = &self.pools[index.get()]
         {
             outgoing = self.translate_source(&outgoing, pool, context)?;
+            is_known_free = port_setter(outgoing.protocol).is_some();
             context.count(index.get());
             state.source_rule_number = index.0 + 1;
         }
         let reply = outgoing.inverse();
-        if outgoing != incoming && context.tuples.is_used(&reply) {
+        if !is_known_free && outgoing != incoming && context.tuples.is_used(&reply) {
             self.count(context, Counter::TuplesInUse);
             return Err(DropReason::TupleInUse);
         }
@@ -330,6 +346,7 @@ impl NetworkFunction for Nat {
         Ok(state)
     }
 
+    #[inline]
     fn on_packet(
         &self,
         _state: &mut NatState,

@@ -55,7 +55,7 @@ pub(crate) fn echo(source: &str, destination: &str, identifier: u16) -> Tuple {
 }
 
 fn transport(tuple: &Tuple, direction: Direction) -> Transport {
-    let kind = u8::try_from(tuple.discriminator).unwrap();
+    let kind = (tuple.discriminator & !flow::QUERY_REPLY) as u8;
     match (tuple.protocol, direction) {
         (ip_protocol::TCP, _) => Transport::Tcp(TcpSegment::default()),
         (ip_protocol::UDP, _) => Transport::Udp,
@@ -109,7 +109,7 @@ pub(crate) fn with_packet<R>(
         }
         _ => {}
     }
-    let headers = Headers {
+    let mut headers = Headers {
         tuple: *tuple,
         transport,
         l3_offset: l3,
@@ -121,7 +121,7 @@ pub(crate) fn with_packet<R>(
     };
     let length_bytes = bytes.len();
     let mut frame = Frame::new(&mut bytes, 0, length_bytes, ingress).expect("the frame is its buffer");
-    with(&mut Packet { frame: &mut frame, headers })
+    with(&mut Packet { frame: &mut frame, headers: &mut headers })
 }
 
 /// Tuples of connections that exist.

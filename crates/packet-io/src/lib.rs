@@ -1,9 +1,9 @@
 //! The one room that touches the system: packet sockets, namespaces, links, clocks, signals and memory.
 //!
-//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures) or
-//! [`af_packet`] (real interfaces). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
+//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures),
+//! [`af_packet`] or [`af_xdp`] (real interfaces), or [`tun`] (the kernel's routing). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
 //! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
-//! [`clock`], [`random`], [`usage`] and [`huge_pages`].
+//! [`service_manager`] to be watched, [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
 //!
 //! This room knows nothing of packets beyond where a frame begins and ends and what its sender left to hardware; it
 //! parses no header and decides nothing. All `unsafe` code of the workspace is here, each block with its reason.
@@ -24,9 +24,12 @@
 //! ```
 
 pub mod af_packet;
+pub mod af_xdp;
+pub mod affinity;
 pub mod clock;
 pub mod error;
 pub mod huge_pages;
+pub mod interface;
 pub mod limits;
 pub mod memory;
 pub mod namespace;
@@ -35,11 +38,15 @@ pub mod packet_io;
 pub mod pcap;
 pub mod poller;
 pub mod random;
+pub mod service_manager;
 pub mod signal;
 pub mod sysctl;
 mod system;
+pub mod tun;
 pub mod udp;
 pub mod usage;
+mod virtio;
+pub mod xdp_features;
 
 pub use error::{IoError, TransmitFailure};
 pub use packet_io::{PacketIo, PortCounters, TransmitFailureCounters};

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use flow::{Frame, PacketBatch, PortId};
+use flow::{Disposition, Frame, PacketBatch, PortId};
 
 use crate::{IoError, TransmitFailure};
 
@@ -84,6 +84,17 @@ pub trait PacketIo {
     /// # Errors
     /// [`IoError::Transmit`]; the failure has been counted, and the caller may well ignore it.
     fn transmit(&mut self, port: PortId, frame: &Frame<'_>) -> Result<(), IoError>;
+
+    /// Sends those frames of a batch, which came otherwise than by [`PacketIo::poll`], whose disposition is `Transmit`. The
+    /// frames have some room before them, as received ones do. What cannot be sent is counted.
+    fn transmit_batch(&mut self, batch: &mut PacketBatch<'_>) {
+        for frame in batch {
+            if let Disposition::Transmit(port) = frame.disposition {
+                // The failure has been counted.
+                let _ = self.transmit(port, frame);
+            }
+        }
+    }
 
     /// Descriptors that become readable when frames wait. None when the backend is polled only.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

@@ -112,6 +112,13 @@ impl Poller {
     }
 }
 
+/// A set is readable while one of its descriptors is ready, so that it can be a member of another set.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 /// Wakes a [`Poller`] from another thread: add it to the poller, share it, call [`Waker::wake`].
 #[derive(Debug)]
 pub struct Waker {

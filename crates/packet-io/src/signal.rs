@@ -83,6 +83,19 @@ impl AsFd for Signals {
     }
 }
 
+/// Sends a signal to a process: one that this process started, or may speak to otherwise.
+///
+/// # Errors
+/// There is no such process, or it is another user's.
+pub fn send(process: u32, signal: Signal) -> Result<(), IoError> {
+    let explain = |error| IoError::from_io(error, format!("sending a signal to process {process}"));
+    // Numbers below 1 would mean whole groups of processes.
+    let number = libc::pid_t::try_from(process).ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| explain(io::Error::from_raw_os_error(libc::ESRCH)))?;
+    // SAFETY: kill takes no pointers.
+    check(unsafe { libc::kill(number, signal.number()) }).map(drop).map_err(explain)
+}
+
 /// Makes the child that `command` starts be killed (SIGKILL) when the thread that starts it ends, so that nothing is
 /// left behind when the parent is killed itself. Start it from a thread that lives as long as the child is wanted.
 pub fn die_with_parent(command: &mut Command) {
@@ -123,6 +136,15 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_child_is_told_to_end() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        send(child.id(), Signal::Terminate).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        assert!(send(child.id(), Signal::Terminate).is_err(), "it is gone");
+        assert!(send(0, Signal::Terminate).is_err(), "never the whole group");
     }
 
     #[test]

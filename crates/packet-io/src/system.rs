@@ -34,6 +34,23 @@ pub(crate) fn set_buffers(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> 
     Ok(())
 }
 
+/// Attaches a classic BPF program to a socket as its filter, in place of any other (`SO_ATTACH_FILTER`, socket(7)).
+pub(crate) fn attach_filter(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let description = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
+        filter: program.as_mut_ptr(),
+    };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &description)
+}
+
+/// Detaches a socket's filter, if there is one.
+pub(crate) fn detach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
 /// A zeroed C structure.
 ///
 /// # Safety

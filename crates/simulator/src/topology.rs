@@ -123,6 +123,7 @@ pub(crate) fn node_config(scenario: &Scenario, node: usize, incarnation: u32, wi
     NodeConfig {
         node: id,
         connections_max: CONNECTIONS_MAX,
+        limits: cluster::pipeline::Limits::default(),
         hash_key: key,
         seed: mix(secret ^ 1),
         tracker: tracker(),
@@ -193,6 +194,7 @@ fn forwarding(node: usize, seed: u64) -> forwarding::Config {
             mtu_bytes: 1500,
             own: own.map(prefix).into(),
             shared: side.shared().map(prefix).into(),
+            mss_clamp: None,
         }
     };
     forwarding::Config { ports: vec![port(Side::Inside), port(Side::Outside)], routes: Vec::new(), seed }

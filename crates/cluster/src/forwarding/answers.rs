@@ -11,6 +11,7 @@ use flow::{Checksum, Disposition, DropReason, Frame, Instant, PortId};
 
 use super::forwarder::Forwarder;
 use super::neighbour::Learnt;
+use super::sharing::Learning;
 
 /// The time to live of answers (RFC 1700).
 const ANSWER_TTL: u8 = 64;
@@ -66,7 +67,7 @@ impl Forwarder {
     }
 
     fn handle_neighbour_discovery(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Disposition {
-        let headers = &packet.headers;
+        let headers = &*packet.headers;
         if headers.ttl != NEIGHBOUR_HOP_LIMIT {
             return Disposition::Drop(DropReason::Malformed);
         }
@@ -124,7 +125,7 @@ impl Forwarder {
     }
 
     /// Learns from what a neighbour said of itself, if it is on the link and not this node's own address.
-    fn learn(&mut self, now: Instant, neighbour: (PortId, IpAddr), mac: MacAddress, how: Learnt) {
+    pub(super) fn learn(&mut self, now: Instant, neighbour: (PortId, IpAddr), mac: MacAddress, how: Learnt) {
         let (port, address) = neighbour;
         let Some(on) = self.ports.get(usize::from(port.0)) else { return };
         if address.is_unspecified() || address.is_multicast() || mac.is_group() || !on.is_on_link(address) {
@@ -136,6 +137,7 @@ impl Forwarder {
             }
             return;
         }
+        self.note_learning(Learning { port, address, mac, how });
         for packet in self.neighbours.learn(now, neighbour, mac, how) {
             self.release(port, mac, packet);
         }

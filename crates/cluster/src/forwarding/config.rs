@@ -6,6 +6,8 @@ use core::net::IpAddr;
 use flow::PortId;
 use flow::wire::MacAddress;
 
+use super::mss_clamp::MssClamp;
+
 /// Addresses of either kind that a port can have.
 pub const ADDRESSES_PER_PORT_MAX: usize = 64;
 /// Routes that a forwarder can have, those that follow from the ports' addresses included.
@@ -55,6 +57,8 @@ pub struct Port {
     pub own: Vec<Prefix>,
     /// Addresses that the cluster shares; they are answered for while active.
     pub shared: Vec<Prefix>,
+    /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
+    pub mss_clamp: Option<MssClamp>,
 }
 
 /// A route to a network that is not on a port's own link.

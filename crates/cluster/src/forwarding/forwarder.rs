@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use flow::wire::arp::ArpOperation;
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
-use flow::wire::{Headers, MacAddress, Packet, Transport, build, icmpv6};
+use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind};
 
 use super::address::{LocalAddresses, link_local};
@@ -15,7 +15,9 @@ use super::announcement::Announcement;
 use super::config::{Config, ConfigError, Port, Prefix};
 use super::error_message::{ErrorCause, TokenBucket};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
+use super::oversize::{may_be_cut, wire_bytes};
 use super::route::RouteTable;
+use super::sharing::{Learning, Sharing};
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
 /// counted: whoever asked will ask again.
@@ -74,6 +76,8 @@ pub struct Counters {
     pub errors_sent: u64,
     /// ICMP errors not sent because of their rate limit.
     pub errors_limited: u64,
+    /// Packets cut into fragments because the link that they left by does not take them whole.
+    pub packets_fragmented: u64,
     /// Frames in which another link address claimed one of the addresses that this node holds.
     pub address_conflicts: u64,
     /// Requests for link addresses sent.
@@ -83,19 +87,19 @@ pub struct Counters {
 }
 
 #[derive(Clone, Debug)]
-struct Pending {
-    bytes: Vec<u8>,
-    frame: OutFrame,
+pub(super) struct Pending {
+    pub(super) bytes: Vec<u8>,
+    pub(super) frame: OutFrame,
 }
 
 /// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
 /// that stands by knows them; of everybody after a take-over.
 #[derive(Clone, Copy, Debug)]
-struct Warming {
+pub(super) struct Warming {
     /// The next neighbour, and when it is its turn.
-    slot: usize,
-    at: Instant,
-    everybody: bool,
+    pub(super) slot: usize,
+    pub(super) at: Instant,
+    pub(super) everybody: bool,
 }
 
 /// The routed edge of a node; see the [module](super).
@@ -103,17 +107,26 @@ struct Warming {
 pub struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) addresses: LocalAddresses,
-    routes: RouteTable,
-    next_hops: Vec<NextHop>,
+    pub(super) routes: RouteTable,
+    pub(super) next_hops: Vec<NextHop>,
     pub(super) neighbours: Neighbours,
     pub(super) is_active: bool,
-    announcement: Option<Announcement>,
-    warming: Option<Warming>,
-    /// Packets whose next hop answered, then the node's own frames. The former were bounded while they waited.
-    released: VecDeque<Pending>,
+    pub(super) announcement: Option<Announcement>,
+    pub(super) warming: Option<Warming>,
+    /// Packets whose next hop answered and pieces of packets that were cut, then the node's own frames. The first were
+    /// bounded while they waited, the second are by [`super::CUT_FRAMES_MAX`].
+    pub(super) released: VecDeque<Pending>,
+    pub(super) sharing: Sharing,
+    pub(super) learnings: VecDeque<Learning>,
     control: VecDeque<Pending>,
     pub(super) error_tokens: TokenBucket,
     pub(super) counters: Counters,
+    /// Why the packet that was forwarded last was refused, until its sender is told.
+    pub(super) refusal: Option<ErrorCause>,
+    /// The packet that was forwarded last is the newest of those that wait for a neighbour.
+    pub(super) has_just_queued: bool,
+    /// Some port clamps segments.
+    pub(super) clamps_segments: bool,
 }
 
 impl Forwarder {
@@ -124,38 +137,25 @@ impl Forwarder {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let mut neighbours = Neighbours::new(config.seed);
-        let mut next_hops = Vec::new();
-        let mut routes: Vec<(Prefix, u16)> = Vec::new();
-        let mut add = |prefix: Prefix, next_hop: NextHop| {
-            let index = next_hops.iter().position(|known| *known == next_hop).unwrap_or(next_hops.len());
-            if index == next_hops.len() {
-                next_hops.push(next_hop);
-            }
-            routes.push((prefix, u16::try_from(index).expect("ROUTES_MAX is less")));
-        };
-        for route in &config.routes {
-            let slot = neighbours.find_or_insert(Instant::ZERO, route.port, route.gateway);
-            slot.into_iter().for_each(|slot| neighbours.pin(slot));
-            add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
-        }
-        for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
-            for prefix in port.own.iter().chain(&port.shared) {
-                add(*prefix, NextHop { port: id, gateway: None, slot: None });
-            }
-        }
+        let (routes, next_hops) = route_table(&config, &mut neighbours, Instant::ZERO);
         Ok(Self {
             addresses: LocalAddresses::new(&config.ports),
-            routes: RouteTable::new(&routes),
+            routes,
+            clamps_segments: config.ports.iter().any(|port| port.mss_clamp.is_some()),
             ports: config.ports,
             next_hops,
             neighbours,
             is_active: false,
             announcement: None,
             warming: (!config.routes.is_empty()).then_some(Warming { slot: 0, at: Instant::ZERO, everybody: false }),
+            sharing: Sharing::Alone,
+            learnings: VecDeque::new(),
             released: VecDeque::new(),
             control: VecDeque::new(),
             error_tokens: TokenBucket::full(),
             counters: Counters::default(),
+            refusal: None,
+            has_just_queued: false,
         })
     }
 
@@ -168,7 +168,8 @@ impl Forwarder {
         self.is_active = active;
         self.announcement = None;
         if active {
-            self.warming = Some(Warming { slot: 0, at: now, everybody: true });
+            let warms = self.sharing != Sharing::IsTold;
+            self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
         } else {
             self.counters.abandoned_packets += self.released.len() as u64;
             self.released.clear();
@@ -179,7 +180,7 @@ impl Forwarder {
     /// Tells the neighbours, again and again for some seconds, that the shared addresses are here. Without effect while
     /// not active.
     pub fn announce(&mut self, now: Instant) {
-        if self.is_active {
+        if self.is_active && self.sharing != Sharing::IsTold {
             self.announcement = Some(Announcement::begin(now));
         }
     }
@@ -198,7 +199,7 @@ impl Forwarder {
         if !to_group && !to_port {
             return Admission::Refused(DropReason::OtherHost);
         }
-        if let Some(local) = self.addresses.find(destination, ingress) {
+        if let Some(local) = self.addresses.find_destination(&packet.headers.tuple, ingress) {
             let is_held = !local.is_shared || self.is_active;
             return if is_held { Admission::Local } else { self.admit_while_not_held(packet) };
         }
@@ -216,7 +217,7 @@ impl Forwarder {
             return Admission::Refused(DropReason::UnsupportedLinkProtocol);
         }
         if packet.headers.ttl <= 1 {
-            self.send_error(now, ingress, packet.frame.bytes(), &packet.headers, ErrorCause::TimeExceeded);
+            self.send_error(now, ingress, packet.frame.bytes(), packet.headers, ErrorCause::TimeExceeded);
             return Admission::Refused(DropReason::TtlExceeded);
         }
         Admission::Transit
@@ -231,32 +232,43 @@ impl Forwarder {
 
     /// Sends a packet, which [`Forwarder::admit`] let pass, to where its destination (as it is now) lies: takes one off
     /// its time to live and gives it new link addresses. [`Disposition::Consumed`]: a copy waits for the next hop's link
-    /// address and comes out of [`Forwarder::poll_transmit`].
+    /// address, or pieces of it are to be sent, and come out of [`Forwarder::poll_transmit`]. After any other disposition
+    /// than [`Disposition::Transmit`], call [`Forwarder::note_not_sent`].
     pub fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         if !self.is_active {
             return Disposition::Drop(DropReason::NotActive);
         }
         let destination = packet.headers.tuple.destination_ip();
-        let Some(next_hop) = self.route(destination) else {
-            return self.refuse(now, packet, DropReason::NoRoute, ErrorCause::NoRoute);
+        let Some(next_hop) = self.routes.lookup(destination).map(|index| &self.next_hops[usize::from(index)]) else {
+            return self.refuse(DropReason::NoRoute, ErrorCause::NoRoute);
         };
-        let port = &self.ports[usize::from(next_hop.port.0)];
+        let egress = next_hop.port;
+        let port = &self.ports[usize::from(egress.0)];
         let (mtu_bytes, mac) = (port.mtu_bytes, port.mac);
-        if wire_bytes(&packet.headers, &packet.frame.segmentation) > mtu_bytes {
-            return self.refuse(now, packet, DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
+        let is_oversize = wire_bytes(packet.headers, &packet.frame.segmentation) > mtu_bytes;
+        if is_oversize && !may_be_cut(packet) {
+            return self.refuse(DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
+        }
+        if self.clamps_segments {
+            self.clamp_segments(packet, egress);
         }
         let slot = next_hop.slot.or_else(|| {
             let neighbour = next_hop.gateway.unwrap_or(destination);
-            self.neighbours.find_or_insert(now, next_hop.port, neighbour)
+            self.neighbours.find_or_insert(now, egress, neighbour)
         });
         let Some(slot) = slot else { return Disposition::Drop(DropReason::NeighbourUnresolved) };
         if let Err(reason) = packet.decrement_ttl() {
-            return Disposition::Drop(reason);
+            // What came to an address of the node's own and was translated was not looked at by `admit`.
+            return self.refuse(reason, ErrorCause::TimeExceeded);
         }
         match self.neighbours.link_address(now, slot) {
             Some(to) => {
                 ethernet::set_addresses(packet.frame.bytes_mut(), to, mac);
-                Disposition::Transmit(next_hop.port)
+                if is_oversize {
+                    let (l3_offset, checksum) = (packet.headers.l3_offset, packet.frame.checksum);
+                    return self.send_in_pieces(egress, l3_offset, packet.frame.bytes_mut(), checksum);
+                }
+                Disposition::Transmit(egress)
             }
             None => self.wait_for_neighbour(now, slot, packet),
         }
@@ -270,10 +282,7 @@ impl Forwarder {
                 Due::Solicit(entry) => self.solicit(&entry),
                 Due::Unreachable(packets) => {
                     self.counters.unresolved_packets += packets.len() as u64;
-                    for packet in packets {
-                        let QueuedPacket { ingress, bytes, headers, .. } = packet;
-                        self.send_error(now, ingress, &bytes, &headers, ErrorCause::NeighbourUnreachable);
-                    }
+                    packets.into_iter().for_each(|packet| self.refuse_queued(now, packet));
                 }
             }
         }
@@ -336,8 +345,14 @@ impl Forwarder {
             self.counters.abandoned_packets += 1;
             return;
         }
-        let QueuedPacket { mut bytes, checksum, segmentation, .. } = packet;
-        ethernet::set_addresses(&mut bytes, to, self.ports[usize::from(port.0)].mac);
+        let QueuedPacket { mut bytes, headers, checksum, segmentation, .. } = packet;
+        let Port { mac, mtu_bytes, .. } = self.ports[usize::from(port.0)];
+        ethernet::set_addresses(&mut bytes, to, mac);
+        if wire_bytes(&headers, &segmentation) > mtu_bytes {
+            let disposition = self.send_in_pieces(port, headers.l3_offset, &mut bytes, checksum);
+            self.counters.unresolved_packets += u64::from(disposition != Disposition::Consumed);
+            return;
+        }
         self.released.push_back(Pending { bytes, frame: OutFrame { port, checksum, segmentation } });
     }
 
@@ -356,22 +371,19 @@ impl Forwarder {
         if is_solicitation { Admission::Local } else { Admission::Refused(DropReason::NotActive) }
     }
 
-    fn refuse(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason, cause: ErrorCause) -> Disposition {
-        self.send_error(now, packet.frame.ingress, packet.frame.bytes(), &packet.headers, cause);
-        Disposition::Drop(reason)
-    }
-
     fn wait_for_neighbour(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> Disposition {
         let copy = || QueuedPacket {
             ingress: packet.frame.ingress,
             bytes: packet.frame.bytes().to_vec(),
-            headers: packet.headers,
+            headers: *packet.headers,
             checksum: packet.frame.checksum,
             segmentation: packet.frame.segmentation,
+            as_received: None,
         };
         if !self.neighbours.solicit(now, slot) || !self.neighbours.enqueue(slot, copy) {
             return Disposition::Drop(DropReason::NeighbourUnresolved);
         }
+        self.has_just_queued = true;
         self.handle_timeout(now);
         Disposition::Consumed
     }
@@ -447,6 +459,30 @@ impl Forwarder {
     }
 }
 
+/// The routes of a sound configuration, and the next hops that they lead to. Gateways' entries are pinned.
+pub(super) fn route_table(config: &Config, neighbours: &mut Neighbours, now: Instant) -> (RouteTable, Vec<NextHop>) {
+    let mut next_hops = Vec::new();
+    let mut routes: Vec<(Prefix, u16)> = Vec::new();
+    let mut add = |prefix: Prefix, next_hop: NextHop| {
+        let index = next_hops.iter().position(|known| *known == next_hop).unwrap_or(next_hops.len());
+        if index == next_hops.len() {
+            next_hops.push(next_hop);
+        }
+        routes.push((prefix, u16::try_from(index).expect("ROUTES_MAX is less")));
+    };
+    for route in &config.routes {
+        let slot = neighbours.find_or_insert(now, route.port, route.gateway);
+        slot.into_iter().for_each(|slot| neighbours.pin(slot));
+        add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
+    }
+    for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
+        for prefix in port.own.iter().chain(&port.shared) {
+            add(*prefix, NextHop { port: id, gateway: None, slot: None });
+        }
+    }
+    (RouteTable::new(&routes), next_hops)
+}
+
 const fn own_frame(port: PortId) -> OutFrame {
     OutFrame {
         port,
@@ -461,13 +497,4 @@ const fn is_link_local(address: IpAddr) -> bool {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     }
-}
-
-/// The length, from the IP header on, of the largest packet that goes onto the wire for a frame.
-fn wire_bytes(headers: &Headers, segmentation: &Segmentation) -> u32 {
-    if segmentation.kind == SegmentationKind::None {
-        return headers.l3_bytes;
-    }
-    let header_bytes = u32::from(headers.payload_offset.saturating_sub(headers.l3_offset));
-    headers.l3_bytes.min(header_bytes + u32::from(segmentation.size_bytes))
 }

@@ -18,8 +18,8 @@
 //! A node that stands by neither answers for the shared addresses nor forwards, but learns neighbours from what it
 //! hears, so that after a take-over nothing waits for resolution. It knows nothing of why it is active.
 //!
-//! Ports are untagged: a frame with an 802.1Q tag is not forwarded. IPv4 packets are not fragmented: one that is too
-//! large is dropped and its sender told, whether or not it allowed fragmentation.
+//! Ports are untagged: a frame with an 802.1Q tag is not forwarded. An IPv4 packet that is too large for its way out is cut
+//! into fragments if it allows that; of others that are, the sender is told the way's MTU.
 
 mod address;
 mod announcement;
@@ -27,8 +27,13 @@ mod answers;
 mod config;
 mod error_message;
 mod forwarder;
+mod mss_clamp;
 mod neighbour;
+mod oversize;
+mod reconfigure;
+mod refusal;
 mod route;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +41,10 @@ pub use announcement::ANNOUNCEMENT_ROUNDS;
 pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route};
 pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
 pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop, OutFrame};
+pub use mss_clamp::MssClamp;
 pub use neighbour::{
     NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
 };
+pub use oversize::CUT_FRAMES_MAX;
+pub use reconfigure::ReconfigureError;
+pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};

@@ -21,7 +21,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use flow::wire::{Headers, MacAddress};
-use flow::{Checksum, Instant, PortId, Segmentation};
+use flow::{Checksum, Instant, PortId, Segmentation, Tuple};
 
 use crate::random::mix;
 
@@ -68,6 +68,8 @@ pub(super) struct QueuedPacket {
     pub(super) headers: Headers,
     pub(super) checksum: Checksum,
     pub(super) segmentation: Segmentation,
+    /// The tuple that it came in with, by which its sender knows it.
+    pub(super) as_received: Option<Tuple>,
 }
 
 /// The name of an entry; valid until the entry is evicted, for a pinned one always.
@@ -169,6 +171,11 @@ impl Neighbours {
         }
     }
 
+    /// No entry is kept whatever comes any more: the gateways are others now.
+    pub(super) fn unpin_all(&mut self) {
+        self.entries.iter_mut().flatten().for_each(|entry| entry.is_pinned = false);
+    }
+
     /// The link address to send to now. `None`: it is not known; see [`Neighbours::enqueue`].
     #[inline]
     pub(super) fn link_address(&mut self, now: Instant, slot: Slot) -> Option<MacAddress> {
@@ -216,6 +223,11 @@ impl Neighbours {
             self.queue.push_back((slot, packet()));
         }
         has_room
+    }
+
+    /// The packet that was kept last.
+    pub(super) fn newest_queued(&mut self) -> Option<&mut QueuedPacket> {
+        self.queue.back_mut().map(|(_, packet)| packet)
     }
 
     /// A neighbour's link address came to be known. Answers with the packets that waited for it.

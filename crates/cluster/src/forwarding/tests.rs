@@ -9,6 +9,7 @@ use flow::wire::arp::{ArpOperation, ArpView};
 use flow::wire::build::{self, Envelope};
 use flow::wire::ethernet::{EthernetView, ether_type};
 use flow::wire::icmpv6::{NeighbourMessage, advertisement_flags};
+use flow::wire::ipv6::FragmentHeader;
 use flow::wire::{Headers, MacAddress, Packet, Parsed, Transport, icmp, icmpv6, ip_protocol, parse};
 use flow::{Checksum, Disposition, DropReason, Frame, Instant, PortId, Segmentation, SegmentationKind, Tuple};
 use proptest::prelude::*;
@@ -38,6 +39,7 @@ fn config() -> Config {
         mtu_bytes: 1500,
         own: vec![],
         shared: vec![Prefix::new(v4.into(), 24), Prefix::new(v6.into(), 64)],
+        mss_clamp: None,
     };
     let everywhere =
         |address: IpAddr, gateway: IpAddr| Route { destination: Prefix::new(address, 0), gateway, port: OUTSIDE };
@@ -97,13 +99,18 @@ impl Bench {
         let disposition = match parse(&frame) {
             Err(reason) => Disposition::Drop(reason),
             Ok(Parsed::Arp(offset)) => self.forwarder.handle_arp(self.now, &frame, offset),
-            Ok(Parsed::Ip(headers)) => {
-                let mut packet = Packet { frame: &mut frame, headers };
-                match self.forwarder.admit(self.now, &packet) {
+            Ok(Parsed::Ip(mut headers)) => {
+                let as_received = headers.tuple;
+                let mut packet = Packet { frame: &mut frame, headers: &mut headers };
+                let disposition = match self.forwarder.admit(self.now, &packet) {
                     Admission::Transit => self.forwarder.forward(self.now, &mut packet),
                     Admission::Local => self.forwarder.handle_local(self.now, &mut packet),
                     Admission::Refused(reason) => Disposition::Drop(reason),
+                };
+                if !matches!(disposition, Disposition::Transmit(_)) {
+                    self.forwarder.note_not_sent(self.now, &mut packet, &as_received);
                 }
+                disposition
             }
         };
         Fed { disposition, bytes }
@@ -310,6 +317,19 @@ fn an_active_node_answers_arp_solicitations_and_echo_for_its_addresses() {
 }
 
 #[test]
+fn neighbour_discovery_that_a_router_has_passed_on_is_not_believed() {
+    let mut bench = Bench::settled();
+    let mut solicitation = build::neighbour_solicitation(HOST_MAC, HOST6, INSIDE6);
+    solicitation[14 + 7] = 254;
+    assert_eq!(bench.feed(INSIDE, solicitation).disposition, Disposition::Drop(DropReason::Malformed));
+    let mut claim = build::unsolicited_neighbour_advertisement(MacAddress([2, 9, 9, 9, 9, 9]), GATEWAY6, true);
+    claim[14 + 7] = 254;
+    assert_eq!(bench.feed(OUTSIDE, claim).disposition, Disposition::Drop(DropReason::Malformed));
+    assert_eq!(bench.drain(), []);
+    assert_eq!(bench.forwarder.neighbour(OUTSIDE, GATEWAY6.into()).map(|(_, mac)| mac), Some(GATEWAY_MAC));
+}
+
+#[test]
 fn becoming_active_is_announced_at_once_and_again_in_every_form() {
     let mut bench = Bench::settled();
     bench.forwarder.announce(bench.now);
@@ -405,6 +425,34 @@ fn segments_of_a_large_frame_are_measured_one_by_one() {
 }
 
 #[test]
+fn a_packet_that_may_be_cut_leaves_in_pieces_with_its_checksum_done_also_when_it_waited() {
+    let mut bench = Bench::settled();
+    let absent = Ipv4Addr::new(192, 0, 2, 66);
+    let may_be_cut = Some(FragmentHeader { offset_bytes: 0, more: false, identification: 9 });
+    let envelope = Envelope { source: HOST_MAC, destination: INSIDE_MAC, fragment: may_be_cut, ..Envelope::default() };
+    for (to, waits) in [(SERVER, false), (absent, true)] {
+        let tuple = Tuple::v4(ip_protocol::UDP, (HOST, 4000), (to, 53));
+        let mut whole = envelope.udp(&tuple, &[7; 3000]);
+        let expected = whole[34..].to_vec();
+        let checksum = build::leave_checksum_to_hardware(&mut whole);
+        whole.extend_from_slice(&[0xee; 3]);
+        let fed = bench.feed_with(INSIDE, whole, |frame| frame.checksum = checksum);
+        assert_eq!(fed.disposition, Disposition::Consumed);
+        if waits {
+            bench.drain();
+            bench.feed(OUTSIDE, arp_reply(MacAddress([2, 7, 7, 7, 7, 7]), absent, (OUTSIDE_MAC, OUTSIDE_SHARED)));
+        }
+        let sent = bench.drain();
+        assert_eq!(sent.len(), 3);
+        assert!(sent.iter().all(|(out, bytes)| out.port == OUTSIDE && bytes.len() <= 14 + 1500));
+        let data: Vec<u8> = sent.iter().flat_map(|(_, bytes)| bytes[34..].iter().copied()).collect();
+        assert_eq!(data, expected, "with the checksum that the hardware was to fill in");
+        assert!(sent.iter().all(|(out, bytes)| headers(bytes).ttl == 63 && out.checksum == Checksum::Valid));
+    }
+    assert_eq!(bench.forwarder.counters().packets_fragmented, 2);
+}
+
+#[test]
 fn errors_are_never_about_errors_and_never_more_than_their_rate() {
     let mut bench = Bench::settled();
     let last_hop = Envelope { source: HOST_MAC, destination: INSIDE_MAC, ttl: 1, ..Envelope::default() };
@@ -474,6 +522,54 @@ fn frames_for_others_and_broadcasts_are_not_forwarded() {
     assert_eq!(fed.disposition, Disposition::Drop(DropReason::OtherHost));
     let fed = bench.feed(INSIDE, to(MacAddress::BROADCAST));
     assert_eq!(fed.disposition, Disposition::Drop(DropReason::LinkBroadcast));
+}
+
+#[test]
+fn other_addresses_and_routes_are_taken_while_packets_pass_and_only_new_addresses_are_announced() {
+    let mut bench = Bench::settled();
+    let added = Ipv4Addr::new(192, 0, 2, 2);
+    let mut other = config();
+    other.ports[1].shared.push(Prefix::new(added.into(), 24));
+    other.routes[0].gateway = Ipv4Addr::new(192, 0, 2, 253).into();
+    assert_eq!(bench.forwarder.reconfigure(bench.now, other.clone()), Ok(true));
+    let said = bench.run_ms(1);
+    let announces = |address: Ipv4Addr| {
+        let is_arp = |bytes: &[u8]| bytes[12..14] == [0x08, 0x06];
+        said.iter().any(|(_, _, bytes)| {
+            is_arp(bytes) && arp(bytes).sender_ip() == address && arp(bytes).target_ip() == address
+        })
+    };
+    assert!(announces(added));
+    let gateway_is_asked = said.iter().any(|(_, out, bytes)| {
+        out.port == OUTSIDE && bytes[12..14] == [0x08, 0x06] && arp(bytes).target_ip() == Ipv4Addr::new(192, 0, 2, 253)
+    });
+    assert!(gateway_is_asked, "before the first packet needs it");
+    let next_hop = bench.forwarder.route(SERVER.into()).unwrap();
+    assert_eq!(next_hop.gateway, Some(Ipv4Addr::new(192, 0, 2, 253).into()));
+
+    // While that is still being announced the address goes again, and with it whatever the announcement had to say.
+    assert_eq!(bench.forwarder.reconfigure(bench.now, config()), Ok(false));
+    assert_eq!(
+        bench.feed(INSIDE, to_server()).disposition,
+        Disposition::Transmit(OUTSIDE),
+        "its link address is known"
+    );
+    let said = bench.run_ms(4000);
+    assert!(said.iter().all(|(_, _, bytes)| bytes[12..14] != [0x08, 0x06] || arp(bytes).sender_ip() != added));
+    assert!(bench.forwarder.poll_timeout().is_none_or(|due| due > bench.now), "nothing is left to say");
+}
+
+#[test]
+fn other_ports_are_not_taken_and_change_nothing() {
+    let mut bench = Bench::settled();
+    let mut replaced = config();
+    replaced.ports[1].mac = GATEWAY_MAC;
+    replaced.routes.clear();
+    assert_eq!(bench.forwarder.reconfigure(bench.now, replaced), Err(ReconfigureError::PortsDiffer));
+    let mut unsound = config();
+    unsound.ports[0].mtu_bytes = 20;
+    assert!(matches!(bench.forwarder.reconfigure(bench.now, unsound), Err(ReconfigureError::Config(_))));
+    assert_eq!(bench.feed(INSIDE, to_server()).disposition, Disposition::Transmit(OUTSIDE));
 }
 
 #[test]

@@ -12,11 +12,13 @@ use replication::{Session, SessionConfig};
 
 use super::event::Events;
 use super::held::HeldReplies;
+use super::judging::Judging;
 use super::peer::Peer;
 use super::resync::Resync;
 use super::store::ReplicaCounters;
+use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Limits, Pipeline};
 
 /// What a node is made from. The chain, the hash key and the seed are its own; all else is alike on nodes that back
 /// each other up.
@@ -26,6 +28,8 @@ pub struct NodeConfig {
     pub node: NodeId,
     /// Connections held at most, 1 to 2^31.
     pub connections_max: u32,
+    /// What is held beside connections, and what one source may have.
+    pub limits: Limits,
     /// Secret under which tuples are hashed.
     pub hash_key: HashKey,
     /// Secret from which session numbers, discriminators and jitter come; differs from start to start.
@@ -94,16 +98,20 @@ impl NodeConfig {
             id: self.node,
             selection: self.selection,
             hold_first_reply: self.hold_first_reply,
-            pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain),
+            pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain)
+                .with_limits(self.limits),
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
             role: role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
             peers,
             held: HeldReplies::default(),
+            others: Others::default(),
             outbox: VecDeque::new(),
             events: Events::default(),
             attributes: Vec::new(),
             awaiting_first_packet: None,
             more_expiries: false,
+            judging: Judging::default(),
+            drain_given_up_at: None,
         })
     }
 
@@ -125,6 +133,9 @@ impl NodeConfig {
             resync: Resync::default(),
             replica: ReplicaCounters::default(),
             orphaned_at: None,
+            is_watched: true,
+            is_said_up: false,
+            refused: None,
             heartbeat: None,
             is_replica_incomplete: false,
         })

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use flow::{Instant, NodeId};
+use flow::{Instant, NodeId, WorkerId};
 
 /// The most events that wait to be polled; when there are more, the oldest goes.
 pub(super) const EVENTS_PENDING_MAX: usize = 1024;
@@ -42,6 +42,25 @@ pub enum NodeEvent {
     Synchronised(NodeId),
     /// The table is full and the peer's connections no longer fit: raise `limits.connections_max`.
     ReplicaIncomplete(NodeId),
+    /// All connections were held against the configuration in force.
+    Judged {
+        /// Those that were ended because it does not allow them any more.
+        ended: u64,
+    },
+    /// Nobody took the addresses of a node that was to be drained: it goes on.
+    DrainGivenUp,
+    /// The peer divides its packets among its workers otherwise: replication with it is refused until `workers.count` is the
+    /// same on both nodes, and both run releases that steer alike.
+    WorkersDiffer {
+        /// The peer.
+        peer: NodeId,
+        /// Its number of workers; 0: it says something that this release does not know.
+        theirs: u8,
+        /// This node's number of workers.
+        ours: u8,
+    },
+    /// The worker did not make its connections usable in time; the addresses were announced without it.
+    WorkerLate(WorkerId),
 }
 
 /// Events with their times, oldest first.

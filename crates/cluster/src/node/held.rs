@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use flow::table::Slot;
 use flow::wire::Packet;
-use flow::{Checksum, Frame, Instant, PortId, Segmentation};
+use flow::{Instant, OwnedFrame};
 
 /// The most replies kept back; when there are as many, the next is let through at once.
 pub const HELD_REPLIES_MAX: usize = 4096;
@@ -19,24 +19,10 @@ pub const HELD_REPLY_BYTES_MAX: usize = 2048;
 
 /// A reply kept back.
 #[derive(Debug)]
-pub(super) struct HeldReply {
-    pub(super) slot: Slot,
-    pub(super) deadline: Instant,
-    pub(super) bytes: Vec<u8>,
-    ingress: PortId,
-    checksum: Checksum,
-    segmentation: Segmentation,
-}
-
-impl HeldReply {
-    /// The frame as it came.
-    pub(super) fn frame(&mut self) -> Option<Frame<'_>> {
-        let length_bytes = self.bytes.len();
-        let mut frame = Frame::new(&mut self.bytes, 0, length_bytes, self.ingress)?;
-        frame.checksum = self.checksum;
-        frame.segmentation = self.segmentation;
-        Some(frame)
-    }
+struct HeldReply {
+    slot: Slot,
+    deadline: Instant,
+    frame: OwnedFrame,
 }
 
 /// Replies kept back, oldest first.
@@ -52,31 +38,23 @@ pub(super) struct HeldReplies {
 impl HeldReplies {
     /// Keeps a copy of the packet; false when there is no room for it.
     pub(super) fn hold(&mut self, now: Instant, hold_max: Duration, slot: Slot, packet: &Packet<'_, '_>) -> bool {
-        let bytes = packet.frame.bytes();
-        if self.queue.len() >= HELD_REPLIES_MAX || bytes.len() > HELD_REPLY_BYTES_MAX {
+        if self.queue.len() >= HELD_REPLIES_MAX || packet.frame.bytes().len() > HELD_REPLY_BYTES_MAX {
             return false;
         }
-        self.queue.push_back(HeldReply {
-            slot,
-            deadline: now + hold_max,
-            bytes: bytes.to_vec(),
-            ingress: packet.frame.ingress,
-            checksum: packet.frame.checksum,
-            segmentation: packet.frame.segmentation,
-        });
+        self.queue.push_back(HeldReply { slot, deadline: now + hold_max, frame: OwnedFrame::copy_of(packet.frame) });
         self.held += 1;
         true
     }
 
     /// Takes out the replies whose connection is confirmed or whose time is over.
-    pub(super) fn release(&mut self, now: Instant, is_confirmed: impl Fn(Slot) -> bool) -> Vec<HeldReply> {
+    pub(super) fn release(&mut self, now: Instant, is_confirmed: impl Fn(Slot) -> bool) -> Vec<OwnedFrame> {
         let mut released = Vec::new();
         for _ in 0..self.queue.len() {
             let Some(reply) = self.queue.pop_front() else { break };
             let confirmed = is_confirmed(reply.slot);
             if confirmed || reply.deadline <= now {
                 self.overdue += u64::from(!confirmed);
-                released.push(reply);
+                released.push(reply.frame);
             } else {
                 self.queue.push_back(reply);
             }

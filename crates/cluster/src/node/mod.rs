@@ -11,39 +11,49 @@
 //!   peers ◄──── poll_transmit ◄── sessions, detectors, role ◄── handle_peer ◄── peers
 //! ```
 
+mod again;
 mod config;
+mod drain;
 mod event;
 mod held;
+mod judging;
 mod peer;
+mod reload;
 mod resync;
 mod status;
 mod store;
 mod surroundings;
+mod workers;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use flow::conntrack::Change;
 use flow::table::Slot;
-use flow::{BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Instant, NodeId, PacketBatch, PortId, Segmentation};
+use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::representation::{Selection, is_worth_telling, precise};
 use replication::{Handle, PeerError};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{CopyExpiry, Pipeline, TableChange};
-use crate::role::{self, Heartbeat, RoleAutomaton};
+use crate::role::{self, Division, Heartbeat, RoleAutomaton};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
+pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
+pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub use status::{NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
+pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use event::Events;
 use held::HeldReplies;
+use judging::Judging;
 use peer::Peer;
 use surroundings::Surroundings;
+use workers::Others;
 
 /// Connections whose time has come that are ended in one call of [`Node::handle_timeout`].
 const EXPIRIES_PER_TIMEOUT_MAX: usize = 256;
@@ -83,6 +93,18 @@ pub enum NodeError {
     /// The replication session discarded it.
     #[error(transparent)]
     Replication(#[from] PeerError),
+    /// The peer divides its packets otherwise.
+    #[error(
+        "node {} runs {theirs} workers, this node {ours}: give both the same workers.count, and the same release", .peer.0
+    )]
+    WorkersDiffer {
+        /// The peer.
+        peer: NodeId,
+        /// Its number of workers.
+        theirs: u8,
+        /// This node's number of workers.
+        ours: u8,
+    },
     /// A heartbeat that cannot be read.
     #[error(transparent)]
     Heartbeat(#[from] role::HeartbeatError),
@@ -106,12 +128,17 @@ pub struct Node {
     role: RoleAutomaton,
     peers: Vec<Peer>,
     held: HeldReplies,
+    /// The node's other workers.
+    others: Others,
     outbox: VecDeque<OutFrame>,
     events: Events,
     attributes: Vec<u8>,
     /// A take-over happened and none of its connections has sent a packet yet: how many were taken over before.
     awaiting_first_packet: Option<u64>,
     more_expiries: bool,
+    judging: Judging,
+    /// When a node that is being drained goes on if nobody has taken its addresses.
+    drain_given_up_at: Option<Instant>,
 }
 
 impl Node {
@@ -136,6 +163,7 @@ impl Node {
         self.pipeline.handle_packets(now, batch, &mut surroundings);
         self.tell_changes();
         self.note_first_packet(now);
+        self.release_fragments(now);
     }
 
     /// A datagram on the replication channel.
@@ -146,11 +174,16 @@ impl Node {
         if role::is_heartbeat(datagram) {
             let heartbeat = Heartbeat::decode(datagram)?;
             self.role.handle_heartbeat(now, &heartbeat).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
+            self.note_division(now, heartbeat.node, Division::decode(datagram));
             self.handle_role_events(now);
             return Ok(());
         }
         let speaks_for_all = self.role.state().holds_addresses();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        if let Some(theirs) = peer.refused {
+            let ours = self.pipeline.shard.place().steering.workers();
+            return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
+        }
         let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
         self.handle_session_events(now);
         self.release_held(now);
@@ -170,38 +203,42 @@ impl Node {
 
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let speaks_for_all = self.role.state().holds_addresses();
         for peer in &mut self.peers {
             peer.detector.handle_timeout(now);
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
-            peer.resync.step(peer.id, &mut self.pipeline);
+            peer.resync.step(now, peer.id, speaks_for_all, &mut self.pipeline);
         }
         self.handle_detector_events(now);
         self.handle_session_events(now);
+        self.go_on_when_usable(now);
         self.role.handle_timeout(now);
         self.handle_role_events(now);
+        self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
         let copies = self.copy_expiry();
         self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
+        self.judge_some(now);
         self.tell_changes();
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.more_expiries || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
+        if self.more_expiries || self.pipeline.is_judging() || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
             return Some(Instant::ZERO);
         }
-        let peers = self.peers.iter().flat_map(|peer| {
-            [peer.detector.poll_timeout(), peer.session.as_ref().and_then(|session| session.poll_timeout())]
-        });
+        let peers = self.peers.iter().flat_map(Peer::poll_timeouts);
         let own = [
             self.role.poll_timeout(),
             self.forwarder.poll_timeout(),
             self.held.poll_timeout(),
             self.pipeline.next_expiry(),
+            self.drain_given_up_at,
+            self.others.poll_timeout(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -219,7 +256,7 @@ impl Node {
             if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, buffer) {
                 return Some(Transmit::Replication(peer.id));
             }
-            if peer.detector.poll_transmit(now, buffer) {
+            if peer.is_watched && peer.detector.poll_transmit(now, buffer) {
                 return Some(Transmit::Detection(peer.id));
             }
         }
@@ -229,6 +266,7 @@ impl Node {
         let (id, heartbeat) = self.peers.iter_mut().find_map(|peer| Some((peer.id, peer.heartbeat.take()?)))?;
         buffer.clear();
         heartbeat.encode(buffer);
+        Division::of(self.pipeline.shard.place().steering).encode(buffer);
         Some(Transmit::Replication(id))
     }
 
@@ -249,6 +287,7 @@ impl Node {
 
     /// Gives the addresses up in good order, so that the peer takes them before this node ends.
     pub fn leave(&mut self, now: Instant) {
+        self.drain_given_up_at = None;
         self.role.leave(now);
         self.handle_role_events(now);
     }
@@ -354,7 +393,7 @@ impl Node {
         for peer in &mut self.peers {
             peer.collect_session_events(now, &mut self.events);
         }
-        let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away);
+        let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
         self.role.set_synchronised(now, synchronised);
         self.handle_role_events(now);
     }
@@ -363,10 +402,14 @@ impl Node {
         while let Some(event) = self.role.poll_event() {
             match event {
                 role::Event::BecomeActive { term } => {
-                    // Copies lie in the table that packets are looked up in: there is nothing to commit.
+                    // Copies lie in the table that packets are looked up in: there is nothing to commit but to have the other
+                    // workers forward.
                     self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
                     self.events.push(now, NodeEvent::BecameActive { term });
-                    self.role.handle_state_usable(now);
+                    self.judging.take_up(&mut self.pipeline);
+                    if !self.awaits_others(now, term) {
+                        self.role.handle_state_usable(now);
+                    }
                 }
                 role::Event::AnnounceAddresses { term } => {
                     self.forwarder.set_active(now, true);
@@ -374,7 +417,9 @@ impl Node {
                     self.events.push(now, NodeEvent::AddressesAnnounced { term });
                 }
                 role::Event::BecomeStandby => {
+                    self.await_nobody();
                     self.forwarder.set_active(now, false);
+                    self.judging.leave_off(&mut self.pipeline);
                     self.events.push(now, NodeEvent::BecameStandby);
                 }
             }
@@ -395,32 +440,8 @@ impl Node {
             return;
         }
         let peers = &self.peers;
-        let mut released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
-        for part in released.chunks_mut(BATCH_FRAMES_MAX) {
-            let mut batch: PacketBatch<'_> = part.iter_mut().filter_map(held::HeldReply::frame).collect();
-            let mut surroundings = Surroundings {
-                forwarder: &mut self.forwarder,
-                peers: &self.peers,
-                held: None,
-                hold_max: self.hold_first_reply,
-            };
-            self.pipeline.handle_packets(now, &mut batch, &mut surroundings);
-            for frame in &batch {
-                let Disposition::Transmit(port) = frame.disposition else { continue };
-                if self.outbox.len() >= OUTBOX_FRAMES_MAX {
-                    self.pipeline.count_drop(DropReason::TransmitFailed);
-                    continue;
-                }
-                self.outbox.push_back(OutFrame {
-                    bytes: frame.bytes().to_vec(),
-                    port,
-                    checksum: frame.checksum,
-                    segmentation: frame.segmentation,
-                });
-            }
-        }
-        self.tell_changes();
-        self.note_first_packet(now);
+        let released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
+        self.hand_in_again(now, released);
     }
 }
 

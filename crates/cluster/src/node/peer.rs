@@ -11,7 +11,7 @@ use super::resync::Resync;
 use super::store::{ReplicaCounters, ReplicaStore};
 use crate::failure_detector;
 use crate::pipeline::Pipeline;
-use crate::role::Heartbeat;
+use crate::role::{Division, Heartbeat};
 
 /// A peer: its failure detector, and the session with it unless replication is off.
 pub(super) struct Peer {
@@ -25,6 +25,12 @@ pub(super) struct Peer {
     /// A heartbeat that waits to be sent to it.
     pub(super) heartbeat: Option<Heartbeat>,
     pub(super) is_replica_incomplete: bool,
+    /// This worker runs its failure detector. The others are told by it.
+    pub(super) is_watched: bool,
+    /// What the lead says of it where it is not watched here.
+    pub(super) is_said_up: bool,
+    /// How it divides its packets, if that is not how this node does: then it is not spoken with.
+    pub(super) refused: Option<Division>,
 }
 
 impl Peer {
@@ -50,7 +56,7 @@ impl Peer {
         pipeline: &mut Pipeline,
         buffer: &mut Vec<u8>,
     ) -> bool {
-        let Some(session) = &mut self.session else { return false };
+        let Some(session) = self.session.as_mut().filter(|_| self.refused.is_none()) else { return false };
         let (resync, counters) = (&mut self.resync, &mut self.replica);
         let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all };
         session.poll_transmit(now, &mut store, buffer)
@@ -74,6 +80,18 @@ impl Peer {
             self.is_replica_incomplete = true;
             events.push(now, NodeEvent::ReplicaIncomplete(self.id));
         }
+    }
+
+    /// The failure detector hears the peer.
+    pub(super) fn is_up(&self) -> bool {
+        if self.is_watched { self.detector.status().state == failure_detector::State::Up } else { self.is_said_up }
+    }
+
+    /// When the detector or the session has something to do next.
+    pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 2] {
+        let session = self.session.as_ref().filter(|_| self.refused.is_none());
+        let detector = if self.is_watched { self.detector.poll_timeout() } else { None };
+        [detector, session.and_then(Session::poll_timeout)]
     }
 
     /// This node has a copy of all that the peer has, or there is nobody to copy from.

@@ -3,11 +3,15 @@
 //! A peer that tells all its connections anew leaves out those that have ended since. Copies told since the beginning
 //! carry the current epoch's mark; after the end those with the other mark are removed, a part at a time, so that the
 //! packet path never waits for a walk over the whole table.
+//!
+//! A node that holds the addresses removes none: it is to go on with all connections, whoever was their master. A peer
+//! that handed over and started anew tells that it has none, and may well do so before this node has spoken for those
+//! that it took over. They become this node's own, and end like these: when nothing comes for them.
 
-use flow::NodeId;
 use flow::table::Slot;
+use flow::{Instant, NodeId};
 
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Remnants};
 
 /// Slots looked at in one step of the walk.
 const SLOTS_PER_STEP: usize = 256;
@@ -41,10 +45,11 @@ impl Resync {
         self.cursor.is_some()
     }
 
-    /// Removes a part of what is to go.
-    pub(super) fn step(&mut self, peer: NodeId, pipeline: &mut Pipeline) {
+    /// Removes a part of what is to go, or makes it this node's own if it speaks for all connections.
+    pub(super) fn step(&mut self, now: Instant, peer: NodeId, speaks_for_all: bool, pipeline: &mut Pipeline) {
         if let Some(cursor) = self.cursor {
-            self.cursor = pipeline.sweep_copies(peer, self.epoch, cursor, SLOTS_PER_STEP);
+            let remnants = if speaks_for_all { Remnants::Claim } else { Remnants::Remove };
+            self.cursor = pipeline.sweep_copies(now, peer, self.epoch, remnants, cursor, SLOTS_PER_STEP);
         }
     }
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use flow::table::Slot;
 use flow::wire::Packet;
-use flow::{Disposition, Frame, Instant};
+use flow::{Disposition, Frame, Instant, Tuple};
 
 use super::held::HeldReplies;
 use super::peer::{self, Peer};
@@ -41,5 +41,9 @@ impl Edge for Surroundings<'_> {
 
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         self.forwarder.forward(now, packet)
+    }
+
+    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+        self.forwarder.note_not_sent(now, packet, as_received);
     }
 }

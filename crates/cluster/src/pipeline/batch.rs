@@ -1,19 +1,24 @@
 //! From a batch of frames to packets with their connections looked up, and back to dispositions.
 
+use flow::steering::is_link_local_control;
 use flow::table::Slot;
 use flow::wire::{self, Headers, Packet, Parsed, Transport};
-use flow::{Direction, Disposition, DropReason, Instant, PacketBatch, Tuple};
+use flow::{Direction, Disposition, DropReason, Frame, Instant, PacketBatch, Tuple};
 
+use super::shard::Shard;
 use super::{Edge, Pipeline};
 use crate::forwarding::Admission;
 
 /// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
 const PREFETCH_DISTANCE: usize = 8;
 
-/// A packet of the batch that waits for its lookup.
+/// A packet of the batch that waits for its lookup. Its headers lie here for as long as it is handled: whoever handles it
+/// is lent them.
+#[derive(Clone)]
 pub(super) struct Pending {
-    frame: usize,
     headers: Headers,
+    /// Its place in the batch.
+    frame: usize,
     /// Of the tuple that is looked up.
     hash: u64,
     /// Where its connection lies, most likely.
@@ -22,61 +27,93 @@ pub(super) struct Pending {
     is_local: bool,
 }
 
+impl Pending {
+    /// A place for a packet.
+    pub(super) const EMPTY: Self = Self { headers: Headers::NONE, frame: 0, hash: 0, likely: None, is_local: false };
+}
+
 impl Pipeline {
     /// Handles a batch to completion: each frame's disposition is decided when this returns.
     pub fn handle_packets<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
         self.counters.received += batch.len() as u64;
-        self.look_at_batch(now, batch, edge);
-        let pending = core::mem::take(&mut self.pending);
-        for Pending { frame, headers, hash, likely, is_local } in &pending {
-            let mut packet = Packet { frame: &mut batch[*frame], headers: *headers };
-            let found = self.table.lookup_likely(*likely, *hash, &wanted(headers));
-            let disposition = self.handle_packet(now, &mut packet, *hash, found, *is_local, edge);
+        let mut pending = core::mem::take(&mut self.pending);
+        let waiting = self.look_at_batch(now, batch, &mut pending, edge);
+        for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
+            let found = match &headers.transport {
+                // The error goes against the packet that it quotes.
+                Transport::IcmpError(error) => self.table.lookup_likely(*likely, *hash, &error.inner.inverse()),
+                _ => self.table.lookup_likely(*likely, *hash, &headers.tuple),
+            };
+            let mut packet = Packet { frame: &mut batch[*frame], headers };
+            let disposition = if packet.headers.is_fragment {
+                self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
+            } else {
+                self.handle_packet(now, &mut packet, *hash, found, *is_local, edge)
+            };
             packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
         }
         self.pending = pending;
         self.count_dispositions(batch);
     }
 
-    /// Parses the batch: what needs no connection is dealt with at once, the rest waits for the lookup, with its
-    /// connections on their way into the cache.
-    fn look_at_batch<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
-        self.pending.clear();
+    /// Parses the batch: what needs no connection is dealt with at once, the rest waits for the lookup in `pending`, with
+    /// its connections on their way into the cache. Returns how many packets wait.
+    fn look_at_batch<E: Edge>(
+        &mut self,
+        now: Instant,
+        batch: &mut PacketBatch<'_>,
+        pending: &mut [Pending],
+        edge: &mut E,
+    ) -> usize {
+        let mut waiting = 0;
         for (index, frame) in batch.iter_mut().enumerate() {
-            match wire::parse(frame) {
+            // What does not wait leaves its place to the next packet.
+            let place = &mut pending[waiting];
+            match wire::parse_into(frame, &mut place.headers) {
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
+                Ok(Parsed::Arp(_)) if self.shard.takes_from_lead(frame) => {}
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
-                Ok(Parsed::Ip(headers)) => {
-                    let mut packet = Packet { frame, headers };
-                    match edge.admit(now, &packet) {
-                        Admission::Refused(reason) => packet.frame.disposition = Disposition::Drop(reason),
-                        // Its ports are in another packet, or a part of what they belong to is.
-                        _ if headers.is_fragment => packet.frame.disposition = Disposition::Drop(DropReason::Fragment),
-                        Admission::Local if is_link_local_control(&headers) => {
-                            packet.frame.disposition = edge.handle_local(now, &mut packet);
-                        }
-                        admission => self.await_lookup(index, headers, admission == Admission::Local),
+                Ok(Parsed::Ip(())) => {
+                    if let Some(is_local) = admit(now, frame, &mut place.headers, &mut self.shard, edge) {
+                        (place.frame, place.is_local) = (index, is_local);
+                        self.await_lookup(&mut pending[..=waiting]);
+                        waiting += 1;
                     }
                 }
             }
         }
-        let last = self.pending.len().saturating_sub(PREFETCH_DISTANCE);
-        for pending in &mut self.pending[last..] {
-            pending.likely = self.table.prefetch_record(pending.hash);
+        for pending in &mut pending[waiting.saturating_sub(PREFETCH_DISTANCE)..waiting] {
+            self.prefetch_record(pending);
+        }
+        waiting
+    }
+
+    /// Has the last packet's index bucket fetched, and the record of the one that waited for its bucket long enough.
+    #[inline(always)]
+    fn await_lookup(&self, pending: &mut [Pending]) {
+        let Some((last, before)) = pending.split_last_mut() else { return };
+        last.hash = match &last.headers.transport {
+            // The connection is that of the packet quoted; its hash is the same in both directions.
+            Transport::IcmpError(error) => self.table.hash(&error.inner),
+            _ => self.table.hash(&last.headers.tuple),
+        };
+        self.table.prefetch_index(last.hash);
+        if let Some(earlier) = before.len().checked_sub(PREFETCH_DISTANCE) {
+            self.prefetch_record(&mut before[earlier]);
         }
     }
 
-    fn await_lookup(&mut self, frame: usize, headers: Headers, is_local: bool) {
-        let hash = self.table.hash(&wanted(&headers));
-        self.table.prefetch_index(hash);
-        if let Some(earlier) = self.pending.len().checked_sub(PREFETCH_DISTANCE) {
-            let earlier = &mut self.pending[earlier];
-            earlier.likely = self.table.prefetch_record(earlier.hash);
+    #[inline(always)]
+    fn prefetch_record(&self, pending: &mut Pending) {
+        pending.likely = self.table.prefetch_record(pending.hash);
+        if let Some(slot) = pending.likely
+            && self.packets_use_states
+        {
+            self.table.prefetch_functions(slot);
         }
-        self.pending.push(Pending { frame, headers, hash, likely: None, is_local });
     }
 
-    fn handle_packet<E: Edge>(
+    pub(super) fn handle_packet<E: Edge>(
         &mut self,
         now: Instant,
         packet: &mut Packet<'_, '_>,
@@ -85,6 +122,11 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if found.is_none()
+            && let Some(elsewhere) = self.shard.redirect(packet, &wanted(packet.headers))
+        {
+            return elsewhere;
+        }
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;
@@ -109,6 +151,28 @@ impl Pipeline {
     }
 }
 
+/// Whether a packet goes on to the lookup, and then whether it is for the node itself. `None`: it has been dealt with.
+#[inline(always)]
+fn admit<E: Edge>(
+    now: Instant,
+    frame: &mut Frame<'_>,
+    headers: &mut Headers,
+    shard: &mut Shard,
+    edge: &mut E,
+) -> Option<bool> {
+    let mut packet = Packet { frame, headers };
+    let disposition = match edge.admit(now, &packet) {
+        Admission::Refused(reason) => Disposition::Drop(reason),
+        _ if shard.takes_elsewhere(&mut packet) => return None,
+        Admission::Local if !packet.headers.is_fragment && is_link_local_control(packet.headers) => {
+            edge.handle_local(now, &mut packet)
+        }
+        admission => return Some(admission == Admission::Local),
+    };
+    packet.frame.disposition = disposition;
+    None
+}
+
 /// The tuple under which a packet's connection is looked up.
 fn wanted(headers: &Headers) -> Tuple {
     match &headers.transport {
@@ -116,9 +180,4 @@ fn wanted(headers: &Headers) -> Tuple {
         Transport::IcmpError(error) => error.inner.inverse(),
         _ => headers.tuple,
     }
-}
-
-/// Messages that concern one link and never cross a router: neighbour discovery, multicast listener reports (RFC 4861, RFC 3810).
-const fn is_link_local_control(headers: &Headers) -> bool {
-    matches!(headers.transport, Transport::IcmpOther(130..=137 | 143, _)) && headers.tuple.version == 6
 }

@@ -3,10 +3,10 @@
 use flow::connection::flags;
 use flow::conntrack::{Advance, Change, Next};
 use flow::table::{InsertError, Slot};
-use flow::wire::{Packet, Transport};
+use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
-use network_functions::chain::Runtime;
-use network_functions::function::{CloseReason, Verdict};
+use network_functions::chain::{Chain, Runtime};
+use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
 use super::{Edge, Pipeline, TableChange, record, record_mut};
@@ -21,6 +21,16 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
+            return Err(DropReason::FirewallDenied);
+        }
+        if self.advance_plain(now, packet, slot, direction) {
+            let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
+            if states_changed {
+                self.changes.push(TableChange::FunctionsChanged { slot });
+            }
+            return self.send_known(now, packet, slot, direction, verdict, edge);
+        }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
@@ -37,6 +47,7 @@ impl Pipeline {
             Ok(()) => self.run_chain(now, packet, slot, direction),
             Err(reason) => (Verdict::Drop(reason), false),
         };
+        let sent = self.send_known(now, packet, slot, direction, verdict, edge);
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
@@ -46,7 +57,26 @@ impl Pipeline {
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
         }
-        send(now, packet, verdict, edge)
+        sent
+    }
+
+    /// Sends a packet of a connection on its way; what stays behind is noted as it was received.
+    #[inline(always)]
+    fn send_known<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+        verdict: Verdict,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let sent = send(now, packet, verdict, edge);
+        if !is_on_its_way(sent) {
+            let as_received = *record(&self.table, slot).tuple(direction);
+            edge.note_not_sent(now, packet, &as_received);
+        }
+        sent
     }
 
     /// Moves the connection's automaton on, taking the connection over if it was a copy.
@@ -61,26 +91,51 @@ impl Pipeline {
         if connection.owner != self.node {
             connection.take_over(self.node);
         }
-        let renumbers = self.chain.renumbers();
-        let renumbered = if renumbers { self.chain.as_sent(connection, &packet.headers, direction) } else { None };
-        let headers = renumbered.as_ref().unwrap_or(&packet.headers);
+        let renumbered = as_sent(&self.chain, connection, packet, direction);
+        let headers = renumbered.as_ref().unwrap_or(packet.headers);
         let advance = self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
         if advance.verdict.is_ok() {
-            connection.packets[direction.index()] += packets_in(packet.frame);
-            connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+            count(connection, packet, direction);
         }
         if advance.change != Change::None {
             connection.bump_version();
         }
         if let Some(timeout) = advance.timeout {
-            let expires_at = now + timeout;
-            if expires_at.as_nanos() >= connection.expires_at_nanos {
-                connection.expires_at_nanos = expires_at.as_nanos();
-            } else {
-                self.table.expire_sooner(slot, expires_at);
-            }
+            self.set_expiry(slot, now + timeout);
         }
         (advance, taken_over)
+    }
+
+    /// Moves the automaton on for what most packets are: a plain segment of a connection that this node is master of. False,
+    /// and nothing done, for all others.
+    #[inline(always)]
+    fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
+        let connection = record_mut(&mut self.table, slot);
+        if connection.owner != self.node || connection.flags & flags::COPY != 0 {
+            return false;
+        }
+        // What a function has renumbered is not what the tracker is to see, and needs a second look.
+        if as_sent(&self.chain, connection, packet, direction).is_some() {
+            return false;
+        }
+        let flags = connection.flags;
+        let Some(timeout) = self.tracker.advance_plain(&mut connection.protocol, flags, direction, packet.headers)
+        else {
+            return false;
+        };
+        count(connection, packet, direction);
+        self.set_expiry(slot, now + timeout);
+        true
+    }
+
+    #[inline(always)]
+    fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
+        let connection = record_mut(&mut self.table, slot);
+        if expires_at.as_nanos() >= connection.expires_at_nanos {
+            connection.expires_at_nanos = expires_at.as_nanos();
+        } else {
+            self.table.expire_sooner(slot, expires_at);
+        }
     }
 
     pub(super) fn handle_unknown<E: Edge>(
@@ -95,7 +150,8 @@ impl Pipeline {
         if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
         }
-        let (protocol, timeout) = self.tracker.begin(&packet.headers)?;
+        let (protocol, timeout) = self.tracker.begin(packet.headers)?;
+        self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime {
             now,
@@ -104,21 +160,26 @@ impl Pipeline {
             log: &mut self.log,
             expectations: &mut self.expectations,
         };
-        self.chain.init(&mut runtime, &self.table, &mut connection, packet)?;
+        let tuples = self.shard.tuples(&self.table);
+        self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
-        connection.packets[0] = packets_in(packet.frame);
-        connection.bytes[0] = u64::from(packet.headers.l3_bytes);
+        count(&mut connection, packet, Direction::Original);
         let slot = self.enter(now, connection, hash)?;
         let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
-        match send(now, packet, verdict, edge) {
+        let sent = send(now, packet, verdict, edge);
+        if !is_on_its_way(sent) {
+            edge.note_not_sent(now, packet, &tuple);
+        }
+        match sent {
             Err(reason) | Ok(Disposition::Drop(reason)) => {
                 // A connection whose first packet went nowhere never was.
                 self.remove_untold(slot);
                 Err(reason)
             }
             Ok(disposition) => {
+                self.note_begun(now, &tuple);
                 self.counters.begun += 1;
                 self.note_if_expected(now, slot, &tuple);
                 self.changes.push(TableChange::Began { slot });
@@ -129,7 +190,7 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.table.insert(connection, now) {
+        let refusal = match self.insert(connection, hash, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
@@ -139,7 +200,7 @@ impl Pipeline {
                 let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
                 self.counters.early_dropped += 1;
                 self.end(victim, CloseReason::Terminated);
-                self.table.insert(connection, now).map_err(|_| DropReason::TableFull)
+                self.insert(connection, hash, now).map_err(|_| DropReason::TableFull)
             }
         }
     }
@@ -183,13 +244,41 @@ impl Pipeline {
         }
     }
 
-    fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
-        let connection = self.table.remove(slot)?;
-        self.forget_relations(&connection);
-        Some(connection)
+    /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.
+    /// `hash` is that of its original tuple.
+    pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
+        let slot = self.table.insert_hashed(connection, hash, now)?;
+        self.count_of_source(&connection.original);
+        self.shard.note_entered(&connection);
+        Ok(slot)
+    }
+
+    /// Takes a connection out of the table and out of all that [`Pipeline::insert`] entered it into, with what is known of
+    /// its relations to others.
+    pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
+        let removed = self.table.remove(slot)?;
+        self.discount_of_source(&removed.original);
+        self.shard.note_removed(&removed);
+        self.forget_relations(&removed);
+        Some(removed)
     }
 }
 
+/// The headers of a packet as connection tracking is to see them, where they differ from those that came in: a function gives
+/// segments of this connection other numbers.
+#[inline(always)]
+fn as_sent(chain: &Chain, connection: &Connection, packet: &Packet<'_, '_>, direction: Direction) -> Option<Headers> {
+    if chain.renumbers() { chain.as_sent(connection, packet.headers, direction) } else { None }
+}
+
+/// Counts a packet that passes.
+#[inline(always)]
+fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
+    connection.packets[direction.index()] += packets_in(packet.frame);
+    connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+}
+
+#[inline(always)]
 fn send<E: Edge>(
     now: Instant,
     packet: &mut Packet<'_, '_>,
@@ -202,6 +291,12 @@ fn send<E: Edge>(
         Verdict::Queued => Ok(Disposition::Consumed),
         Verdict::Drop(reason) => Err(reason),
     }
+}
+
+/// The packet leaves with its batch: nobody has to be told anything.
+#[inline(always)]
+pub(super) const fn is_on_its_way(sent: Result<Disposition, DropReason>) -> bool {
+    matches!(sent, Ok(Disposition::Transmit(_)))
 }
 
 /// Packets that the frame stands for on the wire.

@@ -19,8 +19,10 @@ pub enum CopyExpiry {
 }
 
 impl Pipeline {
-    /// Ends connections whose time has come by `now`, at most `connections_max` a call. True when more may be waiting.
+    /// Ends connections whose time has come by `now`, at most `connections_max` a call, and gives up packets whose
+    /// fragments did not all come. True when more may be waiting.
     pub fn expire(&mut self, now: Instant, connections_max: usize, copies: CopyExpiry) -> bool {
+        self.expire_fragments(now);
         for _ in 0..connections_max {
             let Some(slot) = self.table.poll_expired(now) else { return false };
             let connection = record_mut(&mut self.table, slot);
@@ -45,6 +47,6 @@ impl Pipeline {
     /// When [`Pipeline::expire`] has something to do next, at the earliest.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
-        self.table.next_expiry()
+        [self.table.next_expiry(), self.fragments().poll_timeout()].into_iter().flatten().min()
     }
 }

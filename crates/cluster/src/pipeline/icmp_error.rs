@@ -4,6 +4,7 @@ use flow::table::Slot;
 use flow::wire::{IcmpError, Packet};
 use flow::{Direction, Disposition, DropReason, Instant};
 
+use super::connections::is_on_its_way;
 use super::{Edge, Pipeline};
 
 impl Pipeline {
@@ -24,9 +25,16 @@ impl Pipeline {
         let connection = self.table.get(slot).ok_or(DropReason::UnrelatedIcmpError)?;
         let as_sent = *connection.tuple(direction.reverse());
         let outer = packet.headers.tuple;
-        // A router on the way speaks for itself; the end host speaks under the address that its peer knows it by.
-        let source = if outer.source == error.inner.destination { as_sent.destination } else { outer.source };
+        // A router on the way speaks for itself, unless it is on the side that the translation hides: nobody on the other
+        // would take a packet from an address there. It then speaks, as the end host does, under the address that the end
+        // host is known by (RFC 5508 section 4.2, and Linux).
+        let is_hidden = error.inner.destination != as_sent.destination;
+        let source = if is_hidden { as_sent.destination } else { outer.source };
         packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
-        Ok(edge.forward(now, packet))
+        let sent = Ok(edge.forward(now, packet));
+        if !is_on_its_way(sent) {
+            edge.note_not_sent(now, packet, &outer);
+        }
+        sent
     }
 }

@@ -6,6 +6,7 @@
 //!                                                           ├ ICMP error ► translate ──────┘
 //!                                                           └ for the node itself ► edge
 //! ```
+//! Fragments go the way of their first one, which alone has the ports: see [`flow::fragments`].
 //!
 //! The pipeline knows connections; what lies around it (addresses, routes, neighbours) is the [`Edge`]'s.
 //! What changes is left in [`Pipeline::take_changes`] for whoever tells the backups.
@@ -14,16 +15,24 @@ mod batch;
 mod connections;
 mod counters;
 mod expiry;
+mod fragments;
 mod icmp_error;
+mod limits;
 mod related;
+mod renewal;
 mod replica;
+mod shard;
+#[cfg(test)]
+mod tests;
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::conntrack::{Change, Tracker};
+use flow::fragments::FragmentTable;
 use flow::table::{Slot, Table};
 use flow::wire::Packet;
-use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId};
+use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
 use network_functions::function::Log;
@@ -32,11 +41,15 @@ use replication::representation::precise::Ended;
 
 use crate::forwarding::Admission;
 use batch::Pending;
+use limits::Sources;
+use shard::Shard;
 
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
+pub use limits::{Limits, SourceLimit};
 use related::Related;
-pub use replica::Applied;
+pub use replica::{Applied, Remnants};
+pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {
@@ -58,6 +71,13 @@ pub trait Edge {
 
     /// Sends a packet, already translated, on its way.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it
+    /// was dropped, or it waits for something. It came in with the tuple `as_received`. Whoever sent it may have to be told
+    /// why, now or later, in terms of the packet as it was sent.
+    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+        let _ = (now, packet, as_received);
+    }
 }
 
 /// What happened to a connection that the backups may have to be told.
@@ -104,13 +124,22 @@ pub struct Pipeline {
     table: Table,
     tracker: Tracker,
     chain: Chain,
+    /// [`Chain::packets_use_states`].
+    packets_use_states: bool,
     chain_counters: ChainCounters,
     log: Log,
     expectations: Expectations,
     related: Related,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
+    /// A place for each packet of a batch.
     pending: Vec<Pending>,
+    /// Connections from this slot on are still to be held against the configuration in force.
+    unjudged_from: Option<Slot>,
+    fragments: FragmentTable,
+    sources: Option<Sources>,
+    key: HashKey,
+    pub(crate) shard: Shard,
 }
 
 impl Pipeline {
@@ -122,6 +151,7 @@ impl Pipeline {
             node,
             table: Table::new(connections_max, key),
             tracker,
+            packets_use_states: chain.packets_use_states(),
             chain,
             chain_counters,
             log: Log::default(),
@@ -129,8 +159,23 @@ impl Pipeline {
             related: Related::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
-            pending: Vec::with_capacity(BATCH_FRAMES_MAX),
+            pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],
+            unjudged_from: None,
+            fragments: FragmentTable::new(Limits::default().fragments, key),
+            sources: None,
+            key,
+            shard: Shard::default(),
         }
+    }
+
+    /// The same pipeline, which holds nothing yet, with these limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        debug_assert!(self.table.is_empty(), "what is there already would not be counted");
+        let connections_max = self.table.capacity();
+        self.fragments = FragmentTable::new(limits.fragments, self.key);
+        self.sources = limits.sources.map(|limit| Sources::new(limit, connections_max, self.key));
+        self
     }
 
     /// The connections.
@@ -154,6 +199,12 @@ impl Pipeline {
     /// What functions said to the operator.
     pub const fn log(&mut self) -> &mut Log {
         &mut self.log
+    }
+
+    /// Entries of functions that were not logged because of a limit.
+    #[must_use]
+    pub const fn dropped_log_entries(&self) -> u64 {
+        self.log.dropped_entries()
     }
 
     /// The pipeline's counters.

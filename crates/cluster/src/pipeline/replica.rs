@@ -4,7 +4,7 @@ use flow::connection::flags;
 use flow::table::{InsertError, Slot};
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
 
-use super::{Pipeline, record, record_mut};
+use super::{Pipeline, TableChange, record, record_mut};
 
 /// What became of a copy that a peer sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,15 @@ pub enum Applied {
     Full,
     /// One of its tuples is that of a connection of which this node knows better.
     Conflict,
+}
+
+/// What becomes of copies that their master has not told again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remnants {
+    /// They are removed: their master has ended them.
+    Remove,
+    /// This node becomes their master, and tells its backups.
+    Claim,
 }
 
 impl Pipeline {
@@ -37,7 +46,7 @@ impl Pipeline {
                 copy.bytes = connection.bytes;
                 let expires_at = Instant::from_nanos(copy.expires_at_nanos);
                 let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
-                *connection = copy;
+                *connection = copy.with_timer_of(connection);
                 if is_sooner {
                     self.table.expire_sooner(slot, expires_at);
                 }
@@ -52,9 +61,9 @@ impl Pipeline {
             if !gives_way {
                 return Applied::Conflict;
             }
-            self.remove_copy(slot);
+            self.remove_untold(slot);
         }
-        match self.table.insert(copy, now) {
+        match self.insert(copy, self.table.hash(&copy.original), now) {
             Ok(_) => Applied::Taken,
             Err(InsertError::Full) => Applied::Full,
             Err(InsertError::TupleInUse) => Applied::Conflict,
@@ -66,14 +75,22 @@ impl Pipeline {
         let Some((slot, Direction::Original)) = self.lookup(original) else { return false };
         let is_its = self.table.get(slot).is_some_and(|connection| prevails(from, version, connection));
         if is_its {
-            self.remove_copy(slot);
+            self.remove_untold(slot);
         }
         is_its
     }
 
-    /// Removes copies of `from` that it has not told again: those whose [`flags::RESYNCED`] is not `told`. Looks at
-    /// `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
-    pub fn sweep_copies(&mut self, from: NodeId, told: bool, cursor: Slot, slots_max: usize) -> Option<Slot> {
+    /// Does with copies of `from` that it has not told again, those whose [`flags::RESYNCED`] is not `told`, what
+    /// `remnants` says. Looks at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
+    pub fn sweep_copies(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        told: bool,
+        remnants: Remnants,
+        cursor: Slot,
+        slots_max: usize,
+    ) -> Option<Slot> {
         let mut next = cursor;
         for _ in 0..slots_max {
             let slot = self.table.next_occupied(next)?;
@@ -81,18 +98,17 @@ impl Pipeline {
             let is_remnant = connection.owner == from
                 && connection.flags & flags::COPY != 0
                 && (connection.flags & flags::RESYNCED != 0) != told;
-            if is_remnant {
-                self.remove_copy(slot);
+            match remnants {
+                _ if !is_remnant => {}
+                Remnants::Remove => drop(self.remove_untold(slot)),
+                Remnants::Claim => {
+                    self.claim(now, slot);
+                    self.changes.push(TableChange::TakenOver { slot });
+                }
             }
             next = Slot(slot.0 + 1);
         }
         Some(next)
-    }
-
-    fn remove_copy(&mut self, slot: Slot) {
-        if let Some(connection) = self.table.remove(slot) {
-            self.forget_relations(&connection);
-        }
     }
 
     /// The connection that has `tuple`, and which way it goes on it.

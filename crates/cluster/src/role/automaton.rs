@@ -34,6 +34,8 @@ pub struct Config {
     pub heartbeat_timeout: Duration,
     /// How long a leaving node holds the addresses when nobody takes them.
     pub handover_limit: Duration,
+    /// Said in heartbeats: a number that nodes have in common if they are configured alike.
+    pub configuration: Option<u64>,
 }
 
 impl Config {
@@ -49,6 +51,7 @@ impl Config {
             heartbeat_interval: Duration::from_millis(20),
             heartbeat_timeout: Duration::from_millis(200),
             handover_limit: Duration::from_secs(5),
+            configuration: None,
         }
     }
 }
@@ -88,11 +91,13 @@ struct Peer {
 #[derive(Clone, Debug)]
 pub struct RoleAutomaton {
     config: Config,
-    state: State,
+    pub(super) state: State,
     /// When the state was entered.
-    since: Instant,
+    pub(super) since: Instant,
     synchronised: bool,
-    term: u64,
+    pub(super) term: u64,
+    /// Somebody else decides, and tells the state.
+    pub(super) follows: bool,
     peers: Vec<Peer>,
     /// Since when nobody who is heard holds the addresses.
     vacant_since: Option<Instant>,
@@ -117,6 +122,7 @@ impl RoleAutomaton {
             since: now,
             synchronised: false,
             term: 0,
+            follows: false,
             peers,
             vacant_since: None,
             decided_at: now,
@@ -193,6 +199,15 @@ impl RoleAutomaton {
         self.decide(now);
     }
 
+    /// Another configuration takes the place of that of the start, but for the node and its peers, which stay. The peers
+    /// are told at once.
+    pub fn reconfigure(&mut self, now: Instant, config: Config) {
+        let (node, peers) = (self.config.node, core::mem::take(&mut self.config.peers));
+        self.config = Config { node, peers, ..config };
+        self.heartbeat_at = now;
+        self.decide(now);
+    }
+
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.decide(now);
@@ -201,6 +216,9 @@ impl RoleAutomaton {
     /// When [`RoleAutomaton::handle_timeout`] or [`RoleAutomaton::poll_heartbeat`] next has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.follows {
+            return None;
+        }
         let state_limit = match self.state {
             State::Init => Some(self.since + self.config.startup_hold),
             State::Leaving => Some(self.since + self.config.handover_limit),
@@ -237,6 +255,12 @@ impl RoleAutomaton {
         self.term
     }
 
+    /// The number that nodes have in common if they are configured alike.
+    #[must_use]
+    pub const fn configuration(&self) -> Option<u64> {
+        self.config.configuration
+    }
+
     /// What a peer last said, while it counts.
     #[must_use]
     pub fn peer(&self, now: Instant, node: NodeId) -> Option<Heartbeat> {
@@ -254,11 +278,15 @@ impl RoleAutomaton {
             priority: self.config.priority,
             synchronised: self.synchronised,
             term: self.term,
+            configuration: self.config.configuration,
         }
     }
 
     /// Gives the table the inputs that follow from what is known now, until it has no more to say.
     fn decide(&mut self, now: Instant) {
+        if self.follows {
+            return;
+        }
         self.decided_at = now;
         let held = self.heartbeats(now).any(|peer| peer.state.holds_addresses()) || self.unknown_until(now).is_some();
         self.vacant_since = if held { None } else { self.vacant_since.or(Some(now)) };
@@ -356,6 +384,9 @@ impl RoleAutomaton {
     }
 
     fn apply(&mut self, now: Instant, input: Input) {
+        if self.follows {
+            return;
+        }
         let Some((next, duty)) = transition(self.state, input) else { return };
         self.state = next;
         self.since = now;

@@ -7,13 +7,16 @@ use flow::wire::tlv::{self, TlvError};
 
 use super::State;
 
-mod attribute {
+pub(super) mod attribute {
     //! Attribute types; a number is never used for anything else.
-    pub(super) const NODE: u16 = 1;
+    pub(in super::super) const NODE: u16 = 1;
     pub(super) const STATE: u16 = 2;
     pub(super) const PRIORITY: u16 = 3;
     pub(super) const SYNCHRONISED: u16 = 4;
     pub(super) const TERM: u16 = 5;
+    pub(super) const CONFIGURATION: u16 = 6;
+    /// Of [`super::super::Division`].
+    pub(in super::super) const DIVISION: u16 = 8;
 }
 
 /// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is
@@ -36,6 +39,9 @@ pub struct Heartbeat {
     pub synchronised: bool,
     /// The number of the latest take-over that it knows of.
     pub term: u64,
+    /// A number that nodes have in common if they are configured alike, as far as they must be; `None` when it does not
+    /// say.
+    pub configuration: Option<u64>,
 }
 
 /// Why a heartbeat cannot be read. The sender's fault.
@@ -55,6 +61,10 @@ pub enum HeartbeatError {
 impl Heartbeat {
     /// Appends the heartbeat to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        // What may be left out goes first: a heartbeat that was cut short then never passes for a whole one.
+        if let Some(configuration) = self.configuration {
+            tlv::put(out, attribute::CONFIGURATION, &configuration.to_be_bytes());
+        }
         tlv::put(out, attribute::NODE, &[self.node.0]);
         tlv::put(out, attribute::STATE, &[self.state.number()]);
         tlv::put(out, attribute::PRIORITY, &[self.priority]);
@@ -68,6 +78,7 @@ impl Heartbeat {
     /// What is wrong with the bytes. Never panics, whatever they are.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeartbeatError> {
         let (mut node, mut state, mut priority, mut synchronised, mut term) = (None, None, None, None, None);
+        let mut configuration = None;
         for attribute in tlv::read(bytes) {
             let (kind, value) = attribute?;
             match kind {
@@ -75,9 +86,8 @@ impl Heartbeat {
                 attribute::STATE => state = Some(octet(kind, value)?),
                 attribute::PRIORITY => priority = Some(octet(kind, value)?),
                 attribute::SYNCHRONISED => synchronised = Some(octet(kind, value)? != 0),
-                attribute::TERM => {
-                    term = Some(u64::from_be_bytes(value.try_into().map_err(|_| TlvError::ValueSize(kind))?));
-                }
+                attribute::TERM => term = Some(number(kind, value)?),
+                attribute::CONFIGURATION => configuration = Some(number(kind, value)?),
                 _ => {}
             }
         }
@@ -88,8 +98,13 @@ impl Heartbeat {
             priority: priority.ok_or(HeartbeatError::Missing(attribute::PRIORITY))?,
             synchronised: synchronised.ok_or(HeartbeatError::Missing(attribute::SYNCHRONISED))?,
             term: term.ok_or(HeartbeatError::Missing(attribute::TERM))?,
+            configuration,
         })
     }
+}
+
+fn number(kind: u16, value: &[u8]) -> Result<u64, TlvError> {
+    value.try_into().map(u64::from_be_bytes).map_err(|_| TlvError::ValueSize(kind))
 }
 
 fn octet(kind: u16, value: &[u8]) -> Result<u8, TlvError> {
@@ -110,9 +125,10 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded_and_nothing_shorter_is(
             node in any::<u8>(), state in 0u8..6, priority in any::<u8>(), synchronised in any::<bool>(), term in any::<u64>(),
+            configuration in any::<Option<u64>>(),
         ) {
             let state = State::from_number(state).unwrap();
-            let heartbeat = Heartbeat { node: NodeId(node), state, priority, synchronised, term };
+            let heartbeat = Heartbeat { node: NodeId(node), state, priority, synchronised, term, configuration };
             let mut bytes = Vec::new();
             heartbeat.encode(&mut bytes);
             prop_assert_eq!(Heartbeat::decode(&bytes), Ok(heartbeat));

@@ -16,11 +16,14 @@
 //! other at all both become active: no rule can tell a dead peer from a cut link.
 
 mod automaton;
+mod following;
 mod heartbeat;
 mod state;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 pub use automaton::{Config, EVENTS_PENDING_MAX, Event, PEERS_MAX, RoleAutomaton, UnknownPeer};
 pub use heartbeat::{Heartbeat, HeartbeatError, is_heartbeat};
 pub use state::State;
+pub use workers::Division;

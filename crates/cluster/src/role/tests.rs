@@ -310,6 +310,21 @@ fn a_leaving_node_holds_the_addresses_until_they_are_taken() {
 }
 
 #[test]
+fn a_node_that_is_given_a_higher_priority_and_may_preempt_takes_the_addresses() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(1).reconfigure(now, Config { priority: 101, ..Config::new(NodeId(1), Vec::new()) });
+    cluster.run_ms(500);
+    assert_eq!(cluster.holders(), [0], "a priority alone takes nothing from a node that works");
+    let now = cluster.now();
+    let config = Config { priority: 101, preempt: true, ..Config::new(NodeId(1), Vec::new()) };
+    cluster.automaton(1).reconfigure(now, config);
+    cluster.run_ms(100);
+    assert_eq!(cluster.holders(), [1]);
+}
+
+#[test]
 fn a_leaving_node_that_nobody_relieves_goes_after_the_limit() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
@@ -338,8 +353,14 @@ fn of_three_the_synchronised_one_takes_over() {
 #[test]
 fn a_heartbeat_from_a_stranger_is_refused() {
     let mut automaton = RoleAutomaton::new(Config::new(NodeId(0), std::vec![NodeId(1)]), Instant::ZERO);
-    let stranger =
-        Heartbeat { node: NodeId(9), state: State::Active, priority: 255, synchronised: true, term: u64::MAX };
+    let stranger = Heartbeat {
+        node: NodeId(9),
+        state: State::Active,
+        priority: 255,
+        synchronised: true,
+        term: u64::MAX,
+        configuration: None,
+    };
     assert_eq!(automaton.handle_heartbeat(Instant::ZERO, &stranger), Err(UnknownPeer(NodeId(9))));
     assert_eq!(automaton.term(), 0);
 }

@@ -14,8 +14,8 @@ pub(super) fn begin(timeouts: &Timeouts, query: &IcmpQuery) -> Result<(ProtocolS
     Ok((ProtocolState::default(), timeouts.icmp))
 }
 
-/// A tuple does not say whether the packet is request or reply, so the direction must: a request from the answering
-/// side would otherwise pass as an answer.
+/// The tuples of requests and of replies differ, so that a request from the answering side begins a connection of its own.
+/// Whoever looked the connection up otherwise must not have it pass as an answer.
 pub(super) fn advance(timeouts: &Timeouts, flags: &mut u8, direction: Direction, query: &IcmpQuery) -> Advance {
     if query.is_reply != (direction == Direction::Reply) {
         return Advance::refuse(DropReason::NoConnection);

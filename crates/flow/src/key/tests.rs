@@ -13,7 +13,7 @@ fn canonical_bytes(tuple: &Tuple) -> Vec<u8> {
     ends.iter().for_each(|end| bytes.extend_from_slice(end.0));
     ends.iter().for_each(|end| bytes.extend_from_slice(&end.1.to_be_bytes()));
     bytes.push(tuple.protocol);
-    bytes.extend_from_slice(&tuple.discriminator.to_be_bytes());
+    bytes.extend_from_slice(&(tuple.discriminator & !QUERY_REPLY).to_be_bytes());
     bytes
 }
 

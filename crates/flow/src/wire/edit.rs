@@ -161,10 +161,8 @@ mod tests {
         let mut buffer = bytes.to_vec();
         buffer.resize(bytes.len() + 64, 0xee);
         let mut frame = Frame::new(&mut buffer, 0, bytes.len(), PortId(0)).unwrap();
-        let before = headers(&frame);
-        let mut packet = Packet { frame: &mut frame, headers: before };
-        change(&mut packet);
-        let known = packet.headers;
+        let mut known = headers(&frame);
+        change(&mut Packet { frame: &mut frame, headers: &mut known });
         let afresh = headers(&frame);
         (known, afresh, frame.bytes().to_vec())
     }
@@ -229,8 +227,8 @@ mod tests {
             let checksum = build::leave_checksum_to_hardware(&mut buffer[..length_bytes]);
             let mut frame = Frame::new(&mut buffer, 0, length_bytes, PortId(0)).unwrap();
             frame.checksum = checksum;
-            let headers = headers(&frame);
-            let mut packet = Packet { frame: &mut frame, headers };
+            let mut headers = headers(&frame);
+            let mut packet = Packet { frame: &mut frame, headers: &mut headers };
             packet.renumber_tcp(9, 0, |edge| edge);
             assert!(packet.replace_payload(5..6, b"1234"));
             let Checksum::Partial { start, offset } = frame.checksum else { panic!("still left to the hardware") };
@@ -244,11 +242,12 @@ mod tests {
         let before = build::tcp(&tuple(true, ip_protocol::TCP), build::Tcp::default(), b"abc");
         let mut buffer = before.clone();
         let mut frame = Frame::new(&mut buffer, 0, before.len(), PortId(0)).unwrap();
-        let headers = headers(&frame);
-        let mut packet = Packet { frame: &mut frame, headers };
+        let known = headers(&frame);
+        let mut headers = known;
+        let mut packet = Packet { frame: &mut frame, headers: &mut headers };
         assert!(!packet.replace_payload(0..1, b"xyz"));
         assert!(!packet.replace_payload(2..9, b""));
-        assert_eq!(packet.headers, headers);
+        assert_eq!(headers, known);
         assert_eq!(frame.bytes(), before);
     }
 }

@@ -90,6 +90,12 @@ impl<'a> Ipv4View<'a> {
         u16::from_be_bytes([self.header[6], self.header[7]]) & 0x3fff != 0
     }
 
+    /// More fragments are to follow.
+    #[must_use]
+    pub const fn more_fragments(&self) -> bool {
+        self.header[6] & 0x20 != 0
+    }
+
     /// Where the fragment lies in its datagram, in bytes.
     #[must_use]
     pub const fn fragment_offset_bytes(&self) -> u32 {

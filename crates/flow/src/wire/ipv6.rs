@@ -91,13 +91,17 @@ impl<'a> Ipv6View<'a> {
     ///
     /// # Errors
     /// [`DropReason::Malformed`]: a header that does not fit, or hop-by-hop options that are not first.
+    /// [`DropReason::TinyFragment`]: a first fragment that ends within its headers (RFC 7112).
     /// [`DropReason::UnsupportedNetworkFeature`]: source routing, or too many headers.
     #[inline]
     pub fn upper_layer(&self) -> Result<UpperLayer, DropReason> {
         match self.next_header() {
-            ip_protocol::TCP | ip_protocol::UDP | ip_protocol::ICMPV6 => {
-                Ok(UpperLayer { protocol: self.next_header(), offset_bytes: 0, fragment: None })
-            }
+            ip_protocol::TCP | ip_protocol::UDP | ip_protocol::ICMPV6 => Ok(UpperLayer {
+                protocol: self.next_header(),
+                offset_bytes: 0,
+                fragment: None,
+                fragmentable_offset_bytes: 0,
+            }),
             first => walk_extensions(first, self.payload),
         }
     }
@@ -112,6 +116,9 @@ pub struct UpperLayer {
     pub offset_bytes: usize,
     /// What a fragment header among the extension headers said.
     pub fragment: Option<FragmentHeader>,
+    /// Offset of what follows that fragment header from the end of the IPv6 header, in bytes: what fragments count their
+    /// offsets from. 0 without a fragment header.
+    pub fragmentable_offset_bytes: usize,
 }
 
 /// A fragment header.
@@ -135,32 +142,39 @@ impl FragmentHeader {
 
 #[cold]
 fn walk_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> {
-    let mut upper = UpperLayer { protocol: first, offset_bytes: 0, fragment: None };
+    let mut upper = UpperLayer { protocol: first, offset_bytes: 0, fragment: None, fragmentable_offset_bytes: 0 };
     for index in 0..=IPV6_EXTENSION_HEADERS_MAX {
-        let rest = payload.get(upper.offset_bytes..).ok_or(DropReason::Malformed)?;
+        // What a whole packet cannot leave out, a first fragment may have left to the next.
+        let cut_short = if upper.fragment.is_some_and(|fragment| !fragment.is_whole()) {
+            DropReason::TinyFragment
+        } else {
+            DropReason::Malformed
+        };
+        let rest = payload.get(upper.offset_bytes..).ok_or(cut_short)?;
         let length_bytes = match upper.protocol {
             ip_protocol::HOP_BY_HOP if index != 0 => return Err(DropReason::Malformed),
-            ip_protocol::HOP_BY_HOP | ip_protocol::DESTINATION_OPTIONS => extension_length(rest)?,
+            ip_protocol::HOP_BY_HOP | ip_protocol::DESTINATION_OPTIONS => extension_length(rest).ok_or(cut_short)?,
             ip_protocol::ROUTING => {
                 // Segments left: somebody is still to be visited on the way. Without, the header is history.
-                if *rest.get(3).ok_or(DropReason::Malformed)? != 0 {
+                if *rest.get(3).ok_or(cut_short)? != 0 {
                     return Err(DropReason::UnsupportedNetworkFeature);
                 }
-                extension_length(rest)?
+                extension_length(rest).ok_or(cut_short)?
             }
             ip_protocol::FRAGMENT => {
                 if upper.fragment.is_some() {
                     return Err(DropReason::Malformed);
                 }
                 upper.fragment = Some(fragment_header(rest)?);
+                upper.fragmentable_offset_bytes = upper.offset_bytes + IPV6_FRAGMENT_HEADER_BYTES;
                 IPV6_FRAGMENT_HEADER_BYTES
             }
             _ => return Ok(upper),
         };
-        upper.protocol = *rest.first().ok_or(DropReason::Malformed)?;
+        upper.protocol = *rest.first().ok_or(cut_short)?;
         upper.offset_bytes += length_bytes;
         if upper.offset_bytes > payload.len() {
-            return Err(DropReason::Malformed);
+            return Err(cut_short);
         }
         if upper.fragment.is_some_and(|fragment| fragment.offset_bytes != 0) {
             return Ok(upper);
@@ -169,8 +183,8 @@ fn walk_extensions(first: u8, payload: &[u8]) -> Result<UpperLayer, DropReason> 
     Err(DropReason::UnsupportedNetworkFeature)
 }
 
-fn extension_length(header: &[u8]) -> Result<usize, DropReason> {
-    header.get(1).map(|units| (usize::from(*units) + 1) * 8).ok_or(DropReason::Malformed)
+fn extension_length(header: &[u8]) -> Option<usize> {
+    header.get(1).map(|units| (usize::from(*units) + 1) * 8)
 }
 
 fn fragment_header(header: &[u8]) -> Result<FragmentHeader, DropReason> {

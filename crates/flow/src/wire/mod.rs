@@ -8,8 +8,10 @@
 pub mod arp;
 pub mod build;
 pub mod checksum;
+mod cut;
 mod edit;
 pub mod ethernet;
+mod fragment;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ipv4;
@@ -23,8 +25,10 @@ pub mod vlan;
 
 use crate::Tuple;
 
+pub use cut::cut_ipv4;
 pub use ethernet::MacAddress;
-pub use parse::parse;
+pub use fragment::Fragment;
+pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
 
 pub mod ip_protocol {
@@ -167,6 +171,18 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// Those of no packet, to be overwritten.
+    pub const NONE: Self = Self {
+        tuple: Tuple::NONE,
+        transport: Transport::Other,
+        l3_offset: 0,
+        l4_offset: 0,
+        payload_offset: 0,
+        l3_bytes: 0,
+        ttl: 0,
+        is_fragment: false,
+    };
+
     /// Offset of the packet's end from the start of the frame, in bytes: what follows is the link's padding.
     #[must_use]
     #[inline]
@@ -177,9 +193,9 @@ impl Headers {
 
 /// A frame that was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parsed {
-    /// An IP packet, whole and with right checksums.
-    Ip(Headers),
+pub enum Parsed<H = Headers> {
+    /// An IP packet, whole and with right checksums. [`parse_into`] leaves its headers where it was told to.
+    Ip(H),
     /// An ARP packet for IPv4 over Ethernet, that begins at this offset from the start of the frame.
     Arp(u16),
 }

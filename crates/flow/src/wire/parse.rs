@@ -9,7 +9,7 @@ use super::tcp::{TCP_HEADER_BYTES, TcpView};
 use super::udp::{UDP_HEADER_BYTES, UdpView};
 use super::{Headers, IcmpError, IcmpQuery, Parsed, Transport, arp, ethernet, icmpv6, ip_protocol};
 use crate::key::mapped;
-use crate::{Checksum, DropReason, Frame, Tuple};
+use crate::{Checksum, DropReason, Frame, QUERY_REPLY, Tuple};
 
 /// Bytes of the transport header that every ICMP error quotes (RFC 792).
 const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
@@ -27,12 +27,33 @@ const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
 /// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
 #[inline]
 pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
-    match parse_plain_tcp(frame.bytes(), frame.checksum) {
-        Some(headers) => Ok(Parsed::Ip(headers)),
-        None => parse_any(frame),
-    }
+    let mut headers = Headers::NONE;
+    Ok(match parse_into(frame, &mut headers)? {
+        Parsed::Ip(()) => Parsed::Ip(headers),
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
 }
 
+/// As [`parse`], with the headers written to where the caller keeps them, so that they need not be copied there. They are
+/// changed only if the frame is an IP packet.
+///
+/// # Errors
+/// Those of [`parse`].
+#[inline]
+pub fn parse_into(frame: &Frame<'_>, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
+    if parse_plain_tcp(frame.bytes(), frame.checksum, headers).is_some() {
+        return Ok(Parsed::Ip(()));
+    }
+    Ok(match parse_any(frame)? {
+        Parsed::Ip(found) => {
+            *headers = found;
+            Parsed::Ip(())
+        }
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
+}
+
+#[inline(never)]
 fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     let bytes = frame.bytes();
     let (ether_type, l3_offset) = ethernet::network_layer(bytes)?;
@@ -54,9 +75,10 @@ fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
 }
 
 /// What most packets are, read in a straight line: TCP in IPv4 in Ethernet, without tags, IP options or fragmentation,
-/// and with nothing wrong. `None` sends the frame the general way, which says what it is and what is wrong with it.
+/// and with nothing wrong. `None`, and nothing written, sends the frame the general way, which says what it is and what is
+/// wrong with it.
 #[inline(always)]
-fn parse_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
+fn parse_plain_tcp(bytes: &[u8], state: Checksum, found: &mut Headers) -> Option<()> {
     const L4_OFFSET: usize = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES;
     let headers = bytes.first_chunk::<{ L4_OFFSET + TCP_HEADER_BYTES }>()?;
     let ip = headers[ETHERNET_HEADER_BYTES..].first_chunk::<IPV4_HEADER_BYTES>()?;
@@ -81,16 +103,18 @@ fn parse_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
             Checksum::Valid => true,
         };
     let tcp = TcpView::new_checked(transport).ok().filter(|_| checksums_are_right)?;
-    Some(Headers {
+    let segment = tcp.segment().ok()?;
+    *found = Headers {
         tuple: Tuple::of_ipv4(ip_protocol::TCP, (source, tcp.source_port()), (destination, tcp.destination_port())),
-        transport: Transport::Tcp(tcp.segment().ok()?),
+        transport: Transport::Tcp(segment),
         l3_offset: ETHERNET_HEADER_BYTES as u16,
         l4_offset: L4_OFFSET as u16,
         payload_offset: (L4_OFFSET + tcp.header_bytes()) as u16,
         l3_bytes: l3_bytes.into(),
         ttl: ip[8],
         is_fragment: false,
-    })
+    };
+    Some(())
 }
 
 #[inline(always)]
@@ -208,10 +232,11 @@ impl Network {
     fn note_fragment(&mut self, offset_bytes: u32, payload_bytes: usize) -> Result<(), DropReason> {
         // A datagram cannot end behind 65 535 bytes, and the second eight bytes of a TCP header must not come in a
         // fragment of their own, where they could replace flags already seen (RFC 1858 section 3.2.2).
-        let is_too_long = offset_bytes as usize + payload_bytes > usize::from(u16::MAX);
-        let hides_flags = self.tuple.protocol == ip_protocol::TCP && offset_bytes == 8;
-        if is_too_long || hides_flags {
-            return Err(DropReason::Malformed);
+        if offset_bytes as usize + payload_bytes > usize::from(u16::MAX) {
+            return Err(DropReason::FragmentTooLong);
+        }
+        if self.tuple.protocol == ip_protocol::TCP && offset_bytes == 8 {
+            return Err(DropReason::TinyFragment);
         }
         self.fragment = if offset_bytes == 0 { Fragment::First } else { Fragment::Later };
         Ok(())
@@ -219,8 +244,10 @@ impl Network {
 
     #[inline(always)]
     fn parse_transport(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
-        if self.fragment == Fragment::Later {
-            return Ok(self.headers(Transport::Other, 0));
+        match self.fragment {
+            Fragment::Whole => {}
+            Fragment::First => check_first_fragment(self.tuple.protocol, transport)?,
+            Fragment::Later => return Ok(self.headers(Transport::Other, 0)),
         }
         match (self.tuple.protocol, self.tuple.version) {
             (ip_protocol::TCP, _) => {
@@ -275,7 +302,7 @@ impl Network {
                 {
                     return Err(DropReason::Malformed);
                 }
-                set_query(&mut self.tuple, &message, request);
+                set_query(&mut self.tuple, &message, request, is_reply);
                 Transport::IcmpQuery(IcmpQuery { kind, code, is_reply })
             }
             Class::Error => {
@@ -325,11 +352,25 @@ impl Network {
     }
 }
 
+/// The transport header must be in the first fragment as a whole: nobody could judge the packet otherwise (RFC 1858
+/// section 4.2, RFC 7112).
+#[cold]
+fn check_first_fragment(protocol: u8, transport: &[u8]) -> Result<(), DropReason> {
+    let header_bytes = match protocol {
+        // The data offset, in words, is in the upper half of the thirteenth byte.
+        ip_protocol::TCP => transport.get(12).map_or(TCP_HEADER_BYTES, |byte| usize::from(byte >> 4) * 4),
+        ip_protocol::UDP => UDP_HEADER_BYTES,
+        ip_protocol::ICMP | ip_protocol::ICMPV6 => ICMP_HEADER_BYTES,
+        _ => 0,
+    };
+    if transport.len() < header_bytes { Err(DropReason::TinyFragment) } else { Ok(()) }
+}
+
 /// A query's identifier stands for both ports, and its request's type tells apart the kinds of queries.
-fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8) {
+fn set_query(tuple: &mut Tuple, message: &IcmpView<'_>, request: u8, is_reply: bool) {
     tuple.source_port = message.identifier();
     tuple.destination_port = message.identifier();
-    tuple.discriminator = u16::from(request);
+    tuple.discriminator = u16::from(request) | if is_reply { QUERY_REPLY } else { 0 };
 }
 
 /// The packet that an ICMP error quotes: its tuple as it was sent, and the bytes of its network headers.
@@ -359,7 +400,7 @@ fn parse_quoted(quote: &[u8], version: u8) -> Result<(Tuple, usize), DropReason>
     };
     let message = IcmpView::new_checked(transport)?;
     match classify(message.kind()) {
-        Class::Query { request, .. } => set_query(&mut tuple, &message, request),
+        Class::Query { request, is_reply } => set_query(&mut tuple, &message, request, is_reply),
         // An error about an error must not be sent (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
         Class::Error => return Err(DropReason::Malformed),
         Class::Other => {}
@@ -418,7 +459,8 @@ mod tests {
             let length_bytes = bytes.len();
             let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
             frame.checksum = checksum;
-            if let Some(headers) = parse_plain_tcp(frame.bytes(), frame.checksum) {
+            let mut headers = Headers::NONE;
+            if parse_plain_tcp(frame.bytes(), frame.checksum, &mut headers).is_some() {
                 prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
             } else if damage.is_none() && !matches!(checksum, Checksum::Partial { .. }) {
                 prop_assert!(ipv4::is_martian_source(source.octets()), "nothing is wrong with it");

@@ -27,8 +27,8 @@ const IPV6_DESTINATION_OFFSET: usize = 24;
 pub struct Packet<'f, 'b> {
     /// The frame.
     pub frame: &'f mut Frame<'b>,
-    /// What it says now.
-    pub headers: Headers,
+    /// What it says now. Lent like the frame: whoever parsed the frame keeps them, and nobody copies them on the way.
+    pub headers: &'f mut Headers,
 }
 
 impl Packet<'_, '_> {
@@ -51,7 +51,7 @@ impl Packet<'_, '_> {
             self.headers.tuple = *tuple;
             return;
         }
-        let Headers { transport, l3_offset, l4_offset, .. } = self.headers;
+        let Headers { transport, l3_offset, l4_offset, .. } = *self.headers;
         let l4 = usize::from(l4_offset);
         let mut patch = Patch::new(self.frame.bytes_mut());
         let addresses = patch.set_addresses(usize::from(l3_offset), tuple);
@@ -70,7 +70,7 @@ impl Packet<'_, '_> {
     /// options, the checksum in place. False, and nothing changed, if the packet is another.
     #[inline]
     fn rewrite_plain_tcp(&mut self, tuple: &Tuple) -> bool {
-        let Headers { l3_offset, l4_offset, .. } = self.headers;
+        let Headers { l3_offset, l4_offset, .. } = *self.headers;
         let rest = self.frame.bytes_mut().get_mut(usize::from(l3_offset)..);
         let Some(headers) = rest.and_then(|rest| rest.first_chunk_mut::<PLAIN_TCP_BYTES>()) else { return false };
         if usize::from(l4_offset) != usize::from(l3_offset) + IPV4_HEADER_BYTES {
@@ -99,7 +99,7 @@ impl Packet<'_, '_> {
     pub fn rewrite_icmp_error(&mut self, quoted: &Tuple, source: &[u8; 16], destination: &[u8; 16]) {
         let Transport::IcmpError(error) = self.headers.transport else { return };
         let is_partial = self.is_partial();
-        let Headers { tuple, l3_offset, l4_offset, .. } = self.headers;
+        let Headers { tuple, l3_offset, l4_offset, .. } = *self.headers;
         let end = self.headers.l3_end();
         let outer = Tuple { source: *source, destination: *destination, ..tuple };
         let bytes = self.frame.bytes_mut();
@@ -124,16 +124,19 @@ impl Packet<'_, '_> {
             return Err(DropReason::TtlExceeded);
         }
         let ttl = self.headers.ttl - 1;
-        let l3 = usize::from(self.headers.l3_offset);
-        let mut patch = Patch::new(self.frame.bytes_mut());
-        if self.headers.tuple.version == 4 {
-            let protocol = patch.get::<1>(l3 + IPV4_TTL_OFFSET + 1).map_or(0, |[protocol]| protocol);
-            let delta = patch.set(l3 + IPV4_TTL_OFFSET, &[ttl, protocol]);
-            patch.fix(Field::complemented(l3 + IPV4_CHECKSUM_OFFSET), delta, Sum::ZERO, false);
-        } else {
-            patch.set(l3 + IPV6_HOP_LIMIT_OFFSET, &[ttl]);
-        }
         self.headers.ttl = ttl;
+        let rest = self.frame.bytes_mut().get_mut(usize::from(self.headers.l3_offset)..);
+        if self.headers.tuple.version == 4 {
+            let Some(ip) = rest.and_then(|rest| rest.first_chunk_mut::<IPV4_HEADER_BYTES>()) else { return Ok(()) };
+            ip[IPV4_TTL_OFFSET] = ttl;
+            // Of all that the checksum covers, the upper half of one word is one less (RFC 1624, equation 3).
+            let checksum = u16::from_be_bytes([ip[IPV4_CHECKSUM_OFFSET], ip[IPV4_CHECKSUM_OFFSET + 1]]);
+            let (sum, carry) = (!checksum).overflowing_add(!0x0100);
+            let checksum = !(sum + u16::from(carry));
+            ip[IPV4_CHECKSUM_OFFSET..IPV4_CHECKSUM_OFFSET + 2].copy_from_slice(&checksum.to_be_bytes());
+        } else if let Some(hop_limit) = rest.and_then(|rest| rest.get_mut(IPV6_HOP_LIMIT_OFFSET)) {
+            *hop_limit = ttl;
+        }
         Ok(())
     }
 

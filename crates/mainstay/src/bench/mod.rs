@@ -4,9 +4,11 @@
 //! told. Both sides of every ratio are told with it.
 
 pub mod bulk;
+pub mod packets;
 pub mod pipeline;
 mod rounds;
 pub mod setup_rate;
+pub mod workers;
 
 use std::io;
 

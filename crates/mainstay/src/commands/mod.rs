@@ -1,7 +1,11 @@
 //! What the subcommands do, one file each.
 
 pub mod check;
+pub mod drain;
 pub mod flows;
+mod host;
+pub mod reload;
+pub mod rules;
 pub mod simulate;
 pub mod status;
 
@@ -13,6 +17,7 @@ use crate::control::client::ClientError;
 use crate::demo::DemoError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
+use crate::replay::ReplayError;
 
 /// Why a command failed; its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +40,15 @@ pub enum CommandError {
     /// A measurement has no result.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// The configuration was not put in force.
+    #[error(transparent)]
+    Reload(#[from] reload::NotReloaded),
+    /// The node was not taken out of service.
+    #[error(transparent)]
+    Drain(#[from] drain::NotDrained),
+    /// The capture cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The simulation found a broken promise.
     #[error(transparent)]
     Simulation(#[from] simulate::PromisesBroken),

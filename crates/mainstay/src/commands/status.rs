@@ -68,7 +68,8 @@ pub fn describe(status: &Status) -> String {
         "{} (node {})  {} for {} · up {} · mainstay {}\n\n\
          Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
-         Throughput   {} · {} packets/s · {} new connections/s\n",
+         Throughput   {} · {} packets/s · {} new connections/s\n\
+         {}",
         node.name,
         node.id,
         node.role,
@@ -80,14 +81,31 @@ pub fn describe(status: &Status) -> String {
         scaled(rates.bits_per_s, "bit/s"),
         whole(rates.packets_per_s),
         whole(rates.connections_per_s),
+        configuration(status),
     );
-    for table in [peer_table(status), port_table(status), drop_table(status)] {
+    for table in [peer_table(status), worker_table(status), port_table(status), drop_table(status)] {
         if !table.is_empty() {
             text.push('\n');
             text.push_str(&table.render());
         }
     }
     text
+}
+
+/// The fingerprint of the node's configuration, and which peers have another.
+fn configuration(status: &Status) -> String {
+    if status.configuration.is_empty() {
+        return String::new();
+    }
+    let differs = |peer: &&PeerStatus| peer.configuration.as_ref().is_some_and(|other| *other != status.configuration);
+    let others: Vec<String> = status.peers.iter().filter(differs).map(|peer| format!("node {}", peer.id)).collect();
+    let alike = status.peers.iter().any(|peer| peer.configuration.as_ref() == Some(&status.configuration));
+    let remark = match others.len() {
+        0 if alike => ", alike on all nodes that answer".to_owned(),
+        0 => String::new(),
+        _ => format!(": another on {}; change the file there too and reload it", others.join(", ")),
+    };
+    format!("Config       {}{remark}\n", status.configuration)
 }
 
 fn peer_table(status: &Status) -> Table {
@@ -129,6 +147,31 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
         count(peer.lost),
         peer.last_heard_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
     ]
+}
+
+fn worker_table(status: &Status) -> Table {
+    use Align::Right;
+    let mut table = Table::new(&[
+        ("WORKER", Right),
+        ("LOAD", Right),
+        ("CONNECTIONS", Right),
+        ("FORWARDED", Right),
+        ("HANDED OVER", Right),
+        ("TAKEN", Right),
+        ("REDIRECTS", Right),
+    ]);
+    for worker in &status.workers {
+        table.row([
+            worker.number.to_string(),
+            format!("{:.0} %", worker.load * 100.0),
+            count(worker.connections),
+            count(worker.forwarded),
+            count(worker.handed_over),
+            count(worker.taken),
+            count(worker.redirects),
+        ]);
+    }
+    table
 }
 
 fn port_table(status: &Status) -> Table {

@@ -4,6 +4,7 @@
 //! every key.
 
 pub mod diagnostic;
+pub mod limits;
 pub mod raw;
 pub mod timeouts;
 mod validate;

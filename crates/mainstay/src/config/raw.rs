@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use super::limits::RawLimits;
 pub use super::timeouts::RawTimeouts;
-use super::value::{PortText, ProtocolText};
+use super::value::{MssText, PortText, ProtocolText};
 
 /// Text with its place in the file.
 pub type Text = Spanned<String>;
@@ -32,6 +33,9 @@ pub struct RawConfig {
     /// `[tracking]`.
     #[serde(default)]
     pub tracking: RawTracking,
+    /// `[workers]`.
+    #[serde(default)]
+    pub workers: RawWorkers,
     /// `[firewall]`.
     pub firewall: Option<Spanned<RawFirewall>>,
     /// `[nat]`.
@@ -62,6 +66,10 @@ pub struct RawNode {
     pub metrics: Option<Text>,
     /// How much is logged.
     pub log: Option<Text>,
+    /// How log entries are written.
+    pub log_format: Option<Text>,
+    /// Entries that each place in the program may log in a second.
+    pub log_per_s: Option<Spanned<u32>>,
 }
 
 /// `[[port]]`.
@@ -77,6 +85,8 @@ pub struct RawPort {
     /// Shared addresses with their prefix lengths.
     #[serde(default)]
     pub addresses: Vec<Text>,
+    /// To what the maximum segment size of TCP connections is lowered.
+    pub mss_clamp: Option<Spanned<MssText>>,
 }
 
 /// `[[route]]`.
@@ -89,12 +99,33 @@ pub struct RawRoute {
     pub via: Text,
 }
 
-/// `[limits]`.
+/// `[workers]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RawLimits {
-    /// Connections held at most.
-    pub connections_max: Option<Spanned<u64>>,
+pub struct RawWorkers {
+    /// Threads that move packets.
+    pub count: Option<Spanned<WorkersText>>,
+    /// Each stays on a processor of its own.
+    pub pin: Option<bool>,
+}
+
+/// A number of workers as written.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number of workers or \"auto\"")]
+pub enum WorkersText {
+    /// So many.
+    Number(u64),
+    /// A word for a number.
+    Text(String),
+}
+
+impl std::fmt::Display for WorkersText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
 }
 
 /// `[tracking]`.
@@ -113,6 +144,10 @@ pub struct RawTracking {
 pub struct RawFirewall {
     /// What becomes of connections that another one announced.
     pub related: Option<Text>,
+    /// What becomes of connections when the rules change.
+    pub on_reload: Option<Text>,
+    /// Matches that each rule may log in a second.
+    pub log_per_s: Option<Spanned<u32>>,
     /// `[[firewall.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRule>>,

@@ -3,10 +3,11 @@ mod ftp;
 use std::path::Path;
 use std::time::Duration;
 
+use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 use proptest::prelude::*;
 
-use super::validated::{Action, Function};
+use super::validated::{Action, Function, Limits, LogFormat, Workers};
 use super::{Checked, ConfigError, load, parse};
 
 /// A small configuration that is right; the cases below break it in one place each.
@@ -67,6 +68,40 @@ fn broken(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn limits_and_clamps_are_taken_and_have_defaults() {
+    let Checked { config, .. } = check(GOOD).expect("it is good");
+    assert_eq!((config.limits, config.ports[1].mss_clamp), (Limits::default(), None));
+    let text = broken(
+        "[node]",
+        "[limits]\nconnections_per_source_max = 200\nconnections_per_source_per_second_max = 50\nsource_prefix_ipv6_bits = 56\nfragmented_packets_max = 1000\n\
+         fragmented_packets_per_source_max = 100\nfragment_bytes_max = 1000000\nfragment_bytes_per_source_max = 100000\n\
+         fragment_timeout = \"500ms\"\n[node]",
+    );
+    let Checked { config, warnings } = check(&text).expect("it is good");
+    assert_eq!(warnings, []);
+    let expected = Limits {
+        connections_per_source_max: Some(200),
+        connections_per_source_per_second_max: Some(50),
+        source_prefix_ipv4_bits: 32,
+        source_prefix_ipv6_bits: 56,
+        fragmented_packets_max: 1000,
+        fragmented_packets_per_source_max: 100,
+        fragment_bytes_max: 1_000_000,
+        fragment_bytes_per_source_max: 100_000,
+        fragment_timeout: Duration::from_millis(500),
+    };
+    assert_eq!(config.limits, expected);
+    let part = config.limits.of_pipeline(Workers { count: 3, pin: false });
+    let of_source = part.sources.expect("sources are limited");
+    assert_eq!((of_source.connections_max, of_source.begun_per_second_max), (Some(67), Some(17)));
+    assert_eq!((part.fragments.datagrams_max, part.fragments.held_bytes_max), (334, 333_334));
+    for (written, expected) in [("\"mtu\"", MssClamp::Mtu), ("1360", MssClamp::Bytes(1360))] {
+        let text = broken("interface = \"eth1\"", &format!("interface = \"eth1\"\nmss_clamp = {written}"));
+        assert_eq!(check(&text).expect("it is good").config.ports[1].mss_clamp, Some(expected));
+    }
+}
+
+#[test]
 fn a_good_configuration_is_resolved_and_completed() {
     let Checked { config, warnings } = check(GOOD).expect("it is good");
     assert_eq!(warnings, []);
@@ -96,6 +131,18 @@ fn a_gateway_may_stand_alone() {
 }
 
 #[test]
+fn logs_are_limited_unless_the_file_says_otherwise() {
+    let node = check(GOOD).expect("it is good").config;
+    assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Text, Some(10)));
+    assert_eq!(node.firewall_log_per_s, Some(100));
+    let told = broken("id = 0\n", "id = 0\nlog_format = \"json\"\nlog_per_s = 0\n");
+    let told = told.replace("[[firewall.rule]]", "[firewall]\nlog_per_s = 7\n[[firewall.rule]]");
+    let node = check(&told).expect("it is good").config;
+    assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Json, None));
+    assert_eq!(node.firewall_log_per_s, Some(7));
+}
+
+#[test]
 fn examples_are_right_and_fit_together() {
     let example = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
@@ -116,6 +163,16 @@ fn examples_are_right_and_fit_together() {
 
 /// What is written instead of what, and all that is said about it.
 const BROKEN: &[(&str, &str, &str)] = &[
+    (
+        "id = 0\n",
+        "id = 0\nlog_format = \"xml\"\n",
+        "mainstay.toml:4:14: node.log_format: \"xml\" is not known: write \"text\" or \"json\"\n",
+    ),
+    (
+        "id = 0\n",
+        "id = 0\nlog_per_s = 1000000\n",
+        "mainstay.toml:4:13: node.log_per_s: 1000000 entries a second are out of range: write a number from 1 to 100000, or 0 for no limit\n",
+    ),
     (
         "\"eth0\"",
         "\"a-very-long-interface\"",
@@ -279,7 +336,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     (
         "[failure_detection]",
         "[failure_detecton]",
-        "mainstay.toml:36:2: syntax: unknown field `failure_detecton`, expected one of `chain`, `node`, `port`, `route`, `limits`, `timeouts`, `tracking`, `firewall`, `nat`, `ftp`, `replication`, `failure_detection`: correct its spelling or remove it\n",
+        "mainstay.toml:36:2: syntax: unknown field `failure_detecton`, expected one of `chain`, `node`, `port`, `route`, `limits`, `timeouts`, `tracking`, `workers`, `firewall`, `nat`, `ftp`, `replication`, `failure_detection`: correct its spelling or remove it\n",
     ),
     (
         "[[nat.source]]\nsource = [\"10.0.0.0/24\"]\n",
@@ -305,6 +362,21 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "[node]",
         "[limits]\nconnections_max = 0\n[node]",
         "mainstay.toml:3:19: limits.connections_max: 0 connections are out of range: choose a number from 1 to 2147483648\n",
+    ),
+    (
+        "[node]",
+        "[limits]\nconnections_per_source_max = 0\nsource_prefix_ipv6_bits = 129\nfragment_timeout = \"2m\"\n[node]",
+        "mainstay.toml:3:30: limits.connections_per_source_max: 0 is out of range: choose a number from 1 to 2147483648\nmainstay.toml:4:27: limits.source_prefix_ipv6_bits: 129 is out of range: choose a number from 0 to 128\nmainstay.toml:5:20: limits.fragment_timeout: \"2m\" is out of range: write a duration from \"100ms\" to \"60s\"\n",
+    ),
+    (
+        "interface = \"eth1\"",
+        "interface = \"eth1\"\nmss_clamp = 100",
+        "mainstay.toml:12:13: port \"outside\": a maximum segment size of 100 bytes is out of range: write \"mtu\" or a number from 536 to 65495\n",
+    ),
+    (
+        "interface = \"eth1\"",
+        "interface = \"eth1\"\nmss_clamp = \"1400\"",
+        "mainstay.toml:12:13: port \"outside\": \"1400\" is not something that segments can be clamped to: write \"mtu\", or a number of bytes without quotes\n",
     ),
     (
         "nodes = 2",
@@ -421,4 +493,21 @@ proptest! {
         prop_assert_eq!(p.overlaps(q), q.overlaps(p));
         prop_assert!(p.contains(p.network().address));
     }
+}
+
+#[test]
+fn backends_are_mixed_but_for_the_two_that_cannot_be() {
+    let with = |inside: &str, outside: &str| {
+        let text = GOOD.replace("interface = \"eth0\"", &format!("interface = \"eth0\"\nbackend = \"{inside}\""));
+        said(&text.replace("interface = \"eth1\"", &format!("interface = \"eth1\"\nbackend = \"{outside}\"")))
+    };
+    for (inside, outside) in [("af_xdp", "af_xdp"), ("tun", "tun"), ("tun", "af_xdp"), ("af_packet", "tun")] {
+        assert!(!with(inside, outside).contains("backend"), "{}", with(inside, outside));
+    }
+    for (inside, outside) in [("af_xdp", "af_packet"), ("af_packet", "af_xdp")] {
+        let said = with(inside, outside);
+        assert!(said.contains("frames of many segments") && said.contains("port \"outside\""), "{said}");
+        assert!(said.contains(&format!("give both backend = {inside:?}, or both {outside:?}")), "{said}");
+    }
+    assert!(with("dpdk", "tun").contains("\"af_xdp\" or \"tun\""), "{}", with("dpdk", "tun"));
 }

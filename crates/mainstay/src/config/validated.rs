@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 
+pub use super::limits::Limits;
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
 
@@ -20,14 +22,22 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Connections held at most, 1 to 2^31.
     pub connections_max: u32,
+    /// What is held at most beside connections, and what one source may have.
+    pub limits: Limits,
     /// How long connections live without a packet.
     pub timeouts: Timeouts,
     /// Options of connection tracking.
     pub tracking: Tracking,
+    /// The threads that move packets.
+    pub workers: Workers,
     /// Functions, in the order in which packets of the original direction meet them.
     pub chain: Vec<Function>,
     /// Rules of the firewall, first match wins; what none accepts is dropped.
     pub firewall: Vec<Rule>,
+    /// What becomes of connections when the rules change.
+    pub on_reload: OnReload,
+    /// Matches that each rule may log in a second; `None`: all of them.
+    pub firewall_log_per_s: Option<u32>,
     /// Ports that source NAT translates to, of which every node has its share.
     pub nat_ports: PortRange,
     /// Source translations, first match wins.
@@ -59,6 +69,25 @@ pub struct Node {
     pub metrics: Option<SocketAddr>,
     /// How much is logged.
     pub log: LogLevel,
+    /// How log entries are written.
+    pub log_format: LogFormat,
+    /// Entries that each place in the program may log in a second; `None`: all of them.
+    pub log_per_s: Option<u32>,
+}
+
+/// How log entries are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// All formats, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 }
 
 /// How much is logged.
@@ -100,11 +129,22 @@ pub enum Backend {
     /// A packet socket with virtio-net headers (packet(7)).
     #[default]
     AfPacket,
+    /// `AF_XDP` sockets, one for each queue: past the kernel.
+    AfXdp,
+    /// A tunnel device that the host's kernel routes into and out of.
+    Tun,
 }
 
 impl Backend {
     /// All backends, with their names.
-    pub const ALL: [(&'static str, Self); 1] = [("af_packet", Self::AfPacket)];
+    pub const ALL: [(&'static str, Self); 3] =
+        [("af_packet", Self::AfPacket), ("af_xdp", Self::AfXdp), ("tun", Self::Tun)];
+
+    /// The backend's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
 }
 
 /// A port.
@@ -120,6 +160,8 @@ pub struct Port {
     pub backend: Backend,
     /// Shared addresses, announced by whichever node is active, with the lengths of their networks.
     pub addresses: Vec<Prefix>,
+    /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
+    pub mss_clamp: Option<MssClamp>,
 }
 
 /// A static route.
@@ -131,6 +173,25 @@ pub struct Route {
     pub via: IpAddr,
     /// The port that the next hop is on.
     pub port: PortId,
+}
+
+/// The threads that move packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workers {
+    /// How many, 1 to [`flow::steering::WORKERS_MAX`].
+    pub count: u8,
+    /// Each stays on a processor of its own.
+    pub pin: bool,
+}
+
+/// From one worker's replication port to the next one's. Not 1, lest the port of failure detection, which is near, is met.
+const REPLICATION_PORT_STEP: u16 = 10;
+
+/// Where a worker replicates, on a node whose replication address is `address`; `None` beyond the last port.
+#[must_use]
+pub fn replication_address(address: SocketAddr, worker: flow::WorkerId) -> Option<SocketAddr> {
+    let port = address.port().checked_add(REPLICATION_PORT_STEP * u16::from(worker.0))?;
+    Some(SocketAddr::new(address.ip(), port))
 }
 
 /// Options of connection tracking.
@@ -170,6 +231,21 @@ pub enum Action {
 impl Action {
     /// All actions, with their names.
     pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("drop", Self::Drop)];
+}
+
+/// What becomes of connections when the firewall's rules change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnReload {
+    /// They go on, whatever the new rules say.
+    #[default]
+    Keep,
+    /// Those that the new rules would not let in are ended.
+    Reevaluate,
+}
+
+impl OnReload {
+    /// All choices, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("keep", Self::Keep), ("reevaluate", Self::Reevaluate)];
 }
 
 /// A firewall rule. Every condition must hold; an empty list or `None` is no condition.

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use cluster::forwarding::MssClamp;
 use serde::Deserialize;
 
 use super::diagnostic::Mistake;
@@ -113,6 +114,21 @@ pub enum ProtocolText {
     Text(String),
 }
 
+/// To what the maximum segment size is lowered, as written: `"mtu"` or a number of bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected \"mtu\" or a number of bytes like 1360")]
+pub enum MssText {
+    /// Bytes of payload.
+    Number(u16),
+    /// "mtu".
+    Text(String),
+}
+
+/// The smallest segment size that may be asked for: what every IPv4 host takes (RFC 9293 section 3.7.1).
+const MSS_BYTES_MIN: u16 = 536;
+/// The largest one: what fits the longest IPv4 packet.
+const MSS_BYTES_MAX: u16 = 65_495;
+
 /// Ports from the first to the last, both included.
 pub type PortRange = RangeInclusive<u16>;
 
@@ -210,6 +226,21 @@ pub(super) fn port_range(port: &PortText) -> Result<PortRange, Mistake> {
         return Err(Mistake::new("port 0 never appears on the wire", "begin with port 1 or higher"));
     }
     Ok(first..=last)
+}
+
+pub(super) fn mss_clamp(clamp: &MssText) -> Result<MssClamp, Mistake> {
+    match clamp {
+        MssText::Number(bytes) if (MSS_BYTES_MIN..=MSS_BYTES_MAX).contains(bytes) => Ok(MssClamp::Bytes(*bytes)),
+        MssText::Number(bytes) => Err(Mistake::new(
+            format!("a maximum segment size of {bytes} bytes is out of range"),
+            format!("write \"mtu\" or a number from {MSS_BYTES_MIN} to {MSS_BYTES_MAX}"),
+        )),
+        MssText::Text(text) if text == "mtu" => Ok(MssClamp::Mtu),
+        MssText::Text(text) => Err(Mistake::new(
+            format!("{text:?} is not something that segments can be clamped to"),
+            "write \"mtu\", or a number of bytes without quotes",
+        )),
+    }
 }
 
 pub(super) fn protocol(protocol: &ProtocolText) -> Result<u8, Mistake> {

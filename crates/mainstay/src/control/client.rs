@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::types::{ErrorKind, Event, Flow, FlowFilterText, Line, Query, Request, Status, VERSION};
+use super::types::{ErrorKind, Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, VERSION};
 use crate::metrics::Sample;
 
 /// How long the client waits for a line of an answer.
@@ -130,6 +130,38 @@ impl Client {
             _ => false,
         })?;
         Ok(events)
+    }
+
+    /// Has the configuration file read again and put in force, or only asks what would change.
+    ///
+    /// # Errors
+    /// [`ClientError`]. A file that cannot be used is no error but a report.
+    pub fn reload(&mut self, check_only: bool) -> Result<ReloadReport, ClientError> {
+        let mut report = None;
+        self.ask(Query::Reload { check_only }, |line| match line {
+            Line::Reload(found) => {
+                report = Some(found);
+                true
+            }
+            _ => false,
+        })?;
+        report.ok_or_else(|| ClientError::NotUnderstood("it does not say what became of it".to_owned()))
+    }
+
+    /// Has the node hand its addresses over and take no part any more. That is begun when this returns.
+    ///
+    /// # Errors
+    /// [`ClientError`]; refused when connections would be lost.
+    pub fn drain(&mut self, force: bool) -> Result<(), ClientError> {
+        self.ask(Query::Drain { force }, |_| false).map(drop)
+    }
+
+    /// Has the node take part again.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn undrain(&mut self) -> Result<(), ClientError> {
+        self.ask(Query::Undrain, |_| false).map(drop)
     }
 
     /// Asks, and hands every line to `take`, which says whether it expected it. Returns whether the answer was cut off.

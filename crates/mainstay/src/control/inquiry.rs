@@ -5,6 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TryS
 use std::time::Duration;
 
 use super::flows::{FlowsPage, FlowsQuery};
+use super::merge;
+use super::orders::{Order, OrderOutcome, Standing};
 use super::types::{Event, Status};
 use crate::metrics::Samples;
 
@@ -23,6 +25,11 @@ pub trait ControlHandler {
     fn counters(&mut self) -> Samples;
     /// The events remembered, oldest first.
     fn events(&mut self) -> Vec<Event>;
+    /// Does what an operator wants.
+    fn obey(&mut self, order: Order) -> OrderOutcome {
+        drop(order);
+        Err("this gateway takes no orders".to_owned())
+    }
 }
 
 /// Why the data path did not answer.
@@ -45,14 +52,21 @@ enum Inquiry {
     Flows(FlowsQuery, SyncSender<FlowsPage>),
     Counters(SyncSender<Samples>),
     Events(SyncSender<Vec<Event>>),
+    Order(Order, Standing, SyncSender<OrderOutcome>),
 }
 
 /// Makes the data path's thread look at its [`ControlReceiver`].
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// The askers' end.
+/// The askers' end. A gateway with several workers has a lane to each; the lead's is the first.
 #[derive(Clone)]
 pub struct ControlSender {
+    lanes: Vec<Lane>,
+}
+
+/// The way to one worker.
+#[derive(Clone)]
+struct Lane {
     inquiries: SyncSender<Inquiry>,
     wake: Wake,
 }
@@ -66,24 +80,37 @@ pub struct ControlReceiver {
 #[must_use]
 pub fn channel(wake: Wake) -> (ControlSender, ControlReceiver) {
     let (sender, inquiries) = sync_channel(INQUIRIES_WAITING_MAX);
-    (ControlSender { inquiries: sender, wake }, ControlReceiver { inquiries })
+    (ControlSender { lanes: vec![Lane { inquiries: sender, wake }] }, ControlReceiver { inquiries })
 }
 
 impl ControlSender {
+    /// One end for all workers of a gateway, of which the first leads.
+    #[must_use]
+    pub fn of_workers(workers: Vec<Self>) -> Self {
+        Self { lanes: workers.into_iter().flat_map(|worker| worker.lanes).collect() }
+    }
+
+    /// How many workers there are to be asked.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// Asks how the node is.
     ///
     /// # Errors
     /// [`AskError`].
     pub fn status(&self) -> Result<Status, AskError> {
-        self.ask(Inquiry::Status)
+        Ok(merge::status(self.ask_each(|| Inquiry::Status)?))
     }
 
-    /// Asks for a part of the connections.
+    /// Asks a worker, by its number, for a part of its connections.
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn flows(&self, query: FlowsQuery) -> Result<FlowsPage, AskError> {
-        self.ask(|answer| Inquiry::Flows(query, answer))
+    pub fn flows(&self, worker: usize, query: FlowsQuery) -> Result<FlowsPage, AskError> {
+        let lane = self.lanes.get(worker).ok_or(AskError::Stopping)?;
+        lane.ask(|answer| Inquiry::Flows(query, answer))
     }
 
     /// Asks for all counters.
@@ -91,7 +118,7 @@ impl ControlSender {
     /// # Errors
     /// [`AskError`].
     pub fn counters(&self) -> Result<Samples, AskError> {
-        self.ask(Inquiry::Counters)
+        Ok(merge::samples(self.ask_each(|| Inquiry::Counters)?))
     }
 
     /// Asks what happened lately.
@@ -102,18 +129,66 @@ impl ControlSender {
         self.ask(Inquiry::Events)
     }
 
+    /// Has the lead do something that it does for all.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
+        self.order_of(0, order)
+    }
+
+    /// Has a worker, by its number, do something. An order that is not answered in time is taken back: it is then never
+    /// obeyed.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn order_of(&self, worker: usize, order: Order) -> Result<OrderOutcome, AskError> {
+        self.lanes.get(worker).ok_or(AskError::Stopping)?.order(order)
+    }
+
+    /// Asks the lead what it alone knows.
+    fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
+        self.lanes.first().ok_or(AskError::Stopping)?.ask(inquiry)
+    }
+
+    /// Asks one worker after the other.
+    fn ask_each<T, F: FnOnce(SyncSender<T>) -> Inquiry>(&self, inquiry: impl Fn() -> F) -> Result<Vec<T>, AskError> {
+        self.lanes.iter().map(|lane| lane.ask(inquiry())).collect()
+    }
+}
+
+impl Lane {
     fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
         // Room for the one answer, so that the data path never waits for an asker that has given up.
         let (answer, answered) = sync_channel(1);
-        self.inquiries.try_send(inquiry(answer)).map_err(|error| match error {
-            TrySendError::Full(_) => AskError::Busy,
-            TrySendError::Disconnected(_) => AskError::Stopping,
-        })?;
-        (self.wake)();
+        self.send(inquiry(answer))?;
         answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => AskError::TimedOut,
             RecvTimeoutError::Disconnected => AskError::Stopping,
         })
+    }
+
+    fn order(&self, order: Order) -> Result<OrderOutcome, AskError> {
+        let (answer, answered) = sync_channel(1);
+        let standing = Standing::default();
+        self.send(Inquiry::Order(order, standing.clone(), answer))?;
+        let stopped = |_| AskError::Stopping;
+        match answered.recv_timeout(ANSWER_TIMEOUT) {
+            Err(RecvTimeoutError::Timeout) if standing.claim() => Err(AskError::TimedOut),
+            // It is being obeyed at this moment.
+            Err(RecvTimeoutError::Timeout) => answered.recv().map_err(stopped),
+            Err(RecvTimeoutError::Disconnected) => Err(AskError::Stopping),
+            Ok(outcome) => Ok(outcome),
+        }
+    }
+
+    fn send(&self, inquiry: Inquiry) -> Result<(), AskError> {
+        self.inquiries.try_send(inquiry).map_err(|error| match error {
+            TrySendError::Full(_) => AskError::Busy,
+            TrySendError::Disconnected(_) => AskError::Stopping,
+        })?;
+        (self.wake)();
+        Ok(())
     }
 }
 
@@ -133,6 +208,8 @@ impl ControlReceiver {
             Inquiry::Flows(query, answer) => drop(answer.try_send(handler.flows(&query))),
             Inquiry::Counters(answer) => drop(answer.try_send(handler.counters())),
             Inquiry::Events(answer) => drop(answer.try_send(handler.events())),
+            Inquiry::Order(order, standing, answer) if standing.claim() => drop(answer.try_send(handler.obey(order))),
+            Inquiry::Order(..) => {}
         }
         true
     }

@@ -8,12 +8,15 @@ pub mod client;
 pub mod events;
 pub mod flows;
 pub mod inquiry;
+mod merge;
+pub mod orders;
 pub mod server;
 pub mod types;
 
 pub use events::EventLog;
 pub use flows::{FlowDescriber, FlowFilter, FlowsPage, FlowsQuery};
 pub use inquiry::{ControlHandler, ControlReceiver, ControlSender, channel};
+pub use orders::{Operations, OrderOutcome};
 pub use server::{ControlServer, ServerError};
 
 #[cfg(test)]

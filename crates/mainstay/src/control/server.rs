@@ -15,6 +15,7 @@ use std::{fs, thread};
 
 use super::flows::{FlowDescriber, FlowFilter, FlowsQuery};
 use super::inquiry::{AskError, ControlSender, INQUIRIES_WAITING_MAX};
+use super::orders::{OperationError, Operations};
 use super::types::{ErrorKind, FlowFilterText, Line, Query, Request, VERSION};
 
 /// Clients at a time; more are told so and closed.
@@ -52,6 +53,7 @@ pub enum ServerError {
 struct Shared {
     sender: ControlSender,
     describer: Arc<FlowDescriber>,
+    operations: Arc<dyn Operations>,
     stopping: AtomicBool,
     /// Streams of the clients, to be closed when the server ends.
     clients: Mutex<HashMap<u64, UnixStream>>,
@@ -71,13 +73,19 @@ impl ControlServer {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn start(path: &Path, sender: ControlSender, describer: Arc<FlowDescriber>) -> Result<Self, ServerError> {
+    pub fn start(
+        path: &Path,
+        sender: ControlSender,
+        describer: Arc<FlowDescriber>,
+        operations: Arc<dyn Operations>,
+    ) -> Result<Self, ServerError> {
         let system = |source| ServerError::System { path: path.to_owned(), source };
         refuse_if_taken(path)?;
         let (listener, file) = bind_private(path).map_err(system)?;
         let shared = Arc::new(Shared {
             sender,
             describer,
+            operations,
             stopping: AtomicBool::new(false),
             clients: Mutex::new(HashMap::new()),
         });
@@ -243,6 +251,15 @@ impl From<AskError> for Failed {
     }
 }
 
+impl From<OperationError> for Failed {
+    fn from(error: OperationError) -> Self {
+        match error {
+            OperationError::Ask(error) => error.into(),
+            OperationError::Refused(why) => Self::Request(Box::new(error_line(ErrorKind::Refused, why))),
+        }
+    }
+}
+
 impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         Self::Client(error)
@@ -280,6 +297,17 @@ fn answer(query: &Query, shared: &Shared, writer: &mut impl Write) -> Result<(),
         Query::Flows { filter, limit } => answer_flows(filter, *limit, shared, writer)?,
         Query::Counters => write_lines(writer, shared.sender.counters()?.into_iter().map(Line::Sample))?,
         Query::Events => write_lines(writer, shared.sender.events()?.into_iter().map(Line::Event))?,
+        Query::Reload { check_only } => {
+            write_lines(writer, [Line::Reload(shared.operations.reload(*check_only)?)].into_iter())?
+        }
+        Query::Drain { force } => {
+            shared.operations.drain(*force)?;
+            (0, false)
+        }
+        Query::Undrain => {
+            shared.operations.undrain()?;
+            (0, false)
+        }
     };
     write_line(writer, &Line::End { version: VERSION, lines, truncated })?;
     Ok(())
@@ -295,10 +323,10 @@ fn answer_flows(
     let filter = FlowFilter::parse(filter)
         .map_err(|message| Failed::Request(Box::new(error_line(ErrorKind::Malformed, message))))?;
     let mut written = 0;
-    let mut cursor = Some(0);
-    while let Some(from) = cursor {
+    let (mut worker, mut cursor) = (0, 0);
+    while worker < shared.sender.workers() {
         let describer = Arc::clone(&shared.describer);
-        let page = shared.sender.flows(FlowsQuery { filter: filter.clone(), cursor: from, describer })?;
+        let page = shared.sender.flows(worker, FlowsQuery { filter: filter.clone(), cursor, describer })?;
         for connection in &page.connections {
             if written == limit {
                 return Ok((written, true));
@@ -306,7 +334,7 @@ fn answer_flows(
             write_line(writer, &Line::Flow(shared.describer.describe_in(&page, connection)))?;
             written += 1;
         }
-        cursor = page.next_cursor;
+        (worker, cursor) = page.next_cursor.map_or((worker + 1, 0), |next| (worker, next));
     }
     Ok((written, false))
 }

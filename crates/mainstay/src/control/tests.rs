@@ -1,3 +1,5 @@
+mod orders;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,6 +23,7 @@ use super::server::{CLIENTS_MAX, ControlServer, REQUEST_BYTES_MAX, ServerError};
 use super::types::{ErrorKind, Event, EventKind, Flow, FlowFilterText, Line, Status};
 use super::{ControlHandler, ControlSender, EventLog, channel};
 use crate::metrics::{Metric, Samples};
+use orders::NoOperations;
 
 const NOW: Instant = Instant::from_millis(5_000);
 
@@ -153,7 +156,12 @@ fn node(connections: u32) -> FakeNode {
 
 fn serve(directory: &Directory, node: FakeNode) -> (Answering, ControlServer) {
     let answering = Answering::start(node);
-    let server = ControlServer::start(&directory.socket(), answering.sender.clone(), Arc::new(describer()));
+    let server = ControlServer::start(
+        &directory.socket(),
+        answering.sender.clone(),
+        Arc::new(describer()),
+        Arc::new(NoOperations),
+    );
     (answering, server.expect("nobody else is there"))
 }
 
@@ -368,7 +376,12 @@ fn a_dead_gateways_socket_is_replaced_and_a_live_ones_is_not() {
     assert!(directory.socket().exists(), "a listener that ends leaves its file");
     let (answering, _server) = serve(&directory, node(1));
 
-    let second = ControlServer::start(&directory.socket(), answering.sender.clone(), Arc::new(describer()));
+    let second = ControlServer::start(
+        &directory.socket(),
+        answering.sender.clone(),
+        Arc::new(describer()),
+        Arc::new(NoOperations),
+    );
     let error = second.err().expect("the first one answers");
     assert!(matches!(error, ServerError::InUse(_)));
     assert_eq!(
@@ -387,7 +400,13 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let directory = Directory::new();
     fs::write(directory.socket(), "precious").expect("it is ours");
     let answering = Answering::start(node(1));
-    let error = ControlServer::start(&directory.socket(), answering.sender.clone(), Arc::new(describer())).err();
+    let error = ControlServer::start(
+        &directory.socket(),
+        answering.sender.clone(),
+        Arc::new(describer()),
+        Arc::new(NoOperations),
+    )
+    .err();
     assert!(matches!(error, Some(ServerError::NotASocket(_))), "{error:?}");
     assert_eq!(fs::read_to_string(directory.socket()).expect("it is there"), "precious");
 }
@@ -406,7 +425,8 @@ fn a_data_path_that_has_ended_is_no_mystery() {
     let directory = Directory::new();
     let (sender, receiver) = channel(Arc::new(|| ()));
     drop(receiver);
-    let _server = ControlServer::start(&directory.socket(), sender, Arc::new(describer())).expect("it listens");
+    let _server = ControlServer::start(&directory.socket(), sender, Arc::new(describer()), Arc::new(NoOperations))
+        .expect("it listens");
     let error = Client::connect(&directory.socket()).expect("it listens").status().expect_err("nobody answers");
     assert_eq!(error.to_string(), "the gateway refuses: the gateway is stopping");
 }

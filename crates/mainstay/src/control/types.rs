@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::orders::ReloadReport;
 use crate::metrics::Sample;
 
 /// The version of requests and answers that this program speaks.
@@ -44,6 +45,20 @@ pub enum Query {
     Counters,
     /// What happened lately.
     Events,
+    /// The configuration file is to be read again.
+    Reload {
+        /// Only say what would change.
+        #[serde(default)]
+        check_only: bool,
+    },
+    /// The node is to hand its addresses over and take no part any more.
+    Drain {
+        /// Even if connections are lost.
+        #[serde(default)]
+        force: bool,
+    },
+    /// The node is to take part again.
+    Undrain,
 }
 
 /// Flows that are returned unless the request says otherwise.
@@ -88,6 +103,8 @@ pub enum Line {
     Sample(Sample),
     /// Something that happened.
     Event(Event),
+    /// What became of a reload.
+    Reload(ReloadReport),
     /// The answer is complete.
     End {
         /// [`VERSION`].
@@ -120,6 +137,8 @@ pub enum ErrorKind {
     Limit,
     /// The data path is too busy to answer, or going down.
     Busy,
+    /// It would do harm, or cannot be done as the gateway is now.
+    Refused,
 }
 
 /// How a node is.
@@ -133,6 +152,9 @@ pub struct Status {
     pub monotonic_now_ns: u64,
     /// Seconds since the gateway started.
     pub uptime_s: f64,
+    /// Fingerprint of the configuration, as far as nodes must agree in it.
+    #[serde(default)]
+    pub configuration: String,
     /// Whether a peer could take over without losing connections.
     pub takeover: TakeoverStatus,
     /// The connection table.
@@ -145,6 +167,28 @@ pub struct Status {
     pub ports: Vec<PortStatus>,
     /// Dropped packets, by reason; reasons that never occurred are left out.
     pub drops: Vec<DropCount>,
+    /// The threads that move packets, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// A thread that moves packets.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Its number; 0 leads.
+    pub number: u8,
+    /// Connections that it holds.
+    pub connections: u64,
+    /// Share of its time that it worked, 0 to 1, over the last second or so.
+    pub load: f64,
+    /// Packets that it forwarded.
+    pub forwarded: u64,
+    /// Packets that came to it and belong to another worker.
+    pub handed_over: u64,
+    /// Packets that other workers handed to it.
+    pub taken: u64,
+    /// Connections of other workers whose replies come to it.
+    pub redirects: u64,
 }
 
 /// A node and its role.
@@ -154,7 +198,7 @@ pub struct NodeStatus {
     pub id: u8,
     /// Its name.
     pub name: String,
-    /// `init`, `standby`, `active` or `leaving`.
+    /// `init`, `standby`, `taking_over`, `active`, `leaving` or, when it is drained, `left`.
     pub role: String,
     /// Since when it has the role, in nanoseconds of the monotonic clock.
     pub role_since_ns: u64,
@@ -205,6 +249,9 @@ pub struct PeerStatus {
     pub session: String,
     /// The role that it says it has.
     pub role: String,
+    /// The fingerprint of its configuration, if it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<String>,
     /// It holds every connection that this node has told it of.
     pub synchronised: bool,
     /// Age of the oldest change that it has not acknowledged, in milliseconds.
@@ -354,6 +401,16 @@ pub enum EventKind {
     ResyncStarted,
     /// They are all here.
     ResyncEnded,
+    /// The configuration file was read again and is in force.
+    Reloaded,
+    /// The configuration file was read again and could not be used.
+    ReloadRefused,
+    /// All connections were held against the rules in force.
+    Reevaluated,
+    /// An operator wants the node to take no part any more.
+    Draining,
+    /// An operator wants it back.
+    Undrained,
     /// Something that an operator should look at.
     Warning,
     /// The gateway is stopping.
@@ -378,6 +435,11 @@ impl EventKind {
             Self::Synchronised => "synchronised",
             Self::ResyncStarted => "resynchronisation started",
             Self::ResyncEnded => "resynchronisation ended",
+            Self::Reloaded => "configuration reloaded",
+            Self::ReloadRefused => "configuration not reloaded",
+            Self::Reevaluated => "connections held against the rules",
+            Self::Draining => "draining",
+            Self::Undrained => "undrained",
             Self::Warning => "warning",
             Self::Stopping => "stopping",
         }

@@ -1,8 +1,10 @@
 //! Two gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
 //! through their control sockets.
 
+mod operations;
+
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use packet_io::{IoError, usage};
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
+use crate::config::validated::Backend;
 use crate::control::client::Client;
 use crate::control::types::{Event, Status};
 
@@ -40,6 +43,10 @@ pub struct ClusterPlan {
     pub sync_loss: f64,
     /// Connections that a node can hold.
     pub connections_max: usize,
+    /// Workers of each node.
+    pub workers: u8,
+    /// What serves the nodes' ports.
+    pub backend: Backend,
 }
 
 /// Why the nodes do not run as they should.
@@ -80,6 +87,14 @@ pub enum ClusterError {
          try again when it is quieter"
     )]
     TookOverEarly,
+    /// A node would not do what was asked of it.
+    #[error("node {name}: {why}")]
+    Refused {
+        /// Which.
+        name: &'static str,
+        /// Its words.
+        why: String,
+    },
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),
@@ -183,10 +198,22 @@ impl Cluster {
         client.and_then(|mut client| client.events()).unwrap_or_default()
     }
 
+    /// How each node is; nothing of one that does not answer.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<Status> {
+        self.nodes.iter().filter_map(|node| node.status().ok()).collect()
+    }
+
     /// Processor time of each node so far.
     #[must_use]
     pub fn cpu_times(&self) -> Vec<Duration> {
         self.nodes.iter().map(|node| usage::cpu_time_of(node.child.id()).unwrap_or_default()).collect()
+    }
+
+    /// Keeps the nodes on one of the machine's processors. False where that cannot be.
+    #[must_use]
+    pub fn keep_on_processor(&self, processor: usize) -> bool {
+        self.nodes.iter().all(|node| usage::keep_on_processor(node.child.id(), processor))
     }
 
     /// Leaves configurations and logs where they are; returns where.
@@ -268,7 +295,8 @@ fn start_node(
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
     fs::write(&config, configuration(number, plan, &control_socket)).map_err(|source| directory.error(source))?;
-    let output = File::create(&log).map_err(|source| directory.error(source))?;
+    // A node that is started again goes on in its log.
+    let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
     let mut command = Command::new(program);
     command.arg("gateway").arg("--config").arg(&config);
@@ -280,7 +308,7 @@ fn start_node(
 
 /// A node's configuration file.
 fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
-    let ClusterPlan { has_standby, connections_max, .. } = plan;
+    let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
     };
@@ -293,12 +321,16 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     );
     for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
         // Writing to a string cannot fail.
-        let _ =
-            write!(text, "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\naddresses = {}\n\n", addresses(shared));
+        let _ = write!(
+            text,
+            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\naddresses = {}\n\n",
+            backend.name(),
+            addresses(shared)
+        );
     }
     let _ = write!(
         text,
-        "[limits]\nconnections_max = {connections_max}\n\n\
+        "[limits]\nconnections_max = {connections_max}\n\n[workers]\ncount = {workers}\n\n\
          [[firewall.rule]]\nname = \"out\"\nfrom = \"{}\"\naction = \"accept\"\n\n",
         INTERFACES[0]
     );

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod cluster;
 pub mod html;
+pub mod operations;
 pub mod report;
 pub mod run;
 pub mod session;
@@ -74,6 +75,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     // Each connection has a socket at either end, both in this process.
     let descriptors = SPARE_DESCRIPTORS + 2 * args.ramp;
     limits::raise_open_files(descriptors as u64)?;
+    if args.rolling_restart {
+        return operations::run(args, &watch);
+    }
     let report = make_report(args, &watch)?;
     if let Some(path) = &args.report {
         fs::write(path, html::page(&report)).map_err(|source| DemoError::Page { path: path.clone(), source })?;
@@ -91,7 +95,8 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
-    let settings = Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds };
+    let settings =
+        Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds, workers: args.workers };
     let progress = output::Progress::new();
     let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

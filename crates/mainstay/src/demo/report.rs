@@ -24,6 +24,8 @@ pub struct Settings {
     pub ramp: usize,
     /// Seconds of traffic asked for.
     pub seconds: f64,
+    /// Workers of each node.
+    pub workers: u8,
 }
 
 /// The demo's result: what became of the connections with replication, and without it for comparison.

@@ -1,55 +1,148 @@
 //! From the checked configuration to the parts that the gateway runs.
 
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig};
+use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
 use flow::{HashKey, IpFamily};
 use network_functions::address::Prefix;
-use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use packet_io::netlink::Netlink;
-use packet_io::random;
+use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
 use super::GatewayError;
 use crate::config::timeouts::Timeouts;
-use crate::config::validated::{self, Action, Cluster, Config, Function, Related, Representation};
+use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Related, Representation};
 use crate::config::value;
 
 /// How long changes that nobody waits for may wait for others to share their datagram with.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
-/// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
-pub(super) fn node_config(config: &Config) -> Result<NodeConfig, GatewayError> {
+/// What is drawn at random when the gateway starts, and stays when its configuration changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Secrets {
+    hash_key: HashKey,
+    seed: u64,
+    /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key.
+    nat_key: HashKey,
+    forwarding_seed: u64,
+}
+
+impl Secrets {
+    pub(super) fn draw() -> Self {
+        Self {
+            hash_key: HashKey([random::number(), random::number()]),
+            seed: random::number(),
+            nat_key: HashKey([random::number(), random::number()]),
+            forwarding_seed: random::number(),
+        }
+    }
+
+    /// Those of another worker of the same node. NAT's key they have in common: an inside host is seen under the same outside
+    /// address whichever worker its packets come to.
+    pub(super) fn of_another_worker(&self) -> Self {
+        Self { hash_key: HashKey([random::number(), random::number()]), seed: random::number(), ..*self }
+    }
+
+    /// The same each time: for a replay, which nobody attacks and which is to be repeated.
+    pub(crate) const fn known() -> Self {
+        Self { hash_key: HashKey([1, 2]), seed: 3, nat_key: HashKey([4, 5]), forwarding_seed: 6 }
+    }
+}
+
+/// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
+pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
+    node_config_with(config, forwarding(config, secrets)?, secrets)
+}
+
+/// As [`node_config`], with ports that the caller knows.
+pub(crate) fn node_config_with(
+    config: &Config,
+    forwarding: forwarding::Config,
+    secrets: &Secrets,
+) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
-        connections_max: config.connections_max,
-        hash_key: HashKey([random::number(), random::number()]),
-        seed: random::number(),
-        tracker: TrackerConfig {
-            timeouts: timeouts(&config.timeouts),
-            loose: config.tracking.loose,
-            liberal: config.tracking.liberal,
-        },
-        chain: chain(config)?,
-        forwarding: forwarding(config)?,
+        connections_max: config.connections_max.div_ceil(config.workers.count.into()),
+        limits: config.limits.of_pipeline(config.workers),
+        hash_key: secrets.hash_key,
+        seed: secrets.seed,
+        tracker: tracker(config),
+        chain: chain(config, &config.chain, secrets)?.build()?,
+        forwarding,
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         peers: cluster.map(peers).unwrap_or_default(),
     })
+}
+
+/// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
+pub(super) fn reconfiguration(
+    config: &Config,
+    functions: &[Function],
+    layout: ChainLayout,
+    reevaluation: Reevaluation,
+    secrets: &Secrets,
+) -> Result<Reconfiguration, GatewayError> {
+    let cluster = config.cluster.as_ref();
+    let peers = cluster.map(peers).unwrap_or_default();
+    let peer = |peer: PeerConfig| PeerReconfiguration {
+        id: peer.id,
+        detector: peer.detector,
+        batch_delay: peer.session.map_or(Duration::ZERO, |session| session.batch_delay),
+    };
+    Ok(Reconfiguration {
+        tracker: tracker(config),
+        chain: chain(config, functions, secrets)?.build_within(layout)?,
+        reevaluation,
+        forwarding: forwarding(config, secrets)?,
+        role: role_config(config, cluster),
+        selection: selection(cluster),
+        hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        peers: peers.into_iter().map(peer).collect(),
+    })
+}
+
+/// A number that nodes of one program version have in common if they are configured alike, as far as nodes that back each
+/// other up must be.
+pub(super) fn fingerprint(config: &Config) -> u64 {
+    let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
+    let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
+    fnv(&format!(
+        "{:?}",
+        (
+            config.workers.count,
+            (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
+            (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),
+        )
+    ))
+}
+
+/// FNV-1a: nothing here is secret, but it must be the same on every node.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn tracker(config: &Config) -> TrackerConfig {
+    TrackerConfig {
+        timeouts: timeouts(&config.timeouts),
+        loose: config.tracking.loose,
+        liberal: config.tracking.liberal,
+    }
 }
 
 fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
@@ -86,7 +179,8 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         // Nobody to listen for.
         None => (Duration::ZERO, false),
     };
-    role::Config { priority: config.node.priority, startup_hold, preempt, ..defaults }
+    let configuration = Some(fingerprint(config));
+    role::Config { priority: config.node.priority, startup_hold, preempt, configuration, ..defaults }
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
@@ -114,40 +208,55 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
 }
 
-fn forwarding(config: &Config) -> Result<forwarding::Config, GatewayError> {
+fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
     let mut netlink = Netlink::open()?;
     let mut ports = Vec::new();
     for port in &config.ports {
         let interface = netlink.interface(&port.interface)?;
         ports.push(forwarding::Port {
-            mac: MacAddress(interface.mac),
+            mac: match port.backend {
+                // Such a device has none: its link is made up.
+                Backend::Tun => tun::NODE_MAC,
+                Backend::AfPacket | Backend::AfXdp => MacAddress(interface.mac),
+            },
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
-            shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+            shared: forwarding_prefixes(port),
+            mss_clamp: port.mss_clamp,
         });
     }
+    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: secrets.forwarding_seed })
+}
+
+/// A port's shared addresses as the forwarder takes them.
+pub(crate) fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Prefix> {
+    port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect()
+}
+
+/// The routes as the forwarder takes them.
+pub(crate) fn forwarding_routes(config: &Config) -> Vec<forwarding::Route> {
     let routes = config.routes.iter().map(|route| forwarding::Route {
         destination: forwarding_prefix(route.to),
         gateway: route.via,
         port: route.port,
     });
-    Ok(forwarding::Config { ports, routes: routes.collect(), seed: random::number() })
+    routes.collect()
 }
 
 const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
     forwarding::Prefix::new(prefix.address, prefix.length_bits)
 }
 
-fn chain(config: &Config) -> Result<Chain, GatewayError> {
+fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, GatewayError> {
     let mut builder = ChainBuilder::new();
-    for function in &config.chain {
+    for function in functions {
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
-            Function::Nat => builder.push(nat_of(config)?),
-            Function::Ftp => builder.push(ftp_of(config)?),
+            Function::Nat => builder.push(nat_of(config, secrets)?),
+            Function::Ftp => builder.push(ftp_of(config, secrets)?),
         };
     }
-    Ok(builder.build()?)
+    Ok(builder)
 }
 
 fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
@@ -186,28 +295,11 @@ fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
 
 /// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
 fn generation(rules: &[validated::Rule]) -> u16 {
-    /// FNV-1a: nothing here is secret, but it must be the same on every node.
-    struct Fnv(u64);
-
-    impl Hasher for Fnv {
-        fn finish(&self) -> u64 {
-            self.0
-        }
-
-        fn write(&mut self, bytes: &[u8]) {
-            for byte in bytes {
-                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
-    }
-
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    format!("{rules:?}").hash(&mut hasher);
-    let hash = hasher.finish();
+    let hash = fnv(&format!("{rules:?}"));
     (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
 }
 
-fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
+fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
@@ -236,11 +328,11 @@ fn nat_of(config: &Config) -> Result<Nat, GatewayError> {
         ports,
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
-        key: HashKey([random::number(), random::number()]),
+        key: secrets.nat_key,
     })?)
 }
 
-fn ftp_of(config: &Config) -> Result<Ftp, GatewayError> {
+fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, GatewayError> {
     Ok(Ftp::new(FtpConfig {
         control_ports: config.ftp.ports.iter().filter_map(port_range).collect(),
         loose: config.ftp.loose,
@@ -249,7 +341,7 @@ fn ftp_of(config: &Config) -> Result<Ftp, GatewayError> {
         ports: port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start())),
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
-        key: HashKey([random::number(), random::number()]),
+        key: secrets.nat_key,
     })?)
 }
 

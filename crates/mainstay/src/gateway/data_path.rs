@@ -1,27 +1,33 @@
-//! The thread that moves packets.
+//! A thread that moves packets: the only one, or one of several workers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeEvent, Transmit};
-use flow::{Frame, Instant, NodeId};
-use packet_io::af_packet::{AfPacketIo, PortConfig};
+use flow::{Frame, Instant, NodeId, WorkerId};
+use network_functions::chain::ChainLayout;
 use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
+use super::mailbox::Post;
+use super::ports::Ports;
 use super::reporting::Reporting;
-use crate::config::validated::{Cluster, Config};
+use super::service::{self, Service};
+use crate::config::validated::{Cluster, Config, replication_address};
 use crate::control::ControlReceiver;
 use crate::control::types::EventKind;
+use crate::logging;
 
 const PORTS: Token = Token(0);
 const REPLICATION: Token = Token(1);
 const DETECTION: Token = Token(2);
 const CONTROL: Token = Token(3);
 const SIGNALS: Token = Token(4);
+const MAIL: Token = Token(5);
 
 /// The longest wait: ports that went down are looked for, and rates are taken, at least this often.
 const WAIT_MAX: Duration = Duration::from_millis(100);
@@ -35,22 +41,28 @@ const LEAVE_WAIT_MAX: Duration = Duration::from_secs(6);
 /// The sockets to the peers.
 struct PeerSockets {
     replication: UdpSocket,
-    detection: UdpSocket,
+    /// The lead's: it alone watches peers.
+    detection: Option<UdpSocket>,
     /// Of each peer: its number and where its replication and its failure detection are.
     peers: Vec<(NodeId, SocketAddr, SocketAddr)>,
 }
 
 impl PeerSockets {
-    fn open(cluster: &Cluster) -> Result<Self, IoError> {
-        let replication = UdpSocket::bind(cluster.replication.local, &UdpOptions::default())?;
+    fn open(cluster: &Cluster, worker: WorkerId) -> Result<Self, IoError> {
+        // Same-numbered workers speak with each other. The configuration was checked for ports that do not exist.
+        let of_worker = |address| replication_address(address, worker).unwrap_or(address);
+        let replication = UdpSocket::bind(of_worker(cluster.replication.local), &UdpOptions::default())?;
         let options = UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() };
-        let detection = UdpSocket::bind(cluster.failure_detection.local, &options)?;
+        let leads = worker == WorkerId::LEAD;
+        let detection = leads.then(|| UdpSocket::bind(cluster.failure_detection.local, &options)).transpose()?;
         if cluster.replication.test_loss > 0.0 {
             replication.attach_random_loss(cluster.replication.test_loss)?;
-            detection.attach_random_loss(cluster.replication.test_loss)?;
+            if let Some(detection) = &detection {
+                detection.attach_random_loss(cluster.replication.test_loss)?;
+            }
         }
         let peers = cluster.replication.peers.iter();
-        let peers = peers.map(|peer| (peer.id, peer.address, peer.failure_detection_address)).collect();
+        let peers = peers.map(|peer| (peer.id, of_worker(peer.address), peer.failure_detection_address)).collect();
         Ok(Self { replication, detection, peers })
     }
 
@@ -62,7 +74,8 @@ impl PeerSockets {
                 address_of(id).map(|(_, address, _)| self.replication.send_to(datagram, *address)).transpose()?;
             }
             Transmit::Detection(id) => {
-                address_of(id).map(|(_, _, address)| self.detection.send_to(datagram, *address)).transpose()?;
+                let detection = address_of(id).zip(self.detection.as_ref());
+                detection.map(|((_, _, address), socket)| socket.send_to(datagram, *address)).transpose()?;
             }
             Transmit::Port { .. } => {}
         }
@@ -70,16 +83,30 @@ impl PeerSockets {
     }
 }
 
+/// What a data path is given, beside the configuration.
+pub(super) struct Setting {
+    pub(super) node: Node,
+    pub(super) ports: Ports,
+    /// The lead takes the process's signals, and has the configuration read again.
+    pub(super) signals: Option<(Signals, SyncSender<()>)>,
+    pub(super) waker: Arc<Waker>,
+    pub(super) receiver: ControlReceiver,
+    /// The way to the other workers, if there are any.
+    pub(super) post: Option<Post>,
+}
+
 /// The node, what it sends and receives on, and what it tells operators.
 pub(super) struct DataPath {
     node: Node,
-    ports: AfPacketIo,
+    ports: Ports,
     peers: Option<PeerSockets>,
     poller: Poller,
     waker: Arc<Waker>,
-    signals: Signals,
+    signals: Option<(Signals, SyncSender<()>)>,
     receiver: ControlReceiver,
+    post: Option<Post>,
     reporting: Reporting,
+    service: Service,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     /// When the ports are looked at even if none is readable.
@@ -89,32 +116,22 @@ pub(super) struct DataPath {
 }
 
 impl DataPath {
-    /// Opens ports and sockets.
-    pub(super) fn open(
-        config: &Config,
-        node: Node,
-        signals: Signals,
-        waker: Arc<Waker>,
-        receiver: ControlReceiver,
-    ) -> Result<Self, IoError> {
-        // The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
-        let configs: Vec<PortConfig> = config
-            .ports
-            .iter()
-            .map(|port| PortConfig { promiscuous: true, ..PortConfig::new(port.interface.as_str()) })
-            .collect();
-        let ports = AfPacketIo::open(&configs)?;
-        let peers = config.cluster.as_ref().map(PeerSockets::open).transpose()?;
+    /// Opens the sockets to the peers.
+    pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
+        let Setting { node, ports, signals, waker, receiver, post } = setting;
+        let place = node.place();
+        let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
         let poller = Poller::new()?;
         for descriptor in ports.descriptors() {
             poller.add(descriptor, PORTS)?;
         }
         if let Some(peers) = &peers {
             poller.add(&peers.replication, REPLICATION)?;
-            poller.add(&peers.detection, DETECTION)?;
+            peers.detection.iter().try_for_each(|detection| poller.add(detection, DETECTION))?;
         }
         poller.add(&*waker, CONTROL)?;
-        poller.add(&signals, SIGNALS)?;
+        signals.iter().try_for_each(|(signals, _)| poller.add(signals, SIGNALS))?;
+        post.iter().try_for_each(|post| poller.add(post.bell(), MAIL))?;
         Ok(Self {
             node,
             ports,
@@ -123,7 +140,9 @@ impl DataPath {
             waker,
             signals,
             receiver,
-            reporting: Reporting::new(config, clock::now()),
+            post,
+            reporting: Reporting::new(config, place, clock::now()),
+            service: if place.leads() { Service::from_environment() } else { Service::none() },
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
             look_at_ports_at: Instant::ZERO,
@@ -131,10 +150,22 @@ impl DataPath {
         })
     }
 
-    /// Moves packets until a signal ends it.
+    /// How the states of the chain lie in a connection's record.
+    pub(super) fn chain_layout(&self) -> ChainLayout {
+        self.node.pipeline().chain().layout()
+    }
+
+    /// Ends all workers.
+    pub(super) fn stop_all(&self) {
+        self.post.iter().for_each(Post::stop_all);
+    }
+
+    /// Moves packets until a signal ends it, or another worker.
     pub(super) fn run(&mut self) -> Result<(), IoError> {
         let mut ready = Vec::new();
-        self.reporting.note(clock::now(), EventKind::Started, env!("CARGO_PKG_VERSION"));
+        if self.node.place().leads() {
+            self.reporting.note(clock::now(), EventKind::Started, env!("CARGO_PKG_VERSION"));
+        }
         loop {
             let wait = self.wait_until_due(clock::now());
             self.poller.wait(&mut ready, Some(wait))?;
@@ -143,12 +174,17 @@ impl DataPath {
             if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(now);
             }
+            self.deliver_mail();
             self.send_all(now)?;
             self.report(now);
             if ready.contains(&CONTROL) {
                 self.answer_control();
             }
+            if self.post.as_ref().is_some_and(Post::is_stopping) {
+                return Ok(());
+            }
             if self.may_end(now) {
+                self.service.stopping();
                 self.reporting.note(now, EventKind::Stopping, "");
                 return self.send_all(now);
             }
@@ -164,6 +200,9 @@ impl DataPath {
     fn receive(&mut self, ready: &[Token]) -> Result<(), IoError> {
         if ready.contains(&SIGNALS) {
             self.take_signals();
+        }
+        if ready.contains(&MAIL) {
+            self.take_mail()?;
         }
         if ready.contains(&DETECTION) {
             self.receive_detection()?;
@@ -181,17 +220,24 @@ impl DataPath {
     }
 
     fn take_signals(&mut self) {
-        while let Some(signal) = self.signals.receive() {
+        while let Some((signals, reload)) = &self.signals
+            && let Some(signal) = signals.receive()
+        {
             let now = clock::now();
             match signal {
                 Signal::Terminate | Signal::Interrupt if self.leaving_until.is_none() => {
                     tracing::info!("leaving: handing the addresses over");
+                    self.service.stopping();
                     self.node.leave(now);
                     self.leaving_until = Some(now + LEAVE_WAIT_MAX);
                 }
                 // Asked twice: at once.
                 Signal::Terminate | Signal::Interrupt => self.leaving_until = Some(now),
-                Signal::Reload => tracing::warn!("the configuration is read at the start only: restart to apply it"),
+                Signal::Reload => {
+                    self.service.reloading(now);
+                    // One that waits already reads the file as it is now.
+                    let _ = reload.try_send(());
+                }
             }
         }
     }
@@ -204,11 +250,17 @@ impl DataPath {
     /// Handles packets; the peers are told of what changed before the packets leave.
     fn receive_packets(&mut self) -> Result<(), IoError> {
         for _ in 0..ROUNDS_PER_TURN_MAX {
-            let Self { node, ports, peers, buffer, .. } = self;
+            let Self { node, ports, peers, buffer, post, reporting, .. } = self;
             let mut failed = None;
             let received = ports.poll(&mut |batch| {
                 let now = clock::now();
+                if let Some(post) = post {
+                    post.take_letters(now, node, |at, kind, detail| reporting.remember(at, kind, detail));
+                }
                 node.handle_packets(now, batch);
+                if let Some(post) = post {
+                    post.deliver(node);
+                }
                 if let Some(Err(error)) = peers.as_ref().map(|peers| send_datagrams(node, peers, now, buffer)) {
                     failed = Some(error);
                 }
@@ -223,10 +275,35 @@ impl DataPath {
         Ok(())
     }
 
+    /// Takes what other workers sent: letters, and packets that belong here.
+    fn take_mail(&mut self) -> Result<(), IoError> {
+        let Self { node, ports, peers, buffer, post: Some(post), reporting, .. } = self else { return Ok(()) };
+        post.answer_bell();
+        post.take_letters(clock::now(), node, |at, kind, detail| reporting.remember(at, kind, detail));
+        post.take_frames(|batch, post| {
+            let now = clock::now();
+            node.handle_handed_over(now, batch);
+            post.deliver(node);
+            peers.as_ref().map_or(Ok(()), |peers| send_datagrams(node, peers, now, buffer))?;
+            ports.transmit_batch(batch);
+            Ok(())
+        })
+    }
+
+    /// Sends other workers what they are to know, and the lead what happened here.
+    fn deliver_mail(&mut self) {
+        let Self { node, post: Some(post), reporting, .. } = self else { return };
+        post.deliver(node);
+        for (at, kind, detail) in reporting.take_relayed() {
+            post.tell_event(at, kind, detail);
+        }
+    }
+
     fn receive_detection(&mut self) -> Result<(), IoError> {
         let Self { node, peers: Some(peers), datagram, reporting, .. } = self else { return Ok(()) };
         for _ in 0..DATAGRAMS_PER_TURN_MAX {
-            let Some(received) = peers.detection.receive(datagram)? else { break };
+            let Some(detection) = &peers.detection else { break };
+            let Some(received) = detection.receive(datagram)? else { break };
             let bytes = &datagram[..received.length_bytes];
             let from = peers.peers.iter().find(|(_, _, address)| address.ip() == received.from.ip());
             match from {
@@ -280,6 +357,10 @@ impl DataPath {
         }
         self.reporting.log_functions(&mut self.node);
         self.reporting.take_rates(now, &self.node, &self.ports);
+        logging::tell_suppressed(now, false);
+        self.post.iter().for_each(Post::note_turn);
+        let all_turn = || self.post.as_ref().is_none_or(Post::have_all_turned);
+        self.service.turn(now, all_turn, || service::describe(&self.node.status(now)));
     }
 
     fn answer_control(&mut self) {

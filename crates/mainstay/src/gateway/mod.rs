@@ -1,27 +1,33 @@
 //! `mainstay gateway`: one node of the cluster, running.
 //!
-//! One thread owns the [`Node`] and everything that it sends and receives on; it waits for nothing but the poller.
-//! Operators' questions come to it over a channel and are answered between batches.
+//! One thread owns a [`Node`](cluster::node::Node) and everything that it sends and receives on; it waits for nothing but the
+//! poller. Operators' questions come to it over a channel and are answered between batches. Several such threads, the
+//! workers, have a share of the connections each and tell each other by mailbox what they must.
 
-mod build;
+pub(crate) mod build;
+mod changes;
 mod data_path;
+mod mailbox;
+mod ports;
+mod reload;
 mod reporting;
+mod service;
+mod workers;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::node::Node;
 use flow::conntrack;
-use packet_io::poller::Waker;
 use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
 use crate::commands::CommandError;
 use crate::config::{self, validated::Config};
-use crate::control::{self, ControlServer, FlowDescriber, ServerError};
+use crate::control::{ControlServer, FlowDescriber, ServerError};
 use crate::logging;
 use crate::metrics::server::{MetricsError, MetricsServer};
-use data_path::DataPath;
+use reload::Operator;
+use workers::Workers;
 
 /// Why a gateway cannot run. Its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +53,11 @@ pub enum GatewayError {
     /// A prefix cannot be used.
     #[error(transparent)]
     Prefix(#[from] network_functions::address::PrefixError),
+    /// A thread cannot be started.
+    #[error(
+        "a thread cannot be started: {0}: lower workers.count or raise the limit of processes (ulimit -u, TasksMax)"
+    )]
+    Thread(#[source] std::io::Error),
     /// The control API cannot be served.
     #[error(transparent)]
     Control(#[from] ServerError),
@@ -61,33 +72,31 @@ pub enum GatewayError {
 /// The configuration cannot be used, or the system refuses what it asks for.
 pub fn run(path: &Path) -> Result<(), CommandError> {
     let checked = config::load(path)?;
-    logging::begin(checked.config.node.log)?;
+    logging::begin(&checked.config.node)?;
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
-    Ok(serve(&checked.config)?)
+    Ok(serve(path, &checked.config)?)
 }
 
-fn serve(config: &Config) -> Result<(), GatewayError> {
+fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
     if !usage::prefer_this_process() {
         tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
     }
-    let waker = Arc::new(Waker::new()?);
-    let node = Node::new(build::node_config(config)?, clock::now())?;
-    let (sender, receiver) = control::channel({
-        let waker = Arc::clone(&waker);
-        Arc::new(move || waker.wake())
-    });
-    let mut data_path = DataPath::open(config, node, signals, waker, receiver)?;
     let describer = FlowDescriber {
         node: config.node.id,
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
         state_name: conntrack::state_name,
     };
-    let _control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer))?;
-    let _metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
-    data_path.run()?;
-    Ok(())
+    let result = Workers::new(config)?.run(signals, |ready| {
+        let sender = ready.sender.clone();
+        let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
+        let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), operator)?;
+        let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
+        Ok((control, metrics))
+    });
+    logging::tell_suppressed(clock::now(), true);
+    result
 }

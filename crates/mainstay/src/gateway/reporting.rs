@@ -1,27 +1,38 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
+mod orders;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
+use cluster::pipeline::Place;
 use cluster::{failure_detector, role};
 use flow::{Connection, DropReason, Instant, NodeId, PortId};
-use packet_io::{PacketIo, clock};
+use network_functions::firewall::{self, rule_of_counter};
+use packet_io::{PacketIo, clock, usage};
 use replication::Link;
 
 use crate::config::validated::Config;
+use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
-    TakeoverStatus,
+    TakeoverStatus, WorkerStatus,
 };
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
+use crate::logging::limit::UNLIMITED_TARGET;
 use crate::metrics::{Metric, Samples};
+use crate::output::counted;
+
+use super::reload::describe_fingerprint;
 
 /// Rates are taken over this time.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// The same complaint about a peer is logged at most this often.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+/// Events of a worker that wait for the lead to be told; further ones are logged only.
+const EVENTS_RELAYED_MAX: usize = 256;
 /// Strangers and kinds of errors remembered for that.
 const COMPLAINTS_MAX: usize = 64;
 
@@ -31,6 +42,13 @@ struct Totals {
     packets: u64,
     bytes: u64,
     begun: u64,
+}
+
+/// How often the configuration was read again.
+#[derive(Clone, Copy, Default)]
+struct Reloads {
+    applied: u64,
+    refused: u64,
 }
 
 /// What is remembered for operators.
@@ -46,12 +64,21 @@ pub(super) struct Reporting {
     rates: Rates,
     rates_from: (Instant, Totals),
     complaints: BTreeMap<String, Instant>,
+    reloads: Reloads,
     /// New connections refused for want of room, when rates were last taken.
     refused: u64,
+    place: Place,
+    /// Events of this worker that the lead is to remember.
+    relayed: Vec<(Instant, EventKind, String)>,
+    /// The first packet after the last take-over has been noted, whichever worker it came to.
+    is_first_packet_noted: bool,
+    /// Processor time of the thread when rates were last taken, and the share of its time that it worked then.
+    cpu_time: Duration,
+    load: f64,
 }
 
 impl Reporting {
-    pub(super) fn new(config: &Config, now: Instant) -> Self {
+    pub(super) fn new(config: &Config, place: Place, now: Instant) -> Self {
         let peers = config.cluster.iter().flat_map(|cluster| &cluster.replication.peers);
         Self {
             node: config.node.id,
@@ -65,7 +92,13 @@ impl Reporting {
             rates: Rates::default(),
             rates_from: (now, Totals::default()),
             complaints: BTreeMap::new(),
+            reloads: Reloads::default(),
             refused: 0,
+            place,
+            relayed: Vec::new(),
+            is_first_packet_noted: false,
+            cpu_time: usage::thread_cpu_time(),
+            load: 0.0,
         }
     }
 
@@ -73,10 +106,35 @@ impl Reporting {
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if kind == EventKind::Warning {
             tracing::warn!("{detail}");
+        } else if kind == EventKind::ReloadRefused {
+            tracing::warn!(detail, "{}", kind.describe());
         } else {
             tracing::info!(detail, "{}", kind.describe());
         }
+        self.remember(now, kind, detail);
+    }
+
+    /// Remembers something that happened here or at another worker; of what is not the lead's, the lead is told.
+    pub(super) fn remember(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        if !self.place.leads() {
+            if self.relayed.len() < EVENTS_RELAYED_MAX {
+                let detail =
+                    format!("{detail}{}worker {}", if detail.is_empty() { "" } else { ", " }, self.place.worker.0);
+                self.relayed.push((now, kind, detail));
+            }
+            return;
+        }
+        match kind {
+            EventKind::BecameActive => self.is_first_packet_noted = false,
+            EventKind::FirstPacketForwarded if std::mem::replace(&mut self.is_first_packet_noted, true) => return,
+            _ => {}
+        }
         self.events.push(now, kind, detail);
+    }
+
+    /// Takes what the lead is to be told.
+    pub(super) fn take_relayed(&mut self) -> Vec<(Instant, EventKind, String)> {
+        std::mem::take(&mut self.relayed)
     }
 
     pub(super) fn note_event(&mut self, at: Instant, event: NodeEvent) {
@@ -101,6 +159,26 @@ impl Reporting {
             NodeEvent::ReplicationDown(id) => (EventKind::ReplicationDown, peer(id)),
             NodeEvent::PeerRestarted(id) => (EventKind::PeerRestarted, peer(id)),
             NodeEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
+            NodeEvent::Judged { ended } => (
+                EventKind::Reevaluated,
+                format!("{} ended", counted(usize::try_from(ended).unwrap_or(usize::MAX), "connection")),
+            ),
+            NodeEvent::DrainGivenUp => (
+                EventKind::Warning,
+                "the drain is given up, as no peer took the addresses: see what keeps it from taking over".to_owned(),
+            ),
+            NodeEvent::WorkersDiffer { peer: id, theirs, ours } => (
+                EventKind::Warning,
+                format!(
+                    "node {} runs {theirs} workers, this node {ours}, or another release: nothing is replicated until \
+                         workers.count is the same on both and both run the same release",
+                    id.0
+                ),
+            ),
+            NodeEvent::WorkerLate(worker) => (
+                EventKind::Warning,
+                format!("worker {} was not ready for the take-over in time: is the machine overloaded?", worker.0),
+            ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
                 format!("node {}'s connections no longer fit: raise limits.connections_max to its value", id.0),
@@ -132,8 +210,12 @@ impl Reporting {
 
     /// Passes on what functions say to the operator.
     pub(super) fn log_functions(&mut self, node: &mut Node) {
-        for entry in node.pipeline_mut().log().drain() {
-            tracing::info!(function = entry.function, tuple = %entry.tuple, "{}", entry.message);
+        let log = node.pipeline_mut().log();
+        log.push_summaries(clock::now());
+        for entry in log.drain() {
+            // Each rule has a limit of its own: all of them together come from this place.
+            let (function, tuple) = (entry.function, entry.tuple);
+            tracing::info!(target: UNLIMITED_TARGET, function, %tuple, "{}", entry.message);
         }
     }
 
@@ -152,6 +234,9 @@ impl Reporting {
             connections_per_s: per_s(totals.begun, before.begun),
         };
         self.rates_from = (now, totals);
+        let cpu_time = usage::thread_cpu_time();
+        self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
+        self.cpu_time = cpu_time;
         let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
         if std::mem::replace(&mut self.refused, refused) < refused {
             self.complain(
@@ -167,8 +252,8 @@ impl Reporting {
         Totals { packets, bytes, begun: node.pipeline().counters().begun }
     }
 
-    /// Who answers operators' questions.
-    pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a Node, ports: &'a P) -> Answers<'a, P> {
+    /// Who answers operators' questions, and does as they wish.
+    pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a mut Node, ports: &'a P) -> Answers<'a, P> {
         Answers { reporting: self, node, ports }
     }
 }
@@ -180,7 +265,7 @@ fn port_id(index: usize) -> PortId {
 /// Everything that questions are answered from.
 pub(super) struct Answers<'a, P> {
     reporting: &'a mut Reporting,
-    node: &'a Node,
+    node: &'a mut Node,
     ports: &'a P,
 }
 
@@ -196,6 +281,22 @@ impl<P: PacketIo> Answers<'_, P> {
             sent_bytes: counters.sent_bytes,
             missed_packets: counters.receive_queue_full,
         }
+    }
+
+    /// This worker, where it is one of several.
+    fn worker(&self, status: &NodeStatus) -> Option<WorkerStatus> {
+        let place = self.reporting.place;
+        let pipeline = self.node.pipeline();
+        let counters = pipeline.shard_counters();
+        (!place.is_alone()).then(|| WorkerStatus {
+            number: place.worker.0,
+            connections: status.connections.into(),
+            load: self.reporting.load.clamp(0.0, 1.0),
+            forwarded: pipeline.counters().forwarded,
+            handed_over: counters.handed_over,
+            taken: counters.taken,
+            redirects: pipeline.redirects() as u64,
+        })
     }
 
     fn drops(&self) -> Vec<DropCount> {
@@ -225,6 +326,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             },
             monotonic_now_ns: now.as_nanos(),
             uptime_s: now.saturating_since(reporting.started_at).as_secs_f64(),
+            configuration: status.configuration.map(describe_fingerprint).unwrap_or_default(),
             takeover: takeover(&status),
             connections: ConnectionsStatus {
                 count: status.connections.into(),
@@ -235,6 +337,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
+            workers: self.worker(&status).into_iter().collect(),
         }
     }
 
@@ -254,14 +357,26 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::ConnectionsClosed, &[], pipeline.counters().ended);
         samples.add_count(Metric::ConnectionsRelated, &[], pipeline.counters().related);
         samples.add_count(Metric::ConnectionsTakenOver, &[], pipeline.counters().taken_over);
+        samples.add_count(Metric::ConnectionsDisallowed, &[], pipeline.counters().disallowed);
+        samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);
+        samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);
         samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
+        samples.add_count(Metric::LogEntriesDropped, &[], pipeline.dropped_log_entries());
         let status = self.node.status(clock::now());
+        samples.add_count(Metric::PacketsFragmented, &[], status.forwarding.packets_fragmented);
+        samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
+        samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
+        samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());
         for (name, value) in counters {
             let (function, event) = name.split_once('.').unwrap_or(("", name));
-            samples.add_count(Metric::FunctionEvents, &[function, event], *value);
+            let rule = rule_of_counter(event).filter(|_| function == firewall::NAME);
+            match rule {
+                Some((action, rule)) => samples.add_count(Metric::FirewallRulePackets, &[rule, action], *value),
+                None => samples.add_count(Metric::FunctionEvents, &[function, event], *value),
+            }
         }
         samples
     }
@@ -269,9 +384,13 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     fn events(&mut self) -> Vec<Event> {
         self.reporting.events.to_vec()
     }
+
+    fn obey(&mut self, order: Order) -> OrderOutcome {
+        self.carry_out(order)
+    }
 }
 
-const fn role_name(state: role::State) -> &'static str {
+pub(super) const fn role_name(state: role::State) -> &'static str {
     match state {
         role::State::Init => "init",
         role::State::Standby => "standby",
@@ -287,19 +406,29 @@ fn takeover(status: &NodeStatus) -> TakeoverStatus {
     if status.peers.is_empty() {
         return TakeoverStatus { ready: false, why_not: vec!["there is no peer".to_owned()] };
     }
-    if status.peers.iter().any(cluster::node::PeerStatus::could_take_over) {
+    if status.peers.iter().any(|peer| peer.could_take_over() && !peer.is_drained()) {
         return TakeoverStatus { ready: true, why_not: Vec::new() };
     }
-    let why_not = status.peers.iter().map(|peer| {
+    TakeoverStatus { ready: false, why_not: hindrances(status) }
+}
+
+/// What keeps each peer from taking over.
+fn hindrances(status: &NodeStatus) -> Vec<String> {
+    let hindrance = |peer: &cluster::node::PeerStatus| {
         let id = peer.id.0;
         match peer.session {
             _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
+            _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
+            Some(_) if peer.refused.is_some() => {
+                format!("node {id} has another workers.count, or runs another release")
+            }
             None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
             Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
+            Some(session) if session.told => format!("node {id} does not stand by"),
             Some(_) => format!("node {id} is still being told of connections"),
         }
-    });
-    TakeoverStatus { ready: false, why_not: why_not.collect() }
+    };
+    status.peers.iter().map(hindrance).collect()
 }
 
 fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
@@ -322,6 +451,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         }
         .to_owned(),
         role: peer.heartbeat.map_or("unknown", |heartbeat| role_name(heartbeat.state)).to_owned(),
+        configuration: peer.heartbeat.and_then(|heartbeat| heartbeat.configuration).map(describe_fingerprint),
         synchronised: peer.could_take_over(),
         lag_ms: peer.lag.as_secs_f64() * 1e3,
         rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),

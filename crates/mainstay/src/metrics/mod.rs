@@ -70,18 +70,25 @@ metrics! {
     BytesSent: Counter "sent_bytes_total" ["port"] "Bytes sent.",
     PacketsMissed: Counter "missed_packets_total" ["port"] "Packets that the system dropped before the gateway saw them.",
     PacketsDropped: Counter "dropped_packets_total" ["reason"] "Packets that the gateway dropped.",
+    PacketsFragmented: Counter "fragmented_packets_total" [] "Packets cut into fragments because the link that they left by is too small.",
+    PacketsInFragments: Gauge "packets_in_fragments" [] "Packets that came in fragments of which some are still to come.",
+    IcmpErrorsSent: Counter "icmp_errors_sent_total" [] "ICMP errors sent to tell senders why a packet went no further.",
+    IcmpErrorsLimited: Counter "icmp_errors_limited_total" [] "ICMP errors not sent because of their rate limit.",
     Connections: Gauge "connections" [] "Connections held.",
     ConnectionsMax: Gauge "connections_max" [] "Connections held at most.",
     ConnectionsOpened: Counter "connections_opened_total" [] "Connections begun on this node.",
     ConnectionsClosed: Counter "connections_closed_total" [] "Connections ended on this node.",
     ConnectionsRelated: Counter "connections_related_total" [] "Connections begun on this node that another one had announced.",
     ConnectionsTakenOver: Counter "connections_taken_over_total" [] "Connections whose copy this node took over because their packets came here.",
+    ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections ended because the rules do not allow them any more.",
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
     FunctionEvents: Counter "function_events_total" ["function", "event"] "What network functions count.",
-    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond what the log takes.",
+    FirewallRulePackets: Counter "firewall_rule_packets_total" ["rule", "action"] "First packets of connections that the firewall rule decided on.",
+    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond their limit or what the log takes.",
     PeerUp: Gauge "peer_up" ["peer"] "1 while the failure detector hears the peer.",
     PeerSynchronised: Gauge "peer_synchronised" ["peer"] "1 while the peer holds every connection that it was told of.",
+    PeerConfigurationDiffers: Gauge "peer_configuration_differs" ["peer"] "1 while the peer says that its configuration is not as this node's.",
     ReplicationLag: Gauge "replication_lag_seconds" ["peer"] "Age of the oldest change that the peer has not acknowledged.",
     ReplicationQueued: Gauge "replication_queued" ["peer"] "Changes waiting to be sent to the peer.",
     ReplicationInFlight: Gauge "replication_in_flight_messages" ["peer"] "Messages sent and not acknowledged.",
@@ -89,6 +96,12 @@ metrics! {
     ReplicationReceived: Counter "replication_received_messages_total" ["peer"] "Messages received from the peer.",
     ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
     ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
+    Reloads: Counter "reloads_total" ["outcome"] "Times that the configuration was read again: applied, or refused.",
+    WorkerConnections: Gauge "worker_connections" ["worker"] "Connections that the worker holds.",
+    WorkerLoad: Gauge "worker_load_ratio" ["worker"] "Share of its time that the worker worked.",
+    WorkerForwarded: Counter "worker_forwarded_packets_total" ["worker"] "Packets that the worker forwarded.",
+    WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that came to the worker and belong to another.",
+    WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
 }
 
@@ -151,11 +164,23 @@ impl Samples {
             let found = status.drops.iter().find(|drop| drop.reason == reason.label());
             self.add_count(Metric::PacketsDropped, &[reason.label()], found.map_or(0, |drop| drop.packets));
         }
+        for worker in &status.workers {
+            let number = worker.number.to_string();
+            let labels = [number.as_str()];
+            self.add_count(Metric::WorkerConnections, &labels, worker.connections);
+            self.add(Metric::WorkerLoad, &labels, worker.load);
+            self.add_count(Metric::WorkerForwarded, &labels, worker.forwarded);
+            self.add_count(Metric::WorkerHandedOver, &labels, worker.handed_over);
+            self.add_count(Metric::WorkerTaken, &labels, worker.taken);
+        }
         for peer in &status.peers {
             let id = peer.id.to_string();
             let labels = [id.as_str()];
             self.add_flag(Metric::PeerUp, &labels, peer.detector == "up");
             self.add_flag(Metric::PeerSynchronised, &labels, peer.synchronised);
+            let differs =
+                peer.configuration.as_ref().is_some_and(|configuration| *configuration != status.configuration);
+            self.add_flag(Metric::PeerConfigurationDiffers, &labels, differs);
             self.add(Metric::ReplicationLag, &labels, peer.lag_ms / 1e3);
             self.add_count(Metric::ReplicationQueued, &labels, peer.queued);
             self.add_count(Metric::ReplicationInFlight, &labels, peer.in_flight);
@@ -164,6 +189,11 @@ impl Samples {
             self.add_count(Metric::ReplicationResent, &labels, peer.resent);
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
         }
+    }
+
+    /// A value as it was told by somebody else.
+    pub(crate) fn push(&mut self, sample: Sample) {
+        self.samples.push(sample);
     }
 
     /// The values, in the order in which they were added.

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 
 use flow::wire::tlv::TlvError;
 use flow::wire::{Packet, TcpSegment};
-use flow::{Direction, DropReason};
+use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Processed;
 use super::layout::StateLayout;
-use crate::function::{CloseReason, Context, FlowState, NetworkFunction};
+use crate::function::{CloseReason, Context, FlowState, Judgement, NetworkFunction};
 
 /// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
 /// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.
@@ -20,6 +20,8 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn layout(&self) -> StateLayout;
     fn attribute(&self) -> u16;
     fn handles_packets(&self) -> bool;
+    fn translates(&self) -> bool;
+    fn packets_use_state(&self) -> bool;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
     fn on_packet(
@@ -31,6 +33,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     ) -> Processed;
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement;
     fn on_close(&self, state: &[u8], reason: CloseReason);
     fn encode(&self, state: &[u8], out: &mut Vec<u8>);
     fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError>;
@@ -70,6 +73,14 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         F::HANDLES_PACKETS
     }
 
+    fn translates(&self) -> bool {
+        F::TRANSLATES
+    }
+
+    fn packets_use_state(&self) -> bool {
+        F::HANDLES_PACKETS && F::PACKETS_USE_STATE
+    }
+
     fn write_default(&self, state: &mut [u8]) {
         write(&F::State::default(), state);
     }
@@ -86,6 +97,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
+        if !F::PACKETS_USE_STATE {
+            let verdict = self.0.on_packet(&mut F::State::default(), context, packet, direction);
+            return Processed { verdict, states_changed: false };
+        }
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
         // Compared here, where the function is known: for one that only reads its state the compiler drops it all.
         let before = *state;
@@ -99,6 +114,11 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
 
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction) {
         self.0.as_sent(&read(state), segment, direction);
+    }
+
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement {
+        let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
+        self.0.reevaluate(state, outgoing)
     }
 
     fn on_close(&self, state: &[u8], reason: CloseReason) {

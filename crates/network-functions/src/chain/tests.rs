@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::*;
+use crate::firewall::{Firewall, FirewallConfig};
 use crate::function::{FlowState, LogEntry};
 use crate::testing::{Gateway, INSIDE, OUTSIDE, tcp};
 
@@ -318,4 +319,55 @@ proptest! {
         let mut connection = connection();
         let _ = three().build().unwrap().decode_states(&mut connection, &bytes);
     }
+}
+
+/// A firewall that lets nothing begin. Its attribute is that of the first witness, its name is not.
+fn closed() -> Firewall {
+    Firewall::new(FirewallConfig::default()).unwrap()
+}
+
+#[test]
+fn a_chain_that_takes_the_place_of_another_finds_the_states_where_they_were() {
+    let first = three().build().unwrap();
+    let mut connection = connection();
+    first.decode_states(&mut connection, &encoded_after(three(), 5)).unwrap();
+    let states = connection.functions;
+
+    // The first is gone, a firewall has come, and the order is another.
+    let renewed = ChainBuilder::new().push(witness::<3>("third")).push(witness::<7>("second"));
+    assert_eq!(renewed.build_within(first.layout()).err(), Some(ChainError::CannotJoin("second")), "it is another");
+    let renewed = ChainBuilder::new().push(witness::<3>("third")).push(closed()).push(witness::<2>("second"));
+    let renewed = renewed.build_within(first.layout()).unwrap();
+    assert!(renewed.continues(&first));
+    assert!(!first.continues(&renewed), "it knows nothing of the firewall");
+    let mut encoded = Vec::new();
+    renewed.encode_states(&connection, &mut encoded);
+    let mut decoded = connection;
+    decoded.functions = [0xff; FUNCTION_STATE_BYTES_MAX];
+    renewed.decode_states(&mut decoded, &encoded).unwrap();
+    assert_eq!(decoded.functions[..4], 100u32.to_ne_bytes(), "should the first come back, it finds its default");
+    assert_eq!(decoded.functions[4..12], states[4..12], "the states of the second and the third");
+
+    // The first comes back and finds its state.
+    let back = three().build_within(renewed.layout()).unwrap();
+    let (mut then, mut now) = (Vec::new(), Vec::new());
+    first.encode_states(&connection, &mut then);
+    back.encode_states(&connection, &mut now);
+    assert_eq!(then, now);
+}
+
+#[test]
+fn a_chain_of_another_layout_does_not_continue() {
+    let first = three().build().unwrap();
+    let other = ChainBuilder::new().push(witness::<3>("third")).push(witness::<1>("first")).build().unwrap();
+    assert!(!other.continues(&first));
+}
+
+#[test]
+fn counters_go_on_under_their_names() {
+    let first = three().build().unwrap();
+    let counters = ChainCounters { values: vec![1, 2, 3, 4, 5, 6] };
+    let renewed = ChainBuilder::new().push(closed()).push(witness::<2>("second"));
+    let renewed = renewed.build_within(first.layout()).unwrap();
+    assert_eq!(renewed.continue_counters(&first, &counters).values(), [0, 0, 3, 4]);
 }

@@ -1,15 +1,16 @@
 //! Scenarios of the firewall.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::wire::ip_protocol::{ICMP, ICMPV6, TCP, UDP};
-use flow::{Direction, Tuple};
+use flow::{Direction, Instant, Tuple};
 use proptest::prelude::*;
 
 use super::*;
-use crate::function::LOG_ENTRIES_MAX;
+use crate::function::{LOG_ENTRIES_MAX, Log, LogEntry};
+use crate::log_limit::SOURCES_MAX;
 use crate::port_range::PortRange;
 use crate::rule_set::{Conditions, IcmpMatch};
 use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, tcp, udp};
@@ -80,7 +81,14 @@ fn the_first_rule_that_matches_decides_and_what_none_matches_is_dropped() {
     ] {
         assert_eq!(admitted(&mut office, ingress, tuple), expected, "{tuple:?}");
     }
-    let hits = ["rule_0_hits", "rule_1_hits", "rule_2_hits", "rule_3_hits", "rule_4_hits", "default_hits"];
+    let hits = [
+        "rule/drop/bad network",
+        "rule/accept/inside out",
+        "rule/accept/web",
+        "rule/accept/ping",
+        "rule/accept/ping6",
+        "default_hits",
+    ];
     let counted = hits.map(|name| office.counter(&format!("firewall.{name}")));
     assert_eq!(counted, [1, 1, 3, 1, 1, 4]);
 }
@@ -110,11 +118,83 @@ fn established_connections_pass_in_both_directions_even_where_their_rule_is_unkn
 #[test]
 fn a_rule_is_named_only_under_the_rules_that_it_belongs_to() {
     let anything = || vec![rule("anything", Action::Accept, Conditions::default())];
-    let state = FirewallState { rule_number: 1, generation: 7 };
+    let state = FirewallState { rule_number: 1, generation: 7, ingress_number: 1 };
     assert_eq!(firewall(anything()).rule_name(&state), Some("anything"));
     assert_eq!(firewall(anything()).rule_name(&FirewallState { generation: 8, ..state }), None);
     assert_eq!(firewall(anything()).rule_name(&FirewallState { rule_number: 2, ..state }), None);
     assert_eq!(firewall(anything()).rule_name(&FirewallState::default()), None);
+}
+
+/// Connections of every kind that the office's rules know.
+fn allowed() -> [(flow::PortId, Tuple); 5] {
+    [
+        (INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")),
+        (OUTSIDE, tcp("198.51.100.1:5000", "192.0.2.80:443")),
+        (OUTSIDE, tcp("[2001:db8:1::1]:5000", "[2001:db8::80]:80")),
+        (OUTSIDE, echo("198.51.100.1", "192.0.2.5", 77)),
+        (OUTSIDE, echo("2001:db8:1::1", "2001:db8::5", 77)),
+    ]
+}
+
+#[test]
+fn under_the_same_rules_every_connection_that_they_let_in_stays() {
+    let mut office = office();
+    for (ingress, tuple) in allowed() {
+        let mut connection = office.begin(ingress, tuple).unwrap().connection;
+        assert_eq!(office.chain.reevaluate(&mut connection), Judgement::Stays, "{tuple:?}");
+    }
+}
+
+#[test]
+fn new_rules_end_what_they_would_not_let_in_and_become_those_of_the_rest() {
+    let mut office = office();
+    let inside_out = Conditions { ingress: vec![INSIDE], ..Conditions::default() };
+    let newer = FirewallConfig {
+        rules: vec![rule("inside out", Action::Accept, inside_out)],
+        generation: 8,
+        ..FirewallConfig::default()
+    };
+    let newer = Firewall::new(newer).unwrap();
+    for (ingress, tuple) in allowed() {
+        let connection = office.begin(ingress, tuple).unwrap().connection;
+        let mut state = FirewallState::read_from_bytes(&connection.functions[..6]).unwrap();
+        let expected = if ingress == INSIDE { Judgement::Stays } else { Judgement::Ends };
+        assert_eq!(newer.reevaluate(&mut state, &tuple), expected, "{tuple:?}");
+        assert_eq!(newer.rule_name(&state).is_some(), expected == Judgement::Stays);
+    }
+}
+
+#[test]
+fn a_connection_that_no_rule_let_in_is_not_judged() {
+    let closed = firewall(Vec::new());
+    let tuple = tcp("10.0.0.1:5000", "198.51.100.1:22");
+    let known = FirewallState { rule_number: 1, generation: 3, ingress_number: 1 };
+    assert_eq!(closed.reevaluate(&mut known.clone(), &tuple), Judgement::Ends);
+    for unknown in [FirewallState { rule_number: 0, ..known }, FirewallState { ingress_number: 0, ..known }] {
+        assert_eq!(closed.reevaluate(&mut unknown.clone(), &tuple), Judgement::Stays, "{unknown:?}");
+    }
+}
+
+#[test]
+fn an_announced_connection_is_judged_only_where_announced_connections_need_a_rule() {
+    let tuple = tcp("198.51.100.1:20", "10.0.0.1:5000");
+    let announced = FirewallState { ingress_number: 2, ..FirewallState::default() };
+    let from = |ingress| Conditions { ingress: vec![ingress], ..Conditions::default() };
+    for (related, ingress, expected) in [
+        (Related::Accept, INSIDE, Judgement::Stays),
+        (Related::Rules, INSIDE, Judgement::Ends),
+        (Related::Rules, OUTSIDE, Judgement::Stays),
+    ] {
+        let rules = vec![rule("one way", Action::Accept, from(ingress))];
+        let firewall = Firewall::new(FirewallConfig { rules, related, ..FirewallConfig::default() }).unwrap();
+        assert_eq!(firewall.reevaluate(&mut announced.clone(), &tuple), expected, "{related:?} {ingress:?}");
+    }
+}
+
+#[test]
+fn a_counter_says_which_rule_it_is_of() {
+    assert_eq!(rule_of_counter(&rule_counter_name(Action::Accept, "a/b")), Some(("accept", "a/b")));
+    assert_eq!(rule_of_counter(DEFAULT_COUNTER_NAME), None);
 }
 
 #[test]
@@ -136,11 +216,57 @@ fn what_is_worth_an_entry_is_logged_until_the_log_is_full() {
     let entry = |message: &str, tuple| LogEntry { function: NAME, message: message.to_string(), tuple };
     assert_eq!(entries, [entry("accept by rule ssh", accepted), entry("drop by rule default", refused)]);
 
+    gateway.log.set_limit(None);
     for _ in 0..LOG_ENTRIES_MAX + 3 {
         assert!(!admitted(&mut gateway, INSIDE, refused));
     }
     assert_eq!(gateway.log.dropped_entries(), 3);
     assert_eq!(gateway.log.drain().len(), LOG_ENTRIES_MAX);
+}
+
+#[test]
+fn a_rule_that_matches_all_the_time_leaves_room_for_the_entries_of_others() {
+    let config = FirewallConfig {
+        rules: vec![Rule {
+            log: true,
+            ..rule("ssh", Action::Accept, Conditions { protocols: vec![TCP], ..Conditions::default() })
+        }],
+        log_default: true,
+        ..FirewallConfig::default()
+    };
+    let mut gateway = Gateway::with(Firewall::new(config).unwrap());
+    gateway.log.set_limit(Some(10));
+    let refused = udp("10.0.0.1:5000", "198.51.100.1:53");
+    for _ in 0..1000 {
+        assert!(!admitted(&mut gateway, INSIDE, refused));
+    }
+    assert!(admitted(&mut gateway, INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")));
+    assert_eq!(gateway.log.drain().len(), 11);
+    assert_eq!(gateway.log.dropped_entries(), 990);
+
+    gateway.log.push_summaries(Instant::from_millis(999));
+    assert_eq!(gateway.log.drain().len(), 0, "it is not time yet");
+    gateway.log.push_summaries(Instant::from_millis(1000));
+    let entries: Vec<LogEntry> = gateway.log.drain().collect();
+    let message = "990 more by rule default not logged".to_string();
+    assert_eq!(entries, [LogEntry { function: NAME, message, tuple: refused }]);
+    gateway.log.push_summaries(Instant::from_millis(9000));
+    assert_eq!(gateway.log.drain().len(), 0, "it is said once");
+}
+
+#[test]
+fn sources_beyond_the_most_are_counted_for_when_others_have_been_quiet() {
+    let (mut log, tuple) = (Log::default(), udp("10.0.0.1:5000", "198.51.100.1:53"));
+    log.set_limit(Some(1));
+    let mut say = |at_ms: u64, name: &str| {
+        log.push_limited(Instant::from_millis(at_ms), LogSource { function: NAME, name }, tuple, String::new);
+        log.drain().len()
+    };
+    for index in 0..SOURCES_MAX {
+        assert_eq!(say(1000, &format!("rule-{index}")), 1);
+    }
+    assert_eq!(say(1000, "one-more"), 0);
+    assert_eq!(say(2001, "one-more"), 1);
 }
 
 #[test]
@@ -152,8 +278,8 @@ fn an_attribute_of_a_wrong_size_is_refused() {
 
 proptest! {
     #[test]
-    fn states_come_back_as_they_were_sent(rule_number: u16, generation: u16) {
-        let state = FirewallState { rule_number, generation };
+    fn states_come_back_as_they_were_sent(rule_number: u16, generation: u16, ingress_number: u16) {
+        let state = FirewallState { rule_number, generation, ingress_number };
         let mut encoded = Vec::new();
         state.encode(&mut encoded);
         prop_assert_eq!(FirewallState::decode(&encoded), Ok(state));

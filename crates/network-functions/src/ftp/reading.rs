@@ -13,7 +13,7 @@ use super::{Counter, Ftp, NAME};
 use crate::address::{from_tuple_bytes, tuple_bytes};
 use crate::expectation::{ANY_PORT, Expectation, Refusal};
 use crate::function::{Context, FlowState, LogEntry};
-use crate::nat::ports;
+use crate::nat::ports::{self, PORT_PROBES_MAX};
 
 /// The code of a server that goes on encrypted (RFC 4217 section 4).
 const ENCRYPTED_FROM_HERE: u16 = 234;
@@ -190,7 +190,7 @@ impl Ftp {
         // A port on the translated address is one of this node's part, so that no other node chooses it for the same server.
         // What a client connects to is named by the client's address too, of which there is one control connection.
         let is_kept = !ends.is_translated || direction == Direction::Reply || self.ports.contains(own_port);
-        let others = ports::candidates(self.ports, self.config.key.hash(&ends.outgoing));
+        let others = ports::candidates(self.ports, self.config.key.hash(&ends.outgoing)).take(PORT_PROBES_MAX);
         for port in iter::once(own_port).filter(|_| is_kept).chain(others.filter(|_| ends.is_translated)) {
             ends.tuple.destination_port = port;
             let expectation = Expectation {

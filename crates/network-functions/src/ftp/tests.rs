@@ -89,7 +89,7 @@ impl Control {
         let mut bytes = build::tcp(&self.connection.original, build::Tcp::default(), b"");
         let length_bytes = bytes.len();
         let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
-        let Ok(Parsed::Ip(headers)) = parse(&frame) else { panic!("a sound packet") };
+        let Ok(Parsed::Ip(mut headers)) = parse(&frame) else { panic!("a sound packet") };
         let mut runtime = Runtime {
             now: Instant::ZERO,
             node: NodeId(0),
@@ -97,7 +97,7 @@ impl Control {
             log: &mut self.log,
             expectations: &mut self.expectations,
         };
-        let packet = Packet { frame: &mut frame, headers };
+        let packet = Packet { frame: &mut frame, headers: &mut headers };
         self.chain.init(&mut runtime, &NothingUsed, &mut self.connection, &packet).unwrap();
         self.connection.reply = reply;
     }
@@ -107,7 +107,7 @@ impl Control {
         let length_bytes = bytes.len();
         bytes.resize(length_bytes + usize::from(GROWTH_BYTES_MAX), 0);
         let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
-        let Ok(Parsed::Ip(headers)) = parse(&frame) else { panic!("a sound packet") };
+        let Ok(Parsed::Ip(mut headers)) = parse(&frame) else { panic!("a sound packet") };
         let mut runtime = Runtime {
             now: Instant::ZERO,
             node: NodeId(0),
@@ -115,7 +115,7 @@ impl Control {
             log: &mut self.log,
             expectations: &mut self.expectations,
         };
-        let mut packet = Packet { frame: &mut frame, headers };
+        let mut packet = Packet { frame: &mut frame, headers: &mut headers };
         match self.chain.process(&mut runtime, &mut self.connection, &mut packet, direction).verdict {
             Verdict::Forward => {}
             Verdict::Drop(reason) => return Err(reason),

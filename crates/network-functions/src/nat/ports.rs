@@ -10,14 +10,12 @@ pub const PORT_PROBES_MAX: usize = 128;
 /// Primes above every number of ports: steps of such a length come to every port before they come to one again.
 const STEPS: [u32; 8] = [65537, 69001, 73939, 78541, 84017, 90001, 97001, 104_003];
 
-/// The ports of `range` in an order that `hash` chooses: each once, [`PORT_PROBES_MAX`] of them at most.
+/// The ports of `range` in an order that `hash` chooses: each once.
 pub(crate) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u16> {
-    let count = range.count();
-    let low = u32::try_from(hash & 0xffff_ffff).unwrap_or(0);
-    let start = low % count;
-    let step = STEPS[usize::try_from(hash >> 61).unwrap_or(0)] % count;
-    let probes = u32::try_from(PORT_PROBES_MAX).unwrap_or(u32::MAX).min(count);
-    (0..probes).filter_map(move |probe| u16::try_from(u32::from(range.first()) + (start + probe * step) % count).ok())
+    let count = u64::from(range.count());
+    let start = (hash & 0xffff_ffff) % count;
+    let step = u64::from(STEPS[usize::try_from(hash >> 61).unwrap_or(0)]) % count;
+    (0..count).filter_map(move |probe| u16::try_from(u64::from(range.first()) + (start + probe * step) % count).ok())
 }
 
 #[cfg(test)]
@@ -38,7 +36,7 @@ mod tests {
         #[test]
         fn every_candidate_is_in_the_range_and_none_comes_twice(a in 0u16.., b in 0u16.., hash: u64) {
             let range = PortRange::new(a.min(b), a.max(b)).unwrap();
-            let mut ports: Vec<u16> = candidates(range, hash).collect();
+            let mut ports: Vec<u16> = candidates(range, hash).take(PORT_PROBES_MAX).collect();
             prop_assert!(ports.iter().all(|&port| range.contains(port)));
             let probes = ports.len();
             prop_assert_eq!(probes, PORT_PROBES_MAX.min(range.count() as usize));

@@ -6,9 +6,9 @@
 //! The kernel sees every frame, too. The interfaces of a gateway should therefore have `ip_forward` off, or no
 //! addresses.
 
+mod fanout;
 mod port;
 mod ring;
-mod virtio;
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
@@ -17,6 +17,7 @@ use flow::{Disposition, Frame, PacketBatch, PortId};
 
 use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
 
+pub use fanout::Fanout;
 use port::Port;
 use ring::{ReceiveRing, TransmitRing};
 
@@ -27,6 +28,9 @@ pub const PORTS_MAX: usize = 256;
 pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
 /// A passing error of a receive is skipped this often in one call, lest a flood of unusable frames holds up the rest.
 const RECEIVE_RETRIES_MAX: usize = 64;
+
+/// Bytes before a frame that [`AfPacketIo::transmit_batch`] needs for its own header.
+pub const TRANSMIT_HEADROOM_BYTES: usize = crate::virtio::HEADER_BYTES;
 
 /// How to open a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +44,8 @@ pub struct PortConfig {
     pub bypass_queueing: bool,
     /// Size of the socket's receive and send buffers, in bytes. What does not fit is dropped and counted.
     pub socket_buffer_bytes: i32,
+    /// Share the interface's frames with other sockets; `None`: receive all of them.
+    pub fanout: Option<Fanout>,
 }
 
 impl PortConfig {
@@ -52,6 +58,7 @@ impl PortConfig {
             promiscuous: false,
             bypass_queueing: false,
             socket_buffer_bytes: SOCKET_BUFFER_BYTES,
+            fanout: None,
         }
     }
 }
@@ -85,6 +92,17 @@ impl AfPacketIo {
             receive: ReceiveRing::new(),
             transmit: TransmitRing::new(),
         })
+    }
+
+    /// Sends at once the frames of the batch whose disposition is to be sent on `port`; each needs
+    /// [`TRANSMIT_HEADROOM_BYTES`] before it. Returns how many the kernel took; the others have been counted.
+    pub fn transmit_batch(&mut self, port: PortId, batch: &mut PacketBatch<'_>) -> u64 {
+        let Some(opened) = self.ports.get_mut(usize::from(port.0)) else { return 0 };
+        let mut counters = opened.counters;
+        self.transmit.send(opened.socket(), port, batch, &mut counters);
+        let sent = counters.sent_frames - opened.counters.sent_frames;
+        opened.counters = counters;
+        sent
     }
 
     /// Receives on a port, past frames that cannot be had. 0 when nothing waits.
@@ -157,8 +175,15 @@ impl PacketIo for AfPacketIo {
         result
     }
 
+    fn transmit_batch(&mut self, batch: &mut PacketBatch<'_>) {
+        let ingress = batch.first().map_or(0, |frame| usize::from(frame.ingress.0));
+        if ingress < self.ports.len() {
+            settle(&mut self.ports, &mut self.transmit, ingress, batch);
+        }
+    }
+
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.ports.iter().map(Port::socket).collect()
+        self.ports.iter().map(Port::descriptor).collect()
     }
 
     fn counters(&self, port: PortId) -> PortCounters {

@@ -6,13 +6,26 @@ use std::{io, mem};
 
 use flow::Instant;
 
-use super::PortConfig;
+use super::{Fanout, PortConfig};
 use crate::packet_io::PortCounters;
+use crate::poller::{Poller, Token};
 use crate::system::{check, own, set_buffers, set_option, zeroed};
 use crate::{IoError, clock};
 
 /// How often a port that is down is looked at.
 const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
+
+fn open_socket(interface: &str) -> Result<OwnedFd, IoError> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: socket takes no pointers. Protocol 0: nothing is received before `bind` names the interface.
+    own(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).map_err(|error| {
+        let operation = format!("opening a packet socket on {interface}");
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => IoError::NotPermitted { operation, capability: "CAP_NET_RAW" },
+            _ => IoError::from_io(error, operation),
+        }
+    })
+}
 
 /// A packet socket bound to an interface.
 pub(super) struct Port {
@@ -21,30 +34,70 @@ pub(super) struct Port {
     index: libc::c_int,
     /// When to look next whether the interface is back; `None` while it is there.
     recovery_at: Option<Instant>,
+    /// Holds the socket where it may be replaced by another: who waits for frames then waits for this.
+    poller: Option<Poller>,
     pub(super) counters: PortCounters,
 }
 
 impl Port {
     pub(super) fn open(config: &PortConfig) -> Result<Self, IoError> {
         let interface = &config.interface;
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: socket takes no pointers. Protocol 0: nothing is received before `bind` names the interface.
-        let socket = own(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).map_err(|error| {
-            let operation = format!("opening a packet socket on {interface}");
-            match error.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => IoError::NotPermitted { operation, capability: "CAP_NET_RAW" },
-                _ => IoError::from_io(error, operation),
-            }
-        })?;
-        let mut port =
-            Self { socket, config: config.clone(), index: 0, recovery_at: None, counters: PortCounters::default() };
+        let poller = config.fanout.is_some().then(Poller::new).transpose()?;
+        let mut port = Self {
+            socket: open_socket(interface)?,
+            config: config.clone(),
+            index: 0,
+            recovery_at: None,
+            poller,
+            counters: PortCounters::default(),
+        };
         port.set_options().map_err(|error| {
             IoError::from_io(error, format!("setting the options of the packet socket on {interface}"))
         })?;
         port.index = port.interface_index()?;
         port.check_ethernet()?;
-        port.bind().map_err(|error| IoError::from_io(error, format!("binding a packet socket to {interface}")))?;
+        port.attach()?;
         Ok(port)
+    }
+
+    /// Binds the socket to the interface and lets it into its group, if it is to be in one.
+    fn attach(&mut self) -> Result<(), IoError> {
+        let interface = &self.config.interface;
+        let Some(fanout) = &self.config.fanout else {
+            return self
+                .bind()
+                .map_err(|error| IoError::from_io(error, format!("binding a packet socket to {interface}")));
+        };
+        let joined = Fanout::hold_back(self.socket())
+            .and_then(|()| self.bind())
+            .and_then(|()| fanout.join(self.socket(), self.index));
+        let is_member = joined.map_err(|error| {
+            let operation = format!("sharing {interface} among packet sockets (PACKET_FANOUT, Linux 5.17)");
+            IoError::from_io(error, operation)
+        })?;
+        if let Some(poller) = &self.poller {
+            poller.add(self.socket(), Token(0))?;
+        }
+        if !is_member {
+            // Those before it in the group have not found the interface yet.
+            self.index = 0;
+            self.recovery_at = Some(clock::now() + RECOVERY_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// A member of a group cannot be bound anew: another socket takes its place. It is opened in the namespace of the calling
+    /// thread.
+    fn replace_socket(&mut self, index: libc::c_int) -> Result<(), IoError> {
+        self.socket = open_socket(&self.config.interface)?;
+        self.set_options().map_err(|error| IoError::from_io(error, "setting the options of a packet socket"))?;
+        self.index = index;
+        self.attach()
+    }
+
+    /// What becomes readable when frames wait.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.poller.as_ref().map_or(self.socket.as_fd(), Poller::as_fd)
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -154,9 +207,16 @@ impl Port {
         let Ok(index) = self.interface_index() else { return };
         if index != self.index {
             // Left and made again: the old number means nothing any more.
-            self.index = index;
-            if self.bind().is_err() {
+            let is_bound = if self.config.fanout.is_some() {
+                self.replace_socket(index).is_ok()
+            } else {
+                self.index = index;
+                self.bind().is_ok()
+            };
+            if !is_bound {
                 self.index = 0;
+            }
+            if self.index == 0 {
                 return;
             }
         }

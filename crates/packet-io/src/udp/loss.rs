@@ -1,10 +1,5 @@
 //! Random loss inside the kernel: a socket filter that throws received datagrams away by chance.
 
-use std::io;
-use std::os::fd::BorrowedFd;
-
-use crate::system::set_option;
-
 /// What a filter returns to keep a whole packet: more than any packet has.
 const KEEP_ALL: u32 = u32::MAX;
 
@@ -28,21 +23,4 @@ pub(super) fn program(probability: f64) -> Vec<libc::sock_filter> {
         instruction(RETURN, 0, 0, KEEP_ALL),
         instruction(RETURN, 0, 0, 0),
     ]
-}
-
-/// Attaches a program to a socket in place of any other.
-pub(super) fn attach(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
-    let description = libc::sock_fprog {
-        len: u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
-        filter: program.as_mut_ptr(),
-    };
-    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &description)
-}
-
-/// Detaches the program, if there is one.
-pub(super) fn detach(socket: BorrowedFd<'_>) -> io::Result<()> {
-    match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        result => result,
-    }
 }

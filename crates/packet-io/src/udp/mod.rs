@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::IoError;
-use crate::system::{check, own, set_buffers, set_option, zeroed};
+use crate::system::{attach_filter, check, detach_filter, own, set_buffers, set_option, zeroed};
 
 /// The time to live that BFD on a single hop sends and demands (RFC 5881 section 5, RFC 5082).
 pub const TTL_MAX: u8 = 255;
@@ -248,7 +248,7 @@ impl UdpSocket {
         if !(0.0..=1.0).contains(&probability) {
             return Err(IoError::Misuse(format!("{probability} is not a probability: give a number from 0 to 1")));
         }
-        loss::attach(self.socket.as_fd(), &mut loss::program(probability))
+        attach_filter(self.socket.as_fd(), &mut loss::program(probability))
             .map_err(|error| IoError::from_io(error, "attaching random loss to a UDP socket"))
     }
 
@@ -257,7 +257,7 @@ impl UdpSocket {
     /// # Errors
     /// Only for defects of the program.
     pub fn detach_random_loss(&self) -> Result<(), IoError> {
-        loss::detach(self.socket.as_fd())
+        detach_filter(self.socket.as_fd())
             .map_err(|error| IoError::from_io(error, "detaching random loss from a UDP socket"))
     }
 }

@@ -313,7 +313,7 @@ fn read_reply(original: &Tuple, kind: u16, value: &[u8]) -> Result<Tuple, ApplyE
     if value.len() != bytes {
         return Err(TlvError::ValueSize(kind).into());
     }
-    let mut tuple = *original;
+    let mut tuple = original.inverse();
     set_end_points(&mut tuple, value);
     Ok(tuple)
 }

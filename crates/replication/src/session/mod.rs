@@ -163,6 +163,24 @@ impl Session {
         self.sender.resync_requested();
     }
 
+    /// How long changes may wait for more to share their datagram from now on.
+    ///
+    /// # Errors
+    /// The configuration would not be sound with it; the delay is then as it was.
+    pub fn set_batch_delay(&mut self, batch_delay: Duration) -> Result<(), ConfigError> {
+        self.check_batch_delay(batch_delay)?;
+        self.config.batch_delay = batch_delay;
+        Ok(())
+    }
+
+    /// Whether [`Session::set_batch_delay`] would take the delay.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_batch_delay(&self, batch_delay: Duration) -> Result<(), ConfigError> {
+        SessionConfig { batch_delay, ..self.config }.check()
+    }
+
     /// The node leaves: the next datagram says Goodbye, and is the last.
     pub fn close(&mut self) {
         if self.link != Link::Closed {

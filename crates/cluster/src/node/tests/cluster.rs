@@ -9,7 +9,7 @@ use flow::conntrack::TrackerConfig;
 use flow::wire::arp::{ArpOperation, ArpView};
 use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_flags};
 use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
-use network_functions::chain::ChainBuilder;
+use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
@@ -18,7 +18,9 @@ use network_functions::rule_set::Conditions;
 use replication::SessionConfig;
 use replication::representation::Selection;
 
+use crate::forwarding::MssClamp;
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
+use crate::pipeline::Limits;
 use crate::{failure_detector, forwarding, role};
 
 pub(super) const INSIDE: PortId = PortId(0);
@@ -27,13 +29,13 @@ pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
 pub(super) const SHARED_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(super) const SHARED_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
-const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
+pub(super) const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
+pub(super) const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
 /// What the buffer of a frame has behind it.
-const ROOM_BYTES: usize = 128;
-const STEP: Duration = Duration::from_millis(1);
+pub(super) const ROOM_BYTES: usize = 128;
+pub(super) const STEP: Duration = Duration::from_millis(1);
 
-fn port_mac(node: u8, port: PortId) -> MacAddress {
+pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
     MacAddress([2, 0, 0, 1, node, port.0])
 }
 
@@ -43,6 +45,9 @@ pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
     pub(super) replicates: bool,
+    pub(super) limits: Limits,
+    pub(super) outside_mtu_bytes: u32,
+    pub(super) mss_clamp: Option<MssClamp>,
     /// The server is reached by way of the client, for tests with the server inside: it is forwarded to.
     pub(super) is_forwarded: bool,
     /// What clients are is translated.
@@ -55,51 +60,71 @@ impl Default for Options {
             hold_first_reply: Duration::ZERO,
             connections_max: 64,
             replicates: true,
+            limits: Limits::default(),
+            outside_mtu_bytes: 1500,
+            mss_clamp: None,
             is_forwarded: false,
             is_translated: true,
         }
     }
 }
 
-fn node_config(id: u8, options: Options) -> NodeConfig {
-    let prefix = |address: Ipv4Addr| forwarding::Prefix::new(address.into(), 24);
-    let port = |port: PortId, shared: Ipv4Addr| forwarding::Port {
-        mac: port_mac(id, port),
-        mtu_bytes: 1500,
-        own: Vec::new(),
-        shared: std::vec![prefix(shared)],
-    };
+/// Connections from the inside may go to all ports but those `denied`.
+pub(super) fn rules(denied: Option<u16>) -> Vec<Rule> {
+    let rule = |name: &str, action, conditions| Rule { name: name.into(), conditions, action, log: false };
     let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
-    let accept = Rule { name: "out".into(), conditions: from_inside.clone(), action: Action::Accept, log: false };
+    let deny = denied.map(|port| Conditions {
+        protocols: std::vec![ip_protocol::TCP],
+        source_ports: std::vec![PortRange::single(port)],
+        ..from_inside.clone()
+    });
+    let deny = deny.map(|conditions| rule("denied", Action::Drop, conditions));
+    deny.into_iter().chain([rule("out", Action::Accept, from_inside)]).collect()
+}
+
+pub(super) fn firewall(rules: Vec<Rule>) -> Firewall {
+    Firewall::new(FirewallConfig { rules, ..FirewallConfig::default() }).unwrap()
+}
+
+/// Source NAT to the shared outside address, for all that comes from the inside or, without `translates`, nothing.
+pub(super) fn nat(id: u8, translates: bool) -> Nat {
+    nat_to(id, translates, Vec::new())
+}
+
+/// As [`nat`], with these services inside reached from outside.
+fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>) -> Nat {
+    let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
+    let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
+    let rule = translates.then_some(SourceRule { conditions: from_inside, action: translate });
+    Nat::new(NatConfig {
+        destination_rules,
+        source_rules: rule.into_iter().collect(),
+        ports: PortRange::new(1024, 65_535).unwrap(),
+        node: NodeId(id),
+        nodes: 2.try_into().unwrap(),
+        key: HashKey([7, id.into()]),
+    })
+    .unwrap()
+}
+
+/// The chain of all tests: firewall, NAT and the FTP helper.
+fn chain(id: u8, options: Options) -> Chain {
     let to_forwarded = Conditions {
         ingress: std::vec![OUTSIDE],
         protocols: std::vec![ip_protocol::TCP],
         destination_ports: std::vec![PortRange::single(21)],
         ..Conditions::default()
     };
-    let forwarded = Rule { name: "ftp".into(), conditions: to_forwarded.clone(), ..accept.clone() };
-    let rules = if options.is_forwarded { std::vec![accept, forwarded] } else { std::vec![accept] };
-    let firewall = Firewall::new(FirewallConfig { rules, ..FirewallConfig::default() }).unwrap();
-    let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
-    let nat = Nat::new(NatConfig {
-        destination_rules: match options.is_forwarded {
-            false => Vec::new(),
-            true => {
-                let port = Some(2121);
-                std::vec![DestinationRule { conditions: to_forwarded, address: CLIENT.into(), port }]
-            }
-        },
-        source_rules: match options.is_translated {
-            false => Vec::new(),
-            true => std::vec![SourceRule { conditions: from_inside, action: translate }],
-        },
-        ports: PortRange::new(1024, 65_535).unwrap(),
-        node: NodeId(id),
-        nodes: 2.try_into().unwrap(),
-        key: HashKey([7, id.into()]),
-    })
-    .unwrap();
-    let ftp = Ftp::new(FtpConfig {
+    let forwarded = Rule { name: "ftp".into(), conditions: to_forwarded.clone(), action: Action::Accept, log: false };
+    let target = DestinationRule { conditions: to_forwarded, address: CLIENT.into(), port: Some(2121) };
+    let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
+    let destinations = options.is_forwarded.then_some(target).into_iter().collect();
+    let nat = nat_to(id, options.is_translated, destinations);
+    ChainBuilder::new().push(firewall(rules)).push(nat).push(ftp(id)).build().unwrap()
+}
+
+pub(super) fn ftp(id: u8) -> Ftp {
+    Ftp::new(FtpConfig {
         control_ports: std::vec![PortRange::single(21)],
         loose: false,
         privileged_ports: false,
@@ -109,15 +134,27 @@ fn node_config(id: u8, options: Options) -> NodeConfig {
         nodes: 2.try_into().unwrap(),
         key: HashKey([9, id.into()]),
     })
-    .unwrap();
+    .unwrap()
+}
+
+pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
+    let prefix = |address: Ipv4Addr| forwarding::Prefix::new(address.into(), 24);
+    let port = |port: PortId, shared: Ipv4Addr| forwarding::Port {
+        mac: port_mac(id, port),
+        mtu_bytes: if port == OUTSIDE { options.outside_mtu_bytes } else { 1500 },
+        own: Vec::new(),
+        shared: std::vec![prefix(shared)],
+        mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
+    };
     let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
     NodeConfig {
         node: NodeId(id),
         connections_max: options.connections_max,
+        limits: options.limits,
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
         tracker: TrackerConfig::default(),
-        chain: ChainBuilder::new().push(firewall).push(nat).push(ftp).build().unwrap(),
+        chain: chain(id, options),
         forwarding: forwarding::Config {
             ports: std::vec![port(INSIDE, SHARED_INSIDE), port(OUTSIDE, SHARED_OUTSIDE)],
             routes: Vec::new(),
@@ -181,6 +218,10 @@ impl Cluster {
         self.nodes[usize::from(id)].as_mut().expect("the node lives")
     }
 
+    pub(super) const fn options(&self) -> Options {
+        self.options
+    }
+
     pub(super) fn kill(&mut self, id: u8) {
         self.nodes[usize::from(id)] = None;
     }
@@ -240,7 +281,11 @@ impl Cluster {
             }
             Transmit::Replication(_) if self.is_replication_cut => {}
             Transmit::Replication(_) => {
-                peer.into_iter().for_each(|peer| peer.handle_replication(now, NodeId(from), bytes).unwrap());
+                if let Some(peer) = peer {
+                    peer.handle_replication(now, NodeId(from), bytes).unwrap();
+                    // What is due at once is done before anything is sent, as in the daemon.
+                    peer.handle_timeout(now);
+                }
             }
         }
     }
@@ -287,9 +332,13 @@ impl Cluster {
     /// A segment from the client to the server, addressed to whichever node is active.
     pub(super) fn client_sends(&mut self, port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
         let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
+        self.client_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
+    }
+
+    pub(super) fn client_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
         let destination = port_mac(self.active(), INSIDE);
         let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
-        self.hand_in(INSIDE, envelope.tcp(&tuple, segment, payload));
+        self.hand_in(INSIDE, build(envelope));
     }
 
     /// A segment from the server to the translated client.
@@ -354,7 +403,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    fn new(mut bytes: Vec<u8>) -> Self {
+    pub(super) fn new(mut bytes: Vec<u8>) -> Self {
         let length_bytes = bytes.len();
         let frame = Frame::new(&mut bytes, 0, length_bytes, INSIDE).unwrap();
         let Ok(Parsed::Ip(headers)) = parse(&frame) else { panic!("a host gets sound packets only") };

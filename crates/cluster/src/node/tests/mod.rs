@@ -2,11 +2,16 @@
 
 mod cluster;
 mod ftp;
+mod large_packets;
+mod operations;
+mod other_protocols;
+mod refusals;
+mod site;
+mod workers;
 
 use std::time::Duration;
 use std::vec::Vec;
 
-use flow::wire::ipv6::FragmentHeader;
 use flow::wire::{Transport, build, ip_protocol, tcp_flags};
 use flow::{DropReason, NodeId, Tuple};
 
@@ -238,16 +243,6 @@ fn a_full_table_gives_up_a_connection_that_was_never_answered_for_a_new_one() {
     }
     assert_eq!((cluster.connections(0), cluster.connections(1)), (4, 4));
     assert_eq!(cluster.node(0).pipeline().counters().early_dropped, 2);
-}
-
-#[test]
-fn fragments_are_dropped_as_such() {
-    let mut cluster = Cluster::start(Options::default());
-    let tuple = Tuple::v4(ip_protocol::UDP, (SERVER, 53), (SHARED_OUTSIDE, 2000));
-    let fragment = Some(FragmentHeader { identification: 1, offset_bytes: 1480, more: false });
-    cluster.server_sends_frame(|envelope| build::Envelope { fragment, ..envelope }.raw(&tuple, &[0; 64]));
-    assert_eq!(cluster.dropped(0, DropReason::Fragment), 1);
-    assert_eq!(cluster.connections(0), 0);
 }
 
 #[test]

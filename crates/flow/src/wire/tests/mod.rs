@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::build::{self, Echo, Envelope, IcmpHeader, Tcp};
 use super::{Headers, Packet, Parsed, Transport, icmp, icmpv6, ip_protocol, parse};
-use crate::{Checksum, DropReason, Frame, PortId, Tuple};
+use crate::{Checksum, DropReason, Frame, PortId, QUERY_REPLY, Tuple};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -62,13 +62,12 @@ fn headers(bytes: &[u8]) -> Headers {
 /// Hands the packet in `bytes` to `change` and returns what the headers say afterwards.
 #[track_caller]
 fn change(bytes: &mut [u8], checksum: Checksum, change: impl FnOnce(&mut Packet<'_, '_>)) -> Headers {
-    let Ok(Parsed::Ip(headers)) = read_with(bytes, checksum) else { panic!("not whole: {bytes:02x?}") };
+    let Ok(Parsed::Ip(mut headers)) = read_with(bytes, checksum) else { panic!("not whole: {bytes:02x?}") };
     let length = bytes.len();
     let mut frame = Frame::new(bytes, 0, length, PortId(0)).expect("the frame is its buffer");
     frame.checksum = checksum;
-    let mut packet = Packet { frame: &mut frame, headers };
-    change(&mut packet);
-    packet.headers
+    change(&mut Packet { frame: &mut frame, headers: &mut headers });
+    headers
 }
 
 /// A packet of a kind that has a tuple: what to build, not yet the bytes.
@@ -143,7 +142,12 @@ prop_compose! {
         (tuple, other) in two_tuples(), is_reply: bool, flags: u8, has_options: bool,
         vlans in prop::collection::vec(0u16..4096, 0..=2), payload in prop::collection::vec(any::<u8>(), 0..90),
     ) -> (Sample, Tuple) {
-        (Sample { tuple, is_reply, flags, has_options, vlans, payload }, other)
+        let as_sent = |tuple: Tuple| match tuple.discriminator {
+            0 => tuple,
+            request if is_reply => Tuple { discriminator: request | QUERY_REPLY, ..tuple },
+            _ => tuple,
+        };
+        (Sample { tuple: as_sent(tuple), is_reply, flags, has_options, vlans, payload }, as_sent(other))
     }
 }
 

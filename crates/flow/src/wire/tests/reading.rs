@@ -1,6 +1,7 @@
 //! Whole frames say what was put into them; others say why they are refused.
 
 use super::*;
+use crate::QUERY_REPLY;
 use crate::wire::ethernet::ether_type;
 use crate::wire::ipv6::FragmentHeader;
 use crate::wire::{IcmpQuery, TcpSegment, tcp_flags};
@@ -92,7 +93,7 @@ fn the_timestamp_query_of_icmp_is_a_connection_of_its_own() {
     let header = IcmpHeader { kind: icmp::kind::TIMESTAMP_REPLY, code: 0, parameter: 77 << 16 };
     let headers = headers(&Envelope::default().icmp(&tuple, header, &[0; 12]));
     assert_eq!(headers.transport, Transport::IcmpQuery(IcmpQuery { kind: 14, code: 0, is_reply: true }));
-    assert_eq!((headers.tuple.discriminator, headers.tuple.source_port), (13, 77));
+    assert_eq!((headers.tuple.discriminator, headers.tuple.source_port), (13 | QUERY_REPLY, 77));
     assert_eq!(read(&Envelope::default().icmp(&tuple, header, &[0; 11])), Err(DropReason::Malformed));
 }
 
@@ -213,8 +214,8 @@ fn fragments_that_cannot_be_honest_are_refused() {
         let fragment = Some(FragmentHeader { offset_bytes, more: false, identification: 9 });
         read(&Envelope { fragment, ..Envelope::default() }.raw(tuple, transport))
     };
-    assert_eq!(fragment(&udp4(), 65_528, &[0; 8]), Err(DropReason::Malformed), "ends behind byte 65 535");
-    assert_eq!(fragment(&tcp4(), 8, &[0; 20]), Err(DropReason::Malformed), "would overwrite TCP flags");
+    assert_eq!(fragment(&udp4(), 65_528, &[0; 8]), Err(DropReason::FragmentTooLong), "ends behind byte 65 535");
+    assert_eq!(fragment(&tcp4(), 8, &[0; 20]), Err(DropReason::TinyFragment), "would overwrite TCP flags");
     assert!(fragment(&udp4(), 65_520, &[0; 8]).is_ok());
 }
 

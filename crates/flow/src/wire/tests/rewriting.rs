@@ -45,7 +45,7 @@ proptest! {
         headers.ttl = ttl;
         let length = frame.len();
         let mut view = Frame::new(&mut frame, 0, length, PortId(0)).expect("the frame is its buffer");
-        let mut packet = Packet { frame: &mut view, headers };
+        let mut packet = Packet { frame: &mut view, headers: &mut headers };
         prop_assert_eq!(packet.decrement_ttl(), Ok(()));
         prop_assert_eq!(packet.headers.ttl, ttl - 1);
         prop_assert_eq!(frame, expected);

@@ -7,7 +7,7 @@
 
 mod kernel_router;
 mod report;
-mod streams;
+pub(super) mod streams;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,19 +18,20 @@ pub(super) use self::kernel_router::KernelRules;
 use self::report::Report;
 use self::streams::Streams;
 use super::BenchError;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use crate::cli::BenchBulkArgs;
 use crate::commands::CommandError;
+use crate::config::validated::Backend;
 use crate::demo;
 use crate::demo::cluster::{Cluster, ClusterPlan};
 use crate::demo::topology::Topology;
 use crate::demo::watch::Watch;
-use crate::output::{self, Progress};
+use crate::output::Progress;
 
 /// Connections that the node has room for.
-const CONNECTIONS_MAX: usize = 4096;
+pub(super) const CONNECTIONS_MAX: usize = 4096;
 /// Time that new streams are given to find their pace before it is measured.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(super) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures and prints. To be called while the process has but one thread.
 ///
@@ -38,12 +39,7 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
 pub fn run(args: &BenchBulkArgs) -> Result<(), CommandError> {
     let report = measure(args)?;
-    if args.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&report.describe())?;
-    }
-    Ok(())
+    rounds::print(&report, args.json, || report.describe())
 }
 
 /// What is measured, each with a figure a round.
@@ -80,24 +76,29 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
     progress.show("building the networks");
     let (by_mainstay, by_kernel) = (Topology::build()?, Topology::build()?);
     let rules = KernelRules::install(&by_kernel.nodes[0])?;
-    let plan =
-        ClusterPlan { has_standby: false, is_replicated: false, sync_loss: 0.0, connections_max: CONNECTIONS_MAX };
+    let plan = ClusterPlan {
+        has_standby: false,
+        is_replicated: false,
+        sync_loss: 0.0,
+        connections_max: CONNECTIONS_MAX,
+        workers: 1,
+        backend: Backend::default(),
+    };
     let mut cluster = Cluster::start(&by_mainstay, plan)?;
     cluster.wait_until_ready(&watch)?;
 
     let mut figures = Figures::default();
     let stage = Stage { watch: &watch, args };
-    for round in 1..=args.rounds {
-        progress.show(&format!("round {round} of {}", args.rounds));
-        // Neither side is always the first: what warms up or wears off within a round favours nobody.
-        for is_mainstay in [round % 2 == 1, round % 2 == 0] {
+    rounds::repeat(&progress, "bulk data", args.rounds, |round| {
+        for is_mainstay in rounds::turns(round, [true, false]) {
             if is_mainstay {
                 figures.measure_mainstay(&stage, &by_mainstay, &cluster)?;
             } else {
                 figures.kernel_gbit_per_s.push(stage.pass(&by_kernel, || ())?.gbit_per_s());
             }
         }
-    }
+        Ok::<_, BenchError>(())
+    })?;
     Ok(Report::new(args, &figures, rules))
 }
 

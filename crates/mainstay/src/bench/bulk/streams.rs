@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Running streams. Dropping it ends them.
-pub(super) struct Streams {
+pub(in crate::bench) struct Streams {
     received_bytes: Arc<AtomicU64>,
     sockets: Vec<TcpStream>,
     threads: Vec<JoinHandle<()>>,
@@ -25,7 +25,7 @@ pub(super) struct Streams {
 
 impl Streams {
     /// Opens `count` streams from `client` to `address` in `server`, and sends what goes through.
-    pub(super) fn open(
+    pub(in crate::bench) fn open(
         client: &Namespace,
         server: &Namespace,
         address: SocketAddr,
@@ -43,7 +43,7 @@ impl Streams {
     }
 
     /// Bytes that have arrived so far, in all streams.
-    pub(super) fn received_bytes(&self) -> u64 {
+    pub(in crate::bench) fn received_bytes(&self) -> u64 {
         self.received_bytes.load(Ordering::Relaxed)
     }
 

@@ -16,7 +16,7 @@ use network_functions::function::{Log, Verdict};
 use packet_io::usage::thread_cpu_time;
 use zerocopy::FromBytes;
 
-use super::setting::{HASH_KEY, NODES, chain, tracker};
+use super::setting::{FIREWALL_RULES, HASH_KEY, NODES, chain, tracker};
 use super::traffic::{Ring, Traffic, not_sent};
 use crate::bench::BenchError;
 
@@ -69,7 +69,7 @@ impl OneAtATime {
             map.insert(record.original, index);
             map.insert(record.reply, index);
         }
-        let chain = chain();
+        let chain = chain(FIREWALL_RULES);
         let counters = chain.new_counters();
         Self {
             map,
@@ -106,7 +106,7 @@ impl OneAtATime {
     }
 
     fn handle(&mut self, frame: &mut Frame<'_>) -> Result<Disposition, DropReason> {
-        let Parsed::Ip(headers) = parse(frame)? else { return Ok(Disposition::Consumed) };
+        let Parsed::Ip(mut headers) = parse(frame)? else { return Ok(Disposition::Consumed) };
         let index = *self.map.get(&headers.tuple).ok_or(DropReason::NoConnection)?;
         let connection = &mut self.records[index as usize];
         let is_original = connection.original == headers.tuple;
@@ -126,7 +126,7 @@ impl OneAtATime {
             log: &mut self.log,
             expectations: &mut self.expectations,
         };
-        let mut packet = Packet { frame, headers };
+        let mut packet = Packet { frame, headers: &mut headers };
         match self.chain.process(&mut runtime, connection, &mut packet, direction).verdict {
             Verdict::Forward => Ok(Disposition::Transmit(PortId(1 - packet.frame.ingress.0))),
             Verdict::Drop(reason) => Err(reason),

@@ -6,8 +6,10 @@
 mod cluster;
 mod firewall;
 mod ftp;
+mod log;
 mod nat;
 mod ports;
+mod workers;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,9 +18,10 @@ use flow::{NodeId, PortId};
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
+use super::limits::Limits;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
 use super::timeouts::Timeouts;
-use super::validated::{Config, Function, LogLevel, Node, Port, Tracking};
+use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
 use super::value;
 
 /// Connections held at most: a slot of the table is a number below this.
@@ -36,9 +39,16 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     let peers = raw.replication.as_ref().map_or(0, |replication| replication.get_ref().peer.len());
     let node = node(raw.node.as_ref(), peers, findings);
     let ports = ports::ports(&raw.port, findings);
+    let cluster = cluster::cluster(raw, &node, &ports, findings);
+    let workers = workers::workers(&raw.workers, cluster.is_some(), findings);
+    workers::check_backends(&raw.workers, workers, &ports, findings);
+    if let Some(cluster) = &cluster {
+        workers::check_ports(&raw.workers, workers, cluster, findings);
+    }
     Config {
         routes: ports::routes(&raw.route, &ports, findings),
         connections_max: connections_max(raw, findings),
+        limits: Limits::validate(&raw.limits, findings),
         timeouts: Timeouts::validate(&raw.timeouts, findings),
         tracking: tracking(&raw.tracking, findings),
         chain: chain(raw, findings),
@@ -46,6 +56,8 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .firewall
             .as_ref()
             .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, findings)),
+        on_reload: on_reload(raw, findings),
+        firewall_log_per_s: log::firewall_entries_per_s(raw, findings),
         nat_ports: nat::port_pool(
             raw.nat.as_ref().and_then(|section| section.get_ref().ports.as_ref()),
             &node,
@@ -61,7 +73,8 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .map_or_else(Vec::new, |section| nat::destination(&section.get_ref().destination, &ports, findings)),
         related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
-        cluster: cluster::cluster(raw, &node, &ports, findings),
+        workers,
+        cluster,
         node,
         ports,
     }
@@ -76,6 +89,8 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
         control_socket: None,
         metrics: None,
         log: None,
+        log_format: None,
+        log_per_s: None,
     };
     let raw = raw.map_or_else(
         || {
@@ -105,6 +120,8 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
             .log
             .as_ref()
             .map_or(LogLevel::default(), |text| one_of("node.log", text, &LogLevel::ALL, findings).unwrap_or_default()),
+        log_format: log::format(raw, findings),
+        log_per_s: log::entries_per_s(raw, findings),
     }
 }
 
@@ -166,6 +183,11 @@ fn connections_max(raw: &RawConfig, findings: &mut Findings<'_>) -> u32 {
         findings.error(limit.span(), "limits.connections_max", mistake);
     }
     u32::try_from(count).unwrap_or(CONNECTIONS_MAX_DEFAULT)
+}
+
+fn on_reload(raw: &RawConfig, findings: &mut Findings<'_>) -> OnReload {
+    let text = raw.firewall.as_ref().and_then(|section| section.get_ref().on_reload.as_ref());
+    text.and_then(|text| one_of("firewall.on_reload", text, &OnReload::ALL, findings)).unwrap_or_default()
 }
 
 fn tracking(raw: &RawTracking, findings: &mut Findings<'_>) -> Tracking {

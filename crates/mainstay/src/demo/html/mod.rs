@@ -209,6 +209,9 @@ fn command(settings: &Settings) -> String {
     if settings.ramp > 0 {
         let _ = write!(command, " --ramp {}", settings.ramp);
     }
+    if settings.workers > 1 {
+        let _ = write!(command, " --workers {}", settings.workers);
+    }
     let _ = write!(command, " --seconds {} --report report.html", settings.seconds);
     command
 }

@@ -47,7 +47,7 @@ fn report() -> Report {
         began_unix_s: 1_790_000_000,
         kernel: "6.18".into(),
         processors: 2,
-        settings: Settings { sync_loss: 0.2, ramp: 8000, seconds: 3.0 },
+        settings: Settings { sync_loss: 0.2, ramp: 8000, seconds: 3.0, workers: 1 },
         replicated: run(0, 240.0),
         without_replication: run(8, 1e9),
     }

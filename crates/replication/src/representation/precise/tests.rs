@@ -76,7 +76,7 @@ fn connection() -> impl Strategy<Value = Connection> {
         connection.flags = flags;
         connection.functions[..4].copy_from_slice(&function);
         if let Some(reply) = reply {
-            let Tuple { protocol, discriminator, .. } = original;
+            let Tuple { protocol, discriminator, .. } = original.inverse();
             connection.reply = Tuple { protocol, discriminator, ..reply };
         }
         connection

@@ -1,0 +1,46 @@
+//! What the sender of a packet that cannot be sent on is told: in terms of the packet as it sent it, not as the functions
+//! have made it.
+
+use flow::wire::Packet;
+use flow::{Disposition, DropReason, Frame, Instant, Tuple};
+
+use super::error_message::ErrorCause;
+use super::forwarder::Forwarder;
+use super::neighbour::QueuedPacket;
+
+impl Forwarder {
+    /// Drops a packet for a cause that its sender is to be told, by [`Forwarder::note_not_sent`].
+    pub(super) const fn refuse(&mut self, reason: DropReason, cause: ErrorCause) -> Disposition {
+        self.refusal = Some(cause);
+        Disposition::Drop(reason)
+    }
+
+    /// The packet for which [`Forwarder::forward`] was called last does not leave at once; it came in with the tuple
+    /// `as_received`. If it was refused, its sender is told; if it waits for its next hop, this is what its sender is told
+    /// about should that not answer. To be called after each packet that is not to be transmitted; without effect on
+    /// packets of which nobody is to be told anything.
+    pub fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+        if core::mem::take(&mut self.has_just_queued) {
+            if let Some(queued) = self.neighbours.newest_queued() {
+                queued.as_received = Some(*as_received);
+            }
+        } else if let Some(cause) = self.refusal.take() {
+            if packet.headers.tuple != *as_received {
+                packet.rewrite(as_received);
+            }
+            self.send_error(now, packet.frame.ingress, packet.frame.bytes(), packet.headers, cause);
+        }
+    }
+
+    /// The next hop of a packet that waited for it does not answer.
+    pub(super) fn refuse_queued(&mut self, now: Instant, queued: QueuedPacket) {
+        let QueuedPacket { ingress, mut bytes, mut headers, as_received, .. } = queued;
+        let length_bytes = bytes.len();
+        let Some(mut frame) = Frame::new(&mut bytes, 0, length_bytes, ingress) else { return };
+        let mut packet = Packet { frame: &mut frame, headers: &mut headers };
+        if let Some(as_received) = as_received.filter(|as_received| *as_received != packet.headers.tuple) {
+            packet.rewrite(&as_received);
+        }
+        self.send_error(now, ingress, frame.bytes(), &headers, ErrorCause::NeighbourUnreachable);
+    }
+}

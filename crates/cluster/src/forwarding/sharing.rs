@@ -1,0 +1,64 @@
+//! Several forwarders of one node, of which one speaks with the neighbours.
+//!
+//! ARP and neighbour discovery come to the lead alone. What it learns from them it tells the others, which learn it by the
+//! same rules; they ask by themselves for whom they need, and the answer reaches them by the lead.
+
+use core::net::IpAddr;
+
+use flow::wire::MacAddress;
+use flow::{Instant, PortId};
+
+use super::forwarder::Forwarder;
+use super::neighbour::Learnt;
+
+/// What waits to be told to the other forwarders at most; when there is more, the newest is left out: whoever misses it asks.
+pub const LEARNINGS_WAITING_MAX: usize = 1024;
+
+/// How a forwarder stands to others of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sharing {
+    /// There is no other.
+    #[default]
+    Alone,
+    /// It tells the others what it learns.
+    Tells,
+    /// It is told.
+    IsTold,
+}
+
+/// What was learnt of a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Learning {
+    pub(super) port: PortId,
+    pub(super) address: IpAddr,
+    pub(super) mac: MacAddress,
+    pub(super) how: Learnt,
+}
+
+impl Forwarder {
+    /// Makes this forwarder one of several. Before the first packet.
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
+        if sharing == Sharing::IsTold {
+            // The lead has link addresses confirmed for all.
+            self.warming = None;
+        }
+    }
+
+    /// The next thing that the other forwarders are to learn.
+    pub fn poll_learning(&mut self) -> Option<Learning> {
+        self.learnings.pop_front()
+    }
+
+    /// Learns what the lead has learnt.
+    pub fn handle_learning(&mut self, now: Instant, learning: &Learning) {
+        let Learning { port, address, mac, how } = *learning;
+        self.learn(now, (port, address), mac, how);
+    }
+
+    pub(super) fn note_learning(&mut self, learning: Learning) {
+        if self.sharing == Sharing::Tells && self.learnings.len() < LEARNINGS_WAITING_MAX {
+            self.learnings.push_back(learning);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Frames that come in a second time: what was kept back and may go on now.
+
+use alloc::vec::Vec;
+
+use flow::{BATCH_FRAMES_MAX, Disposition, DropReason, Instant, OwnedFrame, PacketBatch};
+
+use super::surroundings::Surroundings;
+use super::{Node, OUTBOX_FRAMES_MAX, OutFrame};
+
+impl Node {
+    /// Hands frames in again, with what they set free in their turn; what comes of them waits to be polled.
+    pub(super) fn hand_in_again(&mut self, now: Instant, frames: Vec<OwnedFrame>) {
+        let mut next = Some(frames);
+        while let Some(mut frames) = next {
+            for part in frames.chunks_mut(BATCH_FRAMES_MAX) {
+                let mut batch: PacketBatch<'_> = part.iter_mut().map(OwnedFrame::frame).collect();
+                self.handle_again(now, &mut batch);
+            }
+            next = self.pipeline.take_released_fragments();
+        }
+        self.tell_changes();
+        self.note_first_packet(now);
+    }
+
+    fn handle_again(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
+        let mut surroundings = Surroundings {
+            forwarder: &mut self.forwarder,
+            peers: &self.peers,
+            held: None,
+            hold_max: self.hold_first_reply,
+        };
+        // They were steered when they came.
+        self.pipeline.handle_steered(now, batch, &mut surroundings);
+        for frame in batch.iter() {
+            let Disposition::Transmit(port) = frame.disposition else { continue };
+            if self.outbox.len() >= OUTBOX_FRAMES_MAX {
+                self.pipeline.count_drop(DropReason::TransmitFailed);
+                continue;
+            }
+            self.outbox.push_back(OutFrame {
+                bytes: frame.bytes().to_vec(),
+                port,
+                checksum: frame.checksum,
+                segmentation: frame.segmentation,
+            });
+        }
+    }
+
+    /// Fragments that waited for their first one, and it has passed: they follow it.
+    pub(super) fn release_fragments(&mut self, now: Instant) {
+        if let Some(frames) = self.pipeline.take_released_fragments() {
+            self.hand_in_again(now, frames);
+        }
+    }
+}

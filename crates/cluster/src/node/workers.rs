@@ -1,0 +1,316 @@
+//! Several workers, each a [`Node`] of its own with a share of the connections, as one node of the cluster.
+//!
+//! Nothing is shared between them: what one has to tell another is a [`Letter`], which whoever runs them carries, in the
+//! order in which they were polled. A letter may be lost; then the next one makes good what matters.
+//!
+//! | letter | from | to | says |
+//! |---|---|---|---|
+//! | [`Letter::Standing`] | lead | others | role and peers, whenever they change |
+//! | [`Letter::Report`] | others | lead | which take-over their connections are usable for, and whether they have all copies |
+//! | [`Letter::Neighbour`] | lead | others | what ARP and neighbour discovery taught it |
+//! | [`Letter::Redirect`] | any | any | replies of whose connections come to the receiver |
+//!
+//! ```text
+//!   lead                        others
+//!    │ chosen: taking over
+//!    │── Standing ───────────────►│ forwards from now on
+//!    │◄──────────────── Report ───│
+//!    │ all usable: active
+//!    │── announces the addresses
+//! ```
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::{BATCH_FRAMES_MAX, Instant, NodeId, PacketBatch, WorkerId};
+
+use super::surroundings::Surroundings;
+use super::{ConfigError, Node, NodeConfig, NodeEvent};
+use crate::forwarding::{Learning, Sharing};
+use crate::pipeline::{HandedFrame, Place, Redirect};
+use crate::role::{Division, RoleAutomaton, State};
+
+/// How long the lead waits for the other workers before it announces the addresses. A worker that is late then drops its
+/// packets a little longer; better than a node that never takes over.
+pub const USABLE_WITHIN: Duration = Duration::from_millis(100);
+/// Letters that wait to be polled; when there are more, the newest is dropped and counted.
+pub const LETTERS_WAITING_MAX: usize = 65_536;
+
+const _: () = assert!(BATCH_FRAMES_MAX < LETTERS_WAITING_MAX);
+
+/// What one worker tells another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Letter {
+    /// How the node stands.
+    Standing(Standing),
+    /// How a worker stands.
+    Report(Report),
+    /// A neighbour.
+    Neighbour(Learning),
+    /// Whose replies come where.
+    Redirect(Redirect),
+}
+
+/// How the node stands: the whole of it, so that a later one stands for all earlier ones.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    state: State,
+    term: u64,
+    peers: Vec<PeerStanding>,
+}
+
+/// What the lead knows of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct PeerStanding {
+    id: NodeId,
+    is_up: bool,
+    down_since: Option<Instant>,
+    refused: Option<Division>,
+}
+
+/// How a worker stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The take-over for which its connections are usable; 0 while it stands by.
+    usable_term: u64,
+    /// It has a copy of every connection that it is to back up.
+    is_synchronised: bool,
+}
+
+/// What a worker remembers of the others.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    letters: VecDeque<(WorkerId, Letter)>,
+    letters_lost: u64,
+    /// The lead's: what each other worker said last.
+    reports: Vec<Report>,
+    /// The lead's: what it said last.
+    told: Option<Standing>,
+    /// The lead's: a take-over that waits for the others, and until when.
+    awaited: Option<(u64, Instant)>,
+    /// What this worker said last.
+    reported: Option<Report>,
+    usable_term: u64,
+}
+
+impl Others {
+    fn push(&mut self, to: WorkerId, letter: Letter) {
+        if self.letters.len() < LETTERS_WAITING_MAX {
+            self.letters.push_back((to, letter));
+        } else {
+            self.letters_lost += 1;
+        }
+    }
+
+    /// All other workers have their copies.
+    pub(super) fn are_synchronised(&self) -> bool {
+        self.reports.iter().all(|report| report.is_synchronised)
+    }
+
+    /// When the others are waited for no longer.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.awaited.map(|(_, until)| until)
+    }
+}
+
+impl Node {
+    /// One of several workers of a node. All of them are made from the same configuration, but for hash key and seed.
+    ///
+    /// # Errors
+    /// The configuration of a part is unsound: which, and why.
+    pub fn new_worker(config: NodeConfig, place: Place, now: Instant) -> Result<Self, ConfigError> {
+        let role = config.role.clone();
+        let mut node = Self::new(config, now)?;
+        node.pipeline.set_place(place);
+        if place.is_alone() {
+            return Ok(node);
+        }
+        if place.leads() {
+            node.forwarder.set_sharing(Sharing::Tells);
+            node.others.reports = vec![Report::default(); usize::from(place.steering.workers()) - 1];
+        } else {
+            node.forwarder.set_sharing(Sharing::IsTold);
+            node.role = RoleAutomaton::following(role, now);
+            node.peers.iter_mut().for_each(|peer| peer.is_watched = false);
+        }
+        Ok(node)
+    }
+
+    /// Which of the node's workers this is.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        self.pipeline.shard.place()
+    }
+
+    /// As [`Node::handle_packets`], for frames that another worker handed over.
+    pub fn handle_handed_over(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
+        self.pipeline.shard.counters.taken += batch.len() as u64;
+        let mut surroundings = Surroundings {
+            forwarder: &mut self.forwarder,
+            peers: &self.peers,
+            held: Some(&mut self.held),
+            hold_max: self.hold_first_reply,
+        };
+        self.pipeline.handle_steered(now, batch, &mut surroundings);
+        self.tell_changes();
+        self.note_first_packet(now);
+        self.release_fragments(now);
+    }
+
+    /// The next frame for another worker. To be polled after every call that handles packets or time, until there is none.
+    pub fn poll_handed_over(&mut self) -> Option<HandedFrame> {
+        self.pipeline.poll_handed_over()
+    }
+
+    /// The next letter, and to whom. To be polled, and to be carried, before the packets leave that were handled last: then
+    /// no reply overtakes the word of where it belongs.
+    pub fn poll_letter(&mut self) -> Option<(WorkerId, Letter)> {
+        if self.place().is_alone() {
+            return None;
+        }
+        while let Some((to, redirect)) = self.pipeline.poll_redirect() {
+            self.others.push(to, Letter::Redirect(redirect));
+        }
+        while let Some(learning) = self.forwarder.poll_learning() {
+            self.tell_all(&Letter::Neighbour(learning));
+        }
+        if self.place().leads() {
+            self.tell_standing();
+        } else {
+            self.report();
+        }
+        self.others.letters.pop_front()
+    }
+
+    /// A letter from another worker.
+    pub fn handle_letter(&mut self, now: Instant, from: WorkerId, letter: Letter) {
+        match letter {
+            Letter::Standing(standing) => self.follow(now, &standing),
+            Letter::Report(report) => self.note_report(now, from, report),
+            Letter::Neighbour(learning) => self.forwarder.handle_learning(now, &learning),
+            Letter::Redirect(redirect) => {
+                self.pipeline.handle_redirect(from, redirect);
+                self.tell_changes();
+            }
+        }
+    }
+
+    /// Letters that found no room.
+    #[must_use]
+    pub const fn letters_lost(&self) -> u64 {
+        self.others.letters_lost
+    }
+
+    fn tell_all(&mut self, letter: &Letter) {
+        for to in self.place().others() {
+            self.others.push(to, letter.clone());
+        }
+    }
+
+    fn tell_standing(&mut self) {
+        let (state, term) = (self.role.state(), self.role.term());
+        let peers = || {
+            self.peers.iter().map(|peer| PeerStanding {
+                id: peer.id,
+                is_up: peer.is_up(),
+                down_since: peer.orphaned_at,
+                refused: peer.refused,
+            })
+        };
+        let is_told = self
+            .others
+            .told
+            .as_ref()
+            .is_some_and(|told| (told.state, told.term) == (state, term) && told.peers.iter().copied().eq(peers()));
+        if !is_told {
+            let standing = Standing { state, term, peers: peers().collect() };
+            self.others.told = Some(standing.clone());
+            self.tell_all(&Letter::Standing(standing));
+        }
+    }
+
+    fn report(&mut self) {
+        let is_synchronised = self.peers.iter().all(super::Peer::is_synchronised_or_away);
+        let report = Report { usable_term: self.others.usable_term, is_synchronised };
+        if self.others.reported != Some(report) {
+            self.others.reported = Some(report);
+            self.others.push(WorkerId::LEAD, Letter::Report(report));
+        }
+    }
+
+    /// What the lead says counts here.
+    fn follow(&mut self, now: Instant, standing: &Standing) {
+        let forwards = |state: State| state.holds_addresses() || state == State::TakingOver;
+        let (before, after) = (forwards(self.role.state()), forwards(standing.state));
+        self.role.follow(now, standing.state, standing.term);
+        self.forwarder.set_active(now, after);
+        self.others.usable_term = if after { standing.term } else { 0 };
+        if before && !after {
+            self.judging.leave_off(&mut self.pipeline);
+        }
+        if after && !before {
+            self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
+            self.judging.take_up(&mut self.pipeline);
+        }
+        if before && !after {
+            self.judging.leave_off(&mut self.pipeline);
+        }
+        for told in &standing.peers {
+            let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };
+            (peer.is_said_up, peer.orphaned_at, peer.refused) = (told.is_up, told.down_since, told.refused);
+        }
+    }
+
+    fn note_report(&mut self, now: Instant, from: WorkerId, report: Report) {
+        let Some(known) = from.index().checked_sub(1).and_then(|index| self.others.reports.get_mut(index)) else {
+            return;
+        };
+        *known = report;
+        self.go_on_when_usable(now);
+        self.handle_session_events(now);
+    }
+
+    /// A take-over began. True if other workers must make their connections usable first.
+    pub(super) fn awaits_others(&mut self, now: Instant, term: u64) -> bool {
+        let must_wait = self.others.reports.iter().any(|report| report.usable_term != term);
+        self.others.awaited = must_wait.then_some((term, now + USABLE_WITHIN));
+        must_wait
+    }
+
+    /// The take-over that waits for the others is off.
+    pub(super) const fn await_nobody(&mut self) {
+        self.others.awaited = None;
+    }
+
+    /// Goes on with a take-over when all workers are ready for it, or one has been waited for too long.
+    pub(super) fn go_on_when_usable(&mut self, now: Instant) {
+        let Some((term, until)) = self.others.awaited else { return };
+        let mut late = (1..).map(WorkerId).zip(&self.others.reports).filter(|(_, report)| report.usable_term != term);
+        if let Some((worker, _)) = late.next() {
+            if now < until {
+                return;
+            }
+            self.events.push(now, NodeEvent::WorkerLate(worker));
+        }
+        self.others.awaited = None;
+        self.role.handle_state_usable(now);
+        self.handle_role_events(now);
+    }
+
+    /// A heartbeat says how its sender divides its packets. Nodes that do it otherwise would look for copies where there are
+    /// none: replication with them is refused until they do it alike.
+    pub(super) fn note_division(&mut self, now: Instant, from: NodeId, theirs: Division) {
+        let ours = Division::of(self.place().steering);
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == from) else { return };
+        let refused = (!ours.goes_with(theirs)).then_some(theirs);
+        if peer.refused != refused {
+            peer.refused = refused;
+            if refused.is_some() {
+                self.events
+                    .push(now, NodeEvent::WorkersDiffer { peer: from, theirs: theirs.workers, ours: ours.workers });
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! One worker's share of a node's connections.
+//!
+//! A connection lies with the worker that its original direction is steered to (see [`flow::steering`]), and so do its
+//! replies but for two cases, in which they come to another worker, which hands them over:
+//!
+//! * Destination NAT changes the reply tuple to one that nobody can choose. The connection's worker leaves word of it
+//!   ([`Redirect`]) with the worker that the replies come to.
+//! * The kernel's program could not follow a packet's headers.
+//!
+//! What was handed over once is not handed over again: where its connection is not found, it is dropped, unless it belongs
+//! to this worker by its own tuple.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use flow::table::Table;
+use flow::wire::{Headers, Packet};
+use flow::{Checksum, Connection, Disposition, DropReason, Frame, PortId, Segmentation, Steering, Tuple, WorkerId};
+use network_functions::function::TupleUse;
+
+use super::{Edge, Pipeline};
+
+/// Room before a frame that is handed over, for whatever the backend that sends it puts there, in bytes.
+const HEADROOM_BYTES: usize = 64;
+
+/// Which worker this is, and how packets are divided among all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// This worker.
+    pub worker: WorkerId,
+    /// The division.
+    pub steering: Steering,
+}
+
+impl Place {
+    /// The only worker of its node.
+    pub const ALONE: Self = Self { worker: WorkerId::LEAD, steering: Steering::ALONE };
+
+    /// There is no other worker.
+    #[must_use]
+    pub const fn is_alone(self) -> bool {
+        self.steering.workers() == 1
+    }
+
+    /// This worker leads the others.
+    #[must_use]
+    pub const fn leads(self) -> bool {
+        self.worker.0 == WorkerId::LEAD.0
+    }
+
+    /// The other workers.
+    pub fn others(self) -> impl Iterator<Item = WorkerId> {
+        (0..self.steering.workers()).map(WorkerId).filter(move |worker| *worker != self.worker)
+    }
+}
+
+/// A frame on its way to another worker: a copy, with what goes with it.
+#[derive(Clone, Debug)]
+pub struct HandedFrame {
+    /// The worker that it belongs to.
+    pub to: WorkerId,
+    buffer: Vec<u8>,
+    ingress: PortId,
+    checksum: Checksum,
+    segmentation: Segmentation,
+}
+
+impl HandedFrame {
+    fn copy(to: WorkerId, frame: &Frame<'_>) -> Self {
+        let mut buffer = Vec::with_capacity(HEADROOM_BYTES + frame.bytes().len());
+        buffer.resize(HEADROOM_BYTES, 0);
+        buffer.extend_from_slice(frame.bytes());
+        Self { to, buffer, ingress: frame.ingress, checksum: frame.checksum, segmentation: frame.segmentation }
+    }
+
+    /// The frame as it came in.
+    ///
+    /// # Panics
+    /// Never: the frame is what the buffer holds.
+    pub fn frame(&mut self) -> Frame<'_> {
+        let length_bytes = self.buffer.len() - HEADROOM_BYTES;
+        let mut frame = Frame::new(&mut self.buffer, HEADROOM_BYTES, length_bytes, self.ingress)
+            .expect("the buffer holds headroom and frame");
+        (frame.checksum, frame.segmentation) = (self.checksum, self.segmentation);
+        frame
+    }
+}
+
+/// Word from a connection's worker to the worker that its replies come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Redirect {
+    /// Packets with this tuple belong to the sender.
+    Begins(Tuple),
+    /// They no longer do.
+    Ends(Tuple),
+    /// The answer to [`Redirect::Begins`]: there is no room for it, or the tuple is that of a connection here.
+    Refused(Tuple),
+}
+
+/// What a worker counts of the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShardCounters {
+    /// Frames that came here and belong to another worker.
+    pub handed_over: u64,
+    /// Frames that another worker handed over.
+    pub taken: u64,
+    /// Redirects that other workers asked for and this one refused.
+    pub redirects_refused: u64,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Shard {
+    place: Place,
+    /// Packets go to the worker that they belong to. Not so those that were handed over already.
+    is_steering: bool,
+    /// Reply tuples of other workers' connections whose packets come here.
+    redirects: BTreeMap<Tuple, WorkerId>,
+    /// The most of them; further ones are refused.
+    redirects_max: usize,
+    /// Word for other workers.
+    notes: VecDeque<(WorkerId, Redirect)>,
+    handed: VecDeque<HandedFrame>,
+    pub(crate) counters: ShardCounters,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self {
+            place: Place::ALONE,
+            is_steering: false,
+            redirects: BTreeMap::new(),
+            redirects_max: 0,
+            notes: VecDeque::new(),
+            handed: VecDeque::new(),
+            counters: ShardCounters::default(),
+        }
+    }
+}
+
+impl Shard {
+    pub(crate) fn new(place: Place, redirects_max: usize) -> Self {
+        Self { place, is_steering: !place.is_alone(), redirects_max, ..Self::default() }
+    }
+
+    pub(crate) const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Hands an ARP frame to the worker that speaks with neighbours, unless it is this one.
+    pub(super) fn takes_from_lead(&mut self, frame: &mut Frame<'_>) -> bool {
+        self.is_steering && self.hands_over(WorkerId::LEAD, frame)
+    }
+
+    /// Hands a packet to the worker that it belongs to, unless it is this one.
+    #[inline]
+    pub(super) fn takes_elsewhere(&mut self, packet: &mut Packet<'_, '_>) -> bool {
+        self.is_steering && {
+            let to = self.place.steering.worker_of(packet.headers);
+            self.hands_over(to, packet.frame)
+        }
+    }
+
+    fn hands_over(&mut self, to: WorkerId, frame: &mut Frame<'_>) -> bool {
+        let is_elsewhere = to != self.place.worker;
+        if is_elsewhere {
+            self.handed.push_back(HandedFrame::copy(to, frame));
+            self.counters.handed_over += 1;
+            frame.disposition = Disposition::Consumed;
+        }
+        is_elsewhere
+    }
+
+    /// What becomes of a packet that no connection here has; `None`: what becomes of any such packet.
+    #[inline]
+    pub(super) fn redirect(
+        &mut self,
+        packet: &mut Packet<'_, '_>,
+        wanted: &Tuple,
+    ) -> Option<Result<Disposition, DropReason>> {
+        if self.place.is_alone() {
+            return None;
+        }
+        if self.is_steering {
+            let to = *self.redirects.get(wanted)?;
+            self.hands_over(to, packet.frame);
+            return Some(Ok(Disposition::Consumed));
+        }
+        let belongs_to = self.place.steering.worker_of_tuple(wanted);
+        if belongs_to == self.place.worker {
+            return None;
+        }
+        // Whoever handed it over has not heard yet that the connection ended, or never will.
+        self.notes.push_back((belongs_to, Redirect::Ends(*wanted)));
+        Some(Err(DropReason::StrayHandOver))
+    }
+
+    /// The worker that the connection of a first fragment lies with, if it is another and this is where that is decided:
+    /// at the worker of the fragments' addresses, and from there at the worker of the tuple, which may know better.
+    pub(super) fn worker_of_fragments(&self, first: &Headers) -> Option<WorkerId> {
+        if self.place.is_alone() {
+            return None;
+        }
+        let of_tuple = self.place.steering.worker_of_tuple(&first.tuple);
+        if of_tuple == self.place.worker {
+            return self.redirects.get(&first.tuple).copied();
+        }
+        (self.place.steering.worker_of(first) == self.place.worker).then_some(of_tuple)
+    }
+
+    /// Hands a packet to another worker.
+    pub(super) fn hand_to(&mut self, worker: WorkerId, packet: &mut Packet<'_, '_>) -> Disposition {
+        self.hands_over(worker, packet.frame);
+        Disposition::Consumed
+    }
+
+    pub(super) const fn tuples<'a>(&'a self, table: &'a Table) -> ShardTuples<'a> {
+        ShardTuples { shard: self, table }
+    }
+
+    pub(super) fn note_entered(&mut self, connection: &Connection) {
+        if let Some(to) = self.replies_come_to(connection) {
+            self.notes.push_back((to, Redirect::Begins(connection.reply)));
+        }
+    }
+
+    pub(super) fn note_removed(&mut self, connection: &Connection) {
+        if let Some(to) = self.replies_come_to(connection) {
+            self.notes.push_back((to, Redirect::Ends(connection.reply)));
+        }
+    }
+
+    /// The worker that a connection's replies come to, if it is another.
+    fn replies_come_to(&self, connection: &Connection) -> Option<WorkerId> {
+        if self.place.is_alone() {
+            return None;
+        }
+        let to = self.place.steering.worker_of_tuple(&connection.reply);
+        (to != self.place.worker).then_some(to)
+    }
+}
+
+/// The tuples that a function may choose: those that are free and whose packets come here.
+pub(super) struct ShardTuples<'a> {
+    shard: &'a Shard,
+    table: &'a Table,
+}
+
+impl TupleUse for ShardTuples<'_> {
+    fn is_used(&self, tuple: &Tuple) -> bool {
+        self.table.is_used(tuple) || (!self.shard.redirects.is_empty() && self.shard.redirects.contains_key(tuple))
+    }
+
+    fn is_elsewhere(&self, tuple: &Tuple) -> bool {
+        let place = self.shard.place;
+        !place.is_alone() && place.steering.worker_of_tuple(tuple) != place.worker
+    }
+}
+
+impl Pipeline {
+    /// Gives the pipeline its place among a node's workers. Before the first packet.
+    pub fn set_place(&mut self, place: Place) {
+        let redirects_max = usize::try_from(self.table.capacity()).unwrap_or(usize::MAX);
+        self.shard = Shard::new(place, redirects_max);
+    }
+
+    /// As [`Pipeline::handle_packets`], for packets that were steered already: handed over by another worker, or kept here
+    /// for a while.
+    pub fn handle_steered<E: Edge>(&mut self, now: flow::Instant, batch: &mut flow::PacketBatch<'_>, edge: &mut E) {
+        let is_steering = core::mem::replace(&mut self.shard.is_steering, false);
+        self.handle_packets(now, batch, edge);
+        self.shard.is_steering = is_steering;
+    }
+
+    /// The next frame for another worker. To be polled after every batch, until there is none.
+    pub fn poll_handed_over(&mut self) -> Option<HandedFrame> {
+        self.shard.handed.pop_front()
+    }
+
+    /// The next word for another worker.
+    pub fn poll_redirect(&mut self) -> Option<(WorkerId, Redirect)> {
+        self.shard.notes.pop_front()
+    }
+
+    /// Word from another worker.
+    pub fn handle_redirect(&mut self, from: WorkerId, redirect: Redirect) {
+        match redirect {
+            Redirect::Begins(tuple) => {
+                let has_room =
+                    self.shard.redirects.len() < self.shard.redirects_max || self.shard.redirects.contains_key(&tuple);
+                if has_room && !self.table.is_used(&tuple) {
+                    self.shard.redirects.insert(tuple, from);
+                } else {
+                    self.shard.counters.redirects_refused += 1;
+                    self.shard.notes.push_back((from, Redirect::Refused(tuple)));
+                }
+            }
+            Redirect::Ends(tuple) => {
+                if self.shard.redirects.get(&tuple) == Some(&from) {
+                    self.shard.redirects.remove(&tuple);
+                }
+            }
+            Redirect::Refused(tuple) => {
+                // Its replies would be taken for another connection's: better none than half a connection.
+                if let Some((slot, flow::Direction::Reply)) = self.lookup(&tuple) {
+                    self.end(slot, network_functions::function::CloseReason::Terminated);
+                }
+            }
+        }
+    }
+
+    /// Reply tuples of other workers' connections that are known here.
+    #[must_use]
+    pub fn redirects(&self) -> usize {
+        self.shard.redirects.len()
+    }
+
+    /// What was handed over, and what was taken.
+    #[must_use]
+    pub const fn shard_counters(&self) -> ShardCounters {
+        self.shard.counters
+    }
+}

@@ -1,0 +1,79 @@
+//! ICMP errors that meet the gateway, about packets of either direction.
+
+use std::net::IpAddr;
+
+use flow::wire::{Transport, icmp, icmpv6};
+
+use super::*;
+
+const INSIDE_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 254);
+const INSIDE_ROUTER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 0xfe);
+const OUTSIDE_ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 254);
+const OUTSIDE_ROUTER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0xfe);
+
+fn tuple(is_ipv6: bool) -> Tuple {
+    if is_ipv6 {
+        Tuple::v6(ip_protocol::UDP, (CLIENT6, 4000), (SERVER6, 53))
+    } else {
+        Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (SERVER, 53))
+    }
+}
+
+/// Says that a packet is too big for a link of 1400 bytes.
+fn too_big(router: IpAddr, about: &[u8]) -> Vec<u8> {
+    let header = if router.is_ipv4() {
+        build::IcmpHeader { kind: icmp::kind::DESTINATION_UNREACHABLE, code: 4, parameter: 1400 }
+    } else {
+        build::IcmpHeader { kind: icmpv6::kind::PACKET_TOO_BIG, code: 0, parameter: 1400 }
+    };
+    build::icmp_error(router, header, &about[14..]).unwrap()
+}
+
+/// Who says what about which packet. Whoever reads an error checks its sum, and here that of what it quotes as well.
+fn read(frame: &[u8]) -> (IpAddr, IpAddr, Tuple) {
+    let error = headers(frame);
+    let Transport::IcmpError(about) = error.transport else { panic!("an error stays one") };
+    let mut quoted = frame[..14].to_vec();
+    quoted.extend_from_slice(&frame[usize::from(about.inner_l3_offset)..]);
+    assert_eq!(headers(&quoted).tuple, about.inner);
+    (error.tuple.source_ip(), error.tuple.destination_ip(), about.inner)
+}
+
+#[test]
+fn an_outside_routers_error_about_a_question_reaches_the_client_about_its_own_packet() {
+    for (is_ipv6, router) in [(false, IpAddr::from(OUTSIDE_ROUTER)), (true, OUTSIDE_ROUTER6.into())] {
+        let mut bench = Bench::new(true, 16, Limits::default());
+        let out = tuple(is_ipv6);
+        let seen = bench.feed_one(INSIDE, build::udp(&out, b"question")).unwrap();
+        let told = bench.feed_one(OUTSIDE, too_big(router, &seen)).expect("the error passes");
+        assert_eq!(read(&told), (router, out.source_ip(), out));
+    }
+}
+
+#[test]
+fn an_inside_routers_error_about_an_answer_reaches_the_server_from_the_address_that_it_knows() {
+    for (is_ipv6, router) in [(false, IpAddr::from(INSIDE_ROUTER)), (true, INSIDE_ROUTER6.into())] {
+        let mut bench = Bench::new(true, 16, Limits::default());
+        let seen = bench.feed_one(INSIDE, build::udp(&tuple(is_ipv6), b"question")).unwrap();
+        let back = headers(&seen).tuple.inverse();
+        let answer = bench.feed_one(OUTSIDE, build::udp(&back, b"answer")).unwrap();
+        let told = bench.feed_one(INSIDE, too_big(router, &answer)).expect("the error passes");
+        assert_eq!(
+            read(&told),
+            (back.destination_ip(), back.source_ip(), back),
+            "the router's own address stays inside"
+        );
+    }
+}
+
+#[test]
+fn without_translation_routers_speak_for_themselves() {
+    let mut bench = Bench::new(false, 16, Limits::default());
+    let out = tuple(false);
+    let question = bench.feed_one(INSIDE, build::udp(&out, b"question")).unwrap();
+    let told = bench.feed_one(OUTSIDE, too_big(OUTSIDE_ROUTER.into(), &question)).unwrap();
+    assert_eq!(read(&told), (OUTSIDE_ROUTER.into(), CLIENT.into(), out));
+    let answer = bench.feed_one(OUTSIDE, build::udp(&out.inverse(), b"answer")).unwrap();
+    let told = bench.feed_one(INSIDE, too_big(INSIDE_ROUTER.into(), &answer)).unwrap();
+    assert_eq!(read(&told), (INSIDE_ROUTER.into(), SERVER.into(), out.inverse()));
+}

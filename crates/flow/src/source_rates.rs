@@ -1,0 +1,114 @@
+//! How fast each source begins something, held to a rate.
+//!
+//! Each source has a token bucket, kept as the time at which it will be full again (the generic cell rate algorithm, ITU-T
+//! I.371). The buckets lie in sets of a table of fixed size; when a set is full, the source that is nearest to a full
+//! bucket is forgotten. So a flood from more sources than the table has is not held to the rate in full, but nobody is
+//! refused for what others did.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::source_counts::SourcePrefixes;
+use crate::{HashKey, Instant, Tuple};
+
+/// Sources that are remembered.
+pub const RATED_SOURCES_MAX: usize = SETS * WAYS;
+const SETS: usize = 8192;
+const WAYS: usize = 8;
+
+/// A source's bucket.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// The keyed hash of the source, which stands for it; two sources share a bucket once in 2^64.
+    source: u64,
+    /// When it will be full again, in nanoseconds of [`Instant`].
+    full_at_nanos: u64,
+}
+
+/// The buckets of all sources.
+#[derive(Clone, Debug)]
+pub struct SourceRates {
+    key: HashKey,
+    prefixes: SourcePrefixes,
+    cost_nanos: u64,
+    buckets: Vec<Bucket>,
+}
+
+impl SourceRates {
+    /// Every source may begin `per_second_max` (1 at least) in a second, and as many at once.
+    #[must_use]
+    pub fn new(key: HashKey, prefixes: SourcePrefixes, per_second_max: u32) -> Self {
+        let cost_nanos = (Duration::from_secs(1).as_nanos() as u64 / u64::from(per_second_max.max(1))).max(1);
+        Self { key, prefixes, cost_nanos, buckets: vec![Bucket { source: 0, full_at_nanos: 0 }; RATED_SOURCES_MAX] }
+    }
+
+    /// Whether the source of `tuple` may begin one more now.
+    #[must_use]
+    pub fn may_begin(&self, now: Instant, tuple: &Tuple) -> bool {
+        let (source, set) = self.place(tuple);
+        let known = self.buckets[set..set + WAYS].iter().find(|bucket| bucket.source == source);
+        let full_at_nanos = known.map_or(0, |bucket| bucket.full_at_nanos).max(now.as_nanos());
+        full_at_nanos + self.cost_nanos <= now.as_nanos() + Duration::from_secs(1).as_nanos() as u64
+    }
+
+    /// The source of `tuple` has begun one more.
+    pub fn note_begun(&mut self, now: Instant, tuple: &Tuple) {
+        let (source, set) = self.place(tuple);
+        let ways = &mut self.buckets[set..set + WAYS];
+        let way = ways.iter().position(|bucket| bucket.source == source).unwrap_or_else(|| {
+            let nearest_to_full = ways.iter().enumerate().min_by_key(|(_, bucket)| bucket.full_at_nanos);
+            nearest_to_full.map_or(0, |(way, _)| way)
+        });
+        let bucket = &mut ways[way];
+        let full_at_nanos = if bucket.source == source { bucket.full_at_nanos } else { 0 };
+        *bucket = Bucket { source, full_at_nanos: full_at_nanos.max(now.as_nanos()) + self.cost_nanos };
+    }
+
+    /// What stands for the source, and where its set begins.
+    fn place(&self, tuple: &Tuple) -> (u64, usize) {
+        let source = self.key.hash(&self.prefixes.of(tuple));
+        (source, (source >> 32) as usize % SETS * WAYS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+
+    fn from(host: u32) -> Tuple {
+        Tuple::v4(6, (Ipv4Addr::from_bits(0x0a00_0000 + host), 1000), (Ipv4Addr::new(192, 0, 2, 1), 80))
+    }
+
+    fn begin(rates: &mut SourceRates, now: Instant, host: u32) -> bool {
+        let may = rates.may_begin(now, &from(host));
+        if may {
+            rates.note_begun(now, &from(host));
+        }
+        may
+    }
+
+    #[test]
+    fn a_source_has_a_seconds_worth_at_once_and_then_its_rate_and_others_theirs() {
+        let mut rates = SourceRates::new(HashKey([1, 2]), SourcePrefixes::default(), 10);
+        let start = Instant::from_millis(5000);
+        let at_once = (0..50).filter(|_| begin(&mut rates, start, 1)).count();
+        assert_eq!(at_once, 10);
+        assert!(begin(&mut rates, start, 2));
+        let later = (1..=1000).filter(|ms| begin(&mut rates, start + Duration::from_millis(*ms), 1)).count();
+        assert_eq!(later, 10, "ten in the next second");
+        let rested = start + Duration::from_secs(60);
+        assert_eq!((0..50).filter(|_| begin(&mut rates, rested, 1)).count(), 10, "no more however long it rested");
+    }
+
+    #[test]
+    fn a_flood_from_many_sources_makes_nobody_wait_who_is_new() {
+        let mut rates = SourceRates::new(HashKey([1, 2]), SourcePrefixes::default(), 1);
+        let now = Instant::from_millis(5000);
+        for host in 0..3 * RATED_SOURCES_MAX as u32 {
+            assert!(begin(&mut rates, now, host), "host {host}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `mainstay drain` and `mainstay undrain`: a node out of service, and back.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::CommandError;
+use crate::cli::{DrainArgs, UndrainArgs};
+use crate::control::client::{Client, ClientError};
+use crate::control::types::Status;
+use crate::output;
+
+/// How often the node is asked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long the node may take: it gives up itself before.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Why the node is still in service.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotDrained {
+    /// Nobody took its addresses, and it went on.
+    #[error("no peer took the addresses within the time for it: the node goes on (mainstay status --events)")]
+    GivenUp,
+    /// It is not known what became of it.
+    #[error("the node is still {0} after {seconds} s: see mainstay status", seconds = WITHIN.as_secs())]
+    Unfinished(String),
+}
+
+/// Where the node stands in the end.
+#[derive(Serialize)]
+struct Standing {
+    role: String,
+    /// The node that holds the addresses, if this one knows.
+    active: Option<u8>,
+}
+
+/// Takes the node out of service and waits until it is.
+///
+/// # Errors
+/// The gateway does not answer, or refuses because connections would be lost.
+pub fn drain(args: &DrainArgs) -> Result<(), CommandError> {
+    let mut client = Client::connect(&args.socket.socket)?;
+    client.drain(args.force)?;
+    let status = await_role(&mut client, |role| matches!(role, "left" | "active"))?;
+    if status.node.role == "active" {
+        return Err(NotDrained::GivenUp.into());
+    }
+    tell(&status, args.json, "drained")
+}
+
+/// Takes the node back into service and waits until it is.
+///
+/// # Errors
+/// The gateway does not answer.
+pub fn undrain(args: &UndrainArgs) -> Result<(), CommandError> {
+    let mut client = Client::connect(&args.socket.socket)?;
+    client.undrain()?;
+    let status = await_role(&mut client, |role| matches!(role, "standby" | "active"))?;
+    tell(&status, args.json, "in service")
+}
+
+fn await_role(client: &mut Client, is_final: impl Fn(&str) -> bool) -> Result<Status, CommandError> {
+    let deadline = Instant::now() + WITHIN;
+    loop {
+        let status: Result<Status, ClientError> = client.status();
+        let status = status?;
+        if is_final(&status.node.role) {
+            return Ok(status);
+        }
+        if Instant::now() >= deadline {
+            return Err(NotDrained::Unfinished(status.node.role).into());
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn tell(status: &Status, json: bool, what: &str) -> Result<(), CommandError> {
+    let holder = status.peers.iter().find(|peer| peer.role == "active").map(|peer| peer.id);
+    let active = if status.node.role == "active" { Some(status.node.id) } else { holder };
+    if json {
+        return Ok(output::print_json(&Standing { role: status.node.role.clone(), active })?);
+    }
+    let holds = active.map_or_else(
+        || "nobody is known to hold the addresses".to_owned(),
+        |active| format!("node {active} holds the addresses"),
+    );
+    Ok(output::print(&format!("node {} is {what}: {holds}\n", status.node.id))?)
+}

@@ -1,0 +1,323 @@
+//! What differs between the configuration in force and another, and which of it can change while packets pass.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write};
+use std::time::Duration;
+
+use cluster::node::Reevaluation;
+
+use crate::config::validated::{
+    Cluster, Config, FailureDetection, Ftp, Function, Node, OnReload, Peer, Port, Replication, Representation,
+    Tracking, Workers,
+};
+
+/// Names that a phrase lists; of more it tells the number.
+const NAMES_MAX: usize = 8;
+
+/// The differences, a phrase each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Changes {
+    /// Those that can be applied.
+    pub(super) applicable: Vec<String>,
+    /// Those that only a restart can apply.
+    pub(super) needs_restart: Vec<String>,
+    /// What of the connections that there are.
+    pub(super) reevaluation: Reevaluation,
+}
+
+impl Changes {
+    /// What is otherwise in `new` than in `old`. Every field is named here, so that a new one cannot be forgotten.
+    pub(super) fn between(old: &Config, new: &Config) -> Self {
+        let Config {
+            node,
+            ports,
+            routes,
+            connections_max,
+            limits,
+            timeouts,
+            tracking,
+            chain,
+            firewall,
+            firewall_log_per_s,
+            on_reload,
+            nat_ports,
+            source_nat,
+            destination_nat,
+            related,
+            ftp,
+            workers: Workers { count, pin },
+            cluster,
+        } = old;
+        let reevaluation = match new.on_reload {
+            // Whoever asks for it only now means also the connections that earlier rules let in.
+            _ if (chain, firewall, on_reload, related) == (&new.chain, &new.firewall, &new.on_reload, &new.related) => {
+                Reevaluation::AsBefore
+            }
+            OnReload::Keep => Reevaluation::Keep,
+            OnReload::Reevaluate => Reevaluation::Judge,
+        };
+        let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
+        changes.node(node, &new.node);
+        changes.ports(ports, &new.ports);
+        changes.restart("workers.count", count, &new.workers.count);
+        changes.restart("workers.pin", pin, &new.workers.pin);
+        changes.list("route", routes, &new.routes, |route| route.to.to_string());
+        changes.restart("limits.connections_max", connections_max, &new.connections_max);
+        for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {
+            changes.restart(&format!("limits.{key}"), &before, &after);
+        }
+        for ((key, before), (_, after)) in timeouts.entries().into_iter().zip(new.timeouts.entries()) {
+            changes.apply(&format!("timeouts.{key}"), &before, &after);
+        }
+        let Tracking { loose, liberal } = tracking;
+        changes.apply("tracking.loose", loose, &new.tracking.loose);
+        changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
+        changes.apply("chain", &names(chain), &names(&new.chain));
+        changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
+        changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
+        changes.apply("firewall.on_reload", on_reload, &new.on_reload);
+        changes.apply("firewall.related", related, &new.related);
+        changes.apply("nat.ports", nat_ports, &new.nat_ports);
+        changes.whole("nat.source", source_nat, &new.source_nat);
+        changes.whole("nat.destination", destination_nat, &new.destination_nat);
+        changes.ftp(ftp, &new.ftp);
+        match (cluster, &new.cluster) {
+            (Some(old), Some(new)) => changes.cluster(old, new),
+            (None, None) => {}
+            (old, _) => {
+                let verb = if old.is_some() { "removed" } else { "added" };
+                changes.needs_restart.push(format!("[replication] {verb}"));
+            }
+        }
+        changes
+    }
+
+    fn node(&mut self, old: &Node, new: &Node) {
+        let Node { id, name, nodes, priority, control_socket, metrics, log, log_format, log_per_s } = old;
+        self.restart("node.id", &id.0, &new.id.0);
+        self.apply("node.name", name, &new.name);
+        self.restart("node.nodes", nodes, &new.nodes);
+        self.apply("node.priority", priority, &new.priority);
+        self.restart("node.control_socket", control_socket, &new.control_socket);
+        self.restart("node.metrics", metrics, &new.metrics);
+        self.apply("node.log", &log.name(), &new.log.name());
+        self.restart("node.log_format", log_format, &new.log_format);
+        self.restart("node.log_per_s", log_per_s, &new.log_per_s);
+    }
+
+    fn ports(&mut self, old: &[Port], new: &[Port]) {
+        let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+        if names(old) != names(new) {
+            // Connections and rules refer to ports by their places.
+            self.restart("ports", &names(old), &names(new));
+            return;
+        }
+        for (old, new) in old.iter().zip(new) {
+            let Port { id: _, name, interface, backend, addresses, mss_clamp } = old;
+            self.restart(&format!("interface of port {name:?}"), interface, &new.interface);
+            self.restart(&format!("backend of port {name:?}"), backend, &new.backend);
+            self.apply(&format!("mss_clamp of port {name:?}"), mss_clamp, &new.mss_clamp);
+            let what = format!("port {name:?}: address");
+            self.list(&what, addresses, &new.addresses, ToString::to_string);
+        }
+    }
+
+    fn ftp(&mut self, old: &Ftp, new: &Ftp) {
+        let Ftp { ports, loose, privileged_ports, timeout } = old;
+        self.apply("ftp.ports", ports, &new.ports);
+        self.apply("ftp.loose", loose, &new.loose);
+        self.apply("ftp.privileged_ports", privileged_ports, &new.privileged_ports);
+        self.apply("ftp.timeout", timeout, &new.timeout);
+    }
+
+    fn cluster(&mut self, old: &Cluster, new: &Cluster) {
+        let Cluster { replication, failure_detection } = old;
+        self.replication(replication, &new.replication);
+        let FailureDetection { local, interval, multiplier, interval_while_down, startup_hold, preempt } =
+            failure_detection;
+        let new = &new.failure_detection;
+        self.restart("failure_detection.local", local, &new.local);
+        self.apply("failure_detection.interval", interval, &new.interval);
+        self.apply("failure_detection.multiplier", multiplier, &new.multiplier);
+        self.apply("failure_detection.interval_while_down", interval_while_down, &new.interval_while_down);
+        self.apply("failure_detection.startup_hold", startup_hold, &new.startup_hold);
+        self.apply("failure_detection.preempt", preempt, &new.preempt);
+    }
+
+    fn replication(&mut self, old: &Replication, new: &Replication) {
+        let Replication {
+            local,
+            representation,
+            hold_first_reply,
+            test_loss,
+            datagram_bytes_max,
+            in_flight_messages_max,
+            ack_every_messages,
+            ack_delay,
+            alive_interval,
+            peer_timeout,
+            peers,
+        } = old;
+        self.restart("replication.local", local, &new.local);
+        let is_off = |representation: Representation| representation == Representation::None;
+        if is_off(*representation) == is_off(new.representation) {
+            self.apply("replication.representation", representation, &new.representation);
+        } else {
+            self.restart("replication.representation", representation, &new.representation);
+        }
+        self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
+        self.restart("replication.test_loss", test_loss, &new.test_loss);
+        self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
+        self.restart("replication.in_flight_messages_max", in_flight_messages_max, &new.in_flight_messages_max);
+        self.restart("replication.ack_every_messages", ack_every_messages, &new.ack_every_messages);
+        let durations: [(&str, &Duration, &Duration); 3] = [
+            ("ack_delay", ack_delay, &new.ack_delay),
+            ("alive_interval", alive_interval, &new.alive_interval),
+            ("peer_timeout", peer_timeout, &new.peer_timeout),
+        ];
+        for (key, before, after) in durations {
+            self.restart(&format!("replication.{key}"), before, after);
+        }
+        let named = |peer: &Peer| format!("node {}", peer.id.0);
+        self.needs_restart.extend(list_phrase("replication.peer", peers, &new.peers, named));
+    }
+
+    fn apply<T: PartialEq + Debug>(&mut self, what: &str, old: &T, new: &T) {
+        self.applicable.extend(phrase(what, old, new));
+    }
+
+    fn restart<T: PartialEq + Debug>(&mut self, what: &str, old: &T, new: &T) {
+        self.needs_restart.extend(phrase(what, old, new));
+    }
+
+    /// Items without names: they are told by their number.
+    fn whole<T: PartialEq>(&mut self, what: &str, old: &[T], new: &[T]) {
+        if old != new {
+            self.applicable.push(format!("{what}: {} before, {} now", rules(old.len()), rules(new.len())));
+        }
+    }
+
+    fn list<T: PartialEq>(&mut self, what: &str, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
+        self.applicable.extend(list_phrase(what, old, new, name));
+    }
+}
+
+fn names(chain: &[Function]) -> Vec<&'static str> {
+    let name = |function: &Function| Function::ALL.iter().find(|(_, known)| known == function).map(|(name, _)| *name);
+    chain.iter().filter_map(name).collect()
+}
+
+fn rules(number: usize) -> String {
+    crate::output::counted(number, "rule")
+}
+
+fn phrase<T: PartialEq + Debug>(what: &str, old: &T, new: &T) -> Option<String> {
+    (old != new).then(|| format!("{what}: {old:?} before, {new:?} now"))
+}
+
+/// Which of the named items came, went and changed, and whether the order of the others is another.
+fn list_phrase<T: PartialEq>(what: &str, old: &[T], new: &[T], name: impl Fn(&T) -> String) -> Option<String> {
+    if old == new {
+        return None;
+    }
+    let by_name = |items: &[T]| -> BTreeMap<String, usize> { items.iter().map(&name).zip(0..).collect() };
+    let (before, after) = (by_name(old), by_name(new));
+    let only_in = |items: &[T], others: &BTreeMap<String, usize>| -> Vec<String> {
+        items.iter().map(&name).filter(|name| !others.contains_key(name)).collect()
+    };
+    let is_changed = |item: &&T| before.get(&name(item)).is_some_and(|index| old[*index] != **item);
+    let parts = [
+        ("added", only_in(new, &before)),
+        ("removed", only_in(old, &after)),
+        ("changed", new.iter().filter(is_changed).map(&name).collect()),
+    ];
+    let mut text = String::new();
+    for (verb, names) in parts {
+        if !names.is_empty() {
+            let separator = if text.is_empty() { "" } else { "; " };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{separator}{verb} {}", enumerate(&names));
+        }
+    }
+    if text.is_empty() {
+        text.push_str("in another order");
+    }
+    Some(format!("{what}: {text}"))
+}
+
+fn enumerate(names: &[String]) -> String {
+    let listed = names[..names.len().min(NAMES_MAX)].join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    const BEFORE: &str = include_str!("../../../../examples/active.toml");
+
+    /// What changes when the parts of the example are replaced.
+    fn changed(replacements: &[(&str, &str)]) -> Changes {
+        let mut after = BEFORE.to_owned();
+        for (part, by) in replacements {
+            assert!(after.contains(part), "{part}");
+            after = after.replacen(part, by, 1);
+        }
+        let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+        Changes::between(&parse(BEFORE), &parse(&after))
+    }
+
+    #[test]
+    fn nothing_changes_when_comments_do() {
+        let nothing =
+            Changes { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation: Reevaluation::AsBefore };
+        assert_eq!(changed(&[("[node]", "# A comment.\n[node]")]), nothing);
+    }
+
+    #[test]
+    fn what_a_restart_needs_is_named_and_the_rest_is_told_too() {
+        let changes = changed(&[("nodes = 2", "nodes = 3"), ("1_000_000", "7"), ("priority = 200", "priority = 7")]);
+        assert_eq!(
+            changes.needs_restart,
+            ["node.nodes: 2 before, 3 now", "limits.connections_max: 1000000 before, 7 now"]
+        );
+        assert_eq!(changes.applicable, ["node.priority: 200 before, 7 now"]);
+    }
+
+    #[test]
+    fn segments_are_clamped_at_once_and_limits_from_the_next_start() {
+        let changes = changed(&[
+            ("interface = \"eth1\"", "interface = \"eth1\"\nmss_clamp = \"mtu\""),
+            ("[limits]", "[limits]\nconnections_per_source_max = 9"),
+        ]);
+        assert_eq!(changes.applicable, ["mss_clamp of port \"outside\": None before, Some(Mtu) now"]);
+        assert_eq!(changes.needs_restart, ["limits.connections_per_source_max: \"none\" before, \"9\" now"]);
+    }
+
+    #[test]
+    fn rules_are_told_by_their_names() {
+        let rule = "[[firewall.rule]]\nname = \"new\"\nprotocol = \"udp\"\naction = \"drop\"\n\n";
+        let first = BEFORE.find("[[firewall.rule]]").expect("there are rules");
+        let changes = changed(&[(&BEFORE[first..first + 17], &format!("{rule}[[firewall.rule]]"))]);
+        assert_eq!(changes.applicable, ["firewall rule: added new"]);
+        assert_eq!(changes.reevaluation, Reevaluation::Keep, "unless the operator says otherwise");
+        let changes =
+            changed(&[(&BEFORE[first..first + 17], "[firewall]\non_reload = \"reevaluate\"\n[[firewall.rule]]")]);
+        assert_eq!(changes.applicable, ["firewall.on_reload: Keep before, Reevaluate now"]);
+        assert_eq!(changes.reevaluation, Reevaluation::Judge, "they were let in by whatever rules there were");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let numbers = |count: u32| (0..count).collect::<Vec<_>>();
+        let phrase = list_phrase("number", &numbers(0), &numbers(11), ToString::to_string);
+        assert_eq!(phrase.as_deref(), Some("number: added 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"));
+        let reversed: Vec<_> = numbers(3).into_iter().rev().collect();
+        let phrase = list_phrase("number", &numbers(3), &reversed, ToString::to_string);
+        assert_eq!(phrase.as_deref(), Some("number: in another order"));
+    }
+}

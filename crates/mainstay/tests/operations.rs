@@ -1,0 +1,187 @@
+//! Operators at work on running nodes: nothing that they do costs a connection.
+
+mod common;
+
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Host, SOUND, gateway};
+use packet_io::signal::{self, Signal, die_with_parent};
+
+use packet_io::namespace::{NamespaceSupport, probe};
+
+/// A hand-over is a matter of milliseconds on a quiet machine; the one that runs tests may be busy.
+const GAP_MS_MAX: f64 = 3000.0;
+
+#[test]
+fn reloads_a_drain_and_a_rolling_restart_under_load_lose_no_connection() {
+    if let NamespaceSupport::Forbidden(why) = probe() {
+        println!("skipped: {why}");
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--rolling-restart", "--json", "--seconds", "2"])
+        .output()
+        .expect("the program can be run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}\n{}", String::from_utf8_lossy(&output.stdout));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let number = |key: &str| result[key].as_f64().expect(key);
+    assert_eq!((number("reloads"), number("drains"), number("restarts")), (40.0, 1.0, 2.0));
+    assert_eq!(number("connections"), 66.0, "{result:#}");
+    assert_eq!(number("survived"), number("connections"), "{result:#}");
+    assert_eq!(number("broken"), 0.0, "{result:#}");
+    assert!(number("bytes_verified") > 10e6, "{result:#}");
+    assert!(number("longest_gap_ms") < GAP_MS_MAX, "{result:#}");
+}
+
+/// How long the gateway may take for anything.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// A running gateway; it ends with the value.
+struct Gateway<'a> {
+    host: &'a Host,
+    child: Child,
+}
+
+impl Drop for Gateway<'_> {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl<'a> Gateway<'a> {
+    /// Starts it and waits until it holds the addresses.
+    fn start(host: &'a Host, text: &str) -> Self {
+        let mut command = gateway(&host.file(text));
+        command.stderr(Stdio::null());
+        die_with_parent(&mut command);
+        let child = host.namespace().spawn_command(command).expect("it can be started");
+        let gateway = Self { host, child };
+        gateway.wait_for("the node to be active", || gateway.status()["node"]["role"] == "active");
+        gateway
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+        command.args(arguments).arg("--socket").arg(self.host.control_socket());
+        command.output().expect("the program can be run")
+    }
+
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        serde_json::from_slice(&self.run(&[arguments, &["--json"]].concat()).stdout).unwrap_or_default()
+    }
+
+    fn status(&self) -> serde_json::Value {
+        self.json(&["status"])
+    }
+
+    fn rule_names(&self) -> Vec<String> {
+        let rules = self.json(&["rules"]);
+        let named = rules["rules"].as_array().into_iter().flatten();
+        named.filter_map(|rule| rule["rule"].as_str().map(ToOwned::to_owned)).collect()
+    }
+
+    fn has_event(&self, kind: &str, detail: &str) -> bool {
+        let events = self.json(&["status", "--events"]);
+        let events = events["events"].as_array().into_iter().flatten();
+        events.into_iter().any(|event| event["kind"] == kind && event["detail"].as_str().unwrap_or("").contains(detail))
+    }
+
+    fn wait_for(&self, what: &str, condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + WITHIN;
+        while !condition() {
+            assert!(Instant::now() < deadline, "waited too long for {what}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it is text")
+}
+
+const WEB: &str =
+    "\n[[firewall.rule]]\nname = \"web\"\nprotocol = \"tcp\"\ndestination_ports = [80]\naction = \"accept\"\n";
+
+#[test]
+fn the_file_is_read_again_when_asked_and_on_a_signal() {
+    let Some(host) = Host::new("reload") else { return };
+    let gateway = Gateway::start(&host, SOUND);
+    let before = gateway.status()["configuration"].as_str().expect("a fingerprint").to_owned();
+    let output = gateway.run(&["reload"]);
+    assert_eq!(text(&output.stdout), format!("reloaded, which changes nothing: configuration {before}\n"));
+
+    host.file(&format!("{SOUND}{WEB}"));
+    let checked = gateway.run(&["reload", "--check-only"]);
+    assert!(
+        text(&checked.stdout).starts_with("changes:\n  firewall rule: added web\ncould be reloaded: "),
+        "{checked:?}"
+    );
+    assert_eq!(gateway.rule_names(), ["out"]);
+    signal::send(gateway.child.id(), Signal::Reload).expect("it runs");
+    gateway.wait_for("the new rule", || gateway.rule_names() == ["out", "web"]);
+    assert!(gateway.has_event("reloaded", "firewall rule: added web"));
+    assert_ne!(gateway.status()["configuration"], before.as_str());
+    let table = gateway.run(&["rules"]);
+    assert!(text(&table.stdout).contains("\nweb             accept        0       0\n"), "{}", text(&table.stdout));
+}
+
+#[test]
+fn a_file_that_cannot_be_put_in_force_changes_nothing_and_says_why() {
+    let Some(host) = Host::new("refusal") else { return };
+    let gateway = Gateway::start(&host, SOUND);
+    let cases: [(&str, &str, &str, &str); 3] = [
+        (
+            "action = \"accept\"",
+            "action = \"allow\"",
+            "mainstay.toml:19:10: firewall rule \"out\": \"allow\" is not known",
+            "cannot be used",
+        ),
+        (
+            "nodes = 2",
+            "nodes = 3",
+            "needs a restart:\n  node.nodes: 2 before, 3 now\nchanges:\n  firewall rule: added web",
+            "restart the gateway",
+        ),
+        (
+            "name = \"inside\"\ninterface = \"in0\"",
+            "name = \"inside\"\ninterface = \"sync\"",
+            "interface of port \"inside\": \"in0\" before, \"sync\" now",
+            "restart the gateway",
+        ),
+    ];
+    for (part, by, said, error) in cases {
+        host.file(&format!("{}{WEB}", SOUND.replace(part, by)));
+        let output = gateway.run(&["reload"]);
+        assert!(!output.status.success());
+        assert!(text(&output.stdout).contains(said), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).starts_with("nothing has changed: ") && text(&output.stderr).contains(error));
+        assert_eq!(gateway.rule_names(), ["out"]);
+    }
+    assert!(gateway.has_event("reload_refused", "a restart is needed for node.nodes"));
+    host.file(SOUND);
+    assert!(gateway.run(&["reload"]).status.success(), "the next one is taken");
+}
+
+#[test]
+fn a_node_that_nobody_could_relieve_is_drained_only_by_force() {
+    let Some(host) = Host::new("drain") else { return };
+    let gateway = Gateway::start(&host, SOUND);
+    let refused = gateway.run(&["drain"]);
+    assert!(!refused.status.success());
+    assert_eq!(
+        text(&refused.stderr),
+        "the gateway refuses: no peer could take over without losing connections: node 1 is down \
+         (--force drains all the same)\n"
+    );
+    let drained = gateway.json(&["drain", "--force"]);
+    assert_eq!((&drained["role"], &drained["active"]), (&"left".into(), &serde_json::Value::Null));
+    assert_eq!(gateway.status()["node"]["role"], "left");
+    let undrained = gateway.run(&["undrain"]);
+    assert!(undrained.status.success(), "{}", text(&undrained.stderr));
+    gateway.wait_for("the node to hold the addresses again", || gateway.status()["node"]["role"] == "active");
+}

@@ -1,0 +1,121 @@
+//! Several packet sockets on one interface, among which the kernel divides the frames (`PACKET_FANOUT`, packet(7)).
+//!
+//! Which socket gets a frame is said by a program that comes from elsewhere: this room does not read it. Its result is the
+//! number of the socket in the order in which the sockets joined, so they join one after the other.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flow::steering::Instruction;
+
+use crate::system::{attach_filter, check, detach_filter, set_option};
+
+/// `PACKET_FANOUT`: joins a group, or says which one was joined.
+const PACKET_FANOUT: libc::c_int = 18;
+/// `PACKET_FANOUT_DATA`: gives a group its program.
+const PACKET_FANOUT_DATA: libc::c_int = 22;
+/// `PACKET_FANOUT_CBPF`: by the result of a classic BPF program.
+const FANOUT_CBPF: u32 = 6;
+/// `PACKET_FANOUT_FLAG_UNIQUEID`: the kernel chooses a number for the group that nobody else in the namespace has.
+const FLAG_UNIQUE_ID: u32 = 0x2000;
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: frames that this host sends stay out (since Linux 5.17).
+const FLAG_IGNORE_OUTGOING: u32 = 0x4000;
+
+/// One member's place in a group of sockets on one interface.
+#[derive(Clone, Debug)]
+pub struct Fanout {
+    group: Arc<Group>,
+    member: u16,
+}
+
+/// What the members share. It is locked only when a socket is opened.
+#[derive(Debug)]
+struct Group {
+    program: Vec<libc::sock_filter>,
+    state: Mutex<State>,
+}
+
+/// Who has joined.
+#[derive(Clone, Copy, Default, Debug)]
+struct State {
+    /// The interface that the group is on now: one that went and came back has another number, and another group.
+    interface: libc::c_int,
+    /// The group's number.
+    id: u16,
+    joined: u16,
+}
+
+impl Fanout {
+    /// The places of a group of `members` sockets, one for each member. `program` says which gets a frame.
+    #[must_use]
+    pub fn group(members: u16, program: &[Instruction]) -> Vec<Self> {
+        let filter = |instruction: &Instruction| libc::sock_filter {
+            code: instruction.code,
+            jt: instruction.jump_true,
+            jf: instruction.jump_false,
+            k: instruction.operand,
+        };
+        let program = program.iter().map(filter).collect();
+        let group = Arc::new(Group { program, state: Mutex::new(State::default()) });
+        (0..members).map(|member| Self { group: Arc::clone(&group), member }).collect()
+    }
+
+    /// Keeps a socket from receiving anything until [`Fanout::join`] let it into the group: bound and not a member, it would
+    /// receive every frame beside the members.
+    pub(super) fn hold_back(socket: BorrowedFd<'_>) -> io::Result<()> {
+        const KEEP_NOTHING: libc::sock_filter =
+            libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+        attach_filter(socket, &mut [KEEP_NOTHING])
+    }
+
+    /// Makes the socket, which is bound to `interface`, a member. False when those before it have not joined yet: a new
+    /// socket may try again later.
+    pub(super) fn join(&self, socket: BorrowedFd<'_>, interface: libc::c_int) -> io::Result<bool> {
+        let mut state = self.group.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.member == 0 {
+            let id = self.begin(socket)?;
+            *state = State { interface, id, joined: 1 };
+        } else if state.interface == interface && state.joined == self.member {
+            let argument = u32::from(state.id) | (FANOUT_CBPF | FLAG_IGNORE_OUTGOING) << 16;
+            set_option(socket, libc::SOL_PACKET, PACKET_FANOUT, &argument)?;
+            state.joined += 1;
+        } else {
+            return Ok(false);
+        }
+        drop(state);
+        detach_filter(socket)?;
+        Ok(true)
+    }
+
+    fn begin(&self, socket: BorrowedFd<'_>) -> io::Result<u16> {
+        let argument = (FANOUT_CBPF | FLAG_IGNORE_OUTGOING | FLAG_UNIQUE_ID) << 16;
+        set_option(socket, libc::SOL_PACKET, PACKET_FANOUT, &argument)?;
+        let description = libc::sock_fprog {
+            len: u16::try_from(self.group.program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
+            filter: self.group.program.as_ptr().cast_mut(),
+        };
+        set_option(socket, libc::SOL_PACKET, PACKET_FANOUT_DATA, &description)?;
+        let mut chosen = 0_u32;
+        let mut length = size_of_val(&chosen) as libc::socklen_t;
+        // SAFETY: `chosen` is writable and as long as stated.
+        check(unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                PACKET_FANOUT,
+                (&raw mut chosen).cast(),
+                &raw mut length,
+            )
+        })?;
+        Ok(chosen as u16)
+    }
+}
+
+impl PartialEq for Fanout {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.group, &other.group) && self.member == other.member
+    }
+}
+
+impl Eq for Fanout {}
