@@ -2,6 +2,7 @@
 
 mod cluster;
 mod ftp;
+mod ftp_workers;
 mod large_packets;
 mod operations;
 mod other_protocols;
