@@ -102,6 +102,10 @@ pub mod flags {
     pub const COPY: u8 = 8;
     /// Found again by the resynchronisation that is under way.
     pub const RESYNCED: u8 = 4;
+    /// Connections may be expected on its behalf.
+    pub const EXPECTS: u8 = 16;
+    /// It was expected on behalf of another one.
+    pub const RELATED: u8 = 32;
 }
 
 impl Connection {

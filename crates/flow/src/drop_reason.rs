@@ -96,6 +96,12 @@ drop_reasons! {
     NatPortsExhausted = "nat_ports_exhausted",
     /// A packet that NAT cannot translate.
     NatUntranslatable = "nat_untranslatable",
+    /// A packet announces a further connection, and there is no room for it among those expected.
+    ExpectationRefused = "expectation_refused",
+    /// Part of a line that a helper must see whole: its sender repeats it, with the rest as a rule.
+    PartialLine = "partial_line",
+    /// A payload that must be changed cannot be now: the frame has no room, or an earlier change is not acknowledged yet.
+    PayloadUnchangeable = "payload_unchangeable",
 
     // Forwarding.
     /// The time to live or hop limit ran out.

@@ -1,4 +1,4 @@
-//! What firewall and NAT cost a packet and a new connection, in nanoseconds:
+//! What firewall, NAT and an idle FTP helper cost a packet and a new connection, in nanoseconds:
 //! `cargo run --release -p network-functions --example chain_cost`
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
@@ -11,7 +11,9 @@ use flow::wire::{Headers, Packet, TcpSegment, Transport, ip_protocol};
 use flow::{Connection, Direction, DropReason, Frame, HashKey, Instant, NodeId, PortId, Tuple};
 use network_functions::address::tuple_bytes;
 use network_functions::chain::{Chain, ChainBuilder, Runtime};
+use network_functions::expectation::{EXPECTATION_TIMEOUT_DEFAULT, Expectations};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::ftp::{CONTROL_PORT, Ftp, FtpConfig};
 use network_functions::function::{Log, TupleUse, Verdict};
 use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
@@ -20,6 +22,21 @@ use network_functions::rule_set::Conditions;
 const CONNECTIONS: u16 = 256;
 const ROUNDS: u32 = 10_000;
 const RULES: u16 = 50;
+
+/// A helper that has nothing to do for any of the connections.
+fn ftp() -> Ftp {
+    Ftp::new(FtpConfig {
+        control_ports: vec![PortRange::single(CONTROL_PORT)],
+        loose: false,
+        privileged_ports: false,
+        timeout: EXPECTATION_TIMEOUT_DEFAULT,
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(0),
+        nodes: NonZeroU8::MIN,
+        key: HashKey([3, 4]),
+    })
+    .expect("there are ports")
+}
 
 struct NothingUsed;
 
@@ -142,13 +159,20 @@ fn main() {
         ("no function", ChainBuilder::new()),
         ("firewall", ChainBuilder::new().push(firewall())),
         ("firewall and NAT", ChainBuilder::new().push(firewall()).push(nat())),
+        ("and FTP", ChainBuilder::new().push(firewall()).push(nat()).push(ftp())),
     ];
     let all: Vec<Connection> = (0..CONNECTIONS).map(connection).collect();
     println!("{:>18}: {:5.1} ns a packet", "packets alone", make_packets(&mut frame, &all));
     for (name, chain) in chains {
         let chain = chain.build().expect("the functions go together");
-        let (mut counters, mut log) = (chain.new_counters(), Log::default());
-        let mut runtime = Runtime { now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log };
+        let (mut counters, mut log, mut expectations) = (chain.new_counters(), Log::default(), Expectations::default());
+        let mut runtime = Runtime {
+            now: Instant::ZERO,
+            node: NodeId(0),
+            counters: &mut counters,
+            log: &mut log,
+            expectations: &mut expectations,
+        };
         let mut all: Vec<Connection> = (0..CONNECTIONS).map(connection).collect();
         let init_nanos = begin(&chain, &mut runtime, &mut frame, &mut all);
         let packet_nanos = pass(&chain, &mut runtime, &mut frame, &mut all);

@@ -27,10 +27,11 @@ use core::mem;
 use core::ops::Range;
 
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
-use flow::wire::Packet;
 use flow::wire::tlv::{self, TlvError};
+use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
+use crate::expectation::Expectations;
 use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verdict};
 use erased::{Erased, ErasedFunction};
 pub use layout::STATE_ALIGN_BYTES_MAX;
@@ -130,7 +131,8 @@ impl ChainBuilder {
             let handles_packets = function.handles_packets();
             links.push(Link { function, state, counters, handles_packets });
         }
-        Ok(Chain { default_states: layout.defaults(), links, layout, counter_names })
+        let renumbers = links.iter().any(|link| link.function.renumbers());
+        Ok(Chain { default_states: layout.defaults(), links, layout, counter_names, renumbers })
     }
 }
 
@@ -184,6 +186,8 @@ pub struct Runtime<'a> {
     pub counters: &'a mut ChainCounters,
     /// Where entries for the operator go.
     pub log: &'a mut Log,
+    /// The connections that functions expect.
+    pub expectations: &'a mut Expectations,
 }
 
 /// What the chain made of a packet.
@@ -191,7 +195,7 @@ pub struct Runtime<'a> {
 pub struct Processed {
     /// The first verdict that was not to forward, or [`Verdict::Forward`].
     pub verdict: Verdict,
-    /// A function wrote something new into its state: the backups must be told.
+    /// A function wrote something new into its state, or expects a connection: the backups must be told.
     pub states_changed: bool,
 }
 
@@ -212,6 +216,8 @@ pub struct Chain {
     /// Every state at its default, to begin and to decode from.
     default_states: [u8; FUNCTION_STATE_BYTES_MAX],
     counter_names: Vec<String>,
+    /// A function changes the numbers of TCP segments.
+    renumbers: bool,
 }
 
 impl fmt::Debug for Chain {
@@ -269,6 +275,9 @@ impl Chain {
             tuples,
             counters: &mut [],
             log: runtime.log,
+            expected: runtime.expectations.find(runtime.now, &connection.original).copied(),
+            expectations: runtime.expectations,
+            has_expected: false,
         };
         let mut counters = runtime.counters.values.as_mut_slice();
         for link in &self.links {
@@ -298,13 +307,41 @@ impl Chain {
             tuples: &NoTupleFree,
             counters: &mut [],
             log: runtime.log,
+            expected: None,
+            expectations: runtime.expectations,
+            has_expected: false,
         };
         let states = &mut connection.functions;
         let counters = runtime.counters.values.as_mut_slice();
-        match direction {
+        let processed = match direction {
             Direction::Original => self.pass_forwards(states, &mut context, counters, packet),
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet),
+        };
+        Processed { states_changed: processed.states_changed | context.has_expected, ..processed }
+    }
+
+    /// Whether connection tracking must be shown segments as [`Chain::as_sent`] gives them.
+    #[must_use]
+    #[inline]
+    pub const fn renumbers(&self) -> bool {
+        self.renumbers
+    }
+
+    /// The headers of a segment that comes in, with what it acknowledges under the numbers with which the other side sent
+    /// it: before all functions that renumber. `None` when that is what they say already.
+    #[must_use]
+    pub fn as_sent(&self, connection: &Connection, headers: &Headers, direction: Direction) -> Option<Headers> {
+        let Transport::Tcp(arrived) = headers.transport else { return None };
+        let mut segment = arrived;
+        let ask = |link: &Link, segment: &mut _| {
+            link.function.as_sent(&connection.functions[link.state.clone()], segment, direction);
+        };
+        let renumbering = self.links.iter().filter(|link| link.function.renumbers());
+        match direction {
+            Direction::Original => renumbering.for_each(|link| ask(link, &mut segment)),
+            Direction::Reply => renumbering.rev().for_each(|link| ask(link, &mut segment)),
         }
+        (segment != arrived).then_some(Headers { transport: Transport::Tcp(segment), ..*headers })
     }
 
     fn pass_forwards<'a>(

@@ -6,9 +6,13 @@
 //! peer of the cluster let in, even if the rule's number is unknown here (pfsync and conntrackd decide likewise).
 //! Connections that no rule matches are dropped.
 //!
+//! A connection that was announced within another one ([`crate::expectation`]) passes without a rule, unless
+//! [`Related::Rules`] says otherwise.
+//!
 //! New rules are for new connections, unless the operator asks for the others to be held against them too
 //! ([`NetworkFunction::reevaluate`]). Then a connection that a rule let in must be let in by one of the new rules.
-//! Connections that no rule let in (they were there before the firewall was) are not judged.
+//! Connections that were announced are judged likewise once announced connections pass by rules only. Those of which nobody
+//! knows where they came in (they were there before the firewall was) are not judged.
 
 mod reevaluation;
 mod rule;
@@ -27,13 +31,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::function::{Context, FlowState, Judgement, NetworkFunction, Verdict, state_attribute};
 use crate::log_limit::LogSource;
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
-pub use rule::{Action, FirewallConfig, Rule};
+pub use rule::{Action, FirewallConfig, Related, Rule};
 
 /// The name of the function.
 pub const NAME: &str = "firewall";
 
 /// What the counter of connections that no rule matched is called.
 pub const DEFAULT_COUNTER_NAME: &str = "default_hits";
+
+/// What the counter of connections that another one announced, and that therefore needed no rule, is called.
+pub const RELATED_COUNTER_NAME: &str = "related_hits";
 
 /// What the counter of a rule is called: `rule/accept/web`. By the rule's name and not its place, so that it goes on when
 /// rules come and go around it.
@@ -52,7 +59,7 @@ pub fn rule_of_counter(name: &str) -> Option<(&str, &str)> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct FirewallState {
-    /// The number of the rule that let it in, from 1; 0 when that is not known.
+    /// The number of the rule that let it in, from 1; 0 when that is not known, or it was announced and needed none.
     rule_number: u16,
     /// [`FirewallConfig::generation`] of the rules that the number counts.
     generation: u16,
@@ -115,6 +122,7 @@ pub struct Firewall {
     outcomes: Vec<RuleOutcome>,
     log_default: bool,
     generation: u16,
+    related: Related,
 }
 
 impl Firewall {
@@ -130,6 +138,7 @@ impl Firewall {
             outcomes: config.rules.into_iter().map(outcome).collect(),
             log_default: config.log_default,
             generation: config.generation,
+            related: config.related,
         })
     }
 
@@ -171,13 +180,17 @@ impl NetworkFunction for Firewall {
         NAME
     }
 
-    /// [`rule_counter_name`] of each rule, and `default_hits` behind them.
+    /// [`rule_counter_name`] of each rule, [`DEFAULT_COUNTER_NAME`] and [`RELATED_COUNTER_NAME`] behind them.
     fn counter_names(&self) -> Vec<String> {
         let rules = self.outcomes.iter().map(|outcome| rule_counter_name(outcome.action, &outcome.name));
-        rules.chain([DEFAULT_COUNTER_NAME.to_string()]).collect()
+        rules.chain([DEFAULT_COUNTER_NAME, RELATED_COUNTER_NAME].map(|name| name.to_string())).collect()
     }
 
     fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<FirewallState, DropReason> {
+        if self.related == Related::Accept && context.expected.is_some() {
+            context.count(self.outcomes.len() + 1);
+            return Ok(FirewallState { ingress_number: u16::from(context.ingress.0) + 1, ..FirewallState::default() });
+        }
         let tuple = context.outgoing();
         let key = RuleKey::new(tuple, &packet.headers.transport, context.ingress);
         if let Some(index) = self.rules.classify(&key) {

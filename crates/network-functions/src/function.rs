@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 use core::mem;
 
 use flow::table::Table;
-use flow::wire::Packet;
 use flow::wire::tlv::TlvError;
+use flow::wire::{Packet, TcpSegment};
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::expectation::{Expectation, Expectations, Refusal};
 use crate::log_limit::{LogLimits, LogSource};
 
 /// What is to be done with a packet.
@@ -89,6 +90,8 @@ pub mod state_attribute {
     pub const FIREWALL: u16 = 1;
     /// Network address translation.
     pub const NAT: u16 = 2;
+    /// The FTP helper.
+    pub const FTP: u16 = 3;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
 }
@@ -179,9 +182,34 @@ pub struct Context<'a> {
     pub counters: &'a mut [u64],
     /// Where entries for the operator go.
     pub log: &'a mut Log,
+    /// In `on_init`: the connection was expected, and is to leave as this says. `None` in `on_packet`.
+    pub expected: Option<Expectation>,
+    /// The node's expected connections; functions come to them by [`Context::expect`].
+    pub(crate) expectations: &'a mut Expectations,
+    /// The function expected something: the backups must be told.
+    pub(crate) has_expected: bool,
 }
 
 impl Context<'_> {
+    /// Expects a connection on behalf of this one, which becomes its master (see [`crate::expectation`]). For `on_packet`
+    /// only: a connection that is not yet in the table cannot be a master.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing is expected then.
+    pub fn expect(&mut self, expectation: Expectation) -> Result<(), Refusal> {
+        self.expectations.expect(self.now, &self.original, expectation)?;
+        self.has_expected = true;
+        Ok(())
+    }
+
+    /// Takes back what the function (by its [`FlowState::ATTRIBUTE`]) expected on behalf of this connection.
+    pub fn forget_expected(&mut self, function: u16) {
+        if self.expectations.has(&self.original) {
+            self.expectations.forget_function(&self.original, function);
+            self.has_expected = true;
+        }
+    }
+
     /// Adds one to the function's counter `index`, in the order of [`NetworkFunction::counter_names`]. A counter that
     /// was not named is not counted.
     pub fn count(&mut self, index: usize) {
@@ -205,6 +233,10 @@ pub trait NetworkFunction {
     /// Whether its `on_packet` does anything. A function that decides when a connection begins and forwards every packet
     /// from then on says false, and is then not asked.
     const HANDLES_PACKETS: bool = true;
+
+    /// Whether it changes the numbers of TCP segments. It then says in [`NetworkFunction::as_sent`] what connection tracking
+    /// is to see, and is asked for every segment.
+    const RENUMBERS: bool = false;
 
     /// Whether the functions behind it see other tuples than those before it: it translates.
     const TRANSLATES: bool = false;
@@ -235,6 +267,12 @@ pub trait NetworkFunction {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Verdict;
+
+    /// A segment as it comes in, before connection tracking looks at it: gives what it acknowledges (also selectively) the
+    /// numbers under which the other side sent it. Sequence numbers are looked at as their sender writes them.
+    fn as_sent(&self, state: &Self::State, segment: &mut TcpSegment, direction: Direction) {
+        let _ = (state, segment, direction);
+    }
 
     /// The configuration is a new one, and the operator wants connections that began under earlier ones to be held
     /// against it: whether this one may go on. `outgoing` is its tuple as its packets in the original direction reach this

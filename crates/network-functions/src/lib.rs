@@ -3,7 +3,7 @@
 //! A function ([`function::NetworkFunction`]) is a policy and a fixed-size state per connection. It keeps nothing
 //! between packets but what it writes into that state, which is therefore all that another node needs to go on.
 //!
-//! [`firewall`] and [`nat`] are functions; [`chain`] runs functions in order. The room knows neither the connection
+//! [`firewall`], [`nat`] and [`ftp`] are functions; [`chain`] runs functions in order. The room knows neither the connection
 //! table nor the protocols' automata: it is handed a connection and a packet.
 //!
 //! # Writing a function
@@ -67,6 +67,7 @@
 //! # use flow::wire::{Headers, Transport};
 //! # use flow::{Connection, Frame, Instant, NodeId, PortId, Tuple};
 //! # use network_functions::chain::{Chain, ChainBuilder, Runtime};
+//! # use network_functions::expectation::Expectations;
 //! # use network_functions::function::Log;
 //! # let tuple = Tuple {
 //! #     source: [1; 16], destination: [2; 16], source_port: 5, destination_port: 6, protocol: 17, version: 6, discriminator: 0,
@@ -79,8 +80,10 @@
 //! #         is_fragment: false,
 //! #     };
 //! #     let mut packet = Packet { frame: &mut frame, headers: &mut headers };
-//! #     let (mut counters, mut log) = (chain.new_counters(), Log::default());
-//! #     let mut runtime = Runtime { now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log };
+//! #     let (mut counters, mut log, mut expected) = (chain.new_counters(), Log::default(), Expectations::default());
+//! #     let mut runtime = Runtime {
+//! #         now: Instant::ZERO, node: NodeId(0), counters: &mut counters, log: &mut log, expectations: &mut expected,
+//! #     };
 //! #     chain.process(&mut runtime, connection, &mut packet, Direction::Original).verdict
 //! # };
 //! # let connection = || Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
@@ -99,6 +102,21 @@
 //! assert_eq!(send(&chain, &mut there), Verdict::Drop(DropReason::FirewallDenied));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Writing a helper
+//!
+//! A helper is a function that reads what end points say to each other and lets through the connections that they
+//! announce (FTP; SIP and H.323 would be others). What it needs beside a function's usual means:
+//!
+//! * [`function::Context::expect`] tells which connection is announced: its first packet's tuple as it will come in, with
+//!   wildcards, and how it is to leave. Firewall and NAT then let it follow the connection that announced it, and the
+//!   expectation travels to the backups with that connection.
+//! * [`Packet::replace_payload`](flow::wire::Packet::replace_payload) changes what is said, where addresses are translated.
+//! * Over TCP a change of length shifts all later numbers: the function sets
+//!   [`RENUMBERS`](function::NetworkFunction::RENUMBERS), rewrites numbers with
+//!   [`Packet::renumber_tcp`](flow::wire::Packet::renumber_tcp) and undoes acknowledgements for connection tracking in
+//!   [`as_sent`](function::NetworkFunction::as_sent). [`ftp`] keeps its account of that in 16 bytes a direction. Over UDP
+//!   none of this is needed.
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -108,7 +126,9 @@ extern crate std;
 
 pub mod address;
 pub mod chain;
+pub mod expectation;
 pub mod firewall;
+pub mod ftp;
 pub mod function;
 pub mod log_limit;
 pub mod nat;

@@ -21,6 +21,9 @@
 //! REQ-1), and an inside address always under the same pool address (REQ-2). ICMP queries are translated by their
 //! identifier (RFC 5508 REQ-1).
 //!
+//! **Expected connections** ([`crate::expectation`]) follow the connection that announced them; the rules are not asked. A
+//! source port that is taken is replaced by one of the node's part.
+//!
 //! **Several workers.** Each worker chooses among the ports with which the answers come back to itself: two workers can as
 //! little choose the same port as two nodes. As answers are steered by both ends, an inside end point is then seen under
 //! the same port by those of its peers whose packets come to one worker, no longer by all.
@@ -34,7 +37,7 @@
 //! **Untranslated connections** are never rewritten. If the reply tuple of one is already another connection's, the
 //! table refuses it (`tuple_in_use`) when it is entered, as Linux does for connections without a NAT rule.
 
-mod ports;
+pub(crate) mod ports;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -48,6 +51,7 @@ use flow::wire::{Packet, Transport, ip_protocol};
 use flow::{Direction, DropReason, HashKey, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::expectation::{ANY_ADDRESS, ANY_PORT, Expectation};
 use crate::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
 use crate::port_range::PortRange;
 use crate::rule_set::{Conditions, RuleIndex, RuleKey, RuleSet, has_ports};
@@ -211,12 +215,54 @@ impl Nat {
                 return Ok(preserved);
             }
         }
-        let hash = self.key.hash(&inside);
+        self.free_port(self.key.hash(&inside), with_port, context)
+    }
+
+    /// The first of the ports, in the order that `hash` chooses, with which the reply tuple is free and its packets come here.
+    fn free_port(
+        &self,
+        hash: u64,
+        with_port: impl Fn(u16) -> Tuple,
+        context: &mut Context<'_>,
+    ) -> Result<Tuple, DropReason> {
+        let tuples = context.tuples;
+        let is_here = |tuple: &Tuple| !tuples.is_elsewhere(&tuple.inverse());
+        let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
         let mut candidates = ports::candidates(self.ports, hash).map(with_port).filter(is_here).take(PORT_PROBES_MAX);
         candidates.find(is_free).ok_or_else(|| {
             self.count(context, Counter::PortsExhausted);
             DropReason::NatPortsExhausted
         })
+    }
+
+    /// A connection that was expected leaves as its expectation says. Its port is kept if that is free, whichever part it
+    /// is from: the other end of its tuple was chosen for this connection alone.
+    fn follow(&self, expected: &Expectation, context: &mut Context<'_>) -> Result<NatState, DropReason> {
+        let incoming = context.outgoing();
+        let mut outgoing = Tuple {
+            destination: expected.outgoing.destination,
+            destination_port: expected.outgoing.destination_port,
+            ..incoming
+        };
+        if expected.outgoing.source != ANY_ADDRESS {
+            outgoing.source = expected.outgoing.source;
+        }
+        if expected.outgoing.source_port != ANY_PORT {
+            outgoing.source_port = expected.outgoing.source_port;
+        }
+        if outgoing.source != incoming.source
+            && has_ports(outgoing.protocol)
+            && (context.tuples.is_elsewhere(&outgoing.inverse()) || context.tuples.is_used(&outgoing.inverse()))
+        {
+            let with_port = |source_port| Tuple { source_port, ..outgoing };
+            outgoing = self.free_port(self.key.hash(&outgoing), with_port, context)?;
+        }
+        if outgoing != incoming && context.tuples.is_used(&outgoing.inverse()) {
+            self.count(context, Counter::TuplesInUse);
+            return Err(DropReason::TupleInUse);
+        }
+        context.reply = outgoing.inverse();
+        Ok(NatState::default())
     }
 }
 
@@ -269,6 +315,9 @@ impl NetworkFunction for Nat {
     }
 
     fn on_init(&self, context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<NatState, DropReason> {
+        if let Some(expected) = context.expected {
+            return self.follow(&expected, context);
+        }
         let incoming = context.outgoing();
         let mut outgoing = incoming;
         let mut state = NatState::default();

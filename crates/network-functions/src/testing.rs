@@ -12,6 +12,7 @@ use flow::{Connection, Direction, DropReason, Frame, Instant, NodeId, PortId, Tu
 
 use crate::address::tuple_bytes;
 use crate::chain::{Chain, ChainBuilder, ChainCounters, Processed, Runtime};
+use crate::expectation::Expectations;
 use crate::function::{Log, NetworkFunction, TupleUse, Verdict};
 
 pub(crate) const INSIDE: PortId = PortId(0);
@@ -145,11 +146,18 @@ pub(crate) struct Gateway {
     pub(crate) counters: ChainCounters,
     pub(crate) log: Log,
     pub(crate) tuples: Tuples,
+    pub(crate) expectations: Expectations,
 }
 
 impl Gateway {
     pub(crate) fn of(chain: Chain) -> Self {
-        Self { counters: chain.new_counters(), chain, log: Log::default(), tuples: Tuples::default() }
+        Self {
+            counters: chain.new_counters(),
+            chain,
+            log: Log::default(),
+            tuples: Tuples::default(),
+            expectations: Expectations::default(),
+        }
     }
 
     pub(crate) fn with(function: impl NetworkFunction + Send + Sync + 'static) -> Self {
@@ -161,7 +169,7 @@ impl Gateway {
         let mut connection = Connection::new(tuple, NodeId(0), ProtocolState::default(), Instant::FAR_FUTURE);
         let before = connection;
         let result = with_packet(&tuple, ingress, Direction::Original, |packet| {
-            let mut runtime = runtime(&mut self.counters, &mut self.log);
+            let mut runtime = runtime(&mut self.counters, &mut self.log, &mut self.expectations);
             self.chain.init(&mut runtime, &self.tuples, &mut connection, packet)
         });
         if result.is_err() {
@@ -195,7 +203,12 @@ impl Gateway {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
-        self.chain.process(&mut runtime(&mut self.counters, &mut self.log), connection, packet, direction)
+        self.chain.process(
+            &mut runtime(&mut self.counters, &mut self.log, &mut self.expectations),
+            connection,
+            packet,
+            direction,
+        )
     }
 
     /// The tuple with which an answer to the connection leaves.
@@ -213,6 +226,6 @@ impl Gateway {
     }
 }
 
-fn runtime<'a>(counters: &'a mut ChainCounters, log: &'a mut Log) -> Runtime<'a> {
-    Runtime { now: Instant::ZERO, node: NodeId(0), counters, log }
+fn runtime<'a>(counters: &'a mut ChainCounters, log: &'a mut Log, expectations: &'a mut Expectations) -> Runtime<'a> {
+    Runtime { now: Instant::ZERO, node: NodeId(0), counters, log, expectations }
 }

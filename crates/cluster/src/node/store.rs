@@ -62,16 +62,21 @@ impl Store for ReplicaStore<'_> {
             return false;
         }
         precise::encode(now, connection, &ChainStates(self.pipeline.chain()), out);
+        self.pipeline.encode_relations(now, connection, out);
         true
     }
 
     fn apply(&mut self, now: Instant, from: NodeId, _kind: Kind, attributes: &[u8]) -> Result<(), ApplyError> {
         let mut copy = precise::decode(now, attributes, &ChainStates(self.pipeline.chain()))?;
+        let relations = precise::relations(attributes)?;
         if self.resync.epoch() {
             copy.flags |= flags::RESYNCED;
         }
         match self.pipeline.apply_copy(now, from, copy) {
-            Applied::Taken => self.counters.taken += 1,
+            Applied::Taken => {
+                self.counters.taken += 1;
+                self.pipeline.apply_relations(now, &copy.original, &relations)?;
+            }
             Applied::Stale => self.counters.stale += 1,
             Applied::Conflict => self.counters.conflicts += 1,
             Applied::Full => {

@@ -3,9 +3,9 @@
 use flow::connection::flags;
 use flow::conntrack::{Advance, Change, Next};
 use flow::table::{InsertError, Slot};
-use flow::wire::{Packet, Transport};
+use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
-use network_functions::chain::Runtime;
+use network_functions::chain::{Chain, Runtime};
 use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
@@ -27,8 +27,7 @@ impl Pipeline {
         if self.advance_plain(now, packet, slot, direction) {
             let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
             if states_changed {
-                let state = record(&self.table, slot).protocol.state;
-                self.note_change(slot, Change::State, state);
+                self.changes.push(TableChange::FunctionsChanged { slot });
             }
             return self.send_known(now, packet, slot, direction, verdict, edge);
         }
@@ -54,7 +53,7 @@ impl Pipeline {
         } else if taken_over {
             self.changes.push(TableChange::TakenOver { slot });
         } else if states_changed {
-            self.note_change(slot, Change::State, previous_state);
+            self.changes.push(TableChange::FunctionsChanged { slot });
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
         }
@@ -92,8 +91,9 @@ impl Pipeline {
         if connection.owner != self.node {
             connection.take_over(self.node);
         }
-        let advance =
-            self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, packet.headers);
+        let renumbered = as_sent(&self.chain, connection, packet, direction);
+        let headers = renumbered.as_ref().unwrap_or(packet.headers);
+        let advance = self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
         if advance.verdict.is_ok() {
             count(connection, packet, direction);
         }
@@ -112,6 +112,10 @@ impl Pipeline {
     fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
         let connection = record_mut(&mut self.table, slot);
         if connection.owner != self.node || connection.flags & flags::COPY != 0 {
+            return false;
+        }
+        // What a function has renumbered is not what the tracker is to see, and needs a second look.
+        if as_sent(&self.chain, connection, packet, direction).is_some() {
             return false;
         }
         let flags = connection.flags;
@@ -149,7 +153,13 @@ impl Pipeline {
         let (protocol, timeout) = self.tracker.begin(packet.headers)?;
         self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
-        let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
+        let mut runtime = Runtime {
+            now,
+            node: self.node,
+            counters: &mut self.chain_counters,
+            log: &mut self.log,
+            expectations: &mut self.expectations,
+        };
         let tuples = self.shard.tuples(&self.table);
         self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
         if is_local && connection.reply.source == tuple.destination {
@@ -171,6 +181,7 @@ impl Pipeline {
             Ok(disposition) => {
                 self.note_begun(now, &tuple);
                 self.counters.begun += 1;
+                self.note_if_expected(now, slot, &tuple);
                 self.changes.push(TableChange::Began { slot });
                 Ok(disposition)
             }
@@ -203,10 +214,19 @@ impl Pipeline {
         direction: Direction,
     ) -> (Verdict, bool) {
         let connection = record_mut(&mut self.table, slot);
-        let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
+        let mut runtime = Runtime {
+            now,
+            node: self.node,
+            counters: &mut self.chain_counters,
+            log: &mut self.log,
+            expectations: &mut self.expectations,
+        };
         let processed = self.chain.process(&mut runtime, connection, packet, direction);
         if processed.states_changed {
             connection.bump_version();
+            if self.expectations.has(&connection.original) {
+                connection.flags |= flags::EXPECTS;
+            }
         }
         (processed.verdict, processed.states_changed)
     }
@@ -233,13 +253,22 @@ impl Pipeline {
         Ok(slot)
     }
 
-    /// Takes a connection out of the table and out of all that [`Pipeline::insert`] entered it into.
+    /// Takes a connection out of the table and out of all that [`Pipeline::insert`] entered it into, with what is known of
+    /// its relations to others.
     pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
         let removed = self.table.remove(slot)?;
         self.discount_of_source(&removed.original);
         self.shard.note_removed(&removed);
+        self.forget_relations(&removed);
         Some(removed)
     }
+}
+
+/// The headers of a packet as connection tracking is to see them, where they differ from those that came in: a function gives
+/// segments of this connection other numbers.
+#[inline(always)]
+fn as_sent(chain: &Chain, connection: &Connection, packet: &Packet<'_, '_>, direction: Direction) -> Option<Headers> {
+    if chain.renumbers() { chain.as_sent(connection, packet.headers, direction) } else { None }
 }
 
 /// Counts a packet that passes.

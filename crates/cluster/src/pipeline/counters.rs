@@ -13,6 +13,8 @@ pub struct PipelineCounters {
     pub forwarded: u64,
     /// Connections begun here.
     pub begun: u64,
+    /// Connections begun here that were expected.
+    pub related: u64,
     /// Connections ended here.
     pub ended: u64,
     /// Connections whose copy this node took over because their packets came here.
@@ -30,6 +32,7 @@ impl Default for PipelineCounters {
             received: 0,
             forwarded: 0,
             begun: 0,
+            related: 0,
             ended: 0,
             taken_over: 0,
             early_dropped: 0,

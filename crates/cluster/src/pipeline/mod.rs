@@ -18,6 +18,7 @@ mod expiry;
 mod fragments;
 mod icmp_error;
 mod limits;
+mod related;
 mod renewal;
 mod replica;
 mod shard;
@@ -33,6 +34,7 @@ use flow::table::{Slot, Table};
 use flow::wire::Packet;
 use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::{Chain, ChainCounters};
+use network_functions::expectation::Expectations;
 use network_functions::function::Log;
 
 use replication::representation::precise::Ended;
@@ -45,6 +47,7 @@ use shard::Shard;
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
 pub use limits::{Limits, SourceLimit};
+use related::Related;
 pub use replica::{Applied, Remnants};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 
@@ -91,6 +94,12 @@ pub enum TableChange {
         /// Where it lies.
         slot: Slot,
     },
+    /// A function changed its state, or what is expected on its behalf changed: its backups must learn of it whatever
+    /// state it is in.
+    FunctionsChanged {
+        /// Where it lies.
+        slot: Slot,
+    },
     /// It changed.
     Changed {
         /// Where it lies.
@@ -119,6 +128,8 @@ pub struct Pipeline {
     packets_use_states: bool,
     chain_counters: ChainCounters,
     log: Log,
+    expectations: Expectations,
+    related: Related,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
     /// A place for each packet of a batch.
@@ -144,6 +155,8 @@ impl Pipeline {
             chain,
             chain_counters,
             log: Log::default(),
+            expectations: Expectations::default(),
+            related: Related::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],

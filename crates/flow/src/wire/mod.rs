@@ -9,6 +9,7 @@ pub mod arp;
 pub mod build;
 pub mod checksum;
 mod cut;
+mod edit;
 pub mod ethernet;
 mod fragment;
 pub mod icmp;

@@ -163,14 +163,14 @@ impl Packet<'_, '_> {
     /// The transport checksum is left to the hardware. A partial checksum that starts elsewhere is that of a packet
     /// within this one (a tunnel's): this one's own is then complete already.
     #[inline]
-    fn is_partial(&self) -> bool {
+    pub(super) fn is_partial(&self) -> bool {
         matches!(self.frame.checksum, Checksum::Partial { start, .. } if start == self.headers.l4_offset)
     }
 }
 
 /// Brings the checksum at the beginning of `field` up to date.
 #[inline(always)]
-fn update(field: &mut [u8], delta: Sum) {
+pub(super) fn update(field: &mut [u8], delta: Sum) {
     let new = checksum::updated(u16::from_be_bytes([field[0], field[1]]), delta);
     field[..2].copy_from_slice(&new.to_be_bytes());
 }

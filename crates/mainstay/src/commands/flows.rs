@@ -53,7 +53,7 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
             flow.role.clone(),
             flow.original.source.clone(),
             flow.original.destination.clone(),
-            flow.translated.as_ref().map_or_else(String::new, |ends| translation(&flow.original, ends)),
+            remarks(flow),
             both_ways(flow.packets, count),
             both_ways(flow.bytes, bytes),
             output::duration(expires),
@@ -68,6 +68,13 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
     };
     text.push_str(&summary);
     text
+}
+
+/// What becomes of a connection's packets, and which connection announced it.
+fn remarks(flow: &Flow) -> String {
+    let translated = flow.translated.as_ref().map(|ends| translation(&flow.original, ends));
+    let announced = flow.related_to.as_ref().map(|master| format!("for {} > {}", master.source, master.destination));
+    translated.into_iter().chain(announced).collect::<Vec<_>>().join(", ")
 }
 
 /// What a translation changed: `from` the source, `to` the destination.

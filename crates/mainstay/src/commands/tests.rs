@@ -149,6 +149,7 @@ fn flows_read_well() {
         expires_s: 431_990.0,
         egress: Some("outside".to_owned()),
         version: 3,
+        related_to: None,
     };
     let expected = "\
 PROTO  STATE        ROLE    SOURCE          DESTINATION       TRANSLATED                PACKETS          BYTES   EXPIRES
@@ -157,6 +158,9 @@ tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:10
 1 flow
 ";
     assert_eq!(flows::describe(std::slice::from_ref(&flow), false), expected);
+    let announced = Flow { related_to: Some(Box::new(ends("10.0.0.2:4000", "198.51.100.1:21"))), ..flow.clone() };
+    let text = flows::describe(&[announced], false);
+    assert!(text.contains("from 192.0.2.10:1025, for 10.0.0.2:4000 > 198.51.100.1:21 "), "{text}");
     assert!(
         flows::describe(&[flow], true)
             .ends_with("\nthe first 1 shown; there are more: raise --limit or add conditions\n")

@@ -40,6 +40,8 @@ pub struct RawConfig {
     pub firewall: Option<Spanned<RawFirewall>>,
     /// `[nat]`.
     pub nat: Option<Spanned<RawNat>>,
+    /// `[ftp]`.
+    pub ftp: Option<Spanned<RawFtp>>,
     /// `[replication]`.
     pub replication: Option<Spanned<RawReplication>>,
     /// `[failure_detection]`.
@@ -140,6 +142,8 @@ pub struct RawTracking {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFirewall {
+    /// What becomes of connections that another one announced.
+    pub related: Option<Text>,
     /// What becomes of connections when the rules change.
     pub on_reload: Option<Text>,
     /// Matches that each rule may log in a second.
@@ -221,6 +225,20 @@ pub struct RawDestinationNat {
     pub port: Option<Spanned<PortText>>,
     /// Address of the server, with a port if it differs.
     pub to: Text,
+}
+
+/// `[ftp]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawFtp {
+    /// Ports of control connections.
+    pub ports: Option<Spanned<Vec<Spanned<PortText>>>>,
+    /// Addresses other than the announcer's are believed.
+    pub loose: Option<bool>,
+    /// Ports below 1024 are believed.
+    pub privileged_ports: Option<bool>,
+    /// How long an announced connection is waited for.
+    pub timeout: Option<Text>,
 }
 
 /// `[replication]`.

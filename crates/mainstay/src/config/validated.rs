@@ -44,6 +44,10 @@ pub struct Config {
     pub source_nat: Vec<SourceNat>,
     /// Destination translations; no two of them match the same packet.
     pub destination_nat: Vec<DestinationNat>,
+    /// What becomes of connections that another one announced.
+    pub related: Related,
+    /// The FTP helper.
+    pub ftp: Ftp,
     /// The other nodes; `None` for a gateway that stands alone.
     pub cluster: Option<Cluster>,
 }
@@ -206,11 +210,13 @@ pub enum Function {
     Firewall,
     /// `[nat]`.
     Nat,
+    /// `[ftp]`.
+    Ftp,
 }
 
 impl Function {
     /// All functions, with their names.
-    pub const ALL: [(&'static str, Self); 2] = [("firewall", Self::Firewall), ("nat", Self::Nat)];
+    pub const ALL: [(&'static str, Self); 3] = [("firewall", Self::Firewall), ("nat", Self::Nat), ("ftp", Self::Ftp)];
 }
 
 /// What a rule does with a connection.
@@ -293,6 +299,34 @@ pub struct DestinationNat {
     pub to: IpAddr,
     /// The server's port that the first of `ports` becomes; `None`: ports stay.
     pub to_port: Option<u16>,
+}
+
+/// What the firewall does with a connection that another one announced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Related {
+    /// It passes.
+    #[default]
+    Accept,
+    /// The rules decide.
+    Rules,
+}
+
+impl Related {
+    /// Both choices, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("rules", Self::Rules)];
+}
+
+/// The FTP helper.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ftp {
+    /// Ports of control connections.
+    pub ports: Vec<PortRange>,
+    /// Addresses other than the announcer's are believed.
+    pub loose: bool,
+    /// Ports below 1024 are believed.
+    pub privileged_ports: bool,
+    /// How long an announced connection is waited for.
+    pub timeout: Duration,
 }
 
 /// The other nodes and how this one speaks with them.

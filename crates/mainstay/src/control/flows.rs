@@ -58,7 +58,15 @@ impl FlowDescriber {
             expires_s: Instant::from_nanos(connection.expires_at_nanos).saturating_since(now).as_secs_f64(),
             egress: egress.checked_sub(1).and_then(|port| self.port_names.get(port)).cloned(),
             version: connection.version,
+            related_to: None,
         }
+    }
+
+    /// Describes a connection of a page.
+    #[must_use]
+    pub fn describe_in(&self, page: &FlowsPage, connection: &Connection) -> Flow {
+        let master = page.related.iter().find(|(original, _)| *original == connection.original);
+        Flow { related_to: master.map(|(_, master)| Box::new(ends(master))), ..self.describe(connection, page.now) }
     }
 }
 
@@ -160,6 +168,8 @@ pub struct FlowsPage {
     pub now: Instant,
     /// Those that the filter let through.
     pub connections: Vec<Connection>,
+    /// Of those that another connection announced, the original tuple and that of the other one.
+    pub related: Vec<(Tuple, Tuple)>,
     /// Where the next page begins; `None` after the last.
     pub next_cursor: Option<u32>,
 }
@@ -178,7 +188,7 @@ impl FlowsQuery {
     /// [`FlowsQuery::page`] over anything that finds the first connection at or after a slot.
     #[must_use]
     pub fn walk<'a>(&self, now: Instant, first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection)>) -> FlowsPage {
-        let mut page = FlowsPage { now, connections: Vec::new(), next_cursor: None };
+        let mut page = FlowsPage { now, connections: Vec::new(), related: Vec::new(), next_cursor: None };
         let mut from = Slot(self.cursor);
         for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
             let Some((slot, connection)) = first_from(from) else { return page };

@@ -331,7 +331,7 @@ fn answer_flows(
             if written == limit {
                 return Ok((written, true));
             }
-            write_line(writer, &Line::Flow(shared.describer.describe(connection, page.now)))?;
+            write_line(writer, &Line::Flow(shared.describer.describe_in(&page, connection)))?;
             written += 1;
         }
         (worker, cursor) = page.next_cursor.map_or((worker + 1, 0), |next| (worker, next));

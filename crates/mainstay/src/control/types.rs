@@ -335,6 +335,9 @@ pub struct Flow {
     pub egress: Option<String>,
     /// Counts its changes.
     pub version: u32,
+    /// Ends of packets of the original direction, as they come in, of the connection that announced this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub related_to: Option<Box<Ends>>,
 }
 
 /// Source and destination, `address:port`, or the address alone for protocols without ports.

@@ -12,6 +12,7 @@ use flow::{HashKey, IpFamily};
 use network_functions::address::Prefix;
 use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
+use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
@@ -22,7 +23,7 @@ use replication::representation::Selection;
 
 use super::GatewayError;
 use crate::config::timeouts::Timeouts;
-use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Representation};
+use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Related, Representation};
 use crate::config::value;
 
 /// How long changes that nobody waits for may wait for others to share their datagram with.
@@ -33,7 +34,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 pub(crate) struct Secrets {
     hash_key: HashKey,
     seed: u64,
-    /// A host keeps its port outside across a reload, as NAT chooses by the same key.
+    /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key.
     nat_key: HashKey,
     forwarding_seed: u64,
 }
@@ -125,7 +126,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
         (
             config.workers.count,
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
-            (&config.chain, &config.firewall, config.on_reload),
+            (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),
         )
     ))
@@ -252,6 +253,7 @@ fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<C
         builder = match function {
             Function::Firewall => builder.push(firewall_of(config)?),
             Function::Nat => builder.push(nat_of(config, secrets)?),
+            Function::Ftp => builder.push(ftp_of(config, secrets)?),
         };
     }
     Ok(builder)
@@ -270,7 +272,12 @@ fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
         })
     });
     let rules = rules.collect::<Result<Vec<_>, GatewayError>>()?;
-    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation: generation(&config.firewall) })?)
+    let related = match config.related {
+        Related::Accept => firewall::Related::Accept,
+        Related::Rules => firewall::Related::Rules,
+    };
+    let generation = generation(&config.firewall);
+    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation, related })?)
 }
 
 fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
@@ -319,6 +326,19 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
         source_rules: source_rules.collect::<Result<Vec<_>, GatewayError>>()?,
         destination_rules: destination_rules.collect(),
         ports,
+        node: config.node.id,
+        nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
+        key: secrets.nat_key,
+    })?)
+}
+
+fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, GatewayError> {
+    Ok(Ftp::new(FtpConfig {
+        control_ports: config.ftp.ports.iter().filter_map(port_range).collect(),
+        loose: config.ftp.loose,
+        privileged_ports: config.ftp.privileged_ports,
+        timeout: config.ftp.timeout,
+        ports: port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start())),
         node: config.node.id,
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
         key: secrets.nat_key,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cluster::node::Reevaluation;
 
 use crate::config::validated::{
-    Cluster, Config, FailureDetection, Function, Node, OnReload, Peer, Port, Replication, Representation, Tracking,
-    Workers,
+    Cluster, Config, FailureDetection, Ftp, Function, Node, OnReload, Peer, Port, Replication, Representation,
+    Tracking, Workers,
 };
 
 /// Names that a phrase lists; of more it tells the number.
@@ -43,12 +43,16 @@ impl Changes {
             nat_ports,
             source_nat,
             destination_nat,
+            related,
+            ftp,
             workers: Workers { count, pin },
             cluster,
         } = old;
         let reevaluation = match new.on_reload {
             // Whoever asks for it only now means also the connections that earlier rules let in.
-            _ if (chain, firewall, on_reload) == (&new.chain, &new.firewall, &new.on_reload) => Reevaluation::AsBefore,
+            _ if (chain, firewall, on_reload, related) == (&new.chain, &new.firewall, &new.on_reload, &new.related) => {
+                Reevaluation::AsBefore
+            }
             OnReload::Keep => Reevaluation::Keep,
             OnReload::Reevaluate => Reevaluation::Judge,
         };
@@ -72,9 +76,11 @@ impl Changes {
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
+        changes.apply("firewall.related", related, &new.related);
         changes.apply("nat.ports", nat_ports, &new.nat_ports);
         changes.whole("nat.source", source_nat, &new.source_nat);
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
+        changes.ftp(ftp, &new.ftp);
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}
@@ -114,6 +120,14 @@ impl Changes {
             let what = format!("port {name:?}: address");
             self.list(&what, addresses, &new.addresses, ToString::to_string);
         }
+    }
+
+    fn ftp(&mut self, old: &Ftp, new: &Ftp) {
+        let Ftp { ports, loose, privileged_ports, timeout } = old;
+        self.apply("ftp.ports", ports, &new.ports);
+        self.apply("ftp.loose", loose, &new.loose);
+        self.apply("ftp.privileged_ports", privileged_ports, &new.privileged_ports);
+        self.apply("ftp.timeout", timeout, &new.timeout);
     }
 
     fn cluster(&mut self, old: &Cluster, new: &Cluster) {

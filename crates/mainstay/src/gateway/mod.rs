@@ -47,6 +47,9 @@ pub enum GatewayError {
     /// NAT's rules cannot be used.
     #[error("[nat]: {0}")]
     Nat(#[from] network_functions::nat::NatError),
+    /// The FTP helper cannot be made as configured.
+    #[error("[ftp]: {0}")]
+    Ftp(#[from] network_functions::ftp::FtpError),
     /// A prefix cannot be used.
     #[error(transparent)]
     Prefix(#[from] network_functions::address::PrefixError),

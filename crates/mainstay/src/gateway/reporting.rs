@@ -9,7 +9,7 @@ use std::time::Duration;
 use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
 use cluster::pipeline::Place;
 use cluster::{failure_detector, role};
-use flow::{DropReason, Instant, NodeId, PortId};
+use flow::{Connection, DropReason, Instant, NodeId, PortId};
 use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock, usage};
 use replication::Link;
@@ -342,7 +342,11 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        query.page(self.node.pipeline().table(), clock::now())
+        let pipeline = self.node.pipeline();
+        let mut page = query.page(pipeline.table(), clock::now());
+        let master = |connection: &Connection| Some((connection.original, *pipeline.related_to(connection)?));
+        page.related = page.connections.iter().filter_map(master).collect();
+        page
     }
 
     fn counters(&mut self) -> Samples {
@@ -351,6 +355,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         let pipeline = self.node.pipeline();
         samples.add_count(Metric::ConnectionsOpened, &[], pipeline.counters().begun);
         samples.add_count(Metric::ConnectionsClosed, &[], pipeline.counters().ended);
+        samples.add_count(Metric::ConnectionsRelated, &[], pipeline.counters().related);
         samples.add_count(Metric::ConnectionsTakenOver, &[], pipeline.counters().taken_over);
         samples.add_count(Metric::ConnectionsDisallowed, &[], pipeline.counters().disallowed);
         samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);

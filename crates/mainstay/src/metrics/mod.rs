@@ -78,6 +78,7 @@ metrics! {
     ConnectionsMax: Gauge "connections_max" [] "Connections held at most.",
     ConnectionsOpened: Counter "connections_opened_total" [] "Connections begun on this node.",
     ConnectionsClosed: Counter "connections_closed_total" [] "Connections ended on this node.",
+    ConnectionsRelated: Counter "connections_related_total" [] "Connections begun on this node that another one had announced.",
     ConnectionsTakenOver: Counter "connections_taken_over_total" [] "Connections whose copy this node took over because their packets came here.",
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections ended because the rules do not allow them any more.",
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",

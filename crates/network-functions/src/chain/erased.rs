@@ -3,8 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use flow::wire::Packet;
 use flow::wire::tlv::TlvError;
+use flow::wire::{Packet, TcpSegment};
 use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -31,6 +31,8 @@ pub(super) trait ErasedFunction: Send + Sync {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed;
+    fn renumbers(&self) -> bool;
+    fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement;
     fn on_close(&self, state: &[u8], reason: CloseReason);
     fn encode(&self, state: &[u8], out: &mut Vec<u8>);
@@ -104,6 +106,14 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         let before = *state;
         let verdict = self.0.on_packet(state, context, packet, direction);
         Processed { verdict, states_changed: before.as_bytes() != state.as_bytes() }
+    }
+
+    fn renumbers(&self) -> bool {
+        F::RENUMBERS
+    }
+
+    fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction) {
+        self.0.as_sent(&read(state), segment, direction);
     }
 
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement {

@@ -3,7 +3,7 @@
 use flow::wire::ip_protocol;
 use flow::{PortId, Tuple};
 
-use super::{Action, Firewall, FirewallState};
+use super::{Action, Firewall, FirewallState, Related};
 use crate::function::Judgement;
 use crate::rule_set::RuleKey;
 
@@ -11,8 +11,12 @@ use crate::rule_set::RuleKey;
 const ICMP_QUERY_CODE: u8 = 0;
 
 impl Firewall {
-    /// Whether the first packet of the connection would be let in now. The rule that does so becomes the connection's.
+    /// Whether the first packet of the connection would be let in now. The rule that does so becomes the connection's. One
+    /// that no rule let in was announced by another: it stays as long as those need no rule.
     pub(super) fn judge(&self, state: &mut FirewallState, outgoing: &Tuple) -> Judgement {
+        if state.rule_number == 0 && self.related == Related::Accept {
+            return Judgement::Stays;
+        }
         let Some(key) = state.key(outgoing) else { return Judgement::Stays };
         let Some(index) = self.rules.classify(&key) else { return Judgement::Ends };
         match self.outcomes[index.get()].action {
@@ -26,12 +30,9 @@ impl Firewall {
 }
 
 impl FirewallState {
-    /// What rules ask of the first packet of the connection; `None` when no rule let it in, or nobody knows where.
+    /// What rules ask of the first packet of the connection; `None` when nobody knows where it came in.
     fn key(&self, outgoing: &Tuple) -> Option<RuleKey> {
         let ingress = u8::try_from(self.ingress_number.checked_sub(1)?).ok()?;
-        if self.rule_number == 0 {
-            return None;
-        }
         // The tuple's discriminator is the type of the query, whichever way the packet went.
         let kind = u8::try_from(outgoing.discriminator).ok().filter(|kind| *kind != 0);
         let is_icmp = matches!(outgoing.protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);

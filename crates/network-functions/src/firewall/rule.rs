@@ -38,6 +38,16 @@ pub struct Rule {
     pub log: bool,
 }
 
+/// What becomes of a connection that was expected (see [`crate::expectation`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Related {
+    /// It may begin: the connection that announced it was let in.
+    #[default]
+    Accept,
+    /// The rules decide on it as on any other.
+    Rules,
+}
+
 /// The rules in order. A connection that none of them matches is dropped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FirewallConfig {
@@ -48,4 +58,6 @@ pub struct FirewallConfig {
     /// Tells this configuration from others that rule numbers in replicated states may refer to. Nodes with the same
     /// rules have the same number here, and it changes whenever the rules do.
     pub generation: u16,
+    /// What becomes of connections that were expected.
+    pub related: Related,
 }

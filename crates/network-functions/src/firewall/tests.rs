@@ -20,7 +20,7 @@ fn rule(name: &str, action: Action, conditions: Conditions) -> Rule {
 }
 
 fn firewall(rules: Vec<Rule>) -> Firewall {
-    Firewall::new(FirewallConfig { rules, log_default: false, generation: 7 }).expect("the rules make sense")
+    Firewall::new(FirewallConfig { rules, generation: 7, ..FirewallConfig::default() }).expect("the rules make sense")
 }
 
 /// A small office: inside may go anywhere but to one bad network; outside may reach the web server and ping.
@@ -151,8 +151,8 @@ fn new_rules_end_what_they_would_not_let_in_and_become_those_of_the_rest() {
     let inside_out = Conditions { ingress: vec![INSIDE], ..Conditions::default() };
     let newer = FirewallConfig {
         rules: vec![rule("inside out", Action::Accept, inside_out)],
-        log_default: false,
         generation: 8,
+        ..FirewallConfig::default()
     };
     let newer = Firewall::new(newer).unwrap();
     for (ingress, tuple) in allowed() {
@@ -176,6 +176,22 @@ fn a_connection_that_no_rule_let_in_is_not_judged() {
 }
 
 #[test]
+fn an_announced_connection_is_judged_only_where_announced_connections_need_a_rule() {
+    let tuple = tcp("198.51.100.1:20", "10.0.0.1:5000");
+    let announced = FirewallState { ingress_number: 2, ..FirewallState::default() };
+    let from = |ingress| Conditions { ingress: vec![ingress], ..Conditions::default() };
+    for (related, ingress, expected) in [
+        (Related::Accept, INSIDE, Judgement::Stays),
+        (Related::Rules, INSIDE, Judgement::Ends),
+        (Related::Rules, OUTSIDE, Judgement::Stays),
+    ] {
+        let rules = vec![rule("one way", Action::Accept, from(ingress))];
+        let firewall = Firewall::new(FirewallConfig { rules, related, ..FirewallConfig::default() }).unwrap();
+        assert_eq!(firewall.reevaluate(&mut announced.clone(), &tuple), expected, "{related:?} {ingress:?}");
+    }
+}
+
+#[test]
 fn a_counter_says_which_rule_it_is_of() {
     assert_eq!(rule_of_counter(&rule_counter_name(Action::Accept, "a/b")), Some(("accept", "a/b")));
     assert_eq!(rule_of_counter(DEFAULT_COUNTER_NAME), None);
@@ -189,7 +205,7 @@ fn what_is_worth_an_entry_is_logged_until_the_log_is_full() {
             ..rule("ssh", Action::Accept, Conditions { protocols: vec![TCP], ..Conditions::default() })
         }],
         log_default: true,
-        generation: 0,
+        ..FirewallConfig::default()
     };
     let mut gateway = Gateway::with(Firewall::new(config).unwrap());
     let accepted = tcp("10.0.0.1:5000", "198.51.100.1:22");
@@ -216,7 +232,7 @@ fn a_rule_that_matches_all_the_time_leaves_room_for_the_entries_of_others() {
             ..rule("ssh", Action::Accept, Conditions { protocols: vec![TCP], ..Conditions::default() })
         }],
         log_default: true,
-        generation: 0,
+        ..FirewallConfig::default()
     };
     let mut gateway = Gateway::with(Firewall::new(config).unwrap());
     gateway.log.set_limit(Some(10));

@@ -11,7 +11,7 @@ pub const PORT_PROBES_MAX: usize = 128;
 const STEPS: [u32; 8] = [65537, 69001, 73939, 78541, 84017, 90001, 97001, 104_003];
 
 /// The ports of `range` in an order that `hash` chooses: each once.
-pub(super) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u16> {
+pub(crate) fn candidates(range: PortRange, hash: u64) -> impl Iterator<Item = u16> {
     let count = u64::from(range.count());
     let start = (hash & 0xffff_ffff) % count;
     let step = u64::from(STEPS[usize::try_from(hash >> 61).unwrap_or(0)]) % count;

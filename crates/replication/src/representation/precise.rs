@@ -10,8 +10,10 @@
 //! | 6 | protocol state | attributes |
 //! | 7 | functions' states, unless there are none | attributes, of the chain |
 //! | 8 | ended | version 4, owner 1 |
+//! | 9 | connections expected on its behalf, unless there are none | attributes, of the node |
+//! | 10, 11 | the connection that it was expected by, if it was, IPv4 or IPv6 | as 1 and 2 |
 //!
-//! A state has 1 or 2, 5 and 6; an ended connection 1 or 2 and 8. Unknown attributes are skipped. Counters and the ports that
+//! A state has 1 or 2, 5 and 6, and 9 to 11 where they apply; an ended connection 1 or 2 and 8. Unknown attributes are skipped. Counters and the ports that
 //! packets leave on are a node's own and do not travel. A NATed TCP connection over IPv4 takes about 110 bytes.
 
 use alloc::vec::Vec;
@@ -34,6 +36,9 @@ const RECORD: u16 = 5;
 const PROTOCOL_STATE: u16 = 6;
 const FUNCTIONS: u16 = 7;
 const ENDED: u16 = 8;
+const EXPECTED: u16 = 9;
+const MASTER_V4: u16 = 10;
+const MASTER_V6: u16 = 11;
 
 /// The flags of a record that mean something to another node.
 const FLAGS_TOLD: u8 = flags::REPLIED | flags::ASSURED;
@@ -123,6 +128,48 @@ pub fn decode(now: Instant, attributes: &[u8], functions: &impl FunctionStates) 
     Ok(connection)
 }
 
+/// What a state says of other connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Relations<'a> {
+    /// Attributes of the connections that are expected on its behalf.
+    pub expected: &'a [u8],
+    /// The original tuple of the connection on whose behalf it was expected.
+    pub master: Option<Tuple>,
+}
+
+/// Appends to a state the connections that are expected on its behalf: the attributes that `fill` appends.
+pub fn encode_expected(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let at = message::begin(out, EXPECTED);
+    fill(out);
+    if out.len() == at + tlv::TLV_HEADER_BYTES {
+        out.truncate(at);
+    } else {
+        message::finish(out, at);
+    }
+}
+
+/// Appends to a state the original tuple of the connection on whose behalf it was expected.
+pub fn encode_master(master: &Tuple, out: &mut Vec<u8>) {
+    put_tuple([MASTER_V4, MASTER_V6], master, out);
+}
+
+/// Reads what a state says of other connections.
+///
+/// # Errors
+/// The attributes are malformed.
+pub fn relations(attributes: &[u8]) -> Result<Relations<'_>, ApplyError> {
+    let mut relations = Relations::default();
+    for attribute in tlv::read(attributes) {
+        match attribute? {
+            (EXPECTED, value) => relations.expected = value,
+            (kind @ MASTER_V4, value) => relations.master = Some(read_tuple(kind, IpFamily::V4, value)?),
+            (kind @ MASTER_V6, value) => relations.master = Some(read_tuple(kind, IpFamily::V6, value)?),
+            _ => {}
+        }
+    }
+    Ok(relations)
+}
+
 /// A connection that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
@@ -181,14 +228,20 @@ fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
 
 #[inline]
 fn put_original(tuple: &Tuple, out: &mut Vec<u8>) {
+    put_tuple([ORIGINAL_V4, ORIGINAL_V6], tuple, out);
+}
+
+/// A whole tuple, as the first of these kinds for IPv4 and the second for IPv6.
+#[inline(always)]
+fn put_tuple([v4, v6]: [u16; 2], tuple: &Tuple, out: &mut Vec<u8>) {
     let [discriminator_high, discriminator_low] = tuple.discriminator.to_be_bytes();
     let tail = [discriminator_high, discriminator_low, tuple.protocol, 0];
     match tuple.family() {
-        IpFamily::V4 => fixed::put::<20>(out, ORIGINAL_V4, 16, |bytes| {
+        IpFamily::V4 => fixed::put::<20>(out, v4, 16, |bytes| {
             bytes[4..16].copy_from_slice(&end_points_v4(tuple));
             bytes[16..].copy_from_slice(&tail);
         }),
-        IpFamily::V6 => fixed::put::<44>(out, ORIGINAL_V6, 40, |bytes| {
+        IpFamily::V6 => fixed::put::<44>(out, v6, 40, |bytes| {
             bytes[4..40].copy_from_slice(&end_points_v6(tuple));
             bytes[40..].copy_from_slice(&tail);
         }),
@@ -224,7 +277,14 @@ fn end_points_v6(tuple: &Tuple) -> [u8; 36] {
 }
 
 fn read_original(kind: u16, value: &[u8]) -> Result<Tuple, ApplyError> {
-    let (end_points_bytes, version) = if kind == ORIGINAL_V4 { (12, 4) } else { (36, 6) };
+    read_tuple(kind, if kind == ORIGINAL_V4 { IpFamily::V4 } else { IpFamily::V6 }, value)
+}
+
+fn read_tuple(kind: u16, family: IpFamily, value: &[u8]) -> Result<Tuple, ApplyError> {
+    let (end_points_bytes, version) = match family {
+        IpFamily::V4 => (12, 4),
+        IpFamily::V6 => (36, 6),
+    };
     if value.len() != end_points_bytes + 4 {
         return Err(TlvError::ValueSize(kind).into());
     }

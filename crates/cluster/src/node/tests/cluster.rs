@@ -9,9 +9,10 @@ use flow::conntrack::TrackerConfig;
 use flow::wire::arp::{ArpOperation, ArpView};
 use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_flags};
 use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
-use network_functions::chain::ChainBuilder;
+use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
-use network_functions::nat::{Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::ftp::{Ftp, FtpConfig};
+use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::SessionConfig;
@@ -30,6 +31,8 @@ pub(super) const SHARED_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(super) const SHARED_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub(super) const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
 pub(super) const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
+/// What the buffer of a frame has behind it.
+pub(super) const ROOM_BYTES: usize = 128;
 pub(super) const STEP: Duration = Duration::from_millis(1);
 
 pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
@@ -45,6 +48,10 @@ pub(super) struct Options {
     pub(super) limits: Limits,
     pub(super) outside_mtu_bytes: u32,
     pub(super) mss_clamp: Option<MssClamp>,
+    /// The server is reached by way of the client, for tests with the server inside: it is forwarded to.
+    pub(super) is_forwarded: bool,
+    /// What clients are is translated.
+    pub(super) is_translated: bool,
 }
 
 impl Default for Options {
@@ -56,6 +63,8 @@ impl Default for Options {
             limits: Limits::default(),
             outside_mtu_bytes: 1500,
             mss_clamp: None,
+            is_forwarded: false,
+            is_translated: true,
         }
     }
 }
@@ -79,16 +88,51 @@ pub(super) fn firewall(rules: Vec<Rule>) -> Firewall {
 
 /// Source NAT to the shared outside address, for all that comes from the inside or, without `translates`, nothing.
 pub(super) fn nat(id: u8, translates: bool) -> Nat {
+    nat_to(id, translates, Vec::new())
+}
+
+/// As [`nat`], with these services inside reached from outside.
+fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>) -> Nat {
     let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
     let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
     let rule = translates.then_some(SourceRule { conditions: from_inside, action: translate });
     Nat::new(NatConfig {
-        destination_rules: Vec::new(),
+        destination_rules,
         source_rules: rule.into_iter().collect(),
         ports: PortRange::new(1024, 65_535).unwrap(),
         node: NodeId(id),
         nodes: 2.try_into().unwrap(),
         key: HashKey([7, id.into()]),
+    })
+    .unwrap()
+}
+
+/// The chain of all tests: firewall, NAT and the FTP helper.
+fn chain(id: u8, options: Options) -> Chain {
+    let to_forwarded = Conditions {
+        ingress: std::vec![OUTSIDE],
+        protocols: std::vec![ip_protocol::TCP],
+        destination_ports: std::vec![PortRange::single(21)],
+        ..Conditions::default()
+    };
+    let forwarded = Rule { name: "ftp".into(), conditions: to_forwarded.clone(), action: Action::Accept, log: false };
+    let target = DestinationRule { conditions: to_forwarded, address: CLIENT.into(), port: Some(2121) };
+    let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
+    let destinations = options.is_forwarded.then_some(target).into_iter().collect();
+    let nat = nat_to(id, options.is_translated, destinations);
+    ChainBuilder::new().push(firewall(rules)).push(nat).push(ftp(id)).build().unwrap()
+}
+
+pub(super) fn ftp(id: u8) -> Ftp {
+    Ftp::new(FtpConfig {
+        control_ports: std::vec![PortRange::single(21)],
+        loose: false,
+        privileged_ports: false,
+        timeout: Duration::from_secs(300),
+        ports: PortRange::new(1024, 65_535).unwrap(),
+        node: NodeId(id),
+        nodes: 2.try_into().unwrap(),
+        key: HashKey([9, id.into()]),
     })
     .unwrap()
 }
@@ -110,7 +154,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
         tracker: TrackerConfig::default(),
-        chain: ChainBuilder::new().push(firewall(rules(None))).push(nat(id, true)).build().unwrap(),
+        chain: chain(id, options),
         forwarding: forwarding::Config {
             ports: std::vec![port(INSIDE, SHARED_INSIDE), port(OUTSIDE, SHARED_OUTSIDE)],
             routes: Vec::new(),
@@ -270,6 +314,7 @@ impl Cluster {
             let Some(node) = &mut self.nodes[usize::from(id)] else { continue };
             let mut bytes = frame.clone();
             let length_bytes = bytes.len();
+            bytes.resize(length_bytes + ROOM_BYTES, 0);
             let mut batch = PacketBatch::new();
             batch.push(Frame::new(&mut bytes, 0, length_bytes, port).unwrap());
             node.handle_packets(self.now, &mut batch);
@@ -300,6 +345,14 @@ impl Cluster {
     pub(super) fn server_sends(&mut self, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
         let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
         self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
+    }
+
+    /// A segment from one of the two hosts, with this tuple.
+    pub(super) fn host_sends(&mut self, port: PortId, tuple: &Tuple, segment: build::Tcp<'_>, payload: &[u8]) {
+        let destination = port_mac(self.active(), port);
+        let source = if port == INSIDE { CLIENT_MAC } else { SERVER_MAC };
+        let envelope = build::Envelope { source, destination, ..build::Envelope::default() };
+        self.hand_in(port, envelope.tcp(tuple, segment, payload));
     }
 
     pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {

@@ -1,6 +1,7 @@
 //! Scenarios with two nodes: what a client and a server see.
 
 mod cluster;
+mod ftp;
 mod large_packets;
 mod operations;
 mod other_protocols;

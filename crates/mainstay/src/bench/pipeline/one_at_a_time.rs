@@ -11,6 +11,7 @@ use flow::wire::{Packet, Parsed, parse};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, HashKey, Instant, PortId, Tuple};
 use hashbrown::HashMap;
 use network_functions::chain::{Chain, ChainCounters, Runtime};
+use network_functions::expectation::Expectations;
 use network_functions::function::{Log, Verdict};
 use packet_io::usage::thread_cpu_time;
 use zerocopy::FromBytes;
@@ -56,6 +57,7 @@ pub(super) struct OneAtATime {
     chain: Chain,
     counters: ChainCounters,
     log: Log,
+    expectations: Expectations,
     now: Instant,
 }
 
@@ -69,7 +71,16 @@ impl OneAtATime {
         }
         let chain = chain(FIREWALL_RULES);
         let counters = chain.new_counters();
-        Self { map, records, tracker: tracker(), chain, counters, log: Log::default(), now }
+        Self {
+            map,
+            records,
+            tracker: tracker(),
+            chain,
+            counters,
+            log: Log::default(),
+            expectations: Expectations::default(),
+            now,
+        }
     }
 
     /// Passes `packets` packets of established connections. Returns the time that it took.
@@ -108,7 +119,13 @@ impl OneAtATime {
         if let Some(timeout) = advance.timeout {
             connection.expires_at_nanos = (self.now + timeout).as_nanos();
         }
-        let mut runtime = Runtime { now: self.now, node: NODES[0], counters: &mut self.counters, log: &mut self.log };
+        let mut runtime = Runtime {
+            now: self.now,
+            node: NODES[0],
+            counters: &mut self.counters,
+            log: &mut self.log,
+            expectations: &mut self.expectations,
+        };
         let mut packet = Packet { frame, headers: &mut headers };
         match self.chain.process(&mut runtime, connection, &mut packet, direction).verdict {
             Verdict::Forward => Ok(Disposition::Transmit(PortId(1 - packet.frame.ingress.0))),

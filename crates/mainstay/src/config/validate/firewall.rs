@@ -4,8 +4,8 @@ use flow::PortId;
 use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};
-use super::super::raw::{RawRule, Text};
-use super::super::validated::{Action, Port, Rule};
+use super::super::raw::{RawFirewall, RawRule, Text};
+use super::super::validated::{Action, Port, Related, Rule};
 use super::super::value::{self, PortRange, PortText, Prefix};
 use super::{named, one_of, parsed_list, port_named};
 
@@ -49,6 +49,11 @@ pub(super) fn rules(raw: &[Spanned<RawRule>], ports: &[Port], findings: &mut Fin
     rules
 }
 
+pub(super) fn related(raw: Option<&RawFirewall>, findings: &mut Findings<'_>) -> Related {
+    let text = raw.and_then(|raw| raw.related.as_ref());
+    text.and_then(|text| one_of("firewall.related", text, &Related::ALL, findings)).unwrap_or_default()
+}
+
 fn rule(raw: &RawRule, ports: &[Port], findings: &mut Findings<'_>) -> Rule {
     let subject = format!("firewall rule {:?}", raw.name.get_ref());
     let list = |list: &[Text], findings: &mut Findings<'_>| -> Vec<Prefix> {
@@ -76,7 +81,7 @@ fn rule(raw: &RawRule, ports: &[Port], findings: &mut Findings<'_>) -> Rule {
     rule
 }
 
-fn port_ranges(subject: &str, list: &[Spanned<PortText>], findings: &mut Findings<'_>) -> Vec<PortRange> {
+pub(super) fn port_ranges(subject: &str, list: &[Spanned<PortText>], findings: &mut Findings<'_>) -> Vec<PortRange> {
     let mut ranges: Vec<PortRange> = Vec::with_capacity(list.len());
     for item in list {
         match value::port_range(item.get_ref()) {

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod firewall;
+mod ftp;
 mod log;
 mod nat;
 mod ports;
@@ -70,6 +71,8 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .nat
             .as_ref()
             .map_or_else(Vec::new, |section| nat::destination(&section.get_ref().destination, &ports, findings)),
+        related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
+        ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
         workers,
         cluster,
         node,
@@ -199,11 +202,12 @@ fn tracking(raw: &RawTracking, findings: &mut Findings<'_>) -> Tracking {
     Tracking { loose, liberal: raw.liberal.unwrap_or_default() }
 }
 
-/// The chain as written, or firewall and nat as far as their sections are there.
+/// The chain as written, or firewall, nat and ftp as far as their sections are there.
 fn chain(raw: &RawConfig, findings: &mut Findings<'_>) -> Vec<Function> {
     let present = |function| match function {
         Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
         Function::Nat => raw.nat.as_ref().map(Spanned::span),
+        Function::Ftp => raw.ftp.as_ref().map(Spanned::span),
     };
     let Some(names) = &raw.chain else {
         return Function::ALL.iter().map(|(_, function)| *function).filter(|f| present(*f).is_some()).collect();

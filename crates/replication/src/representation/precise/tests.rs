@@ -89,6 +89,28 @@ fn attributes_of(connection: &Connection) -> Vec<u8> {
     out
 }
 
+#[test]
+fn relations_travel_behind_a_state_and_do_not_hide_it() {
+    let tuples = [Tuple::new(TCP, "10.0.0.1:1".parse().unwrap(), "192.0.2.1:21".parse().unwrap()), {
+        Tuple::new(TCP, "[2001:db8::1]:1".parse().unwrap(), "[2001:db8::2]:21".parse().unwrap())
+    }];
+    for master in tuples {
+        let protocol = ProtocolState { state: 3, ..ProtocolState::default() };
+        let connection = Connection::new(master.inverse(), NodeId(1), protocol, NOW);
+        let mut bytes = Vec::new();
+        encode(NOW, &connection, &FirstFour, &mut bytes);
+        assert_eq!(relations(&bytes), Ok(Relations::default()));
+        encode_expected(&mut bytes, |_| {});
+        assert_eq!(relations(&bytes), Ok(Relations::default()), "nothing is not told");
+        encode_expected(&mut bytes, |out| tlv::put(out, 1, &[7; 5]));
+        encode_master(&master, &mut bytes);
+        let told = relations(&bytes).unwrap();
+        assert_eq!(told.master, Some(master));
+        assert_eq!(tlv::read(told.expected).next(), Some(Ok((1, &[7; 5][..]))));
+        assert_eq!(decode(NOW, &bytes, &FirstFour).unwrap().original, connection.original);
+    }
+}
+
 proptest! {
     #[test]
     fn a_connection_comes_back_as_it_was_sent(connection in connection()) {

@@ -1,0 +1,229 @@
+//! The FTP helper: lets data connections through that are announced on a control connection (RFC 959, RFC 2428), and
+//! translates the announcements where addresses are translated.
+//!
+//! ```text
+//!   client 10.0.0.2 ──"PORT 10,0,0,2,19,136"──► node ──"PORT 192,0,2,1,19,136"──► server      expect server ─► 192.0.2.1:5000
+//!   client          ◄─"227 … 192,0,2,9,…"────── node ◄─"227 … 10,0,0,9,…"──────── server      expect client ─► 192.0.2.9:…
+//! ```
+//!
+//! **What is believed.** Announcements of a client, and those of a server that was asked for one; whole lines, at the
+//! beginning of a line, outside replies of several lines; with the address of whoever announces, as itself or as the other
+//! side knows it. Another address is a means to have a server attack a third party (RFC 2577) and, unless
+//! [`FtpConfig::loose`], is not expected; nor is, unless [`FtpConfig::privileged_ports`], a port below 1024. Such lines pass
+//! as they are: the data connection is then judged like any other.
+//!
+//! **Segments.** A line that matters must lie in one segment, and be read in its turn. One that comes in pieces, or behind a
+//! gap, is refused ([`DropReason::PartialLine`]) until its sender repeats it whole: three times at most, then it passes
+//! unread. Of several announcements in one segment the first is believed.
+//!
+//! **Numbers.** A changed line has another length, so sequence numbers, acknowledgements and SACK blocks are shifted from
+//! there on ([`state`](mod@state)); connection tracking sees the numbers of whoever sends ([`NetworkFunction::as_sent`]).
+//! On translated connections the maximum segment size is lowered by [`GROWTH_BYTES_MAX`], so that a segment which grows
+//! still fits the path. Where in the chain the helper stands does not matter.
+//!
+//! **Encrypted** control connections (RFC 4217) cannot be read from the server's `234` on: use passive mode, and rules for
+//! the server's data ports.
+
+mod line;
+mod reading;
+pub mod state;
+#[cfg(test)]
+mod tests;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+use core::time::Duration;
+
+use flow::wire::{Packet, TcpSegment, Transport, ip_protocol, tcp_flags};
+use flow::{Direction, DropReason, HashKey, NodeId};
+
+use crate::function::{Context, NetworkFunction, Verdict};
+use crate::port_range::PortRange;
+use reading::{Said, repeat_change};
+use state::{FtpState, flags};
+
+/// The name of the function.
+pub const NAME: &str = "ftp";
+/// The port of control connections (IANA).
+pub const CONTROL_PORT: u16 = 21;
+/// The most bytes that a line becomes longer, and by which translated control connections' segments are kept smaller.
+pub const GROWTH_BYTES_MAX: u16 = 64;
+
+const _: () = assert!(line::TEXT_BYTES_MAX <= GROWTH_BYTES_MAX as usize);
+const _: () = assert!(line::LINE_BYTES_MAX <= i8::MAX as usize);
+
+/// All that the helper is told.
+#[derive(Clone, Debug)]
+pub struct FtpConfig {
+    /// Ports of control connections, as clients or as servers know them.
+    pub control_ports: Vec<PortRange>,
+    /// Announcements of addresses that are not the announcer's are believed, as site-to-site transfers (FXP) need it.
+    pub loose: bool,
+    /// Announcements of ports below 1024 are believed.
+    pub privileged_ports: bool,
+    /// How long an announced connection is waited for.
+    pub timeout: Duration,
+    /// Ports on translated addresses that are announced for clients, divided between the nodes: those of source NAT.
+    pub ports: PortRange,
+    /// This node.
+    pub node: NodeId,
+    /// How many nodes divide the ports.
+    pub nodes: NonZeroU8,
+    /// The secret under which ports are chosen.
+    pub key: HashKey,
+}
+
+/// Why the helper cannot do what it is told: a mistake in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FtpError {
+    /// There is no part of the ports for this node.
+    #[error("the ports {ports} cannot be divided between {nodes} nodes so that node {} has a part", node.0)]
+    NoPorts {
+        /// The ports.
+        ports: PortRange,
+        /// The node.
+        node: NodeId,
+        /// The nodes.
+        nodes: NonZeroU8,
+    },
+}
+
+/// The helper; see the module's text.
+#[derive(Debug)]
+pub struct Ftp {
+    config: FtpConfig,
+    /// This node's part of the ports.
+    ports: PortRange,
+}
+
+/// The counters, in their order.
+#[derive(Clone, Copy)]
+enum Counter {
+    ActiveExpected,
+    PassiveExpected,
+    Rewritten,
+    AddressesRefused,
+    PortsRefused,
+    PartsRefused,
+}
+
+const COUNTER_NAMES: [&str; 6] =
+    ["active_expected", "passive_expected", "rewritten", "addresses_refused", "ports_refused", "parts_refused"];
+
+impl Ftp {
+    /// A helper for control connections on these ports.
+    ///
+    /// # Errors
+    /// [`FtpError`].
+    pub fn new(config: FtpConfig) -> Result<Self, FtpError> {
+        let FtpConfig { ports, node, nodes, .. } = config;
+        let ports = ports.slice(node, nodes).ok_or(FtpError::NoPorts { ports, node, nodes })?;
+        Ok(Self { config, ports })
+    }
+
+    fn handle(
+        &self,
+        state: &mut FtpState,
+        context: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+        segment: &TcpSegment,
+    ) -> Result<(), DropReason> {
+        let said = Said { direction, sequence: segment.sequence, payload: packet.payload() };
+        let is_saying = !said.payload.is_empty() && !segment.has(tcp_flags::SYN);
+        if is_saying {
+            self.refuse_part(state, context, said)?;
+        }
+        // Nothing of a segment that is dropped may be remembered.
+        let mut next = *state;
+        let (own, other) = (direction.index(), direction.reverse().index());
+        if segment.has(tcp_flags::ACK) {
+            next.ways[other].note_acknowledgement(segment.acknowledgement);
+        }
+        let mut edit = None;
+        if is_saying {
+            let repeated = repeat_change(&next, context, said)?;
+            // A line that is refused is awaited again before what follows it.
+            let announced = self.read(&mut next, context, said).inspect_err(|_| state.note_awaited(direction))?;
+            edit = repeated.or(announced);
+        }
+        // A later SYN is a repetition, or none of the connection's own.
+        if segment.has(tcp_flags::SYN) && next.next(Direction::Reply).is_none() {
+            next.begin(direction, segment.sequence.wrapping_add(1));
+        }
+        leave_room(context, packet, segment);
+        let (own, other) = (next.ways[own], next.ways[other]);
+        if !own.is_plain() || !other.is_plain() {
+            let acknowledgement = other.backwards(segment.acknowledgement);
+            packet.renumber_tcp(own.forwards(segment.sequence), acknowledgement, |edge| other.backwards(edge));
+        }
+        if let Some(edit) = edit
+            && !packet.replace_payload(edit.range, edit.text.as_bytes())
+        {
+            return Err(DropReason::PayloadUnchangeable);
+        }
+        *state = next;
+        Ok(())
+    }
+}
+
+/// Segments of a translated connection may grow: its SYNs ask for smaller ones.
+fn leave_room(context: &Context<'_>, packet: &mut Packet<'_, '_>, segment: &TcpSegment) {
+    if let Some(bytes) = segment.maximum_segment_bytes
+        && context.original != context.reply.inverse()
+        && bytes > 2 * GROWTH_BYTES_MAX
+    {
+        packet.clamp_mss(bytes - GROWTH_BYTES_MAX);
+    }
+}
+
+impl NetworkFunction for Ftp {
+    type State = FtpState;
+    const RENUMBERS: bool = true;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// `active_expected` and so on; see the table in `docs/configuration.md`.
+    fn counter_names(&self) -> Vec<String> {
+        COUNTER_NAMES.map(|name| name.to_string()).into()
+    }
+
+    fn on_init(&self, context: &mut Context<'_>, _packet: &Packet<'_, '_>) -> Result<FtpState, DropReason> {
+        let ports = [context.original.destination_port, context.outgoing().destination_port];
+        let is_control = context.original.protocol == ip_protocol::TCP
+            && context.expected.is_none()
+            && self.config.control_ports.iter().any(|range| ports.iter().any(|port| range.contains(*port)));
+        let mut state = FtpState::default();
+        state.set(flags::CONTROL, is_control);
+        Ok(state)
+    }
+
+    fn on_packet(
+        &self,
+        state: &mut FtpState,
+        context: &mut Context<'_>,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+    ) -> Verdict {
+        if !state.has(flags::CONTROL) {
+            return Verdict::Forward;
+        }
+        let Transport::Tcp(segment) = packet.headers.transport else { return Verdict::Forward };
+        match self.handle(state, context, packet, direction, &segment) {
+            Ok(()) => Verdict::Forward,
+            Err(reason) => Verdict::Drop(reason),
+        }
+    }
+
+    fn as_sent(&self, state: &FtpState, segment: &mut TcpSegment, direction: Direction) {
+        let other = &state.ways[direction.reverse().index()];
+        if !state.has(flags::CONTROL) || other.is_plain() || !segment.has(tcp_flags::ACK) {
+            return;
+        }
+        segment.acknowledgement = other.backwards(segment.acknowledgement);
+        segment.sack_end = other.backwards(segment.sack_end);
+    }
+}
