@@ -36,10 +36,17 @@ impl Pipeline {
     /// Handles a batch to completion: each frame's disposition is decided when this returns.
     pub fn handle_packets<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
         self.counters.received += batch.len() as u64;
+        self.observation.set_now(now);
+        if self.observation.looks_at_packets() {
+            self.observation.note_arrivals(batch);
+        }
         let mut pending = core::mem::take(&mut self.pending);
         let waiting = self.look_at_batch(now, batch, &mut pending, edge);
         for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
             let as_received = headers.tuple;
+            if self.observation.is_active() {
+                self.observation.attend_to(*frame);
+            }
             let disposition = if headers.is_fragment {
                 let mut packet = Packet { frame: &mut batch[*frame], headers };
                 self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
@@ -55,6 +62,9 @@ impl Pipeline {
             }
         }
         self.pending = pending;
+        if self.observation.is_active() {
+            self.observation.note_outcomes(batch, |headers| self.shard.elsewhere(headers));
+        }
         self.count_dispositions(batch);
     }
 
@@ -112,9 +122,13 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if self.observation.attends() {
+            self.observe_lookup(packet, found);
+        }
         if found.is_none()
             && let Some(elsewhere) = self.shard.redirect(packet, &wanted(packet.headers))
         {
+            self.observe_redirect();
             return elsewhere;
         }
         match (&packet.headers.transport, found) {

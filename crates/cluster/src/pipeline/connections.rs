@@ -1,7 +1,7 @@
 //! Packets of connections: those of known ones move them on, others begin one.
 
 use flow::connection::flags;
-use flow::conntrack::{Advance, Change, Next};
+use flow::conntrack::{Advance, Change, Next, state_name};
 use flow::table::{InsertError, Slot};
 use flow::wire::{Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
@@ -10,6 +10,7 @@ use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
 use super::{Edge, Pipeline, TableChange, record, record_mut};
+use crate::observation::{ConnectionChange, Step};
 
 impl Pipeline {
     pub(super) fn handle_known<E: Edge>(
@@ -22,15 +23,21 @@ impl Pipeline {
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
+            self.observe(Step::Disallowed);
             return Err(DropReason::FirewallDenied);
         }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
         if is_first_reply && edge.holds_first_reply(now, slot, packet) {
+            self.observe(Step::HeldForBackup);
             return Ok(Disposition::Consumed);
         }
+        let master = known.owner;
         let (advance, taken_over) = self.advance(now, packet, slot, direction);
+        if self.observation.attends() {
+            self.observe_tracking(slot, previous_state, &advance, taken_over.then_some(master));
+        }
         if advance.next == Next::Reopen {
             self.end(slot, CloseReason::TcpClosed);
             let hash = self.table.hash(&packet.headers.tuple);
@@ -44,12 +51,13 @@ impl Pipeline {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
             self.changes.push(TableChange::TakenOver { slot });
+            self.follow(ConnectionChange::TakenOver, slot);
         } else if states_changed {
             self.note_change(slot, Change::State, previous_state);
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
         }
-        send(now, packet, verdict, edge)
+        self.send(now, packet, verdict, edge)
     }
 
     /// Moves the connection's automaton on, taking the connection over if it was a copy.
@@ -97,11 +105,17 @@ impl Pipeline {
             return Ok(edge.handle_local(now, packet));
         }
         let (protocol, timeout) = self.tracker.begin(packet.headers)?;
+        self.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
         self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
         let tuples = self.shard.tuples(&self.table);
-        self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
+        if self.observation.attends() {
+            let mut onlooker = self.observation.onlooker(&self.chain, tuple);
+            self.chain.init_watched(&mut runtime, &tuples, &mut connection, packet, &mut onlooker)?;
+        } else {
+            self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
+        }
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
@@ -109,7 +123,7 @@ impl Pipeline {
         connection.bytes[0] = u64::from(packet.headers.l3_bytes);
         let slot = self.enter(now, connection, hash)?;
         let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
-        match send(now, packet, verdict, edge) {
+        match self.send(now, packet, verdict, edge) {
             Err(reason) | Ok(Disposition::Drop(reason)) => {
                 // A connection whose first packet went nowhere never was.
                 self.remove_untold(slot);
@@ -119,6 +133,7 @@ impl Pipeline {
                 self.note_begun(now, &tuple);
                 self.counters.begun += 1;
                 self.changes.push(TableChange::Began { slot });
+                self.follow(ConnectionChange::Began, slot);
                 Ok(disposition)
             }
         }
@@ -151,7 +166,12 @@ impl Pipeline {
     ) -> (Verdict, bool) {
         let connection = record_mut(&mut self.table, slot);
         let mut runtime = Runtime { now, node: self.node, counters: &mut self.chain_counters, log: &mut self.log };
-        let processed = self.chain.process(&mut runtime, connection, packet, direction);
+        let processed = if self.observation.attends() {
+            let mut onlooker = self.observation.onlooker(&self.chain, packet.headers.tuple);
+            self.chain.process_watched(&mut runtime, connection, packet, direction, &mut onlooker)
+        } else {
+            self.chain.process(&mut runtime, connection, packet, direction)
+        };
         if processed.states_changed {
             connection.bump_version();
         }
@@ -160,6 +180,9 @@ impl Pipeline {
 
     fn note_change(&mut self, slot: Slot, change: Change, previous_state: u8) {
         self.changes.push(TableChange::Changed { slot, change, previous_state });
+        if change == Change::State {
+            self.follow(ConnectionChange::Changed, slot);
+        }
     }
 
     /// Ends a connection and leaves word of it.
@@ -167,6 +190,9 @@ impl Pipeline {
         if let Some(connection) = self.remove_untold(slot) {
             self.chain.close(&connection, reason);
             self.counters.ended += 1;
+            if self.observation.is_following() {
+                self.observation.note_connection(ConnectionChange::Ended, &connection);
+            }
             self.changes.push(TableChange::Ended { slot, ended: Ended::from(&connection) });
         }
     }
@@ -186,19 +212,21 @@ impl Pipeline {
         self.shard.note_removed(&removed);
         Some(removed)
     }
-}
 
-fn send<E: Edge>(
-    now: Instant,
-    packet: &mut Packet<'_, '_>,
-    verdict: Verdict,
-    edge: &mut E,
-) -> Result<Disposition, DropReason> {
-    match verdict {
-        Verdict::Forward => Ok(edge.forward(now, packet)),
-        Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
-        Verdict::Queued => Ok(Disposition::Consumed),
-        Verdict::Drop(reason) => Err(reason),
+    /// Does with a packet what the chain says.
+    fn send<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        verdict: Verdict,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        match verdict {
+            Verdict::Forward => Ok(self.forward(now, packet, edge)),
+            Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
+            Verdict::Queued => Ok(Disposition::Consumed),
+            Verdict::Drop(reason) => Err(reason),
+        }
     }
 }
 

@@ -30,6 +30,6 @@ impl Pipeline {
         let is_hidden = error.inner.destination != as_sent.destination;
         let source = if is_hidden { as_sent.destination } else { outer.source };
         packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
-        Ok(edge.forward(now, packet))
+        Ok(self.forward(now, packet, edge))
     }
 }

@@ -18,6 +18,7 @@ mod expiry;
 mod fragments;
 mod icmp_error;
 mod limits;
+mod observing;
 mod renewal;
 mod replica;
 mod shard;
@@ -38,6 +39,7 @@ use network_functions::function::Log;
 use replication::representation::precise::Ended;
 
 use crate::forwarding::Admission;
+use crate::observation::{Observation, Way};
 use batch::Pending;
 use limits::Sources;
 use shard::Shard;
@@ -68,6 +70,12 @@ pub trait Edge {
 
     /// Sends a packet, already translated, on its way.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// Where [`Edge::forward`] would send a packet with this tuple, for those who look on.
+    fn way(&self, tuple: &Tuple) -> Option<Way> {
+        let _ = tuple;
+        None
+    }
 
     /// The packet just handled, which came in with the tuple `as_received`, does not leave at once: it was dropped, or it
     /// waits for something. Whoever sent it may have to be told why, now or later, in terms of the packet as it was sent.
@@ -126,6 +134,7 @@ pub struct Pipeline {
     sources: Option<Sources>,
     key: HashKey,
     pub(crate) shard: Shard,
+    pub(crate) observation: Observation,
 }
 
 impl Pipeline {
@@ -148,6 +157,7 @@ impl Pipeline {
             sources: None,
             key,
             shard: Shard::default(),
+            observation: Observation::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod large_packets;
+mod observing;
 mod operations;
 mod refusals;
 mod site;
