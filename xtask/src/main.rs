@@ -1,8 +1,10 @@
-//! Checks of the house that no compiler makes: `cargo run -p xtask -- rooms`.
+//! Checks of the house that no compiler makes: `cargo run -p xtask -- rooms`, and `… fuzz` (see [`fuzz`]).
 //!
 //! * Each room uses only rooms above it.
 //! * Pure rooms are `no_std`, and deny `unsafe` but for named exceptions.
 //! * Each source file begins by saying what it is, but for the tests of the file beside them.
+
+mod fuzz;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,11 +26,24 @@ const UNSAFE_EXCEPTIONS: [&str; 1] = ["crates/flow/src/table/prefetch.rs"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments != ["rooms"] {
-        eprintln!("usage: cargo run -p xtask -- rooms");
-        return ExitCode::FAILURE;
-    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    match arguments.split_first() {
+        Some((command, [])) if command == "rooms" => rooms(root),
+        Some((command, rest)) if command == "fuzz" => match fuzz::run(root, rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
+        _ => {
+            eprintln!("usage: cargo run -p xtask -- rooms | fuzz");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn rooms(root: &Path) -> ExitCode {
     let faults = check_rooms(root);
     for fault in &faults {
         eprintln!("{fault}");

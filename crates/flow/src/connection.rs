@@ -80,6 +80,9 @@ pub struct Connection {
 
     /// Where the protocol's automaton stands.
     pub protocol: ProtocolState,
+    /// The table's own: the tick at which the connection's timer fires at the latest; 0 when that is not known here. So
+    /// that a packet that brings the expiry forward need not look at the timer, which lies elsewhere.
+    pub(crate) timer_tick: u32,
 
     /// The functions' states, one behind the other, laid out by the chain.
     pub functions: [u8; FUNCTION_STATE_BYTES_MAX],
@@ -116,8 +119,15 @@ impl Connection {
             bytes: [0; 2],
             expires_at_nanos: expires_at.as_nanos(),
             protocol,
+            timer_tick: 0,
             functions: [0; FUNCTION_STATE_BYTES_MAX],
         }
+    }
+
+    /// This record, to be put in the place of another in its slot: the timer that is armed for that one serves this one.
+    #[must_use]
+    pub const fn with_timer_of(self, replaced: &Self) -> Self {
+        Self { timer_tick: replaced.timer_tick, ..self }
     }
 
     /// When the connection ends unless another packet comes.

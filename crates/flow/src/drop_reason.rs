@@ -39,7 +39,8 @@ drop_reasons! {
     UnsupportedLinkProtocol = "unsupported_link_protocol",
     /// A network-layer feature that the node does not pass (source routing, for example).
     UnsupportedNetworkFeature = "unsupported_network_feature",
-    /// A fragment of what may not be fragmented: an ICMP error, neighbour discovery (RFC 6980).
+    /// A fragment of what may not be fragmented (an ICMP error, neighbour discovery: RFC 6980), or an ICMP error about a
+    /// fragment that is not the first of its packet and so names no connection.
     Fragment = "fragment",
     /// A first fragment without its whole transport header, or a later one that could replace a part of it (RFC 1858,
     /// RFC 7112).

@@ -109,11 +109,13 @@ impl<'a> Frame<'a> {
 
     /// The frame from its link header on.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.start + self.length_bytes]
     }
 
     /// The frame, to be rewritten.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.start + self.length_bytes]
     }

@@ -26,6 +26,7 @@ pub mod steering;
 pub mod table;
 pub mod time;
 pub mod timer_wheel;
+pub mod token_bucket;
 pub mod wire;
 
 pub use connection::{Connection, Direction, NodeId, Role};
@@ -36,3 +37,4 @@ pub use frame::{
 pub use key::{HashKey, IpFamily, QUERY_REPLY, Tuple};
 pub use steering::{Steering, WorkerId};
 pub use time::Instant;
+pub use token_bucket::{RateLimit, TokenBucket};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::control::types::{FlowFilterText, flows_limit_default};
+use crate::replay::PortMapping;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -34,11 +35,43 @@ pub enum Command {
     Drain(DrainArgs),
     /// Takes a drained node back into service
     Undrain(UndrainArgs),
+    /// Plays a capture through a configured gateway and says what becomes of its packets
+    Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
     /// Side-by-side measurements against what one would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// `mainstay replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Capture, pcap or pcapng
+    #[arg(value_name = "CAPTURE")]
+    pub capture: PathBuf,
+    /// Configuration file of the gateway (docs/configuration.md); its peers are left out
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Write what the gateway sends to a pcapng file, with an interface for each of its ports
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Ports that interfaces of the capture stand for, an interface by name or number [default: by name, by order, or by
+    /// the packets' sources]
+    #[arg(long, value_name = "INTERFACE=PORT", value_delimiter = ',')]
+    pub port_map: Vec<PortMapping>,
+    /// Pick TCP connections up in the middle, whatever tracking.loose says
+    #[arg(long)]
+    pub loose: bool,
+    /// Believe checksums, which are unfinished in captures from the sending host
+    #[arg(long)]
+    pub ignore_checksums: bool,
+    /// At most so many packets
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mainstay simulate`.
@@ -152,6 +185,9 @@ pub struct BenchPipelineArgs {
     /// Rounds, in each of which every variant is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
+    /// Connections in the largest of the tables (64k, 1m, 8m) that show how a packet's cost grows; 8m take 4 GB
+    #[arg(long, value_name = "COUNT", default_value_t = 8_000_000)]
+    pub largest: u32,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod logging;
 pub mod metrics;
 pub mod output;
+pub mod replay;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Reload(args) => commands::reload::run(args),
         Command::Drain(args) => commands::drain::drain(args),
         Command::Undrain(args) => commands::drain::undrain(args),
+        Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),

@@ -1,13 +1,21 @@
-//! Structured logs on standard error.
+//! Structured logs on standard error, as text or as JSON, with a limit on how often each place in the program logs.
+
+pub mod limit;
 
 use std::io::{self, IsTerminal};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use tracing_subscriber::layer::SubscriberExt;
+use flow::Instant;
+use packet_io::clock;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-use crate::config::validated::LogLevel;
+use crate::config::validated::{LogFormat, LogLevel, Node};
+use limit::{LimitLayer, PlaceLimits};
+
+/// The limits of this process's log.
+static LIMITS: OnceLock<Arc<PlaceLimits>> = OnceLock::new();
 
 /// The environment variable that goes before the configured level: a level, or directives of
 /// `tracing_subscriber::EnvFilter` such as `info,replication=debug`.
@@ -46,15 +54,25 @@ pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<EnvFilt
         .map_err(|error| LoggingError::Filter { value: value.to_owned(), reason: error.to_string() })
 }
 
-/// Logs to standard error from now on.
+/// Logs to standard error from now on, as the node's configuration says.
 ///
 /// # Errors
 /// [`LoggingError`].
-pub fn begin(configured: LogLevel) -> Result<(), LoggingError> {
+pub fn begin(node: &Node) -> Result<(), LoggingError> {
     let environment = std::env::var(VARIABLE).ok();
-    let (filter, handle) = reload::Layer::new(filter(configured, environment.as_deref())?);
-    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    tracing_subscriber::registry().with(filter).with(lines).try_init().map_err(|_| LoggingError::AlreadyBegun)?;
+    let (filter, handle) = reload::Layer::new(filter(node.log, environment.as_deref())?);
+    let limits = LIMITS.get_or_init(|| Arc::new(PlaceLimits::new(node.log_per_s, clock::now)));
+    let lines = fmt::layer().with_writer(io::stderr);
+    let lines = match node.log_format {
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(LimitLayer(Arc::clone(limits)))
+        .with(lines)
+        .try_init()
+        .map_err(|_| LoggingError::AlreadyBegun)?;
     FILTER.set(handle).map_err(|_| LoggingError::AlreadyBegun)
 }
 
@@ -64,6 +82,14 @@ pub fn set_level(configured: LogLevel) -> bool {
     let environment = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
     let (None, Some(handle)) = (environment, FILTER.get()) else { return false };
     filter(configured, None).is_ok_and(|filter| handle.reload(filter).is_ok())
+}
+
+/// Logs how many entries the limits have kept back, when it is time to, or if this is the `last` chance. Cheap: to be
+/// called in each turn of a loop.
+pub fn tell_suppressed(now: Instant, last: bool) {
+    if let Some(limits) = LIMITS.get() {
+        limits.tell_suppressed(now, last);
+    }
 }
 
 #[cfg(test)]

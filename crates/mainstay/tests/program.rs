@@ -83,3 +83,48 @@ fn connections_a_second_are_measured_with_replication_and_without() {
         assert!(report["cpu_us_per_connection"][side]["active"].as_f64().expect("a figure") > 0.0, "{report}");
     }
 }
+
+#[test]
+fn a_capture_is_replayed_and_what_the_gateway_sends_is_written() {
+    use flow::wire::build::{self, Tcp};
+    use flow::wire::tcp_flags;
+    use packet_io::pcap::{CaptureReader, PcapWriter};
+
+    let folder = std::env::temp_dir().join(format!("mainstay-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary directory");
+    let (capture, written) = (folder.join("in.pcap"), folder.join("out.pcapng"));
+    let syn = |source: &str, destination: &str| {
+        let tuple = flow::Tuple::new(6, source.parse().expect("an address"), destination.parse().expect("an address"));
+        build::tcp(&tuple, Tcp { flags: tcp_flags::SYN, sequence: 1, window: 8192, ..Tcp::default() }, b"")
+    };
+    let file = std::fs::File::create(&capture).expect("a temporary file");
+    let mut writer = PcapWriter::new(file).expect("there is room");
+    // The example's office lets its own hosts out, and nobody in.
+    let packets = [syn("10.0.0.5:40000", "203.0.113.9:443"), syn("203.0.113.9:40000", "10.0.0.5:443")];
+    for (second, packet) in (1_700_000_000..).zip(&packets) {
+        writer.write(flow::Instant::from_millis(1000 * second), packet).expect("there is room");
+    }
+    writer.finish().expect("there is room");
+
+    let replay = |capture: &Path, more: &[&str]| {
+        let capture = capture.to_string_lossy();
+        mainstay(&[&["replay", &capture, "--config", "examples/active.toml"], more].concat())
+    };
+    let output = replay(&capture, &["--json", "--write", &written.to_string_lossy()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!((&report["packets"], &report["forwarded"]), (&2.into(), &1.into()), "{report:#}");
+    assert_eq!(report["dropped_by_reason"], serde_json::json!({ "firewall_denied": 1 }));
+    assert_eq!((&report["connections"]["begun"], &report["duration_s"]), (&1.into(), &1.0.into()));
+    let mut reader = CaptureReader::new(std::fs::File::open(&written).expect("it was written")).expect("a capture");
+    let mut frame = Vec::new();
+    let record = reader.read(&mut frame).expect("it is sound").expect("one packet was sent");
+    assert_eq!(reader.interfaces()[record.interface].name.as_deref(), Some("outside"));
+    assert_eq!(reader.read(&mut frame).expect("it is sound"), None);
+
+    let output = replay(&capture, &[]);
+    assert!(text(&output.stdout).starts_with("packets"), "{}", text(&output.stdout));
+    let output = replay(&folder.join("nowhere.pcap"), &[]);
+    assert!(text(&output.stderr).contains("nowhere.pcap: reading or writing a capture: No such file"));
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}

@@ -234,6 +234,12 @@ impl Chain {
         &self.counter_names
     }
 
+    /// Whether packets of known connections need the functions' states. If not, [`Chain::process`] leaves them alone.
+    #[must_use]
+    pub fn packets_use_states(&self) -> bool {
+        self.links.iter().any(|link| link.function.packets_use_state())
+    }
+
     /// Counters for this chain, all zero.
     #[must_use]
     pub fn new_counters(&self) -> ChainCounters {

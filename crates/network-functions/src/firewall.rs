@@ -24,7 +24,8 @@ use flow::wire::tlv::{self, TlvError};
 use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::function::{Context, FlowState, Judgement, LogEntry, NetworkFunction, Verdict, state_attribute};
+use crate::function::{Context, FlowState, Judgement, NetworkFunction, Verdict, state_attribute};
+use crate::log_limit::LogSource;
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
 pub use rule::{Action, FirewallConfig, Rule};
 
@@ -158,10 +159,8 @@ impl Firewall {
 }
 
 fn log(context: &mut Context<'_>, action: Action, rule: &str, tuple: Tuple) {
-    context.log.push_with(|| {
-        let message = format!("{} by rule {rule}", action.label());
-        LogEntry { function: NAME, message, tuple }
-    });
+    let source = LogSource { function: NAME, name: rule };
+    context.log.push_limited(context.now, source, tuple, || format!("{} by rule {rule}", action.label()));
 }
 
 impl NetworkFunction for Firewall {

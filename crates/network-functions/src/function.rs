@@ -2,12 +2,15 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 
 use flow::table::Table;
 use flow::wire::Packet;
 use flow::wire::tlv::TlvError;
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::log_limit::{LogLimits, LogSource};
 
 /// What is to be done with a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +112,7 @@ pub const LOG_ENTRIES_MAX: usize = 1024;
 pub struct Log {
     entries: Vec<LogEntry>,
     dropped_entries: u64,
+    limits: LogLimits,
 }
 
 impl Log {
@@ -122,12 +126,34 @@ impl Log {
         }
     }
 
+    /// As [`Log::push_with`], as often as each source may; see [`Log::push_summaries`] for the rest.
+    pub fn push_limited(&mut self, now: Instant, from: LogSource<'_>, tuple: Tuple, message: impl FnOnce() -> String) {
+        if self.limits.admit(now, from, tuple) {
+            self.push_with(|| LogEntry { function: from.function, message: message(), tuple });
+        } else {
+            self.dropped_entries += 1;
+        }
+    }
+
+    /// Sets how many entries a second each source may write, and as many at once; `None` is any number. At first it is
+    /// [`ENTRIES_PER_SECOND_DEFAULT`](crate::log_limit::ENTRIES_PER_SECOND_DEFAULT).
+    pub fn set_limit(&mut self, entries_per_s: Option<u32>) {
+        self.limits.set_limit(entries_per_s);
+    }
+
+    /// Adds an entry for each source whose entries were kept back during the last second: how many they were.
+    pub fn push_summaries(&mut self, now: Instant) {
+        let mut limits = mem::take(&mut self.limits);
+        limits.summaries(now, |entry| self.push_with(|| entry));
+        self.limits = limits;
+    }
+
     /// Takes the entries, oldest first.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = LogEntry> + '_ {
         self.entries.drain(..)
     }
 
-    /// How many entries found the log full since it was made.
+    /// How many entries found the log full, or their source at its limit, since the log was made.
     #[must_use]
     pub const fn dropped_entries(&self) -> u64 {
         self.dropped_entries
@@ -182,6 +208,10 @@ pub trait NetworkFunction {
 
     /// Whether the functions behind it see other tuples than those before it: it translates.
     const TRANSLATES: bool = false;
+
+    /// Whether its `on_packet` looks at the connection's state. One that goes by the connection's tuples alone says false: it
+    /// is handed a default state, what it writes there is lost, and the state need not be fetched for packets.
+    const PACKETS_USE_STATE: bool = true;
 
     /// Its name, as in the configuration and in metrics; unique within a chain.
     fn name(&self) -> &'static str;

@@ -110,6 +110,7 @@ pub mod address;
 pub mod chain;
 pub mod firewall;
 pub mod function;
+pub mod log_limit;
 pub mod nat;
 pub mod port_range;
 pub mod rule_set;

@@ -254,6 +254,8 @@ impl NetworkFunction for Nat {
     type State = NatState;
     const TRANSLATES: bool = true;
 
+    const PACKETS_USE_STATE: bool = false;
+
     fn name(&self) -> &'static str {
         NAME
     }
@@ -270,6 +272,8 @@ impl NetworkFunction for Nat {
         let incoming = context.outgoing();
         let mut outgoing = incoming;
         let mut state = NatState::default();
+        // Source NAT takes a tuple only once it has seen that it is free: then nobody need look again.
+        let mut is_known_free = false;
         let mut key = RuleKey::new(incoming, &packet.headers.transport, context.ingress);
         if let Some(index) = self.translate_destination(&mut outgoing, &key) {
             context.count(self.pools.len() + index.get());
@@ -280,11 +284,12 @@ impl NetworkFunction for Nat {
             && let Some(pool) = &self.pools[index.get()]
         {
             outgoing = self.translate_source(&outgoing, pool, context)?;
+            is_known_free = port_setter(outgoing.protocol).is_some();
             context.count(index.get());
             state.source_rule_number = index.0 + 1;
         }
         let reply = outgoing.inverse();
-        if outgoing != incoming && context.tuples.is_used(&reply) {
+        if !is_known_free && outgoing != incoming && context.tuples.is_used(&reply) {
             self.count(context, Counter::TuplesInUse);
             return Err(DropReason::TupleInUse);
         }
@@ -292,6 +297,7 @@ impl NetworkFunction for Nat {
         Ok(state)
     }
 
+    #[inline]
     fn on_packet(
         &self,
         _state: &mut NatState,

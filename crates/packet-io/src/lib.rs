@@ -3,7 +3,7 @@
 //! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures) or
 //! [`af_packet`] (real interfaces). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
 //! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
-//! [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
+//! [`service_manager`] to be watched, [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
 //!
 //! This room knows nothing of packets beyond where a frame begins and ends and what its sender left to hardware; it
 //! parses no header and decides nothing. All `unsafe` code of the workspace is here, each block with its reason.
@@ -36,6 +36,7 @@ pub mod packet_io;
 pub mod pcap;
 pub mod poller;
 pub mod random;
+pub mod service_manager;
 pub mod signal;
 pub mod sysctl;
 mod system;

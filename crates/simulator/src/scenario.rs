@@ -203,7 +203,8 @@ fn faults(random: &mut Random) -> Vec<(Instant, Fault)> {
             }
             7 => {
                 add(at_ms, Fault::Leave);
-                add(at_ms + 1000, Fault::Restart);
+                // At times at once, before the other node has seen a packet of most of the connections.
+                add(at_ms + random.between(10, 1500), Fault::Restart);
             }
             _ => {
                 add(at_ms, Fault::Partition(true));

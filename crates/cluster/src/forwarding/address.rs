@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
-use flow::PortId;
 use flow::wire::MacAddress;
+use flow::{PortId, Tuple};
 
 use super::config::{Port, Prefix};
 
@@ -16,9 +16,14 @@ pub(super) struct LocalAddress {
     pub(super) is_shared: bool,
 }
 
-/// All addresses of all ports, in the order of the addresses.
+/// All addresses of all ports, in the order of the addresses, those of IPv4 first.
 #[derive(Clone, Debug)]
-pub(super) struct LocalAddresses(Vec<LocalAddress>);
+pub(super) struct LocalAddresses {
+    all: Vec<LocalAddress>,
+    /// The addresses as numbers, in the same order: every packet's destination is looked for among them.
+    v4: Vec<u32>,
+    v6: Vec<u128>,
+}
 
 impl LocalAddresses {
     pub(super) fn new(ports: &[Port]) -> Self {
@@ -30,26 +35,57 @@ impl LocalAddresses {
             all.extend(own.chain(shared).map(|(prefix, is_shared)| LocalAddress { prefix, port: id, is_shared }));
         }
         all.sort_unstable();
-        Self(all)
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for local in &all {
+            match local.prefix.address {
+                IpAddr::V4(address) => v4.push(address.to_bits()),
+                IpAddr::V6(address) => v6.push(address.to_bits()),
+            }
+        }
+        Self { all, v4, v6 }
     }
 
     /// The address, on `port` if it is there, else on another.
-    #[inline]
     pub(super) fn find(&self, address: IpAddr, port: PortId) -> Option<&LocalAddress> {
-        let start = self.0.partition_point(|local| local.prefix.address < address);
-        let mut same = self.0[start..].iter().take_while(|local| local.prefix.address == address);
-        let first = same.next()?;
-        if first.port == port { Some(first) } else { same.find(|local| local.port == port).or(Some(first)) }
+        let start = match address {
+            IpAddr::V4(address) => position(&self.v4, address.to_bits())?,
+            IpAddr::V6(address) => self.v4.len() + position(&self.v6, address.to_bits())?,
+        };
+        self.on_port(start, port)
+    }
+
+    /// As [`LocalAddresses::find`], the destination of `tuple`.
+    #[inline]
+    pub(super) fn find_destination(&self, tuple: &Tuple, port: PortId) -> Option<&LocalAddress> {
+        let start = if tuple.version == 4 {
+            let [.., a, b, c, d] = tuple.destination;
+            position(&self.v4, u32::from_be_bytes([a, b, c, d]))?
+        } else {
+            self.v4.len() + position(&self.v6, u128::from_be_bytes(tuple.destination))?
+        };
+        self.on_port(start, port)
+    }
+
+    /// Of the addresses equal to the one at `start`, the one on `port`, or else the first.
+    #[inline]
+    fn on_port(&self, start: usize, port: PortId) -> Option<&LocalAddress> {
+        let first = &self.all[start];
+        if first.port == port {
+            return Some(first);
+        }
+        let address = first.prefix.address;
+        let mut same = self.all[start + 1..].iter().take_while(|local| local.prefix.address == address);
+        same.find(|local| local.port == port).or(Some(first))
     }
 
     pub(super) fn shared(&self) -> impl Iterator<Item = &LocalAddress> {
-        self.0.iter().filter(|local| local.is_shared)
+        self.all.iter().filter(|local| local.is_shared)
     }
 
     /// The address to speak from on `port` to `peer`, on its link or beyond: one in the peer's network before others, and
     /// then a shared one, if those may be used, before the node's own. IPv6 link-local addresses are the last resort.
     pub(super) fn source_for(&self, port: PortId, peer: IpAddr, may_use_shared: bool) -> Option<IpAddr> {
-        let usable = self.0.iter().filter(|local| {
+        let usable = self.all.iter().filter(|local| {
             local.port == port
                 && local.prefix.address.is_ipv4() == peer.is_ipv4()
                 && (may_use_shared || !local.is_shared)
@@ -60,6 +96,13 @@ impl LocalAddresses {
         });
         best.map(|local| local.prefix.address)
     }
+}
+
+/// Where the first that is `wanted` lies in ascending numbers.
+#[inline]
+fn position<N: Copy + Ord>(numbers: &[N], wanted: N) -> Option<usize> {
+    let start = numbers.partition_point(|number| *number < wanted);
+    (numbers.get(start) == Some(&wanted)).then_some(start)
 }
 
 /// The link-local address that follows from a link address (RFC 4291 appendix A).

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use flow::wire::arp::ArpOperation;
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
-use flow::wire::{Headers, MacAddress, Packet, Transport, build, icmpv6};
+use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind};
 
 use super::address::{LocalAddresses, link_local};
@@ -15,7 +15,7 @@ use super::announcement::Announcement;
 use super::config::{Config, ConfigError, Port, Prefix};
 use super::error_message::{ErrorCause, TokenBucket};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
-use super::oversize::may_be_cut;
+use super::oversize::{may_be_cut, wire_bytes};
 use super::route::RouteTable;
 use super::sharing::{Learning, Sharing};
 
@@ -180,7 +180,7 @@ impl Forwarder {
     /// Tells the neighbours, again and again for some seconds, that the shared addresses are here. Without effect while
     /// not active.
     pub fn announce(&mut self, now: Instant) {
-        if self.is_active {
+        if self.is_active && self.sharing != Sharing::IsTold {
             self.announcement = Some(Announcement::begin(now));
         }
     }
@@ -199,7 +199,7 @@ impl Forwarder {
         if !to_group && !to_port {
             return Admission::Refused(DropReason::OtherHost);
         }
-        if let Some(local) = self.addresses.find(destination, ingress) {
+        if let Some(local) = self.addresses.find_destination(&packet.headers.tuple, ingress) {
             let is_held = !local.is_shared || self.is_active;
             return if is_held { Admission::Local } else { self.admit_while_not_held(packet) };
         }
@@ -239,21 +239,22 @@ impl Forwarder {
             return Disposition::Drop(DropReason::NotActive);
         }
         let destination = packet.headers.tuple.destination_ip();
-        let Some(next_hop) = self.route(destination) else {
+        let Some(next_hop) = self.routes.lookup(destination).map(|index| &self.next_hops[usize::from(index)]) else {
             return self.refuse(DropReason::NoRoute, ErrorCause::NoRoute);
         };
-        let port = &self.ports[usize::from(next_hop.port.0)];
+        let egress = next_hop.port;
+        let port = &self.ports[usize::from(egress.0)];
         let (mtu_bytes, mac) = (port.mtu_bytes, port.mac);
         let is_oversize = wire_bytes(packet.headers, &packet.frame.segmentation) > mtu_bytes;
         if is_oversize && !may_be_cut(packet) {
             return self.refuse(DropReason::PacketTooBig, ErrorCause::TooBig { mtu_bytes });
         }
         if self.clamps_segments {
-            self.clamp_segments(packet, next_hop.port);
+            self.clamp_segments(packet, egress);
         }
         let slot = next_hop.slot.or_else(|| {
             let neighbour = next_hop.gateway.unwrap_or(destination);
-            self.neighbours.find_or_insert(now, next_hop.port, neighbour)
+            self.neighbours.find_or_insert(now, egress, neighbour)
         });
         let Some(slot) = slot else { return Disposition::Drop(DropReason::NeighbourUnresolved) };
         if let Err(reason) = packet.decrement_ttl() {
@@ -265,9 +266,9 @@ impl Forwarder {
                 ethernet::set_addresses(packet.frame.bytes_mut(), to, mac);
                 if is_oversize {
                     let (l3_offset, checksum) = (packet.headers.l3_offset, packet.frame.checksum);
-                    return self.send_in_pieces(next_hop.port, l3_offset, packet.frame.bytes_mut(), checksum);
+                    return self.send_in_pieces(egress, l3_offset, packet.frame.bytes_mut(), checksum);
                 }
-                Disposition::Transmit(next_hop.port)
+                Disposition::Transmit(egress)
             }
             None => self.wait_for_neighbour(now, slot, packet),
         }
@@ -496,13 +497,4 @@ const fn is_link_local(address: IpAddr) -> bool {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     }
-}
-
-/// The length, from the IP header on, of the largest packet that goes onto the wire for a frame.
-fn wire_bytes(headers: &Headers, segmentation: &Segmentation) -> u32 {
-    if segmentation.kind == SegmentationKind::None {
-        return headers.l3_bytes;
-    }
-    let header_bytes = u32::from(headers.payload_offset.saturating_sub(headers.l3_offset));
-    headers.l3_bytes.min(header_bytes + u32::from(segmentation.size_bytes))
 }

@@ -3,7 +3,7 @@
 
 use flow::wire::checksum::complete_partial;
 use flow::wire::ipv4::Ipv4View;
-use flow::wire::{Packet, cut_ipv4};
+use flow::wire::{Headers, Packet, cut_ipv4};
 use flow::{Checksum, Disposition, DropReason, PortId, Segmentation, SegmentationKind};
 
 use super::forwarder::{Forwarder, OutFrame, Pending};
@@ -11,6 +11,16 @@ use super::forwarder::{Forwarder, OutFrame, Pending};
 /// Fragments of the node's own cutting that wait to be sent, with other frames that do. When there are more, packets that
 /// would have to be cut are dropped as [`DropReason::TransmitFailed`].
 pub const CUT_FRAMES_MAX: usize = 4096;
+
+/// The length, from the IP header on, of the largest packet that goes onto the wire for a frame.
+#[inline]
+pub(super) fn wire_bytes(headers: &Headers, segmentation: &Segmentation) -> u32 {
+    if segmentation.kind == SegmentationKind::None {
+        return headers.l3_bytes;
+    }
+    let header_bytes = u32::from(headers.payload_offset.saturating_sub(headers.l3_offset));
+    headers.l3_bytes.min(header_bytes + u32::from(segmentation.size_bytes))
+}
 
 /// Whether a packet that is too large may be cut: not frames that stand for several packets, of which each would have to be.
 pub(super) fn may_be_cut(packet: &Packet<'_, '_>) -> bool {
@@ -30,9 +40,11 @@ impl Forwarder {
         bytes: &mut [u8],
         checksum: Checksum,
     ) -> Disposition {
-        // The hardware could sum no more than one of the pieces.
+        // The hardware could sum no more than one of the pieces. The link's padding is not to be summed.
+        let packet = bytes.get(usize::from(l3_offset)..).and_then(|packet| Ipv4View::new_checked(packet).ok());
+        let end = usize::from(l3_offset) + packet.map_or(0, |packet| packet.total_length().into());
         if let Checksum::Partial { start, offset } = checksum
-            && !complete_partial(bytes, start, offset)
+            && !complete_partial(&mut bytes[..end], start, offset)
         {
             return Disposition::Drop(DropReason::Malformed);
         }

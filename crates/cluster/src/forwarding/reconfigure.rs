@@ -7,6 +7,7 @@ use flow::Instant;
 use super::address::{LocalAddress, LocalAddresses};
 use super::config::{Config, ConfigError};
 use super::forwarder::{Forwarder, Warming, route_table};
+use super::sharing::Sharing;
 
 /// Why a forwarder cannot take another configuration while it works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -46,7 +47,7 @@ impl Forwarder {
         self.addresses = addresses;
         self.clamps_segments = config.ports.iter().any(|port| port.mss_clamp.is_some());
         self.ports = config.ports;
-        if !config.routes.is_empty() {
+        if !config.routes.is_empty() && self.sharing != Sharing::IsTold {
             // A new gateway's link address is to be known before the first packet needs it.
             let everybody = self.warming.is_some_and(|warming| warming.everybody);
             self.warming = Some(Warming { slot: 0, at: now, everybody });

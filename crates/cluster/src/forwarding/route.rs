@@ -35,6 +35,7 @@ impl RouteTable {
         Self { v4: RangeMap::new(v4, |key| key.checked_add(1)), v6: RangeMap::new(v6, |key| key.checked_add(1)) }
     }
 
+    #[inline]
     pub(super) fn lookup(&self, destination: IpAddr) -> Option<u16> {
         match destination {
             IpAddr::V4(address) => self.v4.lookup(address.to_bits()),

@@ -9,6 +9,7 @@ use flow::wire::arp::{ArpOperation, ArpView};
 use flow::wire::build::{self, Envelope};
 use flow::wire::ethernet::{EthernetView, ether_type};
 use flow::wire::icmpv6::{NeighbourMessage, advertisement_flags};
+use flow::wire::ipv6::FragmentHeader;
 use flow::wire::{Headers, MacAddress, Packet, Parsed, Transport, icmp, icmpv6, ip_protocol, parse};
 use flow::{Checksum, Disposition, DropReason, Frame, Instant, PortId, Segmentation, SegmentationKind, Tuple};
 use proptest::prelude::*;
@@ -421,6 +422,34 @@ fn segments_of_a_large_frame_are_measured_one_by_one() {
         });
         assert_eq!(fed.disposition, expected);
     }
+}
+
+#[test]
+fn a_packet_that_may_be_cut_leaves_in_pieces_with_its_checksum_done_also_when_it_waited() {
+    let mut bench = Bench::settled();
+    let absent = Ipv4Addr::new(192, 0, 2, 66);
+    let may_be_cut = Some(FragmentHeader { offset_bytes: 0, more: false, identification: 9 });
+    let envelope = Envelope { source: HOST_MAC, destination: INSIDE_MAC, fragment: may_be_cut, ..Envelope::default() };
+    for (to, waits) in [(SERVER, false), (absent, true)] {
+        let tuple = Tuple::v4(ip_protocol::UDP, (HOST, 4000), (to, 53));
+        let mut whole = envelope.udp(&tuple, &[7; 3000]);
+        let expected = whole[34..].to_vec();
+        let checksum = build::leave_checksum_to_hardware(&mut whole);
+        whole.extend_from_slice(&[0xee; 3]);
+        let fed = bench.feed_with(INSIDE, whole, |frame| frame.checksum = checksum);
+        assert_eq!(fed.disposition, Disposition::Consumed);
+        if waits {
+            bench.drain();
+            bench.feed(OUTSIDE, arp_reply(MacAddress([2, 7, 7, 7, 7, 7]), absent, (OUTSIDE_MAC, OUTSIDE_SHARED)));
+        }
+        let sent = bench.drain();
+        assert_eq!(sent.len(), 3);
+        assert!(sent.iter().all(|(out, bytes)| out.port == OUTSIDE && bytes.len() <= 14 + 1500));
+        let data: Vec<u8> = sent.iter().flat_map(|(_, bytes)| bytes[34..].iter().copied()).collect();
+        assert_eq!(data, expected, "with the checksum that the hardware was to fill in");
+        assert!(sent.iter().all(|(out, bytes)| headers(bytes).ttl == 63 && out.checksum == Checksum::Valid));
+    }
+    assert_eq!(bench.forwarder.counters().packets_fragmented, 2);
 }
 
 #[test]

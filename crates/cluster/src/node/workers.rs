@@ -247,6 +247,9 @@ impl Node {
         self.role.follow(now, standing.state, standing.term);
         self.forwarder.set_active(now, after);
         self.others.usable_term = if after { standing.term } else { 0 };
+        if before && !after {
+            self.judging.leave_off(&mut self.pipeline);
+        }
         if after && !before {
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
             self.judging.take_up(&mut self.pipeline);

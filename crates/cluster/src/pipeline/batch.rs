@@ -43,23 +43,21 @@ impl Pipeline {
         let mut pending = core::mem::take(&mut self.pending);
         let waiting = self.look_at_batch(now, batch, &mut pending, edge);
         for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
-            let as_received = headers.tuple;
             if self.observation.is_active() {
                 self.observation.attend_to(*frame);
             }
-            let disposition = if headers.is_fragment {
-                let mut packet = Packet { frame: &mut batch[*frame], headers };
-                self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
-            } else {
-                let found = self.table.lookup_likely(*likely, *hash, &wanted(headers));
-                let mut packet = Packet { frame: &mut batch[*frame], headers };
-                self.handle_packet(now, &mut packet, *hash, found, *is_local, edge)
+            let found = match &headers.transport {
+                // The error goes against the packet that it quotes.
+                Transport::IcmpError(error) => self.table.lookup_likely(*likely, *hash, &error.inner.inverse()),
+                _ => self.table.lookup_likely(*likely, *hash, &headers.tuple),
             };
             let mut packet = Packet { frame: &mut batch[*frame], headers };
+            let disposition = if packet.headers.is_fragment {
+                self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
+            } else {
+                self.handle_packet(now, &mut packet, *hash, found, *is_local, edge)
+            };
             packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
-            if !matches!(packet.frame.disposition, Disposition::Transmit(_)) {
-                edge.note_not_sent(now, &mut packet, &as_received);
-            }
         }
         self.pending = pending;
         if self.observation.is_active() {
@@ -81,12 +79,11 @@ impl Pipeline {
         for (index, frame) in batch.iter_mut().enumerate() {
             // What does not wait leaves its place to the next packet.
             let place = &mut pending[waiting];
-            match wire::parse(frame) {
+            match wire::parse_into(frame, &mut place.headers) {
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
                 Ok(Parsed::Arp(_)) if self.shard.takes_from_lead(frame) => {}
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
-                Ok(Parsed::Ip(headers)) => {
-                    place.headers = headers;
+                Ok(Parsed::Ip(())) => {
                     if let Some(is_local) = admit(now, frame, &mut place.headers, &mut self.shard, edge) {
                         (place.frame, place.is_local) = (index, is_local);
                         self.await_lookup(&mut pending[..=waiting]);
@@ -96,7 +93,7 @@ impl Pipeline {
             }
         }
         for pending in &mut pending[waiting.saturating_sub(PREFETCH_DISTANCE)..waiting] {
-            pending.likely = self.table.prefetch_record(pending.hash);
+            self.prefetch_record(pending);
         }
         waiting
     }
@@ -105,11 +102,24 @@ impl Pipeline {
     #[inline(always)]
     fn await_lookup(&self, pending: &mut [Pending]) {
         let Some((last, before)) = pending.split_last_mut() else { return };
-        last.hash = self.table.hash(&wanted(&last.headers));
+        last.hash = match &last.headers.transport {
+            // The connection is that of the packet quoted; its hash is the same in both directions.
+            Transport::IcmpError(error) => self.table.hash(&error.inner),
+            _ => self.table.hash(&last.headers.tuple),
+        };
         self.table.prefetch_index(last.hash);
         if let Some(earlier) = before.len().checked_sub(PREFETCH_DISTANCE) {
-            let earlier = &mut before[earlier];
-            earlier.likely = self.table.prefetch_record(earlier.hash);
+            self.prefetch_record(&mut before[earlier]);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_record(&self, pending: &mut Pending) {
+        pending.likely = self.table.prefetch_record(pending.hash);
+        if let Some(slot) = pending.likely
+            && self.packets_use_states
+        {
+            self.table.prefetch_functions(slot);
         }
     }
 

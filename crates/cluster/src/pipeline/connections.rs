@@ -26,6 +26,17 @@ impl Pipeline {
             self.observe(Step::Disallowed);
             return Err(DropReason::FirewallDenied);
         }
+        if self.advance_plain(now, packet, slot, direction) {
+            if self.observation.attends() {
+                self.observe_plain_segment(slot);
+            }
+            let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
+            if states_changed {
+                let state = record(&self.table, slot).protocol.state;
+                self.note_change(slot, Change::State, state);
+            }
+            return self.send_known(now, packet, slot, direction, verdict, edge);
+        }
         let known = record(&self.table, slot);
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
@@ -47,6 +58,7 @@ impl Pipeline {
             Ok(()) => self.run_chain(now, packet, slot, direction),
             Err(reason) => (Verdict::Drop(reason), false),
         };
+        let sent = self.send_known(now, packet, slot, direction, verdict, edge);
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
@@ -57,7 +69,26 @@ impl Pipeline {
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
         }
-        self.send(now, packet, verdict, edge)
+        sent
+    }
+
+    /// Sends a packet of a connection on its way; what stays behind is noted as it was received.
+    #[inline(always)]
+    fn send_known<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+        verdict: Verdict,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let sent = self.send(now, packet, verdict, edge);
+        if !is_on_its_way(sent) {
+            let as_received = *record(&self.table, slot).tuple(direction);
+            edge.note_not_sent(now, packet, &as_received);
+        }
+        sent
     }
 
     /// Moves the connection's automaton on, taking the connection over if it was a copy.
@@ -75,21 +106,43 @@ impl Pipeline {
         let advance =
             self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, packet.headers);
         if advance.verdict.is_ok() {
-            connection.packets[direction.index()] += packets_in(packet.frame);
-            connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+            count(connection, packet, direction);
         }
         if advance.change != Change::None {
             connection.bump_version();
         }
         if let Some(timeout) = advance.timeout {
-            let expires_at = now + timeout;
-            if expires_at.as_nanos() >= connection.expires_at_nanos {
-                connection.expires_at_nanos = expires_at.as_nanos();
-            } else {
-                self.table.expire_sooner(slot, expires_at);
-            }
+            self.set_expiry(slot, now + timeout);
         }
         (advance, taken_over)
+    }
+
+    /// Moves the automaton on for what most packets are: a plain segment of a connection that this node is master of. False,
+    /// and nothing done, for all others.
+    #[inline(always)]
+    fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
+        let connection = record_mut(&mut self.table, slot);
+        if connection.owner != self.node || connection.flags & flags::COPY != 0 {
+            return false;
+        }
+        let flags = connection.flags;
+        let Some(timeout) = self.tracker.advance_plain(&mut connection.protocol, flags, direction, packet.headers)
+        else {
+            return false;
+        };
+        count(connection, packet, direction);
+        self.set_expiry(slot, now + timeout);
+        true
+    }
+
+    #[inline(always)]
+    fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
+        let connection = record_mut(&mut self.table, slot);
+        if expires_at.as_nanos() >= connection.expires_at_nanos {
+            connection.expires_at_nanos = expires_at.as_nanos();
+        } else {
+            self.table.expire_sooner(slot, expires_at);
+        }
     }
 
     pub(super) fn handle_unknown<E: Edge>(
@@ -119,11 +172,14 @@ impl Pipeline {
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
-        connection.packets[0] = packets_in(packet.frame);
-        connection.bytes[0] = u64::from(packet.headers.l3_bytes);
+        count(&mut connection, packet, Direction::Original);
         let slot = self.enter(now, connection, hash)?;
         let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
-        match self.send(now, packet, verdict, edge) {
+        let sent = self.send(now, packet, verdict, edge);
+        if !is_on_its_way(sent) {
+            edge.note_not_sent(now, packet, &tuple);
+        }
+        match sent {
             Err(reason) | Ok(Disposition::Drop(reason)) => {
                 // A connection whose first packet went nowhere never was.
                 self.remove_untold(slot);
@@ -141,7 +197,7 @@ impl Pipeline {
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
     fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
-        let refusal = match self.insert(connection, now) {
+        let refusal = match self.insert(connection, hash, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
         };
@@ -151,7 +207,7 @@ impl Pipeline {
                 let victim = self.table.early_drop_candidate(hash).ok_or(DropReason::TableFull)?;
                 self.counters.early_dropped += 1;
                 self.end(victim, CloseReason::Terminated);
-                self.insert(connection, now).map_err(|_| DropReason::TableFull)
+                self.insert(connection, hash, now).map_err(|_| DropReason::TableFull)
             }
         }
     }
@@ -198,8 +254,9 @@ impl Pipeline {
     }
 
     /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.
-    pub(super) fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
-        let slot = self.table.insert(connection, now)?;
+    /// `hash` is that of its original tuple.
+    pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
+        let slot = self.table.insert_hashed(connection, hash, now)?;
         self.count_of_source(&connection.original);
         self.shard.note_entered(&connection);
         Ok(slot)
@@ -214,6 +271,7 @@ impl Pipeline {
     }
 
     /// Does with a packet what the chain says.
+    #[inline(always)]
     fn send<E: Edge>(
         &mut self,
         now: Instant,
@@ -228,6 +286,19 @@ impl Pipeline {
             Verdict::Drop(reason) => Err(reason),
         }
     }
+}
+
+/// Counts a packet that passes.
+#[inline(always)]
+fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
+    connection.packets[direction.index()] += packets_in(packet.frame);
+    connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
+}
+
+/// The packet leaves with its batch: nobody has to be told anything.
+#[inline(always)]
+pub(super) const fn is_on_its_way(sent: Result<Disposition, DropReason>) -> bool {
+    matches!(sent, Ok(Disposition::Transmit(_)))
 }
 
 /// Packets that the frame stands for on the wire.

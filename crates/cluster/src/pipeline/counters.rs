@@ -17,7 +17,7 @@ pub struct PipelineCounters {
     pub ended: u64,
     /// Connections whose copy this node took over because their packets came here.
     pub taken_over: u64,
-    /// Embryonic connections evicted to make room (see [`Table::early_drop_candidate`]).
+    /// Embryonic connections evicted to make room (see [`early_drop_candidate`](flow::table::Table::early_drop_candidate)).
     pub early_dropped: u64,
     /// Connections ended because the configuration does not allow them any more.
     pub disallowed: u64,

@@ -5,6 +5,7 @@ use flow::table::Slot;
 use flow::wire::{Fragment, Headers, Packet, Transport};
 use flow::{Direction, Disposition, DropReason, Instant, OwnedFrame, Tuple};
 
+use super::connections::is_on_its_way;
 use super::{Edge, Pipeline, record, record_mut};
 use crate::observation::Step;
 
@@ -98,12 +99,17 @@ impl Pipeline {
         if let Some(base) = way.sequence_base {
             self.tracker.extend(&mut connection.protocol, direction, base.wrapping_add(fragment.end.into()));
         }
+        let as_received = packet.headers.tuple;
         let Tuple { source, destination, .. } = way.outgoing;
         let outgoing = Tuple { source, destination, ..packet.headers.tuple };
         if outgoing != packet.headers.tuple {
             packet.rewrite(&outgoing);
         }
-        Ok(self.forward(now, packet, edge))
+        let sent = Ok(self.forward(now, packet, edge));
+        if !is_on_its_way(sent) {
+            edge.note_not_sent(now, packet, &as_received);
+        }
+        sent
     }
 
     /// The packet that was consumed is a first reply that is kept back until a backup knows the connection: only then

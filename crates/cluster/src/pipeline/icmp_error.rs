@@ -4,6 +4,7 @@ use flow::table::Slot;
 use flow::wire::{IcmpError, Packet};
 use flow::{Direction, Disposition, DropReason, Instant};
 
+use super::connections::is_on_its_way;
 use super::{Edge, Pipeline};
 
 impl Pipeline {
@@ -30,6 +31,10 @@ impl Pipeline {
         let is_hidden = error.inner.destination != as_sent.destination;
         let source = if is_hidden { as_sent.destination } else { outer.source };
         packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
-        Ok(self.forward(now, packet, edge))
+        let sent = Ok(self.forward(now, packet, edge));
+        if !is_on_its_way(sent) {
+            edge.note_not_sent(now, packet, &outer);
+        }
+        sent
     }
 }

@@ -77,8 +77,9 @@ pub trait Edge {
         None
     }
 
-    /// The packet just handled, which came in with the tuple `as_received`, does not leave at once: it was dropped, or it
-    /// waits for something. Whoever sent it may have to be told why, now or later, in terms of the packet as it was sent.
+    /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it
+    /// was dropped, or it waits for something. It came in with the tuple `as_received`. Whoever sent it may have to be told
+    /// why, now or later, in terms of the packet as it was sent.
     fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
         let _ = (now, packet, as_received);
     }
@@ -122,6 +123,8 @@ pub struct Pipeline {
     table: Table,
     tracker: Tracker,
     chain: Chain,
+    /// [`Chain::packets_use_states`].
+    packets_use_states: bool,
     chain_counters: ChainCounters,
     log: Log,
     counters: PipelineCounters,
@@ -146,6 +149,7 @@ impl Pipeline {
             node,
             table: Table::new(connections_max, key),
             tracker,
+            packets_use_states: chain.packets_use_states(),
             chain,
             chain_counters,
             log: Log::default(),
@@ -192,6 +196,12 @@ impl Pipeline {
     /// What functions said to the operator.
     pub const fn log(&mut self) -> &mut Log {
         &mut self.log
+    }
+
+    /// Entries of functions that were not logged because of a limit.
+    #[must_use]
+    pub const fn dropped_log_entries(&self) -> u64 {
+        self.log.dropped_entries()
     }
 
     /// The pipeline's counters.

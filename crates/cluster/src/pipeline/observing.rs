@@ -1,7 +1,7 @@
 //! What the stages tell those who look on.
 
 use flow::connection::flags;
-use flow::conntrack::{Advance, ProtocolState, state_name};
+use flow::conntrack::{Advance, Next, ProtocolState, state_name};
 use flow::table::Slot;
 use flow::wire::{Packet, Transport};
 use flow::{Direction, Disposition, Instant, NodeId};
@@ -73,6 +73,15 @@ impl Pipeline {
         if let Some(from) = former {
             self.observation.step(Step::TakenOver { from });
         }
+        self.observation.step(tracked);
+    }
+
+    /// The packet was a plain segment, which moves windows and no state.
+    #[cold]
+    pub(super) fn observe_plain_segment(&mut self, slot: Slot) {
+        let connection = record(&self.table, slot);
+        let state = state_name(connection.original.protocol, &connection.protocol);
+        let tracked = Step::Tracked { before: state, after: state, verdict: Ok(()), next: Next::Keep };
         self.observation.step(tracked);
     }
 

@@ -18,6 +18,7 @@ impl Pipeline {
     pub fn renew(&mut self, tracker: Tracker, chain: Chain) {
         debug_assert!(chain.continues(&self.chain), "the records are laid out for the chain that was");
         self.chain_counters = chain.continue_counters(&self.chain, &self.chain_counters);
+        self.packets_use_states = chain.packets_use_states();
         self.chain = chain;
         self.tracker = tracker;
     }

@@ -46,7 +46,7 @@ impl Pipeline {
                 copy.bytes = connection.bytes;
                 let expires_at = Instant::from_nanos(copy.expires_at_nanos);
                 let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
-                *connection = copy;
+                *connection = copy.with_timer_of(connection);
                 if is_sooner {
                     self.table.expire_sooner(slot, expires_at);
                 }
@@ -63,7 +63,7 @@ impl Pipeline {
             }
             self.remove_untold(slot);
         }
-        match self.insert(copy, now) {
+        match self.insert(copy, self.table.hash(&copy.original), now) {
             Ok(_) => Applied::Taken,
             Err(InsertError::Full) => Applied::Full,
             Err(InsertError::TupleInUse) => Applied::Conflict,

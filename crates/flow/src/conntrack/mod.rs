@@ -78,7 +78,7 @@ pub mod last_flags {
     pub const SIMULTANEOUS_OPEN: u8 = 8;
 }
 
-/// Where a connection's automaton stands, whatever its protocol: one cache line.
+/// Where a connection's automaton stands, whatever its protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProtocolState {
@@ -105,11 +105,10 @@ pub struct ProtocolState {
     pub last_flags: u8,
     /// The two sides, by the direction in which they send (TCP).
     pub peers: [TcpPeer; 2],
-    #[doc(hidden)]
-    pub reserved: [u8; 4],
 }
 
-const _: () = assert!(size_of::<ProtocolState>() == 64, "a connection's automaton fills one cache line");
+// With the record's own tick; see [`crate::Connection`].
+const _: () = assert!(size_of::<ProtocolState>() == 60, "a connection's automaton fits one cache line");
 
 /// How much a packet changed of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -223,6 +222,23 @@ impl Tracker {
     /// Without this the segment's acknowledgement would look like one of data that nobody sent.
     pub fn extend(&self, state: &mut ProtocolState, direction: Direction, end: u32) {
         tcp::extend(state, direction, end);
+    }
+
+    /// [`Tracker::advance`] of what most packets are, without its many answers: a TCP segment that passes, changes nothing
+    /// worth telling and leaves the connection as it is. Says how long the connection then lives. `None`, and nothing
+    /// noted, if it is not one of these or the connection is not settled.
+    #[inline]
+    pub fn advance_plain(
+        &self,
+        state: &mut ProtocolState,
+        flags: u8,
+        direction: Direction,
+        headers: &Headers,
+    ) -> Option<Duration> {
+        match &headers.transport {
+            Transport::Tcp(segment) => tcp::pass_plain(&self.config, state, flags, direction, segment),
+            _ => None,
+        }
     }
 
     /// How long a connection in this state lives after its last packet, whatever that packet was. `flags` are those of

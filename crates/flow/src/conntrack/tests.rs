@@ -146,6 +146,26 @@ fn other_protocols_live_ten_minutes() {
 }
 
 #[test]
+fn tunnels_encrypted_packets_and_sctp_are_flows_between_two_addresses() {
+    // Without an automaton of their own (GRE, ESP, SCTP and whatever else comes): both directions renew the one timeout,
+    // nothing but silence ends them, and they are never counted as established, so that they do not outlive connections
+    // whose end points have agreed to talk when memory runs short.
+    for protocol in [47, 50, 132, 254] {
+        let mut flow = Tracked::begin(headers(protocol, Transport::Other));
+        let first_answer = flow.at(10, Direction::Reply);
+        assert_eq!((first_answer.verdict, first_answer.change), (Ok(()), Change::State));
+        for second in 1..100 {
+            let direction = if second % 2 == 0 { Direction::Original } else { Direction::Reply };
+            let later = flow.at(second * 1000, direction);
+            assert_eq!((later.change, later.next), (Change::None, Next::Keep));
+            assert_eq!(later.timeout, Some(Duration::from_secs(600)));
+        }
+        assert_eq!(flow.flags, REPLIED, "answered, but never assured");
+        assert_eq!(flow.tracker.timeout(protocol, &flow.state, flow.flags).as_secs(), 600);
+    }
+}
+
+#[test]
 fn states_are_told_by_name_and_by_what_they_mean() {
     let in_state = |number| ProtocolState { state: number, ..ProtocolState::default() };
     for state in TcpState::ALL {

@@ -140,12 +140,19 @@ impl Table {
         self.index.prefetch(hash);
     }
 
-    /// The second step: has the whole record fetched that the index most likely means, and says which it is.
+    /// The second step: has the record fetched that the index most likely means, and says which it is. The functions' states
+    /// in it are left to [`Table::prefetch_functions`].
     #[inline]
     pub fn prefetch_record(&self, hash: u64) -> Option<Slot> {
         let slot = self.index.glance(hash)?;
         self.slab.prefetch_record(slot);
         Some(Slot(slot))
+    }
+
+    /// Has the functions' states of a connection fetched.
+    #[inline]
+    pub fn prefetch_functions(&self, slot: Slot) {
+        self.slab.prefetch_functions(slot.0);
     }
 
     /// The third step: [`Table::lookup`] with what the second one said. Whatever happened to the table in between, the
@@ -181,7 +188,16 @@ impl Table {
     /// # Errors
     /// [`InsertError`]; the table is then as it was. A tuple in use is told even if the table is full too.
     pub fn insert(&mut self, connection: Connection, now: Instant) -> Result<Slot, InsertError> {
-        let (original, reply) = self.hashes(&connection);
+        self.insert_hashed(connection, self.hash(&connection.original), now)
+    }
+
+    /// As [`Table::insert`], with the hash of the original tuple, which whoever looked for it has.
+    ///
+    /// # Errors
+    /// Those of [`Table::insert`].
+    pub fn insert_hashed(&mut self, connection: Connection, original: u64, now: Instant) -> Result<Slot, InsertError> {
+        debug_assert_eq!(original, self.hash(&connection.original), "the hash is that of the connection");
+        let reply = self.reply_hash(&connection, original);
         self.index.prefetch(original);
         self.index.prefetch(reply);
         self.slab.prefetch_free();
@@ -201,8 +217,13 @@ impl Table {
     /// The hashes of a connection's two tuples.
     fn hashes(&self, connection: &Connection) -> (u64, u64) {
         let original = self.hash(&connection.original);
+        (original, self.reply_hash(connection, original))
+    }
+
+    /// The hash of a connection's reply tuple; `original` is that of the other.
+    fn reply_hash(&self, connection: &Connection, original: u64) -> u64 {
         let is_plain = connection.reply == connection.original.inverse();
-        (original, if is_plain { original } else { self.hash(&connection.reply) })
+        if is_plain { original } else { self.hash(&connection.reply) }
     }
 
     /// The connection in `slot`, if there is one.
@@ -232,14 +253,21 @@ impl Table {
 
     /// Sets the expiry of a connection to a point earlier than its timer may stand at. A later point is right too.
     pub fn expire_sooner(&mut self, slot: Slot, at: Instant) {
-        let Some(connection) = self.get_mut(slot) else { return };
+        let Some(connection) = self.slab.get_mut(slot.0) else { return };
         connection.expires_at_nanos = at.as_nanos();
+        // Mostly the timer fires before that and looks again: the record says so, and the timer is left where it lies.
+        if connection.timer_tick != 0 && u64::from(connection.timer_tick) <= at.as_nanos() >> TICK_BITS {
+            return;
+        }
         if self.slab.cold[slot.0 as usize].timer.deadline().is_none_or(|deadline| at < deadline) {
             self.arm(slot.0, at);
         }
     }
 
     fn arm(&mut self, slot: u32, at: Instant) {
+        // A tick that 32 bits do not hold (9 years) counts as not known.
+        let tick = (at.as_nanos() >> TICK_BITS).saturating_add(1);
+        self.slab.record_mut(slot).timer_tick = u32::try_from(tick).unwrap_or(0);
         self.wheel.arm(&mut ColdTimers(&mut self.slab.cold), slot, at);
     }
 

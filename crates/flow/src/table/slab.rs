@@ -3,6 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use core::mem::offset_of;
+
 use super::prefetch::{CACHE_LINE_BYTES, prefetch};
 use crate::Instant;
 use crate::connection::Connection;
@@ -133,12 +135,24 @@ impl Slab {
         &self.records[slot as usize]
     }
 
-    /// Fetches a slot's record.
+    /// As [`Slab::record`], to be changed.
+    #[inline(always)]
+    pub(super) fn record_mut(&mut self, slot: u32) -> &mut Connection {
+        &mut self.records[slot as usize]
+    }
+
+    /// Fetches a slot's record, but for the functions' states.
     #[inline(always)]
     pub(super) fn prefetch_record(&self, slot: u32) {
-        for offset_bytes in (0..size_of::<Connection>()).step_by(CACHE_LINE_BYTES) {
+        for offset_bytes in (0..offset_of!(Connection, functions)).step_by(CACHE_LINE_BYTES) {
             prefetch(&self.records, slot as usize, offset_bytes);
         }
+    }
+
+    /// Fetches the functions' states of a slot.
+    #[inline(always)]
+    pub(super) fn prefetch_functions(&self, slot: u32) {
+        prefetch(&self.records, slot as usize, offset_of!(Connection, functions));
     }
 
     /// Fetches a slot's cold part.
@@ -152,6 +166,7 @@ impl Slab {
         if self.first_free != NONE {
             self.prefetch_cold(self.first_free);
             self.prefetch_record(self.first_free);
+            self.prefetch_functions(self.first_free);
         }
     }
 

@@ -27,7 +27,7 @@ use crate::Tuple;
 pub use cut::cut_ipv4;
 pub use ethernet::MacAddress;
 pub use fragment::Fragment;
-pub use parse::parse;
+pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
 
 pub mod ip_protocol {
@@ -192,9 +192,9 @@ impl Headers {
 
 /// A frame that was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parsed {
-    /// An IP packet, whole and with right checksums.
-    Ip(Headers),
+pub enum Parsed<H = Headers> {
+    /// An IP packet, whole and with right checksums. [`parse_into`] leaves its headers where it was told to.
+    Ip(H),
     /// An ARP packet for IPv4 over Ethernet, that begins at this offset from the start of the frame.
     Arp(u16),
 }

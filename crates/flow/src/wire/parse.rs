@@ -27,12 +27,33 @@ const QUOTED_TRANSPORT_BYTES_MIN: usize = 8;
 /// The reason for which the frame is to be dropped. Never panics, whatever the bytes.
 #[inline]
 pub fn parse(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
-    match parse_plain_tcp(frame.bytes(), frame.checksum) {
-        Some(headers) => Ok(Parsed::Ip(headers)),
-        None => parse_any(frame),
-    }
+    let mut headers = Headers::NONE;
+    Ok(match parse_into(frame, &mut headers)? {
+        Parsed::Ip(()) => Parsed::Ip(headers),
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
 }
 
+/// As [`parse`], with the headers written to where the caller keeps them, so that they need not be copied there. They are
+/// changed only if the frame is an IP packet.
+///
+/// # Errors
+/// Those of [`parse`].
+#[inline]
+pub fn parse_into(frame: &Frame<'_>, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
+    if parse_plain_tcp(frame.bytes(), frame.checksum, headers).is_some() {
+        return Ok(Parsed::Ip(()));
+    }
+    Ok(match parse_any(frame)? {
+        Parsed::Ip(found) => {
+            *headers = found;
+            Parsed::Ip(())
+        }
+        Parsed::Arp(offset) => Parsed::Arp(offset),
+    })
+}
+
+#[inline(never)]
 fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
     let bytes = frame.bytes();
     let (ether_type, l3_offset) = ethernet::network_layer(bytes)?;
@@ -54,9 +75,10 @@ fn parse_any(frame: &Frame<'_>) -> Result<Parsed, DropReason> {
 }
 
 /// What most packets are, read in a straight line: TCP in IPv4 in Ethernet, without tags, IP options or fragmentation,
-/// and with nothing wrong. `None` sends the frame the general way, which says what it is and what is wrong with it.
+/// and with nothing wrong. `None`, and nothing written, sends the frame the general way, which says what it is and what is
+/// wrong with it.
 #[inline(always)]
-fn parse_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
+fn parse_plain_tcp(bytes: &[u8], state: Checksum, found: &mut Headers) -> Option<()> {
     const L4_OFFSET: usize = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES;
     let headers = bytes.first_chunk::<{ L4_OFFSET + TCP_HEADER_BYTES }>()?;
     let ip = headers[ETHERNET_HEADER_BYTES..].first_chunk::<IPV4_HEADER_BYTES>()?;
@@ -81,16 +103,18 @@ fn parse_plain_tcp(bytes: &[u8], state: Checksum) -> Option<Headers> {
             Checksum::Valid => true,
         };
     let tcp = TcpView::new_checked(transport).ok().filter(|_| checksums_are_right)?;
-    Some(Headers {
+    let segment = tcp.segment().ok()?;
+    *found = Headers {
         tuple: Tuple::of_ipv4(ip_protocol::TCP, (source, tcp.source_port()), (destination, tcp.destination_port())),
-        transport: Transport::Tcp(tcp.segment().ok()?),
+        transport: Transport::Tcp(segment),
         l3_offset: ETHERNET_HEADER_BYTES as u16,
         l4_offset: L4_OFFSET as u16,
         payload_offset: (L4_OFFSET + tcp.header_bytes()) as u16,
         l3_bytes: l3_bytes.into(),
         ttl: ip[8],
         is_fragment: false,
-    })
+    };
+    Some(())
 }
 
 #[inline(always)]
@@ -435,7 +459,8 @@ mod tests {
             let length_bytes = bytes.len();
             let mut frame = Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap();
             frame.checksum = checksum;
-            if let Some(headers) = parse_plain_tcp(frame.bytes(), frame.checksum) {
+            let mut headers = Headers::NONE;
+            if parse_plain_tcp(frame.bytes(), frame.checksum, &mut headers).is_some() {
                 prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
             } else if damage.is_none() && !matches!(checksum, Checksum::Partial { .. }) {
                 prop_assert!(ipv4::is_martian_source(source.octets()), "nothing is wrong with it");

@@ -124,16 +124,19 @@ impl Packet<'_, '_> {
             return Err(DropReason::TtlExceeded);
         }
         let ttl = self.headers.ttl - 1;
-        let l3 = usize::from(self.headers.l3_offset);
-        let mut patch = Patch::new(self.frame.bytes_mut());
-        if self.headers.tuple.version == 4 {
-            let protocol = patch.get::<1>(l3 + IPV4_TTL_OFFSET + 1).map_or(0, |[protocol]| protocol);
-            let delta = patch.set(l3 + IPV4_TTL_OFFSET, &[ttl, protocol]);
-            patch.fix(Field::complemented(l3 + IPV4_CHECKSUM_OFFSET), delta, Sum::ZERO, false);
-        } else {
-            patch.set(l3 + IPV6_HOP_LIMIT_OFFSET, &[ttl]);
-        }
         self.headers.ttl = ttl;
+        let rest = self.frame.bytes_mut().get_mut(usize::from(self.headers.l3_offset)..);
+        if self.headers.tuple.version == 4 {
+            let Some(ip) = rest.and_then(|rest| rest.first_chunk_mut::<IPV4_HEADER_BYTES>()) else { return Ok(()) };
+            ip[IPV4_TTL_OFFSET] = ttl;
+            // Of all that the checksum covers, the upper half of one word is one less (RFC 1624, equation 3).
+            let checksum = u16::from_be_bytes([ip[IPV4_CHECKSUM_OFFSET], ip[IPV4_CHECKSUM_OFFSET + 1]]);
+            let (sum, carry) = (!checksum).overflowing_add(!0x0100);
+            let checksum = !(sum + u16::from(carry));
+            ip[IPV4_CHECKSUM_OFFSET..IPV4_CHECKSUM_OFFSET + 2].copy_from_slice(&checksum.to_be_bytes());
+        } else if let Some(hop_limit) = rest.and_then(|rest| rest.get_mut(IPV6_HOP_LIMIT_OFFSET)) {
+            *hop_limit = ttl;
+        }
         Ok(())
     }
 

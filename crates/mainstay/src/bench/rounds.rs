@@ -1,4 +1,66 @@
-//! Figures of several rounds.
+//! What all measurements have in common: rounds, turns, and figures of several rounds.
+
+use serde::Serialize;
+
+use crate::commands::CommandError;
+use crate::output::{self, Align, Progress, Table};
+
+/// Runs `round` so often and shows on a terminal how far it is.
+///
+/// # Errors
+/// The first of a round.
+pub(super) fn repeat<E>(
+    progress: &Progress,
+    what: &str,
+    rounds: u32,
+    mut round: impl FnMut(u32) -> Result<(), E>,
+) -> Result<(), E> {
+    (1..=rounds).try_for_each(|number| {
+        progress.show(&format!("{what}: round {number} of {rounds}"));
+        round(number)
+    })
+}
+
+/// Two sides in the order of their turns. Neither is always the first: what warms up or wears off within a round favours
+/// nobody.
+pub(super) fn turns<T>(round: u32, mut sides: [T; 2]) -> [T; 2] {
+    if round.is_multiple_of(2) {
+        sides.reverse();
+    }
+    sides
+}
+
+/// Prints a report, as one JSON object or for people.
+///
+/// # Errors
+/// It cannot be printed.
+pub(super) fn print(
+    report: &impl Serialize,
+    as_json: bool,
+    describe: impl FnOnce() -> String,
+) -> Result<(), CommandError> {
+    if as_json {
+        output::print_json(report)?
+    } else {
+        output::print(&describe())?
+    }
+    Ok(())
+}
+
+/// A table of medians, each with the least and the greatest figure of its rounds.
+pub(super) fn median_table<'a>(
+    unit: &str,
+    places: usize,
+    rows: impl IntoIterator<Item = (&'a str, f64, [f64; 2])>,
+) -> String {
+    let columns = [(unit, Align::Left), ("MEDIAN", Align::Right), ("LEAST", Align::Right), ("MOST", Align::Right)];
+    let mut table = Table::new(&columns);
+    for (name, median, [least, most]) in rows {
+        let figures = [median, least, most].map(|figure| format!("{figure:.places$}"));
+        table.row([name.to_owned()].into_iter().chain(figures));
+    }
+    table.render()
+}
 
 /// The figures of one measurement, one a round.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +75,11 @@ impl Rounds {
     /// The median; of an even number of rounds the lower of the two in the middle. 0 without rounds.
     pub(super) fn median(&self) -> f64 {
         self.sorted().get(self.0.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+    }
+
+    /// No round was measured.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The least and the greatest.
@@ -43,6 +110,11 @@ pub(super) fn rounded(figure: f64, places: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sides_take_turns_at_being_first() {
+        assert_eq!([1, 2, 3].map(|round| turns(round, ["one", "other"])[0]), ["one", "other", "one"]);
+    }
 
     #[test]
     fn the_median_does_not_care_about_one_disturbed_round() {

@@ -16,6 +16,7 @@ use crate::control::client::ClientError;
 use crate::demo::DemoError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
+use crate::replay::ReplayError;
 
 /// Why a command failed; its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,9 @@ pub enum CommandError {
     /// The node was not taken out of service.
     #[error(transparent)]
     Drain(#[from] drain::NotDrained),
+    /// The capture cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The simulation found a broken promise.
     #[error(transparent)]
     Simulation(#[from] simulate::PromisesBroken),

@@ -1,8 +1,9 @@
-use super::{flows, status};
+use super::{flows, reload, rules, status};
 use crate::control::types::{
     BothWays, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, NodeStatus, PeerStatus, PortStatus, Rates,
-    Status, TakeoverStatus,
+    ReloadReport, Status, TakeoverStatus,
 };
+use crate::metrics::{Metric, Samples};
 
 fn node_status() -> Status {
     Status {
@@ -75,6 +76,59 @@ fn a_node_without_peers_says_why_nobody_could_take_over() {
     let text = status::describe(&alone);
     assert!(text.contains("Take-over    not ready: no peer is configured\n"), "{text}");
     assert!(!text.contains("PEER"), "{text}");
+}
+
+#[test]
+fn a_status_says_which_peers_are_configured_otherwise() {
+    let mut node = node_status();
+    let line = |node: &Status| {
+        let text = status::describe(node);
+        text.lines().find(|line| line.starts_with("Config")).map(ToOwned::to_owned).expect(&text)
+    };
+    node.peers[0].configuration = Some("0123456789abcdef".to_owned());
+    assert_eq!(line(&node), "Config       0123456789abcdef, alike on all nodes that answer");
+    node.peers[0].configuration = Some("fedcba9876543210".to_owned());
+    let expected = "Config       0123456789abcdef: another on node 1; change the file there too and reload it";
+    assert_eq!(line(&node), expected);
+}
+
+#[test]
+fn rules_read_well() {
+    let mut samples = Samples::default();
+    samples.add_count(Metric::FirewallRulePackets, &["web", "accept"], 12_345);
+    samples.add_count(Metric::FirewallRulePackets, &["bad", "drop"], 7);
+    samples.add_count(Metric::FunctionEvents, &["nat", "ports_exhausted"], 5);
+    samples.add_count(Metric::FunctionEvents, &["firewall", "default_hits"], 3);
+    let expected = "\
+RULE            ACTION  MATCHED  DENIED
+web             accept   12 345       0
+bad             drop          7       7
+(none matched)  drop          3       3
+";
+    assert_eq!(rules::describe(&rules::rules_of(samples.as_slice())), expected);
+    assert_eq!(rules::describe(&[]), "there is no firewall in the chain\n");
+}
+
+#[test]
+fn a_reload_reads_well() {
+    let phrases = |phrases: &[&str]| phrases.iter().map(|phrase| (*phrase).to_owned()).collect::<Vec<_>>();
+    let mut report = ReloadReport {
+        applied: true,
+        changes: phrases(&["firewall rule: added web"]),
+        reevaluates: true,
+        configuration: "0123456789abcdef".to_owned(),
+        ..ReloadReport::default()
+    };
+    let expected = "\
+changes:
+  firewall rule: added web
+reloaded: configuration 0123456789abcdef
+connections are being held against the rules; those that they do not allow end
+";
+    assert_eq!(reload::describe(&report), expected);
+    (report.applied, report.needs_restart) = (false, phrases(&["node.id: 0 before, 1 now"]));
+    let expected = "needs a restart:\n  node.id: 0 before, 1 now\nchanges:\n  firewall rule: added web\n";
+    assert_eq!(reload::describe(&report), expected);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
+use super::validated::Workers;
 use super::value;
 
 /// The `[limits]` section as written.
@@ -84,22 +85,24 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits as the node's pipeline takes them.
+    /// The limits as the pipeline of one of `workers` takes them: each has an equal part of what is counted over all sources,
+    /// and of a source's connections, which come to all workers. A source's fragments may all come to one.
     #[must_use]
-    pub fn of_pipeline(&self) -> pipeline::Limits {
+    pub fn of_pipeline(&self, workers: Workers) -> pipeline::Limits {
+        let part = |limit: u32| limit.div_ceil(workers.count.into());
         let prefixes =
             SourcePrefixes { ipv4_bits: self.source_prefix_ipv4_bits, ipv6_bits: self.source_prefix_ipv6_bits };
         let of_source = SourceLimit {
-            connections_max: self.connections_per_source_max,
-            begun_per_second_max: self.connections_per_source_per_second_max,
+            connections_max: self.connections_per_source_max.map(part),
+            begun_per_second_max: self.connections_per_source_per_second_max.map(part),
             prefixes,
         };
         let is_limited = of_source.connections_max.is_some() || of_source.begun_per_second_max.is_some();
         pipeline::Limits {
             fragments: FragmentLimits {
-                datagrams_max: self.fragmented_packets_max,
+                datagrams_max: part(self.fragmented_packets_max),
                 datagrams_per_source_max: self.fragmented_packets_per_source_max,
-                held_bytes_max: self.fragment_bytes_max,
+                held_bytes_max: part(self.fragment_bytes_max),
                 held_bytes_per_source_max: self.fragment_bytes_per_source_max,
                 timeout: self.fragment_timeout,
                 sources: prefixes,

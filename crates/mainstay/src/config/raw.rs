@@ -64,6 +64,10 @@ pub struct RawNode {
     pub metrics: Option<Text>,
     /// How much is logged.
     pub log: Option<Text>,
+    /// How log entries are written.
+    pub log_format: Option<Text>,
+    /// Entries that each place in the program may log in a second.
+    pub log_per_s: Option<Spanned<u32>>,
 }
 
 /// `[[port]]`.
@@ -138,6 +142,8 @@ pub struct RawTracking {
 pub struct RawFirewall {
     /// What becomes of connections when the rules change.
     pub on_reload: Option<Text>,
+    /// Matches that each rule may log in a second.
+    pub log_per_s: Option<Spanned<u32>>,
     /// `[[firewall.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRule>>,

@@ -5,7 +5,7 @@ use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 use proptest::prelude::*;
 
-use super::validated::{Action, Function, Limits};
+use super::validated::{Action, Function, Limits, LogFormat, Workers};
 use super::{Checked, ConfigError, load, parse};
 
 /// A small configuration that is right; the cases below break it in one place each.
@@ -89,6 +89,10 @@ fn limits_and_clamps_are_taken_and_have_defaults() {
         fragment_timeout: Duration::from_millis(500),
     };
     assert_eq!(config.limits, expected);
+    let part = config.limits.of_pipeline(Workers { count: 3, pin: false });
+    let of_source = part.sources.expect("sources are limited");
+    assert_eq!((of_source.connections_max, of_source.begun_per_second_max), (Some(67), Some(17)));
+    assert_eq!((part.fragments.datagrams_max, part.fragments.held_bytes_max), (334, 333_334));
     for (written, expected) in [("\"mtu\"", MssClamp::Mtu), ("1360", MssClamp::Bytes(1360))] {
         let text = broken("interface = \"eth1\"", &format!("interface = \"eth1\"\nmss_clamp = {written}"));
         assert_eq!(check(&text).expect("it is good").config.ports[1].mss_clamp, Some(expected));
@@ -125,6 +129,18 @@ fn a_gateway_may_stand_alone() {
 }
 
 #[test]
+fn logs_are_limited_unless_the_file_says_otherwise() {
+    let node = check(GOOD).expect("it is good").config;
+    assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Text, Some(10)));
+    assert_eq!(node.firewall_log_per_s, Some(100));
+    let told = broken("id = 0\n", "id = 0\nlog_format = \"json\"\nlog_per_s = 0\n");
+    let told = told.replace("[[firewall.rule]]", "[firewall]\nlog_per_s = 7\n[[firewall.rule]]");
+    let node = check(&told).expect("it is good").config;
+    assert_eq!((node.node.log_format, node.node.log_per_s), (LogFormat::Json, None));
+    assert_eq!(node.firewall_log_per_s, Some(7));
+}
+
+#[test]
 fn examples_are_right_and_fit_together() {
     let example = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
@@ -145,6 +161,16 @@ fn examples_are_right_and_fit_together() {
 
 /// What is written instead of what, and all that is said about it.
 const BROKEN: &[(&str, &str, &str)] = &[
+    (
+        "id = 0\n",
+        "id = 0\nlog_format = \"xml\"\n",
+        "mainstay.toml:4:14: node.log_format: \"xml\" is not known: write \"text\" or \"json\"\n",
+    ),
+    (
+        "id = 0\n",
+        "id = 0\nlog_per_s = 1000000\n",
+        "mainstay.toml:4:13: node.log_per_s: 1000000 entries a second are out of range: write a number from 1 to 100000, or 0 for no limit\n",
+    ),
     (
         "\"eth0\"",
         "\"a-very-long-interface\"",

@@ -36,6 +36,8 @@ pub struct Config {
     pub firewall: Vec<Rule>,
     /// What becomes of connections when the rules change.
     pub on_reload: OnReload,
+    /// Matches that each rule may log in a second; `None`: all of them.
+    pub firewall_log_per_s: Option<u32>,
     /// Ports that source NAT translates to, of which every node has its share.
     pub nat_ports: PortRange,
     /// Source translations, first match wins.
@@ -63,6 +65,25 @@ pub struct Node {
     pub metrics: Option<SocketAddr>,
     /// How much is logged.
     pub log: LogLevel,
+    /// How log entries are written.
+    pub log_format: LogFormat,
+    /// Entries that each place in the program may log in a second; `None`: all of them.
+    pub log_per_s: Option<u32>,
+}
+
+/// How log entries are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// All formats, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 }
 
 /// How much is logged.

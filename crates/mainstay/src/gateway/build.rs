@@ -30,7 +30,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 /// What is drawn at random when the gateway starts, and stays when its configuration changes.
 #[derive(Clone, Copy)]
-pub(super) struct Secrets {
+pub(crate) struct Secrets {
     hash_key: HashKey,
     seed: u64,
     /// A host keeps its port outside across a reload, as NAT chooses by the same key.
@@ -53,20 +53,34 @@ impl Secrets {
     pub(super) fn of_another_worker(&self) -> Self {
         Self { hash_key: HashKey([random::number(), random::number()]), seed: random::number(), ..*self }
     }
+
+    /// The same each time: for a replay, which nobody attacks and which is to be repeated.
+    pub(crate) const fn known() -> Self {
+        Self { hash_key: HashKey([1, 2]), seed: 3, nat_key: HashKey([4, 5]), forwarding_seed: 6 }
+    }
 }
 
-/// The node's configuration; the interfaces are looked up for their link addresses and MTUs.
+/// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
 pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
+    node_config_with(config, forwarding(config, secrets)?, secrets)
+}
+
+/// As [`node_config`], with ports that the caller knows.
+pub(crate) fn node_config_with(
+    config: &Config,
+    forwarding: forwarding::Config,
+    secrets: &Secrets,
+) -> Result<NodeConfig, GatewayError> {
     let cluster = config.cluster.as_ref();
     Ok(NodeConfig {
         node: config.node.id,
         connections_max: config.connections_max.div_ceil(config.workers.count.into()),
-        limits: config.limits.of_pipeline(),
+        limits: config.limits.of_pipeline(config.workers),
         hash_key: secrets.hash_key,
         seed: secrets.seed,
         tracker: tracker(config),
         chain: chain(config, &config.chain, secrets)?.build()?,
-        forwarding: forwarding(config, secrets)?,
+        forwarding,
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
@@ -109,6 +123,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     fnv(&format!(
         "{:?}",
         (
+            config.workers.count,
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),
@@ -201,16 +216,26 @@ fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, 
             mac: MacAddress(interface.mac),
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
-            shared: port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect(),
+            shared: forwarding_prefixes(port),
             mss_clamp: port.mss_clamp,
         });
     }
+    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: secrets.forwarding_seed })
+}
+
+/// A port's shared addresses as the forwarder takes them.
+pub(crate) fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Prefix> {
+    port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect()
+}
+
+/// The routes as the forwarder takes them.
+pub(crate) fn forwarding_routes(config: &Config) -> Vec<forwarding::Route> {
     let routes = config.routes.iter().map(|route| forwarding::Route {
         destination: forwarding_prefix(route.to),
         gateway: route.via,
         port: route.port,
     });
-    Ok(forwarding::Config { ports, routes: routes.collect(), seed: secrets.forwarding_seed })
+    routes.collect()
 }
 
 const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {

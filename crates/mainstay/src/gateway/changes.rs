@@ -38,12 +38,12 @@ impl Changes {
             tracking,
             chain,
             firewall,
+            firewall_log_per_s,
             on_reload,
             nat_ports,
             source_nat,
             destination_nat,
             cluster,
-            workers: Workers { count, pin },
         } = old;
         let reevaluation = match new.on_reload {
             // Whoever asks for it only now means also the connections that earlier rules let in.
@@ -54,8 +54,6 @@ impl Changes {
         let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
         changes.ports(ports, &new.ports);
-        changes.restart("workers.count", count, &new.workers.count);
-        changes.restart("workers.pin", pin, &new.workers.pin);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
         for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {
@@ -69,6 +67,7 @@ impl Changes {
         changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
         changes.apply("chain", &names(chain), &names(&new.chain));
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
+        changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
         changes.apply("nat.ports", nat_ports, &new.nat_ports);
         changes.whole("nat.source", source_nat, &new.source_nat);
@@ -85,7 +84,7 @@ impl Changes {
     }
 
     fn node(&mut self, old: &Node, new: &Node) {
-        let Node { id, name, nodes, priority, control_socket, metrics, log } = old;
+        let Node { id, name, nodes, priority, control_socket, metrics, log, log_format, log_per_s } = old;
         self.restart("node.id", &id.0, &new.id.0);
         self.apply("node.name", name, &new.name);
         self.restart("node.nodes", nodes, &new.nodes);
@@ -93,6 +92,8 @@ impl Changes {
         self.restart("node.control_socket", control_socket, &new.control_socket);
         self.restart("node.metrics", metrics, &new.metrics);
         self.apply("node.log", &log.name(), &new.log.name());
+        self.restart("node.log_format", log_format, &new.log_format);
+        self.restart("node.log_per_s", log_per_s, &new.log_per_s);
     }
 
     fn ports(&mut self, old: &[Port], new: &[Port]) {

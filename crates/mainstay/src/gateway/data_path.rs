@@ -16,9 +16,11 @@ use packet_io::{IoError, PacketIo, clock};
 
 use super::mailbox::Post;
 use super::reporting::Reporting;
+use super::service::{self, Service};
 use crate::config::validated::{Cluster, Config, replication_address};
 use crate::control::ControlReceiver;
 use crate::control::types::EventKind;
+use crate::logging;
 
 const PORTS: Token = Token(0);
 const REPLICATION: Token = Token(1);
@@ -105,6 +107,7 @@ pub(super) struct DataPath {
     receiver: ControlReceiver,
     post: Option<Post>,
     reporting: Reporting,
+    service: Service,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
     /// When the ports are looked at even if none is readable.
@@ -148,6 +151,7 @@ impl DataPath {
             receiver,
             post,
             reporting: Reporting::new(config, place, clock::now()),
+            service: if place.leads() { Service::from_environment() } else { Service::none() },
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
             look_at_ports_at: Instant::ZERO,
@@ -189,6 +193,7 @@ impl DataPath {
                 return Ok(());
             }
             if self.may_end(now) {
+                self.service.stopping();
                 self.reporting.note(now, EventKind::Stopping, "");
                 return self.send_all(now);
             }
@@ -231,13 +236,17 @@ impl DataPath {
             match signal {
                 Signal::Terminate | Signal::Interrupt if self.leaving_until.is_none() => {
                     tracing::info!("leaving: handing the addresses over");
+                    self.service.stopping();
                     self.node.leave(now);
                     self.leaving_until = Some(now + LEAVE_WAIT_MAX);
                 }
                 // Asked twice: at once.
                 Signal::Terminate | Signal::Interrupt => self.leaving_until = Some(now),
-                // One that waits already reads the file as it is now.
-                Signal::Reload => drop(reload.try_send(())),
+                Signal::Reload => {
+                    self.service.reloading(now);
+                    // One that waits already reads the file as it is now.
+                    let _ = reload.try_send(());
+                }
             }
         }
     }
@@ -357,6 +366,10 @@ impl DataPath {
         }
         self.reporting.log_functions(&mut self.node);
         self.reporting.take_rates(now, &self.node, &self.ports);
+        logging::tell_suppressed(now, false);
+        self.post.iter().for_each(Post::note_turn);
+        let all_turn = || self.post.as_ref().is_none_or(Post::have_all_turned);
+        self.service.turn(now, all_turn, || service::describe(&self.node.status(now)));
     }
 
     fn answer_control(&mut self) {

@@ -72,6 +72,8 @@ pub(super) struct Post {
     /// Frames that were taken and are being handled.
     taken: Vec<HandedFrame>,
     stopping: Arc<AtomicBool>,
+    /// Whose loop has turned since the lead last looked.
+    turned: Arc<[AtomicBool]>,
 }
 
 impl Post {
@@ -90,6 +92,7 @@ impl Post {
             boxes.push((taken_letters, taken_frames, bell));
         }
         let stopping = Arc::new(AtomicBool::new(false));
+        let turned: Arc<[AtomicBool]> = (0..workers).map(|_| AtomicBool::new(false)).collect();
         let post = |(worker, (letters, frames, bell))| Self {
             worker,
             slots: slots.clone(),
@@ -99,6 +102,7 @@ impl Post {
             waiting: None,
             taken: Vec::with_capacity(BATCH_FRAMES_MAX),
             stopping: Arc::clone(&stopping),
+            turned: Arc::clone(&turned),
         };
         Ok((0..workers).map(WorkerId).zip(boxes).map(post).collect())
     }
@@ -106,6 +110,24 @@ impl Post {
     /// What becomes readable when something is in the mailbox.
     pub(super) fn bell(&self) -> &Waker {
         &self.bell.waker
+    }
+
+    /// This worker's loop has turned once more.
+    pub(super) fn note_turn(&self) {
+        let turned = &self.turned[self.worker.index()];
+        // Read first: the line stays with all workers while the lead does not ask.
+        if !turned.load(Ordering::Relaxed) {
+            turned.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The loops of all workers have turned since this was last true.
+    pub(super) fn have_all_turned(&self) -> bool {
+        let all = self.turned.iter().all(|turned| turned.load(Ordering::Relaxed));
+        if all {
+            self.turned.iter().for_each(|turned| turned.store(false, Ordering::Relaxed));
+        }
+        all
     }
 
     /// Ends all workers.
@@ -254,6 +276,17 @@ mod tests {
             posts[1].tell_event(Instant::ZERO, EventKind::Warning, String::new());
         }
         assert_eq!(posts[0].letters.try_iter().count(), LETTERS_MAX);
+    }
+
+    #[test]
+    fn a_worker_whose_loop_hangs_is_missed() {
+        let posts = Post::for_workers(2).unwrap();
+        posts[0].note_turn();
+        assert!(!posts[0].have_all_turned(), "worker 1 has not turned");
+        posts[1].note_turn();
+        assert!(posts[0].have_all_turned());
+        posts[0].note_turn();
+        assert!(!posts[0].have_all_turned(), "not since");
     }
 
     #[test]

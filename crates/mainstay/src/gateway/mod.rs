@@ -4,12 +4,13 @@
 //! poller. Operators' questions come to it over a channel and are answered between batches. Several such threads, the
 //! workers, have a share of the connections each and tell each other by [`mailbox`] what they must.
 
-mod build;
+pub(crate) mod build;
 mod changes;
 mod data_path;
 mod mailbox;
 mod reload;
 mod reporting;
+mod service;
 mod workers;
 
 use std::path::Path;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use flow::conntrack;
 use packet_io::signal::Signals;
-use packet_io::usage;
+use packet_io::{clock, usage};
 
 use crate::commands::CommandError;
 use crate::config::{self, validated::Config};
@@ -67,7 +68,7 @@ pub enum GatewayError {
 /// The configuration cannot be used, or the system refuses what it asks for.
 pub fn run(path: &Path) -> Result<(), CommandError> {
     let checked = config::load(path)?;
-    logging::begin(checked.config.node.log)?;
+    logging::begin(&checked.config.node)?;
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
@@ -85,11 +86,13 @@ fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
         port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
         state_name: conntrack::state_name,
     };
-    Workers::new(config)?.run(signals, |ready| {
+    let result = Workers::new(config)?.run(signals, |ready| {
         let sender = ready.sender.clone();
         let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
         let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), operator)?;
         let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
         Ok((control, metrics))
-    })
+    });
+    logging::tell_suppressed(clock::now(), true);
+    result
 }

@@ -21,6 +21,7 @@ use crate::control::types::{
     TakeoverStatus, WorkerStatus,
 };
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
+use crate::logging::limit::UNLIMITED_TARGET;
 use crate::metrics::{Metric, Samples};
 use crate::output::counted;
 
@@ -209,8 +210,12 @@ impl Reporting {
 
     /// Passes on what functions say to the operator.
     pub(super) fn log_functions(&mut self, node: &mut Node) {
-        for entry in node.pipeline_mut().log().drain() {
-            tracing::info!(function = entry.function, tuple = %entry.tuple, "{}", entry.message);
+        let log = node.pipeline_mut().log();
+        log.push_summaries(clock::now());
+        for entry in log.drain() {
+            // Each rule has a limit of its own: all of them together come from this place.
+            let (function, tuple) = (entry.function, entry.tuple);
+            tracing::info!(target: UNLIMITED_TARGET, function, %tuple, "{}", entry.message);
         }
     }
 
@@ -351,6 +356,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);
         samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);
         samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
+        samples.add_count(Metric::LogEntriesDropped, &[], pipeline.dropped_log_entries());
         let status = self.node.status(clock::now());
         samples.add_count(Metric::PacketsFragmented, &[], status.forwarding.packets_fragmented);
         samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
@@ -379,7 +385,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     }
 }
 
-const fn role_name(state: role::State) -> &'static str {
+pub(super) const fn role_name(state: role::State) -> &'static str {
     match state {
         role::State::Init => "init",
         role::State::Standby => "standby",

@@ -1,5 +1,6 @@
 //! The threads that move packets: one, or several with a share of the connections each.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -106,7 +107,7 @@ impl<'a> Workers<'a> {
             let result = if is_whole { ready(ready_now).and_then(|_served| Ok(lead.run()?)) } else { Ok(()) };
             lead.stop_all();
             for follower in followers {
-                follower.join().expect("a worker does not panic")?;
+                follower.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
             }
             result
         })
@@ -130,7 +131,8 @@ fn open(
         tracing::debug!(worker = number, processor, "stays on its processor");
     }
     let place = place(number, config.workers.count);
-    let node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
+    let mut node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
+    node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     let setting = Setting { node, signals, waker, receiver, post, fanouts };
     Ok(DataPath::open(config, setting)?)
 }
@@ -140,8 +142,8 @@ fn follow(config: &Config, secrets: Secrets, parts: Parts, opened: &SyncSender<(
     let mut data_path = open(config, secrets, parts, None)?;
     // The lead waits for it.
     let _ = opened.send(());
-    let result = data_path.run();
+    let result = panic::catch_unwind(AssertUnwindSafe(|| data_path.run()));
     // A gateway of which a part does not work is a gateway that does not work: the peer should take over.
     data_path.stop_all();
-    Ok(result?)
+    Ok(result.unwrap_or_else(|panicked| panic::resume_unwind(panicked))?)
 }

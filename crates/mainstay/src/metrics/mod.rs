@@ -84,7 +84,7 @@ metrics! {
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
     FunctionEvents: Counter "function_events_total" ["function", "event"] "What network functions count.",
     FirewallRulePackets: Counter "firewall_rule_packets_total" ["rule", "action"] "First packets of connections that the firewall rule decided on.",
-    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond what the log takes.",
+    LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond their limit or what the log takes.",
     PeerUp: Gauge "peer_up" ["peer"] "1 while the failure detector hears the peer.",
     PeerSynchronised: Gauge "peer_synchronised" ["peer"] "1 while the peer holds every connection that it was told of.",
     PeerConfigurationDiffers: Gauge "peer_configuration_differs" ["peer"] "1 while the peer says that its configuration is not as this node's.",

@@ -36,10 +36,12 @@ id = 1
 address = "10.99.0.2:3781"
 "#;
 
-/// The machine. Its folder is gone when the value is.
+/// A network namespace with a gateway's interfaces, and a folder for its files.
 pub(crate) struct Host {
-    namespace: Namespace,
-    folder: PathBuf,
+    /// Where the interfaces are.
+    pub(crate) namespace: Namespace,
+    /// Where the files are; removed with the host.
+    pub(crate) folder: PathBuf,
 }
 
 impl Drop for Host {

@@ -21,6 +21,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn attribute(&self) -> u16;
     fn handles_packets(&self) -> bool;
     fn translates(&self) -> bool;
+    fn packets_use_state(&self) -> bool;
     fn write_default(&self, state: &mut [u8]);
     fn on_init(&self, state: &mut [u8], context: &mut Context<'_>, packet: &Packet<'_, '_>) -> Result<(), DropReason>;
     fn on_packet(
@@ -74,6 +75,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         F::TRANSLATES
     }
 
+    fn packets_use_state(&self) -> bool {
+        F::HANDLES_PACKETS && F::PACKETS_USE_STATE
+    }
+
     fn write_default(&self, state: &mut [u8]) {
         write(&F::State::default(), state);
     }
@@ -90,6 +95,10 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         packet: &mut Packet<'_, '_>,
         direction: Direction,
     ) -> Processed {
+        if !F::PACKETS_USE_STATE {
+            let verdict = self.0.on_packet(&mut F::State::default(), context, packet, direction);
+            return Processed { verdict, states_changed: false };
+        }
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
         // Compared here, where the function is known: for one that only reads its state the compiler drops it all.
         let before = *state;

@@ -1,15 +1,16 @@
 //! Scenarios of the firewall.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::wire::ip_protocol::{ICMP, ICMPV6, TCP, UDP};
-use flow::{Direction, Tuple};
+use flow::{Direction, Instant, Tuple};
 use proptest::prelude::*;
 
 use super::*;
-use crate::function::LOG_ENTRIES_MAX;
+use crate::function::{LOG_ENTRIES_MAX, Log, LogEntry};
+use crate::log_limit::SOURCES_MAX;
 use crate::port_range::PortRange;
 use crate::rule_set::{Conditions, IcmpMatch};
 use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, tcp, udp};
@@ -199,11 +200,57 @@ fn what_is_worth_an_entry_is_logged_until_the_log_is_full() {
     let entry = |message: &str, tuple| LogEntry { function: NAME, message: message.to_string(), tuple };
     assert_eq!(entries, [entry("accept by rule ssh", accepted), entry("drop by rule default", refused)]);
 
+    gateway.log.set_limit(None);
     for _ in 0..LOG_ENTRIES_MAX + 3 {
         assert!(!admitted(&mut gateway, INSIDE, refused));
     }
     assert_eq!(gateway.log.dropped_entries(), 3);
     assert_eq!(gateway.log.drain().len(), LOG_ENTRIES_MAX);
+}
+
+#[test]
+fn a_rule_that_matches_all_the_time_leaves_room_for_the_entries_of_others() {
+    let config = FirewallConfig {
+        rules: vec![Rule {
+            log: true,
+            ..rule("ssh", Action::Accept, Conditions { protocols: vec![TCP], ..Conditions::default() })
+        }],
+        log_default: true,
+        generation: 0,
+    };
+    let mut gateway = Gateway::with(Firewall::new(config).unwrap());
+    gateway.log.set_limit(Some(10));
+    let refused = udp("10.0.0.1:5000", "198.51.100.1:53");
+    for _ in 0..1000 {
+        assert!(!admitted(&mut gateway, INSIDE, refused));
+    }
+    assert!(admitted(&mut gateway, INSIDE, tcp("10.0.0.1:5000", "198.51.100.1:22")));
+    assert_eq!(gateway.log.drain().len(), 11);
+    assert_eq!(gateway.log.dropped_entries(), 990);
+
+    gateway.log.push_summaries(Instant::from_millis(999));
+    assert_eq!(gateway.log.drain().len(), 0, "it is not time yet");
+    gateway.log.push_summaries(Instant::from_millis(1000));
+    let entries: Vec<LogEntry> = gateway.log.drain().collect();
+    let message = "990 more by rule default not logged".to_string();
+    assert_eq!(entries, [LogEntry { function: NAME, message, tuple: refused }]);
+    gateway.log.push_summaries(Instant::from_millis(9000));
+    assert_eq!(gateway.log.drain().len(), 0, "it is said once");
+}
+
+#[test]
+fn sources_beyond_the_most_are_counted_for_when_others_have_been_quiet() {
+    let (mut log, tuple) = (Log::default(), udp("10.0.0.1:5000", "198.51.100.1:53"));
+    log.set_limit(Some(1));
+    let mut say = |at_ms: u64, name: &str| {
+        log.push_limited(Instant::from_millis(at_ms), LogSource { function: NAME, name }, tuple, String::new);
+        log.drain().len()
+    };
+    for index in 0..SOURCES_MAX {
+        assert_eq!(say(1000, &format!("rule-{index}")), 1);
+    }
+    assert_eq!(say(1000, "one-more"), 0);
+    assert_eq!(say(2001, "one-more"), 1);
 }
 
 #[test]

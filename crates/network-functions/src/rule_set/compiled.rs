@@ -1,17 +1,21 @@
-//! Conditions as packets are held against them: fixed-size rules in one array, whose lists are spans of shared arrays.
+//! Conditions as packets are held against them.
 
 use alloc::vec::Vec;
 
-use flow::wire::Transport;
+use flow::wire::{Transport, ip_protocol};
 use flow::{IpFamily, PortId, Tuple};
 
-use super::conditions::{Conditions, IcmpMatch, RULES_MAX, RuleSetError, has_ports};
+use super::conditions::{Conditions, RULE_SET_VALUES_MAX, RULES_MAX, RuleSetError, has_ports};
+use super::dimension::{Number, Wanted};
+use super::group::{GROUP_BYTES_PER_RULE_MAX, Group, Key, WantedOfRule};
 use crate::address::Prefix;
 use crate::port_range::PortRange;
 
 /// Which rule of a set, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RuleIndex(pub u16);
+
+const _: () = assert!(RULES_MAX < u16::MAX as usize, "states hold a rule's number, from 1, in 16 bits");
 
 impl RuleIndex {
     /// The index as such.
@@ -44,182 +48,168 @@ impl RuleKey {
         };
         Self { tuple, icmp, ingress }
     }
-}
 
-/// A set of 256 small numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct ByteSet([u64; 4]);
-
-impl ByteSet {
-    /// The values, or all when there are none.
-    fn any_of(values: impl ExactSizeIterator<Item = u8>) -> Self {
-        if values.len() == 0 {
-            return Self([u64::MAX; 4]);
-        }
-        let mut set = Self([0; 4]);
-        for value in values {
-            set.0[usize::from(value >> 6)] |= 1 << (value & 63);
-        }
-        set
-    }
-
-    const fn contains(&self, value: u8) -> bool {
-        self.0[(value >> 6) as usize] >> (value & 63) & 1 != 0
+    /// The key with its addresses as numbers of a family.
+    fn with_addresses<A>(&self, source: A, destination: A) -> Key<A> {
+        let Tuple { protocol, source_port, destination_port, .. } = self.tuple;
+        let service = match self.icmp {
+            _ if has_ports(protocol) => service(protocol, Some(destination_port)),
+            Some((kind, code)) => service(protocol, Some(u16::from_be_bytes([kind, code]))),
+            None => service(protocol, None),
+        };
+        Key { source, destination, service, source_port: source_port.into(), ingress: self.ingress.0.into() }
     }
 }
 
-/// A rule's part of a shared array; empty means that anything will do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Span {
-    start: u32,
-    length: u32,
-}
-
-impl Span {
-    fn append<T: Copy>(all: &mut Vec<T>, values: impl IntoIterator<Item = T>) -> Self {
-        let start = all.len();
-        all.extend(values);
-        let number = |value: usize| u32::try_from(value).expect("RULES_MAX rules of CONDITION_VALUES_MAX values each");
-        Self { start: number(start), length: number(all.len() - start) }
-    }
-
-    fn meets<T>(self, all: &[T], mut meets: impl FnMut(&T) -> bool) -> bool {
-        let start = self.start as usize;
-        self.length == 0 || all[start..start + self.length as usize].iter().any(&mut meets)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct AddressMatch {
-    first: u128,
-    mask: u128,
-}
-
-impl AddressMatch {
-    fn new(prefix: &Prefix) -> Self {
-        Self { first: prefix.first(), mask: prefix.mask() }
-    }
-
-    const fn contains(&self, address: u128) -> bool {
-        address & self.mask == self.first
-    }
-}
-
-/// One rule; the conditions in the order in which they are tried, cheapest first.
-#[derive(Clone, Copy, Debug)]
-struct CompiledRule {
-    protocols: ByteSet,
-    ingress: ByteSet,
-    /// By family: whether it may match, then the prefixes of that family.
-    families: [FamilyMatch; 2],
-    source_ports: Span,
-    destination_ports: Span,
-    icmp: Span,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct FamilyMatch {
-    allowed: bool,
-    sources: Span,
-    destinations: Span,
-}
-
-const fn family_index(family: IpFamily) -> usize {
-    match family {
-        IpFamily::V4 => 0,
-        IpFamily::V6 => 1,
+/// A protocol, and what tells its services apart: the destination port of TCP and UDP, type and code of ICMP. One number, so
+/// that one search finds the rules for both.
+const fn service(protocol: u8, detail: Option<u16>) -> u32 {
+    let protocol = (protocol as u32) << 17;
+    match detail {
+        None => protocol,
+        Some(detail) => protocol | 1 << 16 | detail as u32,
     }
 }
 
 /// Rules in order, validated and ready to be matched. The first rule that a packet meets is its rule.
+///
+/// Matching takes one binary search for each thing that any rule asks for (source, destination, protocol with port, source
+/// port, ingress), and then a few words: little more with thousands of rules than with ten, unless rules were written to
+/// make it hard.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    rules: Vec<CompiledRule>,
-    addresses: Vec<AddressMatch>,
-    ports: Vec<PortRange>,
-    icmp: Vec<IcmpMatch>,
+    rules: usize,
+    v4: Vec<Group<u32>>,
+    v6: Vec<Group<u128>>,
 }
 
 impl RuleSet {
-    /// Compiles rules, given by their conditions in order.
+    /// Compiles rules, given by their conditions in order. For either family it holds 8 KiB for each rule and 80 bytes
+    /// for each value that the rules list, at most.
     ///
     /// # Errors
-    /// There are too many, or one of them makes no sense.
+    /// There are too many, they list too many values, or one of them makes no sense.
     pub fn compile<'a>(rules: impl ExactSizeIterator<Item = &'a Conditions>) -> Result<Self, RuleSetError> {
+        Self::compile_within(rules, GROUP_BYTES_PER_RULE_MAX)
+    }
+
+    /// As [`RuleSet::compile`], with another limit.
+    pub(super) fn compile_within<'a>(
+        rules: impl ExactSizeIterator<Item = &'a Conditions>,
+        bytes_per_rule_max: usize,
+    ) -> Result<Self, RuleSetError> {
         if rules.len() > RULES_MAX {
             return Err(RuleSetError::TooManyRules(rules.len()));
         }
-        let mut set = Self::default();
+        let mut set = Self { rules: rules.len(), ..Self::default() };
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let mut values = 0;
         for (index, conditions) in rules.enumerate() {
             conditions.validate().map_err(|error| RuleSetError::Rule { index, error })?;
-            set.push(conditions);
-        }
-        Ok(set)
-    }
-
-    fn push(&mut self, conditions: &Conditions) {
-        let addresses = &mut self.addresses;
-        let mut family_match = |family: IpFamily| {
-            let mut span = |prefixes: &[Prefix]| {
-                let own = prefixes.iter().filter(|prefix| prefix.family() == family).map(AddressMatch::new);
-                Span::append(addresses, own)
-            };
-            FamilyMatch {
-                allowed: conditions.allows_family(family),
-                sources: span(&conditions.sources),
-                destinations: span(&conditions.destinations),
+            values += conditions.values();
+            if values > RULE_SET_VALUES_MAX {
+                return Err(RuleSetError::TooManyValues { index });
             }
-        };
-        let families = [family_match(IpFamily::V4), family_match(IpFamily::V6)];
-        self.rules.push(CompiledRule {
-            protocols: ByteSet::any_of(conditions.protocols.iter().copied()),
-            ingress: ByteSet::any_of(conditions.ingress.iter().map(|port| port.0)),
-            families,
-            source_ports: Span::append(&mut self.ports, conditions.source_ports.iter().copied()),
-            destination_ports: Span::append(&mut self.ports, conditions.destination_ports.iter().copied()),
-            icmp: Span::append(&mut self.icmp, conditions.icmp.iter().copied()),
-        });
+            let index = RuleIndex(u16::try_from(index).expect("RULES_MAX is less"));
+            v4.extend(wanted(index, conditions, IpFamily::V4, |bits| bits as u32));
+            v6.extend(wanted(index, conditions, IpFamily::V6, |bits| bits));
+        }
+        Group::append(&mut set.v4, &v4, bytes_per_rule_max);
+        Group::append(&mut set.v6, &v6, bytes_per_rule_max);
+        Ok(set)
     }
 
     /// The first rule that `key` meets.
     #[must_use]
     pub fn classify(&self, key: &RuleKey) -> Option<RuleIndex> {
-        let source = u128::from_be_bytes(key.tuple.source);
-        let destination = u128::from_be_bytes(key.tuple.destination);
-        let family = family_index(key.tuple.family());
-        let index = self.rules.iter().position(|rule| {
-            let addresses = &rule.families[family];
-            rule.protocols.contains(key.tuple.protocol)
-                && addresses.allowed
-                && rule.ingress.contains(key.ingress.0)
-                && self.meets_ports(rule.destination_ports, key.tuple.protocol, key.tuple.destination_port)
-                && self.meets_ports(rule.source_ports, key.tuple.protocol, key.tuple.source_port)
-                && addresses.destinations.meets(&self.addresses, |prefix| prefix.contains(destination))
-                && addresses.sources.meets(&self.addresses, |prefix| prefix.contains(source))
-                && self.meets_icmp(rule.icmp, key.icmp)
-        })?;
-        u16::try_from(index).ok().map(RuleIndex)
+        let (source, destination) = (&key.tuple.source, &key.tuple.destination);
+        match key.tuple.family() {
+            IpFamily::V4 => {
+                let address = |bytes: &[u8; 16]| u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+                first_match(&self.v4, &key.with_addresses(address(source), address(destination)))
+            }
+            IpFamily::V6 => {
+                let address = |bytes: &[u8; 16]| u128::from_be_bytes(*bytes);
+                first_match(&self.v6, &key.with_addresses(address(source), address(destination)))
+            }
+        }
     }
 
     /// Rules in the set.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.rules.len()
+    pub const fn len(&self) -> usize {
+        self.rules
     }
 
     /// Whether the set has no rules, so that nothing matches.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.rules == 0
     }
 
-    fn meets_ports(&self, span: Span, protocol: u8, port: u16) -> bool {
-        span.meets(&self.ports, |range| has_ports(protocol) && range.contains(port))
+    /// Bytes of memory that the rules hold.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let v4: usize = self.v4.iter().map(Group::memory_bytes).sum();
+        v4 + self.v6.iter().map(Group::memory_bytes).sum::<usize>()
     }
 
-    fn meets_icmp(&self, span: Span, icmp: Option<(u8, u8)>) -> bool {
-        span.meets(&self.icmp, |wanted| {
-            icmp.is_some_and(|(kind, code)| wanted.kind == kind && wanted.code.is_none_or(|wanted| wanted == code))
-        })
+    /// Groups that a packet of either family is held against, at most.
+    #[cfg(test)]
+    pub(super) fn groups(&self) -> usize {
+        self.v4.len().max(self.v6.len())
+    }
+}
+
+fn first_match<A: Number>(groups: &[Group<A>], key: &Key<A>) -> Option<RuleIndex> {
+    groups.iter().find_map(|group| group.classify(key))
+}
+
+/// What a rule asks of packets of `family`; `None` if it is not for them.
+fn wanted<A: Number>(
+    index: RuleIndex,
+    conditions: &Conditions,
+    family: IpFamily,
+    number: impl Fn(u128) -> A,
+) -> Option<WantedOfRule<A>> {
+    if !conditions.allows_family(family) {
+        return None;
+    }
+    let addresses = |prefixes: &[Prefix]| {
+        let own = prefixes.iter().filter(|prefix| prefix.family() == family);
+        any_of(prefixes, own.map(|prefix| (number(prefix.first()), number(prefix.first() | !prefix.mask()))))
+    };
+    let ports = |ranges: &[PortRange]| {
+        any_of(ranges, ranges.iter().map(|range| (u32::from(range.first()), u32::from(range.last()))))
+    };
+    let ingress = conditions.ingress.iter().map(|port| (u32::from(port.0), u32::from(port.0)));
+    Some(WantedOfRule {
+        index,
+        sources: addresses(&conditions.sources),
+        destinations: addresses(&conditions.destinations),
+        services: any_of(&conditions.protocols, conditions.protocols.iter().flat_map(|p| services(*p, conditions))),
+        // That the packet's protocol has ports at all is seen to by the services: these rules ask for such protocols.
+        source_ports: ports(&conditions.source_ports),
+        ingress: any_of(&conditions.ingress, ingress),
+    })
+}
+
+/// The ranges, or `None` when the rule lists nothing.
+fn any_of<T, N>(listed: &[T], ranges: impl Iterator<Item = (N, N)>) -> Wanted<N> {
+    (!listed.is_empty()).then(|| ranges.collect())
+}
+
+/// The services of `protocol` that a rule asks for.
+fn services(protocol: u8, conditions: &Conditions) -> Vec<(u32, u32)> {
+    let range = |first: u16, last: u16| (service(protocol, Some(first)), service(protocol, Some(last)));
+    let is_icmp = matches!(protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);
+    if !conditions.destination_ports.is_empty() {
+        conditions.destination_ports.iter().map(|ports| range(ports.first(), ports.last())).collect()
+    } else if is_icmp && !conditions.icmp.is_empty() {
+        let codes = |code: Option<u8>| code.map_or((0, u8::MAX), |code| (code, code));
+        let message = |kind, (first, last)| range(u16::from_be_bytes([kind, first]), u16::from_be_bytes([kind, last]));
+        conditions.icmp.iter().map(|wanted| message(wanted.kind, codes(wanted.code))).collect()
+    } else {
+        alloc::vec![(service(protocol, None), service(protocol, Some(u16::MAX)))]
     }
 }

@@ -9,10 +9,13 @@ use crate::address::Prefix;
 use crate::port_range::PortRange;
 
 /// Rules in a set, at most.
-pub const RULES_MAX: usize = 4096;
+pub const RULES_MAX: usize = 16_384;
 
 /// Values that one condition of a rule lists (prefixes, port ranges), at most.
 pub const CONDITION_VALUES_MAX: usize = 256;
+
+/// Values that all rules of a set list together, at most. A rule for several protocols and ports counts each pair.
+pub const RULE_SET_VALUES_MAX: usize = 1 << 20;
 
 /// An ICMP or ICMPv6 message that a rule asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,8 +75,17 @@ pub enum ConditionError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RuleSetError {
     /// More than [`RULES_MAX`].
-    #[error("there are {0} rules, {RULES_MAX} are allowed")]
+    #[error("there are {0} rules, {RULES_MAX} are allowed: merge rules by listing prefixes and port ranges")]
     TooManyRules(usize),
+    /// More than [`RULE_SET_VALUES_MAX`].
+    #[error(
+        "the rules up to rule {index} list more than {RULE_SET_VALUES_MAX} addresses, ports and protocols: \
+         write prefixes and ranges in place of single ones"
+    )]
+    TooManyValues {
+        /// The first rule beyond, from 0.
+        index: usize,
+    },
     /// A rule's conditions make no sense.
     #[error("rule {index}: {error}")]
     Rule {
@@ -102,6 +114,12 @@ impl Conditions {
         }
         let possible = |family| self.allows_family(family) && self.allows_protocol(family);
         if possible(IpFamily::V4) || possible(IpFamily::V6) { Ok(()) } else { Err(ConditionError::NoCommonFamily) }
+    }
+
+    /// Values that it lists, as [`RULE_SET_VALUES_MAX`] counts them.
+    pub(super) fn values(&self) -> usize {
+        let services = self.protocols.len() * (self.destination_ports.len() + self.icmp.len()).max(1);
+        self.sources.len() + self.destinations.len() + services + self.source_ports.len() + self.ingress.len()
     }
 
     fn validate_lengths(&self) -> Result<(), ConditionError> {

@@ -1,4 +1,4 @@
-//! The compiled set against a matcher that reads the conditions one by one.
+//! The compiled set against a matcher that reads the conditions one by one, which is what it replaces.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -116,6 +116,115 @@ proptest! {
             prop_assert_eq!(set.classify(&key).map(RuleIndex::get), expected, "{:?}", key);
         }
     }
+}
+
+/// Holds the keys against `set` and against the rules one by one. Returns how many rules were met.
+fn check(rules: &[Conditions], set: &RuleSet, keys: impl Iterator<Item = RuleKey>) -> usize {
+    let found = keys.map(|key| {
+        let expected = rules.iter().position(|rule| meets(rule, &key));
+        assert_eq!(set.classify(&key).map(RuleIndex::get), expected, "{key:?}");
+        expected
+    });
+    found.flatten().collect::<std::collections::BTreeSet<_>>().len()
+}
+
+/// Numbers that look random and are the same in every run (Marsaglia, "Xorshift RNGs", 2003).
+struct Numbers(u32);
+
+impl Numbers {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0 % bound
+    }
+}
+
+fn tcp_key(source: u32, destination: u32, port: u16) -> RuleKey {
+    let tuple = Tuple::v4(TCP, (source.into(), 40_000), (destination.into(), port));
+    RuleKey { tuple, icmp: None, ingress: PortId(0) }
+}
+
+fn host(address: u32) -> Prefix {
+    Prefix::host(IpAddr::V4(address.into()))
+}
+
+/// A network of 10.0.0.0/8.
+fn network(number: u32, length_bits: u8) -> Prefix {
+    Prefix::new(IpAddr::V4((0x0a00_0000 + (number << (32 - length_bits))).into()), length_bits).expect("no host bits")
+}
+
+proptest! {
+    #[test]
+    fn rules_that_fill_many_words_and_groups_are_found_all_the_same(
+        rules in prop::collection::vec(conditions(), 100..400),
+        keys in prop::collection::vec(key(), 1..60),
+        bytes_per_rule_max in select(&[0usize, 150, 8192][..]),
+    ) {
+        let set = RuleSet::compile_within(rules.iter(), bytes_per_rule_max).expect("the rules are valid");
+        check(&rules, &set, keys.into_iter());
+    }
+}
+
+#[test]
+fn among_six_thousand_rules_the_first_that_is_met_is_found() {
+    let mut numbers = Numbers(1);
+    let rules: Vec<_> = (0..6000)
+        .map(|_| Conditions {
+            sources: vec![network(numbers.below(1 << 8), 16)],
+            destinations: vec![network(numbers.below(1 << 12), 20)],
+            protocols: vec![TCP],
+            destination_ports: vec![PortRange::single(numbers.below(4) as u16)],
+            ..Conditions::default()
+        })
+        .collect();
+    let set = RuleSet::compile(rules.iter()).expect("the rules are valid");
+    assert_eq!(set.groups(), 1, "plain rules are matched together");
+    let keys = (0..2000).map(|number| {
+        let rule = &rules[numbers.below(6000) as usize];
+        let bits = |prefixes: &[Prefix]| prefixes[0].first() as u32;
+        tcp_key(bits(&rule.sources) + number, bits(&rule.destinations) + 1, numbers.below(5) as u16)
+    });
+    let met = check(&rules, &set, keys);
+    assert!(met > 300, "the keys are for many of the rules: {met}");
+}
+
+#[test]
+fn rules_written_to_need_much_memory_get_more_groups_instead() {
+    let mut numbers = Numbers(7);
+    let mut addresses = |count: u32| (0..count).map(|_| host(0x0a00_0000 + numbers.below(1 << 24))).collect::<Vec<_>>();
+    let nested: Vec<_> = (0..3000)
+        .rev()
+        .map(|rule: u16| Conditions {
+            protocols: vec![TCP],
+            destination_ports: vec![PortRange::new(rule, u16::MAX - rule).expect("in order")],
+            source_ports: vec![PortRange::new(3 * rule, u16::MAX - 2 * rule).expect("in order")],
+            ..Conditions::default()
+        })
+        .collect();
+    let scattered: Vec<_> = (0..500)
+        .map(|_| Conditions { destinations: addresses(CONDITION_VALUES_MAX as u32), ..Conditions::default() })
+        .collect();
+    for (rules, groups) in [(nested, 1..=1), (scattered, 2..=8)] {
+        let set = RuleSet::compile(rules.iter()).expect("the rules are valid");
+        assert!(groups.contains(&set.groups()), "{} groups", set.groups());
+        let values: usize = rules.iter().map(Conditions::values).sum();
+        let bytes_max = 2 * (rules.len() * 8192 + values * 80);
+        assert!(set.memory_bytes() <= bytes_max, "{} bytes, {bytes_max} allowed", set.memory_bytes());
+        let destinations =
+            rules.iter().flat_map(|rule| &rule.destinations).map(|prefix| prefix.first() as u32).step_by(997);
+        let keys =
+            destinations.map(|address| tcp_key(1, address, 9)).chain((0..300).map(|port| tcp_key(1, 2, port * 211)));
+        assert!(check(&rules, &set, keys) > 1, "the keys are for several of the rules");
+    }
+}
+
+#[test]
+fn more_values_than_may_be_listed_are_refused_and_the_rule_is_named() {
+    let listed: Vec<_> = (0..CONDITION_VALUES_MAX as u32).map(host).collect();
+    let rules = vec![Conditions { sources: listed.clone(), destinations: listed, ..Conditions::default() }; 2050];
+    let refused = RuleSet::compile(rules.iter()).map(|set| set.len());
+    assert_eq!(refused, Err(RuleSetError::TooManyValues { index: RULE_SET_VALUES_MAX / (2 * CONDITION_VALUES_MAX) }));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The file format.
+//! The classic file format.
 //!
 //! ```text
 //! file header (24 bytes)   magic | version 2.4 | zone | accuracy | snapshot length | link type
@@ -8,6 +8,8 @@
 use std::io::{self, Read, Write};
 
 use flow::Instant;
+
+use super::link_type::LinkType;
 
 /// The most bytes of a frame in a file, as tcpdump has it; a file that claims more is damaged.
 pub const SNAPSHOT_BYTES_MAX: u32 = 262_144;
@@ -23,11 +25,11 @@ const LINK_TYPE_MASK: u32 = 0x0fff_ffff;
 /// A capture file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
-    /// The file is something else (pcapng is: convert it with `editcap -F pcap`).
-    #[error("not a pcap file (first four bytes {0:#010x}); convert pcapng with \"editcap -F pcap\"")]
+    /// The file is something else.
+    #[error("not a capture (first four bytes {0:#010x}): pcap or pcapng is needed")]
     BadMagic(u32),
-    /// The file is of a version that nobody writes.
-    #[error("pcap version {0} instead of 2")]
+    /// The file is of a version that nobody writes (pcap has been 2, pcapng 1 for all their lives).
+    #[error("capture format version {0}: pcap is of version 2, pcapng of version 1")]
     BadVersion(u16),
     /// The frames are not Ethernet.
     #[error("link type {0} instead of Ethernet (1)")]
@@ -35,6 +37,9 @@ pub enum PcapError {
     /// A record is longer than any.
     #[error("a record claims {0} bytes, more than {SNAPSHOT_BYTES_MAX}: the file is damaged")]
     OversizedRecord(u32),
+    /// A block of a pcapng file contradicts itself or the file.
+    #[error("{0}: the file is damaged")]
+    DamagedBlock(&'static str),
     /// The file ends within a record: it was cut off, or is still being written.
     #[error("the file ends within a record")]
     CutOff,
@@ -61,6 +66,7 @@ pub struct PcapReader<R> {
     reader: R,
     big_endian: bool,
     nanos_per_fraction: u64,
+    link_type: u32,
 }
 
 impl<R: Read> PcapReader<R> {
@@ -68,7 +74,16 @@ impl<R: Read> PcapReader<R> {
     ///
     /// # Errors
     /// The file is no capture of Ethernet frames, or cannot be read.
-    pub fn new(mut reader: R) -> Result<Self, PcapError> {
+    pub fn new(reader: R) -> Result<Self, PcapError> {
+        let reader = Self::of_any_link_type(reader)?;
+        if reader.link_type == LINK_TYPE_ETHERNET { Ok(reader) } else { Err(PcapError::NotEthernet(reader.link_type)) }
+    }
+
+    /// As [`PcapReader::new`], for frames that need not be Ethernet.
+    ///
+    /// # Errors
+    /// The file is no capture, or cannot be read.
+    pub(super) fn of_any_link_type(mut reader: R) -> Result<Self, PcapError> {
         let mut header = [0; FILE_HEADER_BYTES];
         if !fill(&mut reader, &mut header)? {
             return Err(PcapError::CutOff);
@@ -81,7 +96,7 @@ impl<R: Read> PcapReader<R> {
             (_, MAGIC_NANOS) => (true, 1),
             _ => return Err(PcapError::BadMagic(magic.swap_bytes())),
         };
-        let reader = Self { reader, big_endian, nanos_per_fraction };
+        let mut reader = Self { reader, big_endian, nanos_per_fraction, link_type: 0 };
         let version = if big_endian {
             u16::from_be_bytes([header[4], header[5]])
         } else {
@@ -90,10 +105,12 @@ impl<R: Read> PcapReader<R> {
         if version != 2 {
             return Err(PcapError::BadVersion(version));
         }
-        match reader.number(&header, 20) & LINK_TYPE_MASK {
-            LINK_TYPE_ETHERNET => Ok(reader),
-            other => Err(PcapError::NotEthernet(other)),
-        }
+        reader.link_type = reader.number(&header, 20) & LINK_TYPE_MASK;
+        Ok(reader)
+    }
+
+    pub(super) const fn link_type(&self) -> LinkType {
+        LinkType::from_number(self.link_type)
     }
 
     fn number(&self, bytes: &[u8], at: usize) -> u32 {
@@ -125,7 +142,7 @@ impl<R: Read> PcapReader<R> {
 }
 
 /// Fills `bytes`. False when the end comes before the first byte of them (and there is one).
-fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<bool, PcapError> {
+pub(super) fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<bool, PcapError> {
     let mut filled = 0;
     while filled < bytes.len() {
         match reader.read(&mut bytes[filled..]) {

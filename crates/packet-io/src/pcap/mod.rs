@@ -1,9 +1,13 @@
 //! Capture files: read as a source of frames with timestamps, written as a record of what was sent.
 //!
-//! The format is classic pcap (draft-ietf-opsawg-pcap): microseconds or nanoseconds, either byte order, Ethernet.
-//! Timestamps are [`Instant`]s counted from the Unix epoch.
+//! [`PcapIo`], [`PcapReader`] and [`PcapWriter`] speak classic pcap (draft-ietf-opsawg-pcap): microseconds or
+//! nanoseconds, either byte order, Ethernet. [`CaptureReader`] reads it and pcapng, of several interfaces and link types;
+//! [`PcapngWriter`] writes pcapng. Timestamps are [`Instant`]s counted from the Unix epoch.
 
+mod capture;
 mod format;
+mod link_type;
+mod pcapng;
 
 use std::io::{Read, Write};
 use std::os::fd::BorrowedFd;
@@ -13,7 +17,10 @@ use flow::{BATCH_FRAMES_MAX, Disposition, Frame, Instant, PacketBatch, PortId};
 
 use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
 
+pub use capture::CaptureReader;
 pub use format::{PcapError, PcapReader, PcapWriter, Record, SNAPSHOT_BYTES_MAX};
+pub use link_type::LinkType;
+pub use pcapng::{CAPTURE_INTERFACES_MAX, CaptureInterface, CaptureRecord, PcapngWriter};
 
 /// Room before a frame, in bytes.
 const HEADROOM_BYTES: usize = 64;

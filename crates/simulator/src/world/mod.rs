@@ -254,6 +254,12 @@ impl<'a> World<'a> {
 
     /// Lets a node do all that is due, sends what it has to send, and sets its next timer.
     fn settle(&mut self, node: usize) {
+        // What is due goes before what is to be sent, as in the daemon.
+        if let Some(value) = &mut self.machines[node].node
+            && value.poll_timeout().is_some_and(|at| at <= self.now)
+        {
+            value.handle_timeout(self.now);
+        }
         self.poll_node(node);
         let mut turns = 0;
         loop {

@@ -287,21 +287,19 @@ impl Cluster {
     /// A segment from the client to the server, addressed to whichever node is active.
     pub(super) fn client_sends(&mut self, port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
         let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
-        let destination = port_mac(self.active(), INSIDE);
-        let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
-        self.hand_in(INSIDE, envelope.tcp(&tuple, segment, payload));
-    }
-
-    /// A segment from the server to the translated client.
-    pub(super) fn server_sends(&mut self, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
-        let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
-        self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
+        self.client_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
     }
 
     pub(super) fn client_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {
         let destination = port_mac(self.active(), INSIDE);
         let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
         self.hand_in(INSIDE, build(envelope));
+    }
+
+    /// A segment from the server to the translated client.
+    pub(super) fn server_sends(&mut self, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
+        let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
+        self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
     }
 
     pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {

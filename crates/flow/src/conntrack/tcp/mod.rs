@@ -3,6 +3,7 @@
 //! have begun again, [`take_over`](mod@take_over) how to go on from an old copy.
 
 mod automaton;
+mod fast_path;
 mod fragmented;
 mod out_of_sync;
 mod reset;
@@ -20,6 +21,7 @@ use crate::connection::flags::{ASSURED, REPLIED};
 use crate::wire::TcpSegment;
 use crate::{Direction, DropReason};
 
+pub(super) use self::fast_path::pass_plain;
 pub(super) use self::fragmented::extend;
 pub(super) use self::take_over::take_over;
 pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
@@ -120,11 +122,30 @@ pub(super) fn begin(config: &TrackerConfig, segment: &TcpSegment) -> Result<(Pro
     // Picked up in its middle: window scales are unknown, so windows cannot be checked.
     let unknown = TcpPeer { flags: peer_flags::SACK_PERMITTED | peer_flags::LIBERAL, ..TcpPeer::default() };
     state.peers = [window::peer_in_the_middle(segment, unknown), unknown];
+    let look = window::Look { segment, direction: Direction::Original, kind, from: next, is_liberal: true };
+    // What the segment tells is noted as of every other one, as far as it agrees with the nothing that is known.
+    window::check(&mut state, &look);
     Ok((state, config.timeouts.tcp_unacknowledged.min(config.timeouts.tcp(next))))
 }
 
 /// A segment of a known connection. See [`super::Tracker::advance`].
+#[inline]
 pub(super) fn advance(
+    config: &TrackerConfig,
+    state: &mut ProtocolState,
+    flags: &mut u8,
+    direction: Direction,
+    segment: &TcpSegment,
+) -> Advance {
+    // Nearly all segments. They keep the state, and change nothing that a backup is told.
+    match pass_plain(config, state, *flags, direction, segment) {
+        Some(timeout) => Advance::pass(Change::None, Some(timeout)),
+        None => general(config, state, flags, direction, segment),
+    }
+}
+
+/// As [`advance`], for every segment.
+fn general(
     config: &TrackerConfig,
     state: &mut ProtocolState,
     flags: &mut u8,
@@ -135,11 +156,6 @@ pub(super) fn advance(
         return Advance::refuse(DropReason::InvalidTcpFlags);
     }
     let kind = Kind::of(segment.flags);
-    if is_settled(state, *flags) && kind == Kind::Ack {
-        // Nearly all segments. They keep the state, and change nothing that a backup is told.
-        let arrival = Arrival { config, state, flags, direction, kind, segment, from: TcpState::Established };
-        return arrival.move_if_in_window(TcpState::Established);
-    }
     let replicated = Replicated::of(state);
     // A number that no state has cannot come in by decoding; if it is there all the same, nothing passes.
     let from = TcpState::from_u8(state.state).unwrap_or(TcpState::None);
@@ -149,13 +165,6 @@ pub(super) fn advance(
         advance.change = advance.change.max(note_reply(flags, direction)).max(replicated.change_to(state));
     }
     advance
-}
-
-/// Established, seen from both sides, and not just taken over: an ACK is then held against the windows and nothing else.
-#[inline(always)]
-fn is_settled(state: &ProtocolState, flags: u8) -> bool {
-    const SETTLED: u8 = REPLIED | ASSURED;
-    state.state == TcpState::Established as u8 && flags & SETTLED == SETTLED && !take_over::is_unlearnt(state)
 }
 
 /// What a backup is told of a connection besides its windows.
@@ -243,7 +252,7 @@ impl Arrival<'_> {
 
     fn reset(self) -> Advance {
         match reset::judge(&self) {
-            Reset::Invalid => self.refuse(DropReason::InvalidReset),
+            Reset::Invalid => Advance::refuse(DropReason::InvalidReset),
             Reset::Believed => self.accept(TcpState::Close),
             Reset::IfInWindow => self.move_if_in_window(TcpState::Close),
             Reset::LeftToEndPoint => {
@@ -253,7 +262,6 @@ impl Arrival<'_> {
         }
     }
 
-    #[inline(always)]
     fn move_if_in_window(self, next: TcpState) -> Advance {
         let look = window::Look {
             segment: self.segment,
@@ -271,7 +279,6 @@ impl Arrival<'_> {
     }
 
     /// The segment is one of the connection, which is in `next` from here on.
-    #[inline(always)]
     fn accept(self, next: TcpState) -> Advance {
         remember_segment(self.state, self.direction, self.kind);
         self.state.state = next as u8;
@@ -285,7 +292,7 @@ impl Arrival<'_> {
                 // A connection that was only ever refused need not be remembered.
                 return Advance { verdict: Ok(()), change: Change::State, next: Next::Close, timeout: None };
             }
-            if self.kind == Kind::Syn && next == TcpState::SynSent {
+            if self.kind == Kind::Syn {
                 // A client that tries for ever must not keep an entry (and its translation) alive for ever.
                 return Advance::pass(Change::None, None);
             }
@@ -293,6 +300,7 @@ impl Arrival<'_> {
                 timeout = timeout.min(self.config.timeouts.tcp_unacknowledged);
             }
         } else if *self.flags & ASSURED == 0
+            && self.kind != Kind::Rst
             && matches!(self.from, TcpState::SynRecv | TcpState::Established)
             && next == TcpState::Established
         {
@@ -302,7 +310,6 @@ impl Arrival<'_> {
         Advance::pass(change, Some(timeout))
     }
 
-    #[inline(always)]
     fn timeout(&self, next: TcpState) -> Duration {
         let timeouts = &self.config.timeouts;
         let normal = timeouts.tcp(next);

@@ -5,6 +5,7 @@ use super::sequence::before;
 use super::{Arrival, TcpState, peer_flags};
 use crate::Direction;
 use crate::connection::flags::{ASSURED, REPLIED};
+use crate::wire::tcp_flags::ACK;
 
 /// What to make of a RST.
 pub(super) enum Reset {
@@ -60,9 +61,12 @@ fn follows_own_data(arrival: &Arrival<'_>) -> bool {
 /// acknowledges just that segment, and the window has no say.
 fn answers_ignored_segment(arrival: &Arrival<'_>) -> bool {
     let (state, flags) = (&arrival.state, *arrival.flags);
-    let to_syn = flags & REPLIED != 0 && state.last_kind == Kind::Syn as u8;
+    let is_answer = state.last_direction != arrival.direction as u8;
+    let to_syn = is_answer && flags & REPLIED != 0 && state.last_kind == Kind::Syn as u8;
     let to_ack = flags & ASSURED == 0 && state.last_kind == Kind::Ack as u8;
-    (to_syn || to_ack) && arrival.segment.acknowledgement == state.last_end
+    // Nothing may be remembered of that segment, and a RST that acknowledges nothing must not fit that.
+    let acknowledges = arrival.segment.has(ACK) && arrival.segment.acknowledgement != 0;
+    (to_syn || to_ack) && acknowledges && arrival.segment.acknowledgement == state.last_end
 }
 
 /// The client answers a challenge ACK (to its SYN, from a server that still holds an older connection) with the RST

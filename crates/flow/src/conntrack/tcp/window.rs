@@ -30,7 +30,7 @@ pub(in crate::conntrack) const WINDOW_BYTES_MAX: u32 = 1 << 30;
 pub(super) enum Judgement {
     /// It is of the connection, and what it tells has been noted.
     Accept,
-    /// It may be of the connection, but is too old to tell anything.
+    /// It may be of the connection, but is too old, or too far ahead, to tell anything.
     Ignore,
     /// It is not of the connection.
     OutOfWindow,
@@ -72,25 +72,41 @@ pub(super) fn check(state: &mut ProtocolState, look: &Look<'_>) -> Judgement {
     let numbers = Numbers::of(look, &sender, &receiver);
     match bounds(&numbers, &sender, &receiver) {
         // Nobody vouches for a RST: it may be forged, and must not move the window by which others are judged.
-        Judgement::Accept if look.kind == Kind::Rst => Judgement::Accept,
-        Judgement::Accept => {
+        Bounds::Within if look.kind == Kind::Rst => Judgement::Accept,
+        Bounds::Within => {
             note_repetition(state, look, &numbers);
             note_segment(look.segment.has(ACK), &numbers, &mut sender, &mut receiver);
             commit(state, look.direction, sender, receiver);
             Judgement::Accept
         }
-        Judgement::Ignore => Judgement::Ignore,
-        Judgement::OutOfWindow => {
-            if is_slightly_over(&numbers, &sender, &receiver) {
-                // A sender that overdoes it a little: if the segment gets there all the same, its acknowledgement must
-                // not look like one of data that nobody sent.
-                let sender = &mut state.peers[look.direction.index()];
-                sender.end = numbers.end;
-                sender.flags |= peer_flags::UNACKNOWLEDGED;
-            }
-            let is_liberal = look.is_liberal || sender.flags & peer_flags::LIBERAL != 0;
-            if is_liberal { Judgement::Accept } else { Judgement::OutOfWindow }
-        }
+        missed => judge_missed(state, look, &numbers, missed, [sender, receiver]),
+    }
+}
+
+/// A segment that is not within the bounds. `shown` are sender and receiver as they would be if it were of the connection.
+#[cold]
+fn judge_missed(
+    state: &mut ProtocolState,
+    look: &Look<'_>,
+    numbers: &Numbers,
+    missed: Bounds,
+    shown: [TcpPeer; 2],
+) -> Judgement {
+    let [shown_sender, shown_receiver] = shown;
+    if look.is_liberal || shown_sender.flags & peer_flags::LIBERAL != 0 {
+        // Whoever lets it pass believes what it shows of a side of which nothing was known.
+        commit(state, look.direction, shown_sender, shown_receiver);
+    }
+    let sender = &mut state.peers[look.direction.index()];
+    if missed == Bounds::SlightlyOver && look.kind != Kind::Rst {
+        // The receiver may take it, and its acknowledgement must then not look like one of data that nobody sent.
+        sender.end = numbers.end;
+        sender.flags |= peer_flags::UNACKNOWLEDGED;
+    }
+    match missed {
+        _ if look.is_liberal || shown_sender.flags & peer_flags::LIBERAL != 0 => Judgement::Accept,
+        Bounds::SlightlyOver | Bounds::Old => Judgement::Ignore,
+        Bounds::Within | Bounds::Outside => Judgement::OutOfWindow,
     }
 }
 
@@ -247,34 +263,41 @@ fn acknowledges_what_was_sent(numbers: &Numbers, sender: &TcpPeer, receiver: &Tc
 /// Bound IV.
 #[inline(always)]
 fn acknowledges_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
-    let lag = sender.window_max.max(ACKNOWLEDGEMENT_LAG_BYTES_MIN);
-    after(numbers.sack, receiver.end.wrapping_sub(lag).wrapping_sub(1))
+    after(numbers.sack, lowest_acknowledgement(sender, receiver).wrapping_sub(1))
+}
+
+/// What the sender acknowledges lies here or behind it, or is very late.
+#[inline(always)]
+pub(super) fn lowest_acknowledgement(sender: &TcpPeer, receiver: &TcpPeer) -> u32 {
+    receiver.end.wrapping_sub(sender.window_max.max(ACKNOWLEDGEMENT_LAG_BYTES_MIN))
+}
+
+/// Where a segment lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bounds {
+    /// It is within all of them.
+    Within,
+    /// It misses II or IV alone: it is late, or a repetition.
+    Old,
+    /// It misses I alone, and by no more than the largest window that its receiver has advertised: a sender that overdoes
+    /// it, or one that knows of a window of which we do not.
+    SlightlyOver,
+    /// It misses I by more, or III: it is not of the connection.
+    Outside,
 }
 
 #[inline(always)]
-fn bounds(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> Judgement {
+fn bounds(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> Bounds {
     let limit_is_unknown = is_relearning(sender) && !has_acknowledged(receiver);
-    if !limit_is_unknown && after(numbers.sequence, sequence_limit(sender, receiver)) {
-        return Judgement::OutOfWindow;
-    }
+    let is_recent = is_recent(numbers, sender, receiver) && acknowledges_recent(numbers, sender, receiver);
     if !acknowledges_what_was_sent(numbers, sender, receiver) {
-        return Judgement::OutOfWindow;
+        return Bounds::Outside;
     }
-    if is_recent(numbers, sender, receiver) && acknowledges_recent(numbers, sender, receiver) {
-        Judgement::Accept
-    } else {
-        Judgement::Ignore
+    if !limit_is_unknown && after(numbers.sequence, sequence_limit(sender, receiver)) {
+        let over = numbers.end.wrapping_sub(sender.end_max).wrapping_add(1);
+        return if is_recent && over <= receiver.window_max { Bounds::SlightlyOver } else { Bounds::Outside };
     }
-}
-
-/// The segment breaks bound I alone, and by no more than a window.
-fn is_slightly_over(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
-    let over = numbers.end.wrapping_sub(sender.end_max).wrapping_add(1);
-    after(numbers.sequence, sender.end_max)
-        && over <= receiver.window_max
-        && is_recent(numbers, sender, receiver)
-        && acknowledges_what_was_sent(numbers, sender, receiver)
-        && acknowledges_recent(numbers, sender, receiver)
+    if is_recent { Bounds::Within } else { Bounds::Old }
 }
 
 /// Notes what an accepted segment tells of both sides.
@@ -323,18 +346,24 @@ fn note_acknowledged(numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut Tcp
 /// Counts how often the very same segment has been seen in a row.
 #[inline(always)]
 fn note_repetition(state: &mut ProtocolState, look: &Look<'_>, numbers: &Numbers) {
-    if look.kind != Kind::Ack {
-        return;
+    if look.kind == Kind::Ack {
+        // An ACK's numbers are those that it carries.
+        note_numbers(state, look.direction, look.segment, numbers.end);
     }
-    let is_same = state.last_direction == look.direction as u8
-        && state.last_sequence == numbers.sequence
-        && state.last_acknowledgement == numbers.acknowledgement
-        && state.last_end == numbers.end
-        && state.last_window == look.segment.window;
+}
+
+/// Counts a segment whose numbers are all those of the last one as its repetition, and remembers them.
+#[inline(always)]
+pub(super) fn note_numbers(state: &mut ProtocolState, direction: Direction, segment: &TcpSegment, end: u32) {
+    let is_same = state.last_sequence == segment.sequence
+        && state.last_direction == direction as u8
+        && state.last_acknowledgement == segment.acknowledgement
+        && state.last_end == end
+        && state.last_window == segment.window;
     state.retransmissions = if is_same { state.retransmissions.saturating_add(1) } else { 0 };
-    state.last_direction = look.direction as u8;
-    state.last_sequence = numbers.sequence;
-    state.last_acknowledgement = numbers.acknowledgement;
-    state.last_end = numbers.end;
-    state.last_window = look.segment.window;
+    state.last_direction = direction as u8;
+    state.last_sequence = segment.sequence;
+    state.last_acknowledgement = segment.acknowledgement;
+    state.last_end = end;
+    state.last_window = segment.window;
 }

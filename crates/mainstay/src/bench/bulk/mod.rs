@@ -18,14 +18,14 @@ pub(super) use self::kernel_router::KernelRules;
 use self::report::Report;
 use self::streams::Streams;
 use super::BenchError;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use crate::cli::BenchBulkArgs;
 use crate::commands::CommandError;
 use crate::demo;
 use crate::demo::cluster::{Cluster, ClusterPlan};
 use crate::demo::topology::Topology;
 use crate::demo::watch::Watch;
-use crate::output::{self, Progress};
+use crate::output::Progress;
 
 /// Connections that the node has room for.
 pub(super) const CONNECTIONS_MAX: usize = 4096;
@@ -38,12 +38,7 @@ pub(super) const WARM_UP: Duration = Duration::from_millis(300);
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
 pub fn run(args: &BenchBulkArgs) -> Result<(), CommandError> {
     let report = measure(args)?;
-    if args.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&report.describe())?;
-    }
-    Ok(())
+    rounds::print(&report, args.json, || report.describe())
 }
 
 /// What is measured, each with a figure a round.
@@ -92,17 +87,16 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
 
     let mut figures = Figures::default();
     let stage = Stage { watch: &watch, args };
-    for round in 1..=args.rounds {
-        progress.show(&format!("round {round} of {}", args.rounds));
-        // Neither side is always the first: what warms up or wears off within a round favours nobody.
-        for is_mainstay in [round % 2 == 1, round % 2 == 0] {
+    rounds::repeat(&progress, "bulk data", args.rounds, |round| {
+        for is_mainstay in rounds::turns(round, [true, false]) {
             if is_mainstay {
                 figures.measure_mainstay(&stage, &by_mainstay, &cluster)?;
             } else {
                 figures.kernel_gbit_per_s.push(stage.pass(&by_kernel, || ())?.gbit_per_s());
             }
         }
-    }
+        Ok::<_, BenchError>(())
+    })?;
     Ok(Report::new(args, &figures, rules))
 }
 

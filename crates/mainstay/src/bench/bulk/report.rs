@@ -4,9 +4,8 @@ use serde::Serialize;
 
 use super::Figures;
 use super::kernel_router::KernelRules;
-use crate::bench::rounds::rounded;
+use crate::bench::rounds::{median_table, rounded};
 use crate::cli::BenchBulkArgs;
-use crate::output::{Align, Table};
 
 /// A figure of either side.
 #[derive(Debug, Serialize)]
@@ -56,23 +55,14 @@ impl Report {
 
     /// The result as people read it.
     pub(super) fn describe(&self) -> String {
-        let mut table = Table::new(&[
-            ("GBIT/S", Align::Left),
-            ("MEDIAN", Align::Right),
-            ("LEAST", Align::Right),
-            ("MOST", Align::Right),
-        ]);
         let kernel = match &self.kernel_rules {
             KernelRules::Nftables => "kernel, nftables (stateful, masquerade)".to_owned(),
             KernelRules::None { why } => format!("kernel, plain forwarding ({why})"),
         };
         let rows = [
-            ("mainstay, firewall and source NAT".to_owned(), self.gbit_per_s.mainstay, self.spans_gbit_per_s.mainstay),
-            (kernel, self.gbit_per_s.kernel, self.spans_gbit_per_s.kernel),
+            ("mainstay, firewall and source NAT", self.gbit_per_s.mainstay, self.spans_gbit_per_s.mainstay),
+            (&kernel, self.gbit_per_s.kernel, self.spans_gbit_per_s.kernel),
         ];
-        for (name, median, [least, most]) in rows {
-            table.row([name, format!("{median:.2}"), format!("{least:.2}"), format!("{most:.2}")]);
-        }
         format!(
             "{} TCP streams over IPv{} through one gateway, {} rounds of {} s each\n\n{}\n\
              Mainstay passes {:.3} of what the kernel does, with {:.3} s of processor time a gigabyte.\n",
@@ -80,7 +70,7 @@ impl Report {
             self.ip_version,
             self.rounds,
             self.seconds_per_round,
-            table.render(),
+            median_table("GBIT/S", 2, rows),
             self.ratio,
             self.mainstay_cpu_s_per_gigabyte,
         )

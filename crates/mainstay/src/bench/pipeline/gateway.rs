@@ -5,7 +5,7 @@ use std::time::Duration;
 use cluster::forwarding::Admission;
 use cluster::pipeline::{CopyExpiry, Edge, Pipeline};
 use flow::wire::{Packet, tcp_flags};
-use flow::{Direction, Disposition, Frame, Instant, PortId};
+use flow::{Direction, Disposition, Frame, Instant, IpFamily, PortId};
 use packet_io::usage::thread_cpu_time;
 
 use super::setting::{HASH_KEY, NODES, chain, tracker};
@@ -36,6 +36,14 @@ impl Edge for Egress {
     }
 }
 
+/// What became of the frames in a ring.
+pub(super) struct Handled {
+    pub(super) spent: Duration,
+    pub(super) packets: u64,
+    /// Packets that were not sent.
+    pub(super) lost: u64,
+}
+
 /// The pipeline, and the time that it is given.
 pub(super) struct Gateway {
     pub(super) pipeline: Pipeline,
@@ -43,8 +51,9 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    pub(super) fn new(connections_max: u32) -> Self {
-        let pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker(), chain());
+    /// For at most `connections_max` connections, with so many firewall rules.
+    pub(super) fn new(connections_max: u32, firewall_rules: u16) -> Self {
+        let pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker(), chain(firewall_rules));
         Self { pipeline, now: Instant::from_millis(1000) }
     }
 
@@ -75,20 +84,25 @@ impl Gateway {
     }
 
     /// Lets `number` new connections begin, with numbers from `first` on, that their servers then refuse. Returns the time
-    /// that it took.
-    pub(super) fn open_and_close(&mut self, first: u32, number: u32, ring: &mut Ring) -> Result<Duration, BenchError> {
+    /// that either took.
+    pub(super) fn open_and_close(
+        &mut self,
+        first: u32,
+        number: u32,
+        ring: &mut Ring,
+    ) -> Result<[Duration; 2], BenchError> {
         let before = self.pipeline.table().len();
-        let mut flows: Vec<_> = (first..first + number).map(Flow::new).collect();
-        let mut spent = Duration::ZERO;
+        let mut flows: Vec<_> = (first..first + number).map(|number| Flow::new(IpFamily::V4, number)).collect();
+        let [mut opening, mut closing] = [Duration::ZERO; 2];
         for flows in flows.chunks_mut(RING_FRAMES) {
-            spent += self.begin(flows, ring)?;
+            opening += self.begin(flows, ring)?;
         }
         self.check_connections(before + number)?;
         for flows in flows.chunks_mut(RING_FRAMES) {
-            spent += self.pass_of_each(flows, ring, Direction::Reply, tcp_flags::RST | tcp_flags::ACK)?;
+            closing += self.pass_of_each(flows, ring, Direction::Reply, tcp_flags::RST | tcp_flags::ACK)?;
         }
         self.check_connections(before)?;
-        Ok(spent)
+        Ok([opening, closing])
     }
 
     fn begin(&mut self, flows: &mut [Flow], ring: &mut Ring) -> Result<Duration, BenchError> {
@@ -113,8 +127,14 @@ impl Gateway {
         self.handle(ring)
     }
 
-    /// Handles what is in the ring. Returns the time that it took.
-    fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
+    /// Handles what is in the ring, all of which must be sent. Returns the time that it took.
+    pub(super) fn handle(&mut self, ring: &mut Ring) -> Result<Duration, BenchError> {
+        let Handled { spent, packets, lost } = self.try_handle(ring);
+        if lost > 0 { Err(BenchError::Lost { what: "the pipeline", lost, packets }) } else { Ok(spent) }
+    }
+
+    /// Handles what is in the ring.
+    pub(super) fn try_handle(&mut self, ring: &mut Ring) -> Handled {
         self.now = self.now + RING_TIME;
         let mut batches = ring.batches();
         let began = thread_cpu_time();
@@ -126,8 +146,7 @@ impl Gateway {
         }
         let spent = thread_cpu_time().saturating_sub(began);
         let packets = batches.iter().map(|batch| batch.len() as u64).sum();
-        let lost: u64 = batches.iter().map(not_sent).sum();
-        if lost > 0 { Err(BenchError::Lost { what: "the pipeline", lost, packets }) } else { Ok(spent) }
+        Handled { spent, packets, lost: batches.iter().map(not_sent).sum() }
     }
 
     fn check_connections(&self, expected: u32) -> Result<(), BenchError> {

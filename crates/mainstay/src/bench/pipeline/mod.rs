@@ -9,10 +9,14 @@
 //! 2. the same with the connections in a `hashbrown` map, looked up as each packet comes (`one_at_a_time`);
 //! 3. the pipeline with replication at its most eager (`replicated`): every packet's connection is told to a peer.
 //!
+//! Then the pipeline alone is measured among other numbers of connections, under more rules, with IPv6 and with fragments
+//! (in the module `variants`).
+//!
 //! Frames are made in a small ring before the clock starts, so that they lie in the cache, as those do that a network
 //! card has just delivered. Time is the thread's processor time, so that other programs do not count; what they do to the
 //! caches does. Routes, neighbours and the sending of frames and datagrams are not part of it.
 
+mod fragments;
 mod gateway;
 mod one_at_a_time;
 mod replicated;
@@ -20,22 +24,25 @@ mod report;
 mod setting;
 pub(super) mod shares;
 mod traffic;
+mod variants;
 
 use std::time::Duration;
 
-use flow::Connection;
+use flow::{Connection, IpFamily};
 use packet_io::usage;
 
 use self::gateway::Gateway;
 use self::one_at_a_time::OneAtATime;
 use self::replicated::Replicated;
 use self::report::Report;
+use self::setting::FIREWALL_RULES;
 use self::traffic::{RING_FRAMES, Ring, Traffic};
+use self::variants::{Stage, Variants};
 use super::BenchError;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use crate::cli::BenchPipelineArgs;
 use crate::commands::CommandError;
-use crate::output::{self, Progress};
+use crate::output::Progress;
 
 /// Connections that are opened and closed in a round: so many that the first has left the second-level cache before it
 /// is closed.
@@ -47,12 +54,7 @@ const OPENED_PER_ROUND: u32 = 32 * RING_FRAMES as u32;
 /// Packets got lost, which is a defect, or the result cannot be printed.
 pub fn run(args: &BenchPipelineArgs) -> Result<(), CommandError> {
     let report = measure(args)?;
-    if args.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&report.describe())?;
-    }
-    Ok(())
+    rounds::print(&report, args.json, || report.describe())
 }
 
 /// What is measured, each with a figure a round.
@@ -62,16 +64,25 @@ struct Figures {
     one_at_a_time: Rounds,
     replicated: Rounds,
     connection: Rounds,
+    bytes_per_connection: f64,
+    replication_bytes_per_packet: f64,
 }
 
 fn measure(args: &BenchPipelineArgs) -> Result<Report, BenchError> {
     let progress = Progress::new();
-    progress.show("opening connections");
     let mut ring = Ring::new();
-    let mut traffic = Traffic::new(args.connections);
+    // The main measurement gives its memory back before tables of other sizes are made.
+    let figures = measure_main(args, &progress, &mut ring)?;
+    let variants: Variants = Stage { args, progress: &progress, ring: &mut ring }.measure()?;
+    Ok(Report::new(args, &figures, &variants))
+}
+
+fn measure_main(args: &BenchPipelineArgs, progress: &Progress, ring: &mut Ring) -> Result<Figures, BenchError> {
+    progress.show("opening connections");
+    let mut traffic = Traffic::new(IpFamily::V4, args.connections);
     let resident_before = usage::resident_bytes();
-    let mut gateway = Gateway::new(args.connections + OPENED_PER_ROUND);
-    gateway.establish(&mut traffic, &mut ring)?;
+    let mut gateway = Gateway::new(args.connections + OPENED_PER_ROUND, FIREWALL_RULES);
+    gateway.establish(&mut traffic, ring)?;
     let mut replicated = Replicated::new(&mut gateway, &traffic)?;
     let resident_bytes = usage::resident_bytes().saturating_sub(resident_before);
 
@@ -79,20 +90,21 @@ fn measure(args: &BenchPipelineArgs) -> Result<Report, BenchError> {
     let mut one_at_a_time = OneAtATime::new(records, gateway.now);
     let mut its_traffic = traffic.clone();
     let mut figures = Figures::default();
-    for round in 1..=args.rounds {
-        progress.show(&format!("round {round} of {}", args.rounds));
+    rounds::repeat(progress, "the main measurement", args.rounds, |_| {
         let packets = args.packets;
-        let spent = gateway.pass(&mut traffic, &mut ring, packets)?;
+        let spent = gateway.pass(&mut traffic, ring, packets)?;
         figures.batched.push(nanos_each(spent, packets));
-        let spent = one_at_a_time.pass(&mut its_traffic, &mut ring, packets)?;
+        let spent = one_at_a_time.pass(&mut its_traffic, ring, packets)?;
         figures.one_at_a_time.push(nanos_each(spent, packets));
-        let spent = replicated.pass(&mut gateway, &mut traffic, &mut ring, packets)?;
+        let spent = replicated.pass(&mut gateway, &mut traffic, ring, packets)?;
         figures.replicated.push(nanos_each(spent, packets));
-        let spent = gateway.open_and_close(args.connections, OPENED_PER_ROUND, &mut ring)?;
-        figures.connection.push(nanos_each(spent, u64::from(OPENED_PER_ROUND)));
-    }
-    let bytes_per_connection = resident_bytes as f64 / f64::from(args.connections);
-    Ok(Report::new(args, &figures, bytes_per_connection, replicated.datagram_bytes_per_packet()))
+        let [opening, closing] = gateway.open_and_close(args.connections, OPENED_PER_ROUND, ring)?;
+        figures.connection.push(nanos_each(opening + closing, u64::from(OPENED_PER_ROUND)));
+        Ok::<_, BenchError>(())
+    })?;
+    figures.bytes_per_connection = resident_bytes as f64 / f64::from(args.connections);
+    figures.replication_bytes_per_packet = replicated.datagram_bytes_per_packet();
+    Ok(figures)
 }
 
 fn nanos_each(spent: Duration, number: u64) -> f64 {

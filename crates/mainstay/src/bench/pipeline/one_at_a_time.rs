@@ -15,7 +15,7 @@ use network_functions::function::{Log, Verdict};
 use packet_io::usage::thread_cpu_time;
 use zerocopy::FromBytes;
 
-use super::setting::{HASH_KEY, NODES, chain, tracker};
+use super::setting::{FIREWALL_RULES, HASH_KEY, NODES, chain, tracker};
 use super::traffic::{Ring, Traffic, not_sent};
 use crate::bench::BenchError;
 
@@ -67,7 +67,7 @@ impl OneAtATime {
             map.insert(record.original, index);
             map.insert(record.reply, index);
         }
-        let chain = chain();
+        let chain = chain(FIREWALL_RULES);
         let counters = chain.new_counters();
         Self { map, records, tracker: tracker(), chain, counters, log: Log::default(), now }
     }

@@ -1,11 +1,12 @@
 //! The gateway that is measured, and the connections that go through it.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU8;
 
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::wire::ip_protocol;
-use flow::{HashKey, NodeId, Tuple};
+use flow::{HashKey, IpFamily, NodeId, Tuple};
+use network_functions::address::{Prefix, from_tuple_bytes};
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
@@ -18,61 +19,85 @@ pub(super) const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 /// The secret of the hash: any will do, as nobody attacks.
 pub(super) const HASH_KEY: HashKey = HashKey([0x5851_f42d_4c95_7f2d, 0x1405_7b7e_f767_814f]);
 
-/// Rules of the firewall; the last one is the one that lets connections in.
-const FIREWALL_RULES: u16 = 50;
-const OUTSIDE_ADDRESSES: [Ipv4Addr; 4] = [
-    Ipv4Addr::new(192, 0, 2, 1),
-    Ipv4Addr::new(192, 0, 2, 2),
-    Ipv4Addr::new(192, 0, 2, 3),
-    Ipv4Addr::new(192, 0, 2, 4),
-];
+/// Rules of the firewall, unless others are asked for; the last one is the one that lets connections in.
+pub(super) const FIREWALL_RULES: u16 = 50;
+/// Where clients, servers and the gateway's outside addresses are, each from the network's first address on.
+const CLIENTS: [&str; 2] = ["10.0.0.0/8", "2001:db8:1::/48"];
+const SERVERS: [&str; 2] = ["198.51.100.0/24", "2001:db8:2::/48"];
+const OUTSIDE: [&str; 2] = ["192.0.2.0/24", "2001:db8:3::/48"];
+const OUTSIDE_ADDRESSES: u32 = 4;
 const SERVER_PORT: u16 = 443;
 /// Servers, more than a client has connections: so no two of a client's connections are alike.
-const SERVERS: u32 = 251;
+const SERVER_COUNT: u32 = 251;
 const CONNECTIONS_PER_CLIENT: u32 = 32;
 /// The ports that Linux clients choose from: these and the following.
 const CLIENT_PORT_FIRST: u32 = 32_768;
 const CLIENT_PORTS: u32 = 28_232;
 
-/// The connection with number `number`, as its client sees it.
-pub(super) fn original(number: u32) -> Tuple {
-    let client = Ipv4Addr::from_bits(0x0a00_0001 + number / CONNECTIONS_PER_CLIENT);
-    let server = Ipv4Addr::from_bits(0xc633_6400 + number % SERVERS);
-    let port = CLIENT_PORT_FIRST + number.wrapping_mul(2_654_435_761) % CLIENT_PORTS;
-    Tuple::v4(ip_protocol::TCP, (client, port as u16), (server, SERVER_PORT))
+/// The connection with number `number` of a family and protocol, as its client sees it.
+pub(super) fn original(family: IpFamily, protocol: u8, number: u32) -> Tuple {
+    let (client, server) = (1 + number / CONNECTIONS_PER_CLIENT, number % SERVER_COUNT);
+    let port = (CLIENT_PORT_FIRST + number.wrapping_mul(2_654_435_761) % CLIENT_PORTS) as u16;
+    // Written out, for a table of millions: the addresses are those of CLIENTS and SERVERS.
+    match family {
+        IpFamily::V4 => {
+            let (client, server) =
+                (Ipv4Addr::from_bits(0x0a00_0000 + client), Ipv4Addr::from_bits(0xc633_6400 + server));
+            Tuple::v4(protocol, (client, port), (server, SERVER_PORT))
+        }
+        IpFamily::V6 => {
+            let host = |network: u16, host: u32| {
+                Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(network) << 80 | u128::from(host))
+            };
+            Tuple::v6(protocol, (host(1, client), port), (host(2, server), SERVER_PORT))
+        }
+    }
 }
 
 pub(super) fn tracker() -> Tracker {
     Tracker::new(TrackerConfig::default())
 }
 
-/// The firewall, and NAT behind it.
-pub(super) fn chain() -> Chain {
-    ChainBuilder::new().push(firewall()).push(nat()).build().expect("the two go together")
+/// A firewall of so many rules, and NAT behind it.
+pub(super) fn chain(firewall_rules: u16) -> Chain {
+    ChainBuilder::new().push(firewall(firewall_rules)).push(nat()).build().expect("the two go together")
 }
 
-fn firewall() -> Firewall {
+fn prefixes(networks: [&str; 2]) -> Vec<Prefix> {
+    networks.map(|network| network.parse().expect("a prefix")).to_vec()
+}
+
+fn firewall(rules: u16) -> Firewall {
     let rule = |number: u16| Rule {
         name: format!("rule {number}"),
         conditions: Conditions {
-            protocols: vec![ip_protocol::TCP],
-            destinations: vec!["198.51.100.0/24".parse().expect("a prefix")],
-            destination_ports: vec![PortRange::single(SERVER_PORT + FIREWALL_RULES - 1 - number)],
+            protocols: vec![ip_protocol::TCP, ip_protocol::UDP],
+            destinations: prefixes(SERVERS),
+            destination_ports: vec![PortRange::single(SERVER_PORT + rules - 1 - number)],
             ..Conditions::default()
         },
         action: Action::Accept,
         log: false,
     };
-    let config = FirewallConfig { rules: (0..FIREWALL_RULES).map(rule).collect(), ..FirewallConfig::default() };
+    let config = FirewallConfig { rules: (0..rules).map(rule).collect(), ..FirewallConfig::default() };
     Firewall::new(config).expect("the rules make sense")
 }
 
 fn nat() -> Nat {
-    let conditions = Conditions { sources: vec!["10.0.0.0/8".parse().expect("a prefix")], ..Conditions::default() };
-    let action = SourceAction::Translate(OUTSIDE_ADDRESSES.map(Into::into).to_vec());
+    let source_rule = |clients: Prefix, outside: Prefix| {
+        let address =
+            |number: u32| from_tuple_bytes((outside.first() + 1 + u128::from(number)).to_be_bytes(), outside.family());
+        let pool: Vec<IpAddr> = (0..OUTSIDE_ADDRESSES).map(address).collect();
+        let conditions = Conditions { sources: vec![clients], ..Conditions::default() };
+        SourceRule { conditions, action: SourceAction::Translate(pool) }
+    };
     Nat::new(NatConfig {
         destination_rules: Vec::new(),
-        source_rules: vec![SourceRule { conditions, action }],
+        source_rules: prefixes(CLIENTS)
+            .into_iter()
+            .zip(prefixes(OUTSIDE))
+            .map(|(one, other)| source_rule(one, other))
+            .collect(),
         ports: SOURCE_PORTS_DEFAULT,
         node: NODES[0],
         nodes: NonZeroU8::MIN,

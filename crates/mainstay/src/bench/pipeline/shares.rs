@@ -11,6 +11,7 @@ use packet_io::usage::thread_cpu_time;
 
 use super::gateway::{Egress, Gateway};
 use super::nanos_each;
+use super::setting::FIREWALL_RULES;
 use super::traffic::{Ring, Traffic, not_sent};
 use crate::bench::BenchError;
 
@@ -25,7 +26,7 @@ impl Share {
     fn new(connections: u32, place: Place) -> Result<Self, BenchError> {
         let mut traffic = Traffic::of_worker(connections, place);
         let mut ring = Ring::new();
-        let mut gateway = Gateway::new(connections);
+        let mut gateway = Gateway::new(connections, FIREWALL_RULES);
         gateway.pipeline.set_place(place);
         gateway.establish(&mut traffic, &mut ring)?;
         Ok(Self { gateway, traffic, ring })

@@ -1,10 +1,10 @@
 //! Frames: made before the clock starts.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use cluster::pipeline::Place;
 use flow::wire::{Parsed, build, ip_protocol, parse, tcp_flags};
-use flow::{BATCH_FRAMES_MAX, Direction, Disposition, Frame, PacketBatch, PortId, Tuple};
+use flow::{BATCH_FRAMES_MAX, Direction, Disposition, Frame, IpFamily, PacketBatch, PortId, Tuple};
 
 use super::setting::original;
 
@@ -37,12 +37,11 @@ impl Ring {
         self.filled.clear();
     }
 
-    /// Adds a segment that goes in `direction`. At most [`RING_FRAMES`] are between two calls of [`Ring::clear`].
-    pub(super) fn push(&mut self, tuple: &Tuple, direction: Direction, segment: build::Tcp<'_>, payload: &[u8]) {
-        let frame = build::tcp(tuple, segment, payload);
+    /// Adds a frame that goes in `direction`. At most [`RING_FRAMES`] are between two calls of [`Ring::clear`].
+    pub(super) fn push(&mut self, direction: Direction, frame: &[u8]) {
         let place = &mut self.places[self.filled.len()];
         place.fill(0);
-        place[..frame.len()].copy_from_slice(&frame);
+        place[..frame.len()].copy_from_slice(frame);
         self.filled.push((frame.len().max(FRAME_BYTES_MIN), PORTS[direction.index()]));
     }
 
@@ -75,22 +74,20 @@ pub(super) fn not_sent(batch: &PacketBatch<'_>) -> u64 {
 pub(super) struct Flow {
     original: Tuple,
     /// What the server takes for the client.
-    outside: (Ipv4Addr, u16),
+    outside: SocketAddr,
     /// The next sequence number of each side.
     next: [u32; 2],
 }
 
 impl Flow {
-    pub(super) fn new(number: u32) -> Self {
-        Self { original: original(number), outside: (Ipv4Addr::UNSPECIFIED, 0), next: [number, !number] }
+    pub(super) fn new(family: IpFamily, number: u32) -> Self {
+        let outside = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+        Self { original: original(family, ip_protocol::TCP, number), outside, next: [number, !number] }
     }
 
     /// Notes how the first packet left the gateway.
     pub(super) fn set_outgoing(&mut self, outgoing: &Tuple) {
-        self.outside = match outgoing.source_addr() {
-            SocketAddr::V4(address) => (*address.ip(), address.port()),
-            SocketAddr::V6(_) => unreachable!("the traffic is of IPv4"),
-        };
+        self.outside = outgoing.source_addr();
     }
 
     /// Its tuple as the client sends.
@@ -99,11 +96,9 @@ impl Flow {
     }
 
     fn incoming(&self, direction: Direction) -> Tuple {
-        match (direction, self.original.destination_addr()) {
-            (Direction::Reply, SocketAddr::V4(server)) => {
-                Tuple::v4(ip_protocol::TCP, (*server.ip(), server.port()), self.outside)
-            }
-            _ => self.original,
+        match direction {
+            Direction::Original => self.original,
+            Direction::Reply => Tuple::new(ip_protocol::TCP, self.original.destination_addr(), self.outside),
         }
     }
 
@@ -122,7 +117,7 @@ impl Flow {
             ..build::Tcp::default()
         };
         let payload: &[u8] = if is_data { &PAYLOAD } else { &[] };
-        ring.push(&self.incoming(direction), direction, segment, payload);
+        ring.push(direction, &build::tcp(&self.incoming(direction), segment, payload));
         self.next[own] = self.next[own].wrapping_add(payload.len() as u32 + u32::from(is_syn));
     }
 }
@@ -135,14 +130,17 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// `connections` connections, not yet begun.
-    pub(super) fn new(connections: u32) -> Self {
-        Self { flows: (0..connections).map(Flow::new).collect(), random: Random(0x9e37_79b9_7f4a_7c15) }
+    /// `connections` connections of a family, not yet begun.
+    pub(super) fn new(family: IpFamily, connections: u32) -> Self {
+        Self {
+            flows: (0..connections).map(|number| Flow::new(family, number)).collect(),
+            random: Random(0x9e37_79b9_7f4a_7c15),
+        }
     }
 
     /// Those of `connections` connections that are steered to a worker, not yet begun.
     pub(super) fn of_worker(connections: u32, place: Place) -> Self {
-        let mut traffic = Self::new(connections);
+        let mut traffic = Self::new(IpFamily::V4, connections);
         traffic.flows.retain(|flow| place.steering.worker_of_tuple(&flow.original) == place.worker);
         traffic
     }

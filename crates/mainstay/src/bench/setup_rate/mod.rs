@@ -21,14 +21,14 @@ use self::client::{Client, Tally};
 use self::report::Report;
 use self::server::Server;
 use super::BenchError;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use crate::cli::BenchSetupRateArgs;
 use crate::commands::CommandError;
 use crate::demo;
 use crate::demo::cluster::{Cluster, ClusterPlan};
 use crate::demo::topology::{SERVER, Topology};
 use crate::demo::watch::Watch;
-use crate::output::{self, Progress};
+use crate::output::Progress;
 
 /// Ports that the server listens on. Connections that are over keep their addresses and ports for a while in client
 /// and nodes alike; several server ports multiply those that are left.
@@ -46,12 +46,7 @@ const SPARE_DESCRIPTORS: u64 = 512;
 /// The networks cannot be built, connections fail, or the result cannot be printed.
 pub fn run(args: &BenchSetupRateArgs) -> Result<(), CommandError> {
     let report = measure(args)?;
-    if args.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&report.describe())?;
-    }
-    Ok(())
+    rounds::print(&report, args.json, || report.describe())
 }
 
 /// What is measured of one pair, each with a figure a round.
@@ -73,17 +68,12 @@ fn measure(args: &BenchSetupRateArgs) -> Result<Report, BenchError> {
     let mut replicated = Pair::start(&watch, true)?;
     let mut unreplicated = Pair::start(&watch, false)?;
     let (mut on, mut off) = (Figures::default(), Figures::default());
-    for round in 1..=args.rounds {
-        progress.show(&format!("round {round} of {}", args.rounds));
-        // Neither side is always the first: what warms up or wears off within a round favours nobody.
-        let mut turns = [(&mut replicated, &mut on), (&mut unreplicated, &mut off)];
-        if round % 2 == 0 {
-            turns.reverse();
-        }
-        for (pair, figures) in turns {
+    rounds::repeat(&progress, "connections", args.rounds, |round| {
+        for (pair, figures) in rounds::turns(round, [(&mut replicated, &mut on), (&mut unreplicated, &mut off)]) {
             pair.measure(&watch, args, figures)?;
         }
-    }
+        Ok::<_, BenchError>(())
+    })?;
     Ok(Report::new(args, &on, &off))
 }
 

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod firewall;
+mod log;
 mod nat;
 mod ports;
 mod workers;
@@ -54,6 +55,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .as_ref()
             .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, findings)),
         on_reload: on_reload(raw, findings),
+        firewall_log_per_s: log::firewall_entries_per_s(raw, findings),
         nat_ports: nat::port_pool(
             raw.nat.as_ref().and_then(|section| section.get_ref().ports.as_ref()),
             &node,
@@ -83,6 +85,8 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
         control_socket: None,
         metrics: None,
         log: None,
+        log_format: None,
+        log_per_s: None,
     };
     let raw = raw.map_or_else(
         || {
@@ -112,6 +116,8 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
             .log
             .as_ref()
             .map_or(LogLevel::default(), |text| one_of("node.log", text, &LogLevel::ALL, findings).unwrap_or_default()),
+        log_format: log::format(raw, findings),
+        log_per_s: log::entries_per_s(raw, findings),
     }
 }
 

@@ -18,7 +18,10 @@ impl<P: PacketIo> Answers<'_, P> {
                 let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
                 self.reporting.name = node_name;
                 self.reporting.reloads.applied += 1;
-                self.reporting.note(now, EventKind::Reloaded, &summary);
+                // The lead is told last: what it says is then true of all workers.
+                if self.reporting.place.leads() {
+                    self.reporting.note(now, EventKind::Reloaded, &summary);
+                }
                 Ok(reloaded.judges)
             }
             Order::Drain { is_forced } => {

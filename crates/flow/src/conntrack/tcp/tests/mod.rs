@@ -205,6 +205,8 @@ fn flags_of(names: &str) -> u8 {
             "PSH" => tcp_flags::PSH,
             "ACK" => tcp_flags::ACK,
             "URG" => tcp_flags::URG,
+            "ECE" => 0x40,
+            "CWR" => 0x80,
             "0" => 0,
             other => panic!("no flag is called {other:?}"),
         })

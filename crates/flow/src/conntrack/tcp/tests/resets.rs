@@ -126,3 +126,78 @@ fn a_reset_with_a_forged_acknowledgement_is_dropped() {
 fn a_reset_whose_stack_leaves_the_acknowledgement_out_closes() {
     play(&[HANDSHAKE, TALK, "< RST/ACK seq=101 raw_ack=0 : pass CLOSE"]);
 }
+
+#[test]
+fn a_client_may_take_its_syn_back() {
+    // RFC 9293 section 3.10.5: an abort in SYN_SENT needs no RST, but some stacks send one.
+    play(&["
+        > SYN   : pass SYN_SENT
+        > RST   : pass closes none
+    "]);
+}
+
+#[test]
+fn a_reset_that_acknowledges_nothing_does_not_pass_for_the_answer_to_a_syn() {
+    // Both sides have sent a SYN. Only a RST that acknowledges it may lie anywhere (RFC 9293 section 3.10.7.3).
+    for reset in ["< RST seq=700000000", "< RST/ACK seq=700000000 raw_ack=0", "> RST seq=700000000"] {
+        play(&[&format!(
+            "
+            > SYN         : pass SYN_SENT
+            < SYN         : pass SYN_SENT2
+            {reset}       : invalid_reset SYN_SENT2
+        "
+        )]);
+    }
+}
+
+#[test]
+fn a_reset_does_not_answer_its_own_senders_syn() {
+    play(&[
+        HANDSHAKE,
+        TALK,
+        "
+        > SYN raw_seq=600000                       : pass ESTABLISHED
+        > RST/ACK seq=70000000 raw_ack=600001      : invalid_reset ESTABLISHED
+    ",
+    ]);
+}
+
+#[test]
+fn resets_that_are_before_what_was_acknowledged_shorten_no_timeout() {
+    // They may be forged by anybody: as if they had not come.
+    play(&[
+        HANDSHAKE,
+        TALK,
+        "
+        < RST seq=50  : invalid_reset ESTABLISHED timeout=kept
+        > RST seq=50  : invalid_reset ESTABLISHED timeout=kept
+        < RST seq=50  : invalid_reset ESTABLISHED timeout=kept
+    ",
+    ]);
+}
+
+#[test]
+fn a_reset_that_is_left_to_the_end_point_does_not_make_a_connection_assured() {
+    let loose = TrackerConfig { loose: true, ..TrackerConfig::default() };
+    play_with(
+        loose,
+        &["
+        > ACK raw_seq=5000 raw_ack=300 len=10    : pass ESTABLISHED
+        < ACK raw_seq=300 raw_ack=5010           : pass ESTABLISHED unassured
+        > RST/ACK raw_seq=5500 raw_ack=300       : pass ESTABLISHED unassured timeout=10
+    "],
+    );
+}
+
+#[test]
+fn a_reset_moves_no_window() {
+    // Nobody vouches for it: the acknowledgement of what it pretends to have sent is dropped as ever.
+    play(&[
+        HANDSHAKE,
+        TALK,
+        "
+        < RST seq=5000 win=65535  : pass ESTABLISHED
+        > ACK ack=5000            : out_of_window
+    ",
+    ]);
+}

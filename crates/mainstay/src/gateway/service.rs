@@ -1,0 +1,190 @@
+//! What the service manager (systemd) is told of the gateway, in the protocol of sd_notify(3).
+//!
+//! ```text
+//!   READY=1      the ports are open and the node listens for its peers: units that wait for the gateway may start
+//!   STATUS=…     the role, for `systemctl status`
+//!   WATCHDOG=1   the loop that moves packets still turns; sent by that loop itself, so that one that hangs is restarted
+//!   RELOADING=1  the configuration is being read again; READY=1 follows
+//!   STOPPING=1   the addresses are being handed over
+//! ```
+//! Without a service manager nothing is told to anybody.
+
+use std::time::Duration;
+
+use cluster::failure_detector;
+use cluster::node::NodeStatus;
+use flow::Instant;
+use packet_io::service_manager::{ServiceManager, watchdog_timeout};
+
+use super::reporting::role_name;
+
+/// How often the status is looked at, which is told when it has changed.
+const STATUS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The service manager as the data path sees it.
+#[derive(Debug)]
+pub(super) struct Service {
+    manager: Option<ServiceManager>,
+    /// How often the manager wants a sign of life: twice within the time after which it takes the gateway for hung.
+    sign_of_life_interval: Option<Duration>,
+    sign_of_life_at: Instant,
+    /// The manager knows that the gateway is ready.
+    is_ready: bool,
+    is_stopping: bool,
+    status: String,
+    status_at: Instant,
+}
+
+impl Service {
+    /// The manager that started the process, if one did. One that cannot be reached is warned of and left alone.
+    pub(super) fn from_environment() -> Self {
+        let manager = ServiceManager::from_environment().unwrap_or_else(|error| {
+            tracing::warn!("the service manager is told nothing: {error}");
+            None
+        });
+        Self::new(manager, watchdog_timeout())
+    }
+
+    /// Nobody is told anything.
+    pub(super) fn none() -> Self {
+        Self::new(None, None)
+    }
+
+    fn new(manager: Option<ServiceManager>, watchdog_timeout: Option<Duration>) -> Self {
+        Self {
+            manager,
+            sign_of_life_interval: watchdog_timeout.map(|timeout| timeout / 2),
+            sign_of_life_at: Instant::ZERO,
+            is_ready: false,
+            is_stopping: false,
+            status: String::new(),
+            status_at: Instant::ZERO,
+        }
+    }
+
+    /// Tells the manager what it has to know by now. To be called in each turn of the loop that moves packets, and by
+    /// nobody else. `all_turn` says whether the loops of all workers have turned since it was last asked.
+    pub(super) fn turn(&mut self, now: Instant, all_turn: impl FnOnce() -> bool, status: impl FnOnce() -> String) {
+        let Some(manager) = &self.manager else { return };
+        if let Some(interval) = self.sign_of_life_interval.filter(|_| self.sign_of_life_at <= now)
+            && all_turn()
+            && manager.tell("WATCHDOG=1")
+        {
+            self.sign_of_life_at = now + interval;
+        }
+        if self.is_stopping || (self.status_at > now && self.is_ready) {
+            return;
+        }
+        self.status_at = now + STATUS_INTERVAL;
+        let status = status();
+        if self.is_ready && status == self.status {
+            return;
+        }
+        let ready = if self.is_ready { "" } else { "READY=1\n" };
+        // What it does not take is told again in the next turn.
+        if manager.tell(&format!("{ready}STATUS={status}")) {
+            self.is_ready = true;
+            self.status = status;
+        }
+    }
+
+    /// The configuration is being read again. The next turn says that the gateway is ready.
+    pub(super) fn reloading(&mut self, now: Instant) {
+        if let Some(manager) = &self.manager {
+            let micros = now.as_nanos() / 1000;
+            // A manager that misses this misses nothing that it would have waited for.
+            let _ = manager.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+            self.is_ready = false;
+        }
+    }
+
+    /// The gateway is about to end.
+    pub(super) fn stopping(&mut self) {
+        if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_stopping) {
+            self.is_stopping = manager.tell("STOPPING=1\nSTATUS=handing the addresses over");
+        }
+    }
+}
+
+/// The node in a line.
+pub(super) fn describe(status: &NodeStatus) -> String {
+    let is_up = |peer: &&cluster::node::PeerStatus| peer.detector.state == failure_detector::State::Up;
+    let (up, peers) = (status.peers.iter().filter(is_up).count(), status.peers.len());
+    format!("{}; {up} of {peers} peers up", role_name(status.role).replace('_', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+    use super::*;
+
+    /// A service manager, and a service that knows it and is watched with this timeout.
+    fn managed(name: &str, watchdog_timeout: Option<Duration>) -> (UnixDatagram, Service) {
+        let name = format!("mainstay-service-{name}-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        let manager = UnixDatagram::bind_addr(&address).expect("a free name");
+        manager.set_nonblocking(true).expect("it can be");
+        let to_it = ServiceManager::connect(&OsString::from(format!("@{name}"))).expect("somebody listens");
+        (manager, Service::new(Some(to_it), watchdog_timeout))
+    }
+
+    /// What has come.
+    fn heard(manager: &UnixDatagram) -> Vec<String> {
+        let mut bytes = [0; 256];
+        std::iter::from_fn(|| manager.recv(&mut bytes).ok().map(|length| bytes[..length].to_vec()))
+            .map(|bytes| String::from_utf8(bytes).expect("text"))
+            .collect()
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(1_000_000 + millis)
+    }
+
+    #[test]
+    fn a_life_is_told_from_ready_to_stopping() {
+        let (manager, mut service) = managed("life", None);
+        service.turn(at(0), || true, || "standby".into());
+        assert_eq!(heard(&manager), ["READY=1\nSTATUS=standby"]);
+        service.turn(at(99), || true, || panic!("nobody wants to know yet"));
+        service.turn(at(100), || true, || "standby".into());
+        assert_eq!(heard(&manager), Vec::<String>::new());
+        service.turn(at(200), || true, || "active".into());
+        assert_eq!(heard(&manager), ["STATUS=active"]);
+        service.reloading(at(250));
+        service.turn(at(251), || true, || "active".into());
+        assert_eq!(heard(&manager), ["RELOADING=1\nMONOTONIC_USEC=1000250000", "READY=1\nSTATUS=active"]);
+        service.stopping();
+        service.stopping();
+        service.turn(at(500), || true, || "active".into());
+        assert_eq!(heard(&manager), ["STOPPING=1\nSTATUS=handing the addresses over"]);
+    }
+
+    #[test]
+    fn signs_of_life_come_twice_within_the_timeout_until_the_very_end() {
+        let (manager, mut service) = managed("watchdog", Some(Duration::from_secs(2)));
+        let signs = |service: &mut Service, millis: std::ops::Range<u64>| {
+            let said = millis.step_by(100).flat_map(|ms| {
+                service.turn(at(ms), || true, String::new);
+                heard(&manager)
+            });
+            said.filter(|text| text == "WATCHDOG=1").count()
+        };
+        assert_eq!(signs(&mut service, 0..10_000), 10);
+        service.stopping();
+        assert_eq!(signs(&mut service, 10_000..12_000), 2);
+        service.turn(at(20_000), || false, || panic!("it is stopping"));
+        assert_eq!(heard(&manager), Vec::<String>::new(), "a worker's loop hangs");
+    }
+
+    #[test]
+    fn nothing_is_told_without_a_manager() {
+        let mut service = Service::new(None, Some(Duration::from_secs(1)));
+        service.turn(at(0), || true, || panic!("nobody wants to know"));
+        service.reloading(at(0));
+        service.stopping();
+        assert!(!service.is_ready && !service.is_stopping);
+    }
+}

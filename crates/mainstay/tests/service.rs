@@ -1,0 +1,181 @@
+//! The gateway as a service: what it tells the service manager, and that it needs no more than its unit gives it.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Host, SOUND};
+use packet_io::signal::die_with_parent;
+
+/// The longest that a test waits for something to happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The user and group "nobody" of every distribution.
+const NOBODY: &str = "65534";
+/// The most that `systemd-analyze security` may find exposed, of 100.
+const EXPOSURE_MAX: u32 = 30;
+
+/// The service manager of one gateway.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Manager {
+    fn new(host: &Host) -> Self {
+        let path = host.folder.join("notify.sock");
+        let socket = UnixDatagram::bind(&path).expect("a free path");
+        socket.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+        // Whoever the gateway runs as is to reach it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        Self { socket, path }
+    }
+
+    /// Waits for a message that contains all of `parts`.
+    fn wait_for(&self, parts: &[&str]) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut heard = Vec::new();
+        let mut bytes = [0; 1024];
+        while Instant::now() < deadline {
+            let Ok(length) = self.socket.recv(&mut bytes) else { break };
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if parts.iter().all(|part| text.contains(part)) {
+                return;
+            }
+            heard.push(text);
+        }
+        panic!("waited for {parts:?} and heard {heard:?}");
+    }
+
+    /// Starts `command`, told of this manager, in the host's namespace.
+    fn start(&self, host: &Host, mut command: Command) -> Child {
+        command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", "600000").env_remove("WATCHDOG_PID");
+        command.stderr(Stdio::piped());
+        die_with_parent(&mut command);
+        host.namespace.spawn_command(command).expect("it starts")
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("there is kill");
+    assert!(status.success());
+}
+
+/// Waits for the gateway to end well, and gives what it logged.
+fn ended(child: Child) -> String {
+    let output = child.wait_with_output().expect("it is our child");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{log}");
+    log
+}
+
+fn unit() -> (PathBuf, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/mainstay.service");
+    let text = fs::read_to_string(&path).expect("the unit is there");
+    (path, text)
+}
+
+/// Whether the program is installed; says so when not.
+fn is_installed(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
+
+#[test]
+fn a_service_manager_hears_of_the_gateways_whole_life() {
+    let Some(host) = Host::new("service") else { return };
+    let manager = Manager::new(&host);
+    let path = host.file(&SOUND.replace("nodes = 2", "nodes = 2\nlog_format = \"json\""));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+    command.arg("gateway").arg("--config").arg(path);
+    let gateway = manager.start(&host, command);
+    manager.wait_for(&["READY=1", "STATUS=init; 0 of 1 peers up"]);
+    manager.wait_for(&["WATCHDOG=1"]);
+    manager.wait_for(&["STATUS=active; 0 of 1 peers up"]);
+    signal(&gateway, "-HUP");
+    manager.wait_for(&["RELOADING=1", "MONOTONIC_USEC="]);
+    manager.wait_for(&["READY=1", "STATUS=active"]);
+    manager.wait_for(&["WATCHDOG=1"]);
+    signal(&gateway, "-TERM");
+    manager.wait_for(&["STOPPING=1"]);
+    let log = ended(gateway);
+    for line in log.lines() {
+        let entry: serde_json::Value = serde_json::from_str(line).expect("each line is a JSON object");
+        assert!(entry["level"].is_string() && entry["message"].is_string(), "{line}");
+    }
+    assert!(log.lines().count() >= 3, "{log}");
+}
+
+#[test]
+fn an_ordinary_user_runs_the_gateway_with_the_capabilities_of_the_unit() {
+    if !is_installed("setpriv") {
+        return;
+    }
+    let Some(host) = Host::new("capabilities") else { return };
+    let manager = Manager::new(&host);
+    let path = host.file(SOUND);
+    fs::set_permissions(&host.folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    // Where the program was built may be closed to others.
+    let program = host.folder.join("mainstay");
+    fs::copy(env!("CARGO_BIN_EXE_mainstay"), &program).expect("there is room");
+
+    let (_, unit) = unit();
+    let granted = unit.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).expect("they are listed");
+    let bounded = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("they are listed");
+    assert_eq!(granted, bounded);
+    let granted: Vec<String> =
+        granted.split(' ').map(|name| format!("+{}", name.trim_start_matches("CAP_").to_lowercase())).collect();
+    let granted = format!("-all,{}", granted.join(","));
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+    command.args(["--inh-caps", &granted, "--ambient-caps", &granted, "--bounding-set", &granted]);
+    command.arg(&program).arg("gateway").arg("--config").arg(path);
+    let gateway = manager.start(&host, command);
+    manager.wait_for(&["READY=1"]);
+    manager.wait_for(&["STATUS=active"]);
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.id())).expect("it runs");
+    let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+    assert!(line("Uid:").starts_with(NOBODY), "{status}");
+    // capabilities(7): CAP_NET_ADMIN is 12, CAP_NET_RAW 13, CAP_BPF 39.
+    assert_eq!(line("CapEff:"), format!("{:016x}", 1_u64 << 12 | 1 << 13 | 1 << 39));
+    let socket = host.folder.join("control.sock");
+    let asked = Command::new(env!("CARGO_BIN_EXE_mainstay")).arg("status").arg("--socket").arg(socket).output();
+    assert!(asked.expect("the program is there").status.success());
+    signal(&gateway, "-TERM");
+    manager.wait_for(&["STOPPING=1"]);
+    let log = ended(gateway);
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn the_unit_is_right_and_exposes_little() {
+    if !is_installed("systemd-analyze") {
+        return;
+    }
+    let (_, text) = unit();
+    let folder = std::env::temp_dir().join(format!("mainstay-unit-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a temporary directory");
+    let path = folder.join("mainstay.service");
+    fs::write(&path, text.replace("/usr/bin/mainstay", env!("CARGO_BIN_EXE_mainstay"))).expect("a temporary file");
+    let analyze = |arguments: &[&str]| {
+        let output = Command::new("systemd-analyze").args(arguments).arg(&path).output().expect("it is installed");
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (is_right, said) = analyze(&["verify"]);
+    assert!(is_right && !said.contains("mainstay.service"), "{said}");
+    let threshold = format!("--threshold={EXPOSURE_MAX}");
+    let (exposes_little, said) = analyze(&["security", "--offline=true", "--no-pager", &threshold]);
+    fs::remove_dir_all(&folder).expect("it is ours");
+    if said.contains("unrecognized option") || said.contains("not supported") {
+        println!("skipped: this systemd-analyze cannot judge a file");
+        return;
+    }
+    assert!(exposes_little, "{said}");
+}

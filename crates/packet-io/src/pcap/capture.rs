@@ -1,0 +1,71 @@
+//! A capture of either format, told apart by its first bytes.
+
+use std::io::{Chain, Cursor, Read};
+
+use super::format::{PcapError, PcapReader, fill};
+use super::pcapng::{CaptureInterface, CaptureRecord, PcapngReader, SECTION_HEADER};
+
+/// A file's first bytes, put back before the rest.
+type Whole<R> = Chain<Cursor<[u8; 4]>, R>;
+
+#[derive(Debug)]
+enum Format<R> {
+    Pcap(PcapReader<Whole<R>>, [CaptureInterface; 1]),
+    Pcapng(PcapngReader<Whole<R>>),
+}
+
+/// Reads a capture in the pcap or the pcapng format, of any link types, frame by frame. Give it a buffered reader.
+#[derive(Debug)]
+pub struct CaptureReader<R> {
+    format: Format<R>,
+}
+
+impl<R: Read> CaptureReader<R> {
+    /// Reads the file's header.
+    ///
+    /// # Errors
+    /// The file is no capture, or cannot be read.
+    pub fn new(mut reader: R) -> Result<Self, PcapError> {
+        let mut magic = [0; 4];
+        if !fill(&mut reader, &mut magic)? {
+            return Err(PcapError::CutOff);
+        }
+        let whole = Cursor::new(magic).chain(reader);
+        // The number of this block reads alike in both byte orders.
+        let format = if u32::from_le_bytes(magic) == SECTION_HEADER {
+            Format::Pcapng(PcapngReader::new(whole)?)
+        } else {
+            let reader = PcapReader::of_any_link_type(whole)?;
+            let interface = CaptureInterface::new(reader.link_type());
+            Format::Pcap(reader, [interface])
+        };
+        Ok(Self { format })
+    }
+
+    /// Reads the next frame into `frame`, in place of what it held. `None` at the end of the file.
+    ///
+    /// # Errors
+    /// The file is damaged, cut off or cannot be read; no more frames can be had.
+    pub fn read(&mut self, frame: &mut Vec<u8>) -> Result<Option<CaptureRecord>, PcapError> {
+        match &mut self.format {
+            Format::Pcapng(reader) => reader.read(frame),
+            Format::Pcap(reader, _) => Ok(reader.read(frame)?.map(|record| CaptureRecord {
+                timestamp: record.timestamp,
+                wire_bytes: record.wire_bytes,
+                interface: 0,
+            })),
+        }
+    }
+
+    /// The interfaces that frames are of: those that the file has told up to here, in the section being read.
+    #[must_use]
+    pub fn interfaces(&self) -> &[CaptureInterface] {
+        match &self.format {
+            Format::Pcapng(reader) => reader.interfaces(),
+            Format::Pcap(_, interface) => interface,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

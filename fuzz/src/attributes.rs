@@ -1,0 +1,33 @@
+//! Attributes of connections: what could be read is written and read again, and is the same.
+
+use flow::Instant;
+use flow::conntrack::{decode_protocol_state, encode_protocol_state};
+use flow::wire::tlv;
+use replication::representation::precise::{self, NoFunctions};
+
+/// The first byte is the protocol of a lone automaton; the rest is read as attributes of every kind.
+pub fn run(data: &[u8]) {
+    let Some((protocol, attributes)) = data.split_first() else { return };
+    let readable = tlv::read(attributes).take_while(Result::is_ok).count();
+    assert!(readable * tlv::TLV_HEADER_BYTES <= attributes.len(), "attributes do not come from nowhere");
+    if let Ok(state) = decode_protocol_state(*protocol, attributes) {
+        let mut written = Vec::new();
+        encode_protocol_state(*protocol, &state, &mut written);
+        let again = decode_protocol_state(*protocol, &written).expect("what was written can be read");
+        assert_eq!(again.state, state.state);
+    }
+    let now = Instant::from_millis(1000);
+    if let Ok(connection) = precise::decode(now, attributes, &NoFunctions) {
+        let mut written = Vec::new();
+        precise::encode(now, &connection, &NoFunctions, &mut written);
+        let again = precise::decode(now, &written, &NoFunctions).expect("what was written can be read");
+        assert_eq!((again.original, again.reply), (connection.original, connection.reply));
+        assert_eq!((again.version, again.owner, again.flags), (connection.version, connection.owner, connection.flags));
+        assert_eq!(again.protocol.state, connection.protocol.state);
+    }
+    if let Ok(ended) = precise::decode_ended(attributes) {
+        let mut written = Vec::new();
+        precise::encode_ended(&ended, &mut written);
+        assert_eq!(precise::decode_ended(&written), Ok(ended));
+    }
+}

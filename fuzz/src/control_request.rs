@@ -1,0 +1,22 @@
+//! Requests to the control API, and the filters in them.
+
+use mainstay::control::FlowFilter;
+use mainstay::control::types::{FlowFilterText, Line, Query, Request};
+
+/// One line.
+pub fn run(data: &[u8]) {
+    if let Ok(request) = serde_json::from_slice::<Request>(data) {
+        let written = serde_json::to_vec(&request).expect("a request can be written");
+        let again: Request = serde_json::from_slice(&written).expect("what was written can be read");
+        assert_eq!(again, request);
+        if let Query::Flows { filter, .. } = &request.query {
+            // A filter may well make no sense: then it says why.
+            let _ = FlowFilter::parse(filter);
+        }
+    }
+    if let Ok(filter) = serde_json::from_slice::<FlowFilterText>(data) {
+        let _ = FlowFilter::parse(&filter);
+    }
+    // The client reads what a server says.
+    let _ = serde_json::from_slice::<Line>(data);
+}

@@ -1,0 +1,12 @@
+//! What the fuzz targets do with the fuzzer's bytes: a module each, whose `run` takes them. None of them may panic, and
+//! each asserts what must hold of whatever it was given. `docs/testing.md` says how to run them.
+
+pub mod attributes;
+pub mod capture;
+pub mod configuration;
+pub mod control_request;
+pub mod failure_detection;
+pub mod frame;
+pub mod heartbeat;
+pub mod node;
+pub mod session;
