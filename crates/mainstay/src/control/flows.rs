@@ -9,6 +9,9 @@ use flow::table::{Slot, Table};
 use flow::{Connection, Direction, Instant, IpFamily, NodeId, Role, Tuple};
 
 use super::types::{BothWays, Ends, Flow, FlowFilterText};
+use network_functions::address;
+use network_functions::tuple_filter::TupleFilter;
+
 use crate::config::value::{Prefix, has_ports, protocol_name, protocol_number};
 
 /// Connections looked at for a page: at a cache miss or two each, well below 100 µs.
@@ -77,7 +80,7 @@ fn ip(address: [u8; 16], family: IpFamily) -> IpAddr {
     }
 }
 
-fn ends(tuple: &Tuple) -> Ends {
+pub(super) fn ends(tuple: &Tuple) -> Ends {
     let end = |address, port| {
         let address = ip(address, tuple.family());
         if has_ports(tuple.protocol) { SocketAddr::new(address, port).to_string() } else { address.to_string() }
@@ -88,12 +91,33 @@ fn ends(tuple: &Tuple) -> Ends {
 /// Conditions on connections, ready to be tried on many.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FlowFilter {
-    protocol: Option<u8>,
+    tuple: TupleFilter,
     state: Option<String>,
-    source: Option<Prefix>,
-    destination: Option<Prefix>,
-    port: Option<u16>,
     role: Option<Role>,
+}
+
+/// Reads the conditions on the ends of connections or packets.
+///
+/// # Errors
+/// A sentence that says which condition cannot be read and how it is written.
+pub(super) fn tuple_filter(text: &FlowFilterText) -> Result<TupleFilter, String> {
+    let prefix = |key: &str, text: &Option<String>| -> Result<Option<address::Prefix>, String> {
+        let read = |text: &String| {
+            let prefix = text.parse::<Prefix>().map_err(|error| format!("{key}: {error}"))?.network();
+            address::Prefix::new(prefix.address, prefix.length_bits).map_err(|error| format!("{key}: {error}"))
+        };
+        text.as_ref().map(read).transpose()
+    };
+    let protocol = text.protocol.as_ref().map(|name| {
+        protocol_number(name)
+            .ok_or_else(|| format!("protocol: {name:?} is not known: write tcp, udp, icmp or a number"))
+    });
+    Ok(TupleFilter {
+        protocol: protocol.transpose()?,
+        source: prefix("source", &text.source)?,
+        destination: prefix("destination", &text.destination)?,
+        port: text.port,
+    })
 }
 
 impl FlowFilter {
@@ -102,42 +126,20 @@ impl FlowFilter {
     /// # Errors
     /// A sentence that says which condition cannot be read and how it is written.
     pub fn parse(text: &FlowFilterText) -> Result<Self, String> {
-        let prefix = |key: &str, text: &Option<String>| -> Result<Option<Prefix>, String> {
-            text.as_ref().map(|text| text.parse().map_err(|error| format!("{key}: {error}"))).transpose()
-        };
-        let protocol = text.protocol.as_ref().map(|name| {
-            protocol_number(name)
-                .ok_or_else(|| format!("protocol: {name:?} is not known: write tcp, udp, icmp or a number"))
-        });
         let role = text.role.as_ref().map(|name| match name.to_ascii_lowercase().as_str() {
             "master" => Ok(Role::Master),
             "backup" => Ok(Role::Backup),
             _ => Err(format!("role: {name:?} is not known: write master or backup")),
         });
-        Ok(Self {
-            protocol: protocol.transpose()?,
-            state: text.state.clone(),
-            source: prefix("source", &text.source)?,
-            destination: prefix("destination", &text.destination)?,
-            port: text.port,
-            role: role.transpose()?,
-        })
+        Ok(Self { tuple: tuple_filter(text)?, state: text.state.clone(), role: role.transpose()? })
     }
 
     /// Whether a connection meets all conditions.
     #[must_use]
     pub fn matches(&self, connection: &Connection, describer: &FlowDescriber) -> bool {
         let tuples = [connection.original, connection.translated(Direction::Original)];
-        let ports = |tuple: &Tuple| [tuple.source_port, tuple.destination_port];
-        let within = |prefix: Prefix, address: [u8; 16], tuple: &Tuple| prefix.contains(ip(address, tuple.family()));
-        let holds = |prefix: Option<Prefix>, pick: fn(&Tuple) -> [u8; 16]| {
-            prefix.is_none_or(|prefix| tuples.iter().any(|tuple| within(prefix, pick(tuple), tuple)))
-        };
-        self.protocol.is_none_or(|protocol| protocol == connection.original.protocol)
+        self.tuple.matches_any(&tuples)
             && self.role.is_none_or(|role| role == describer.role(connection))
-            && self.port.is_none_or(|port| tuples.iter().any(|tuple| ports(tuple).contains(&port)))
-            && holds(self.source, |tuple| tuple.source)
-            && holds(self.destination, |tuple| tuple.destination)
             && self.state.as_ref().is_none_or(|state| describer.state(connection).eq_ignore_ascii_case(state))
     }
 }

@@ -20,6 +20,7 @@ use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
     TakeoverStatus, WorkerStatus,
 };
+use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
 use crate::logging::limit::UNLIMITED_TARGET;
 use crate::metrics::{Metric, Samples};
@@ -75,6 +76,8 @@ pub(super) struct Reporting {
     /// Processor time of the thread when rates were last taken, and the share of its time that it worked then.
     cpu_time: Duration,
     load: f64,
+    /// What operators look at.
+    watches: Watches,
 }
 
 impl Reporting {
@@ -99,6 +102,7 @@ impl Reporting {
             is_first_packet_noted: false,
             cpu_time: usage::thread_cpu_time(),
             load: 0.0,
+            watches: Watches::default(),
         }
     }
 
@@ -217,6 +221,12 @@ impl Reporting {
             let (function, tuple) = (entry.function, entry.tuple);
             tracing::info!(target: UNLIMITED_TARGET, function, %tuple, "{}", entry.message);
         }
+    }
+
+    /// Passes on what operators look at.
+    #[inline]
+    pub(super) fn pass_on(&mut self, node: &mut Node) {
+        self.watches.pass_on(node);
     }
 
     /// Takes rates when it is time.
@@ -378,6 +388,14 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
 
     fn events(&mut self) -> Vec<Event> {
         self.reporting.events.to_vec()
+    }
+
+    fn watch(&mut self, order: WatchOrder) -> Result<(), String> {
+        self.reporting.watches.begin(self.node, order)
+    }
+
+    fn functions(&mut self) -> Vec<&'static str> {
+        self.node.pipeline().chain().names().collect()
     }
 
     fn obey(&mut self, order: Order) -> OrderOutcome {
