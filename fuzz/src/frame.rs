@@ -30,7 +30,8 @@ fn check_offsets(headers: &Headers, length_bytes: usize) {
 
 /// Whatever a node changes of a packet that was whole leaves it whole.
 fn change(frame: &mut Frame<'_>, headers: Headers) {
-    let mut packet = Packet { frame, headers };
+    let mut changing = headers;
+    let mut packet = Packet { frame, headers: &mut changing };
     let translated = translated(&headers.tuple);
     let _ = packet.payload().len();
     let _ = packet.clamp_mss(536);

@@ -103,6 +103,8 @@ pub enum BenchCommand {
     Bulk(BenchBulkArgs),
     /// What several workers of a node move, beside one
     Workers(BenchWorkersArgs),
+    /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
+    Packets(BenchPacketsArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
 }
@@ -122,6 +124,26 @@ pub struct BenchBulkArgs {
     /// Over IPv6
     #[arg(long)]
     pub ipv6: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench packets`.
+#[derive(Debug, Args)]
+pub struct BenchPacketsArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which every side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Packets sent a second [default: as many as arrive]
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
+    pub packets_per_second: Option<u32>,
+    /// Connections that the packets belong to, in turns
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    pub flows: u16,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -259,9 +281,12 @@ pub struct GatewayArgs {
     /// Configuration file (docs/configuration.md)
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Only say whether the configuration is right
+    /// Only say whether the configuration is right, and what this host can do of it
     #[arg(long)]
     pub check: bool,
+    /// With --check, print one JSON object
+    #[arg(long, requires = "check")]
+    pub json: bool,
 }
 
 /// Where a running gateway is found.

@@ -37,7 +37,7 @@ pub fn run() -> ExitCode {
 fn dispatch(cli: &Cli) -> Result<(), CommandError> {
     match &cli.command {
         Command::Demo(args) => Ok(demo::run(args)?),
-        Command::Gateway(args) if args.check => commands::check::run(&args.config),
+        Command::Gateway(args) if args.check => commands::check::run(&args.config, args.json),
         Command::Gateway(args) => gateway::run(&args.config),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) => commands::flows::run(args),
@@ -50,6 +50,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
         Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),
+        Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
     }
 }

@@ -20,11 +20,28 @@ fn text(bytes: &[u8]) -> &str {
 fn a_right_configuration_is_summed_up() {
     let output = mainstay(&["gateway", "--config", "examples/active.toml", "--check"]);
     assert_eq!(text(&output.stderr), "");
+    let (summary, host) = text(&output.stdout).split_once('\n').expect("lines");
     assert_eq!(
-        text(&output.stdout),
-        "examples/active.toml: right. Node 0 of 2: 2 ports, 2 routes, 3 firewall rules, 3 translations, 1 peer.\n"
+        summary,
+        "examples/active.toml: right. Node 0 of 2: 2 ports, 2 routes, 3 firewall rules, 3 translations, 1 peer."
     );
+    assert!(host.contains("BACKEND"), "{host}");
     assert!(output.status.success());
+}
+
+#[test]
+fn what_the_host_can_do_is_told_port_by_port() {
+    let output = mainstay(&["gateway", "--config", "examples/active.toml", "--check", "--json"]);
+    let host: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(host["ports"].as_array().map(Vec::len), Some(2));
+    for port in host["ports"].as_array().expect("an array") {
+        assert_eq!(port["backend"], "af_packet");
+        // An interface that this machine does not have is told of as such.
+        let is_told = host["findings"].as_array().expect("an array").iter().any(|finding| {
+            finding.as_str().is_some_and(|text| text.contains(port["interface"].as_str().expect("a name")))
+        });
+        assert!(port["exists"] == true || is_told, "{host}");
+    }
 }
 
 #[test]
@@ -127,4 +144,20 @@ fn a_capture_is_replayed_and_what_the_gateway_sends_is_written() {
     let output = replay(&folder.join("nowhere.pcap"), &[]);
     assert!(text(&output.stderr).contains("nowhere.pcap: reading or writing a capture: No such file"));
     std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn what_a_packet_costs_is_measured_by_each_backend_and_by_the_kernel() {
+    let af_xdp = packet_io::limits::missing_capabilities(&["CAP_BPF", "CAP_NET_ADMIN"]);
+    if !af_xdp.is_empty() {
+        println!("skipped: AF_XDP needs {af_xdp:?}");
+        return;
+    }
+    let arguments = ["bench", "packets", "--seconds", "0.2", "--rounds", "1", "--flows", "64", "--json"];
+    let Some(report) = measured(&arguments) else { return };
+    for side in ["af_xdp", "af_packet", "kernel_nft"] {
+        assert!(report["ns_per_packet"][side].as_f64().is_some(), "{report}");
+        assert!(report["arrived"][side].as_f64().expect("a share") > 0.5, "{report}");
+    }
+    assert!(report["ratio_af_xdp"].as_f64().is_some(), "{report}");
 }

@@ -1,7 +1,7 @@
 //! The one room that touches the system: packet sockets, namespaces, links, clocks, signals and memory.
 //!
-//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures) or
-//! [`af_packet`] (real interfaces). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
+//! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures),
+//! [`af_packet`] or [`af_xdp`] (real interfaces), or [`tun`] (the kernel's routing). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
 //! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
 //! [`service_manager`] to be watched, [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
 //!
@@ -24,10 +24,12 @@
 //! ```
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod affinity;
 pub mod clock;
 pub mod error;
 pub mod huge_pages;
+pub mod interface;
 pub mod limits;
 pub mod memory;
 pub mod namespace;
@@ -40,8 +42,11 @@ pub mod service_manager;
 pub mod signal;
 pub mod sysctl;
 mod system;
+pub mod tun;
 pub mod udp;
 pub mod usage;
+mod virtio;
+pub mod xdp_features;
 
 pub use error::{IoError, TransmitFailure};
 pub use packet_io::{PacketIo, PortCounters, TransmitFailureCounters};

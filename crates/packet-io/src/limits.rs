@@ -33,6 +33,19 @@ pub fn raise_open_files(wanted: u64) -> Result<u64, IoError> {
     }
 }
 
+/// Which of the capabilities (capabilities(7), by their names) this process lacks; all where `/proc` does not tell.
+#[must_use]
+pub fn missing_capabilities<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
+    /// The capabilities that this project has a use for, with their numbers.
+    const NUMBERS: [(&str, u32); 4] =
+        [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_NICE", 23), ("CAP_BPF", 39)];
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    let is_held = |name: &str| NUMBERS.iter().any(|(known, number)| *known == name && effective >> number & 1 != 0);
+    wanted.iter().copied().filter(|name| !is_held(name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +54,11 @@ mod tests {
     fn a_limit_that_is_high_enough_stays_as_it_is() {
         let now = raise_open_files(0).unwrap();
         assert_eq!(raise_open_files(now).unwrap(), now);
+    }
+
+    #[test]
+    fn a_capability_that_nobody_knows_is_missing() {
+        assert_eq!(missing_capabilities(&["CAP_NO_SUCH"]), ["CAP_NO_SUCH"]);
     }
 
     #[test]

@@ -32,6 +32,37 @@ pub fn cpu_time_of(pid: u32) -> Option<Duration> {
     (result == 0).then(|| Duration::from_nanos(read(clock)))
 }
 
+/// Processor time of the kernel's threads for work that no process could be made to do (ksoftirqd, one a processor) so
+/// far; what is done in the midst of a process is that process's time. Zero where `/proc` does not tell.
+#[must_use]
+pub fn soft_interrupt_threads_cpu_time() -> Duration {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let time_of = |process: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(process.path().join("comm")).ok()?;
+        let statistics = name.starts_with("ksoftirqd/").then(|| process.path().join("schedstat"))?;
+        std::fs::read_to_string(statistics).ok()?.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(processes.filter_map(time_of).sum())
+}
+
+/// Time that all processors of the machine together have been at work so far, whatever at, in steps of 10 ms; `None` where
+/// `/proc` does not tell.
+#[must_use]
+pub fn machine_cpu_time() -> Option<Duration> {
+    let statistics = std::fs::read_to_string("/proc/stat").ok()?;
+    let of_all = statistics.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = of_all.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen (proc(5)). What has to do with
+    // being idle is exact, the rest sampled: hence the time that there was, less that. Both have the same ticks.
+    let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+    let processors = statistics.lines().filter(|line| line.starts_with("cpu")).count().saturating_sub(1);
+    // SAFETY: sysconf takes no pointers.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let idle_s = [3, 4, 7].iter().filter_map(|at| ticks.get(*at)).sum::<u64>() as f64 / ticks_per_second as f64;
+    let there_was_s = uptime.split(' ').next()?.parse::<f64>().ok()? * processors as f64;
+    Some(Duration::from_secs_f64((there_was_s - idle_s).max(0.0)))
+}
+
 /// Memory of the process that is in RAM, in bytes; 0 where `/proc` is not mounted.
 #[must_use]
 pub fn resident_bytes() -> u64 {
@@ -50,6 +81,28 @@ pub fn prefer_this_process() -> bool {
     const NICE: libc::c_int = -15;
     // SAFETY: setpriority takes no pointers; process 0 is the calling one.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 }
+}
+
+/// Keeps all threads that the process `pid` has (0: the calling thread alone) on one processor of the machine. False, and
+/// nothing changed, where there is no such process or processor, or it is not permitted.
+#[must_use]
+pub fn keep_on_processor(pid: u32, processor: usize) -> bool {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
+    if processor >= libc::CPU_SETSIZE as usize {
+        return false;
+    }
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { crate::system::zeroed() };
+    // SAFETY: the processor's number is within the set, as was just made sure.
+    unsafe { libc::CPU_SET(processor, &mut set) };
+    // SAFETY: `set` is readable for the stated length.
+    let keep = |thread| unsafe { libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &raw const set) == 0 };
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let threads: Vec<libc::pid_t> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    match threads.is_empty() {
+        true => keep(pid),
+        false => threads.into_iter().all(keep),
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +127,18 @@ mod tests {
         for no_process in [PID_MAX, PID_MAX + 1, u32::MAX] {
             assert_eq!(cpu_time_of(no_process), None);
         }
+    }
+
+    #[test]
+    fn the_machine_is_at_work_while_this_process_is() {
+        let (machine, process) = (machine_cpu_time().unwrap(), process_cpu_time());
+        let mut sum = 0_u64;
+        while process_cpu_time() < process + Duration::from_millis(100) {
+            sum = std::hint::black_box(sum + 1);
+        }
+        // Both uptime and idle time are told in steps of 10 ms.
+        assert!(machine_cpu_time().unwrap() >= machine + Duration::from_millis(50));
+        assert!(soft_interrupt_threads_cpu_time() <= machine_cpu_time().unwrap());
     }
 
     #[test]

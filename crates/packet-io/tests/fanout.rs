@@ -89,6 +89,10 @@ fn send(sender: &mut AfPacketIo, frames: &[Vec<u8>]) {
     }
 }
 
+fn is_marked(frame: &Frame<'_>) -> bool {
+    frame.bytes().windows(MARK.len()).any(|part| part == MARK)
+}
+
 /// Receives until as many marked frames have come as were sent; each worker's.
 fn receive(workers: &mut [AfPacketIo], number: usize) -> Vec<Vec<Vec<u8>>> {
     let mut received = vec![Vec::new(); workers.len()];
@@ -97,7 +101,7 @@ fn receive(workers: &mut [AfPacketIo], number: usize) -> Vec<Vec<Vec<u8>>> {
         assert!(Instant::now() < deadline, "{:?} of {number}", received.iter().map(Vec::len).collect::<Vec<_>>());
         for (worker, received) in workers.iter_mut().zip(&mut received) {
             let mut keep = |batch: &mut flow::PacketBatch<'_>| {
-                let marked = batch.iter().filter(|frame| frame.bytes().windows(MARK.len()).any(|part| part == MARK));
+                let marked = batch.iter().filter(|frame| is_marked(frame));
                 received.extend(marked.map(|frame| frame.bytes().to_vec()));
             };
             worker.poll(&mut keep).unwrap();
@@ -170,7 +174,9 @@ fn wait_until_heard(network: &Network, sender: &mut AfPacketIo, workers: &mut [A
             let _ = sender.transmit(PortId(0), &Frame::new(&mut bytes, 0, length_bytes, PortId(0)).unwrap());
         }
         for (worker, heard) in workers.iter_mut().zip(&mut heard) {
-            *heard |= network.gateway.run(|| worker.poll(&mut |_| ()).unwrap()).unwrap() > 0;
+            // The kernels speak, too, and what they said may still lie in a socket that is about to be replaced.
+            let mut hear = |batch: &mut flow::PacketBatch<'_>| *heard |= batch.iter().any(is_marked);
+            network.gateway.run(|| worker.poll(&mut hear).map(|_| ()).unwrap()).unwrap();
         }
     }
     // What is left of this must not be taken for what comes next.

@@ -1,95 +1,26 @@
-//! The kernel's own TCP through a forwarder in user space.
+//! The kernel's own TCP through a forwarder in user space, by packet sockets.
 
 mod common;
+mod transfer;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::TcpListener;
+use std::time::Instant;
 
-use common::{Forwarder, Network, SERVER};
+use common::{Network, SERVER};
 use flow::PortId;
+use packet_io::PacketIo;
 use packet_io::af_packet::AfPacketIo;
 use packet_io::netlink::Netlink;
-use packet_io::poller::{Poller, Token};
-use packet_io::{PacketIo, PortCounters};
+use transfer::{PATIENCE, TRANSFER_BYTES, transfer, transfer_to, while_forwarding};
 
-/// Bytes sent each way over a connection.
-const TRANSFER_BYTES: usize = 8 << 20;
-/// The longest that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// The MTU of the cables, in bytes.
 const MTU_BYTES: usize = 1500;
-
-/// The byte that stands at `position` of a transfer.
-fn pattern(position: usize) -> u8 {
-    (position.wrapping_mul(2_654_435_761) >> 11) as u8
-}
-
-fn send_pattern(stream: &mut TcpStream) {
-    let bytes: Vec<u8> = (0..TRANSFER_BYTES).map(pattern).collect();
-    stream.write_all(&bytes).unwrap();
-}
-
-fn expect_pattern(stream: &mut TcpStream) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut bytes = vec![0; TRANSFER_BYTES];
-    stream.read_exact(&mut bytes).unwrap();
-    assert!(bytes.iter().enumerate().all(|(position, byte)| *byte == pattern(position)), "bytes were changed");
-}
-
-/// Forwards until told to stop; returns what it has seen.
-fn forward(mut io: AfPacketIo, mut forwarder: Forwarder, stop: &AtomicBool) -> ([usize; 2], [PortCounters; 2]) {
-    let poller = Poller::new().unwrap();
-    for descriptor in io.descriptors() {
-        poller.add(descriptor.as_fd(), Token(0)).unwrap();
-    }
-    let mut events = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        if io.poll(&mut |batch| forwarder.process(batch)).unwrap() == 0 {
-            poller.wait(&mut events, Some(Duration::from_millis(20))).unwrap();
-        }
-    }
-    (forwarder.largest_bytes, [io.counters(PortId(0)), io.counters(PortId(1))])
-}
-
-/// Sends the pattern both ways, one after the other, over a fresh connection.
-fn transfer(network: &Network, server: SocketAddr, listener: &TcpListener) {
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
-            expect_pattern(&mut stream);
-            send_pattern(&mut stream);
-        });
-        let mut stream = network.client.run(|| TcpStream::connect_timeout(&server, PATIENCE).unwrap()).unwrap();
-        send_pattern(&mut stream);
-        expect_pattern(&mut stream);
-    });
-}
-
-/// Runs `work` while the gateway forwards.
-fn while_forwarding(network: &Network, work: impl FnOnce()) -> ([usize; 2], [PortCounters; 2]) {
-    let (io, forwarder) = network.open_gateway();
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let gateway = scope.spawn(|| forward(io, forwarder, &stop));
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        stop.store(true, Ordering::Relaxed);
-        let seen = gateway.join().unwrap();
-        done.map_or_else(|panic| std::panic::resume_unwind(panic), |()| seen)
-    })
-}
 
 #[test]
 fn tcp_passes_unchanged_and_in_frames_of_many_segments() {
     let Some(network) = Network::new() else { return };
-    let (largest_bytes, counters) = while_forwarding(&network, || {
-        for address in SERVER {
-            let listener = network.server.run(|| TcpListener::bind((address, 0)).unwrap()).unwrap();
-            transfer(&network, listener.local_addr().unwrap(), &listener);
-        }
+    let (largest_bytes, counters) = while_forwarding(network.open_gateway(), || {
+        transfer_to(&network, SERVER);
     });
     for (version, largest_bytes) in ["IPv4", "IPv6"].into_iter().zip(largest_bytes) {
         assert!(largest_bytes > 4 * MTU_BYTES, "{version} came in frames of at most {largest_bytes} bytes");
@@ -104,7 +35,7 @@ fn tcp_passes_unchanged_and_in_frames_of_many_segments() {
 fn a_port_that_goes_down_and_comes_back_is_survived() {
     let Some(network) = Network::new() else { return };
     let switch = |up| network.gateway.run(|| Netlink::open().unwrap().set_up("port1", up).unwrap()).unwrap();
-    let (_, counters) = while_forwarding(&network, || {
+    let (_, counters) = while_forwarding(network.open_gateway(), || {
         let listener = network.server.run(|| TcpListener::bind((SERVER[0], 0)).unwrap()).unwrap();
         transfer(&network, listener.local_addr().unwrap(), &listener);
         switch(false);

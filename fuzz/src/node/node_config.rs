@@ -5,6 +5,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use cluster::node::{NodeConfig, PeerConfig};
+use cluster::pipeline::Limits;
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::TrackerConfig;
 use flow::wire::MacAddress;
@@ -34,11 +35,13 @@ pub(super) fn node_config() -> NodeConfig {
         mtu_bytes: 1500,
         own: Vec::new(),
         shared: vec![forwarding::Prefix::new(IpAddr::V4(v4), 24), forwarding::Prefix::new(IpAddr::V6(v6), 64)],
+        mss_clamp: Some(forwarding::MssClamp::Mtu),
     };
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
     NodeConfig {
         node: NodeId(0),
         connections_max: CONNECTIONS_MAX,
+        limits: Limits::default(),
         hash_key: HashKey([1, 2]),
         seed: 3,
         tracker: TrackerConfig { loose: true, ..TrackerConfig::default() },

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod drain;
 pub mod flows;
+mod host;
 pub mod reload;
 pub mod rules;
 pub mod simulate;

@@ -492,3 +492,20 @@ proptest! {
         prop_assert!(p.contains(p.network().address));
     }
 }
+
+#[test]
+fn backends_are_mixed_but_for_the_two_that_cannot_be() {
+    let with = |inside: &str, outside: &str| {
+        let text = GOOD.replace("interface = \"eth0\"", &format!("interface = \"eth0\"\nbackend = \"{inside}\""));
+        said(&text.replace("interface = \"eth1\"", &format!("interface = \"eth1\"\nbackend = \"{outside}\"")))
+    };
+    for (inside, outside) in [("af_xdp", "af_xdp"), ("tun", "tun"), ("tun", "af_xdp"), ("af_packet", "tun")] {
+        assert!(!with(inside, outside).contains("backend"), "{}", with(inside, outside));
+    }
+    for (inside, outside) in [("af_xdp", "af_packet"), ("af_packet", "af_xdp")] {
+        let said = with(inside, outside);
+        assert!(said.contains("frames of many segments") && said.contains("port \"outside\""), "{said}");
+        assert!(said.contains(&format!("give both backend = {inside:?}, or both {outside:?}")), "{said}");
+    }
+    assert!(with("dpdk", "tun").contains("\"af_xdp\" or \"tun\""), "{}", with("dpdk", "tun"));
+}

@@ -125,11 +125,22 @@ pub enum Backend {
     /// A packet socket with virtio-net headers (packet(7)).
     #[default]
     AfPacket,
+    /// `AF_XDP` sockets, one for each queue: past the kernel.
+    AfXdp,
+    /// A tunnel device that the host's kernel routes into and out of.
+    Tun,
 }
 
 impl Backend {
     /// All backends, with their names.
-    pub const ALL: [(&'static str, Self); 1] = [("af_packet", Self::AfPacket)];
+    pub const ALL: [(&'static str, Self); 3] =
+        [("af_packet", Self::AfPacket), ("af_xdp", Self::AfXdp), ("tun", Self::Tun)];
+
+    /// The backend's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
 }
 
 /// A port.

@@ -17,6 +17,7 @@ use packet_io::{IoError, usage};
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
+use crate::config::validated::Backend;
 use crate::control::client::Client;
 use crate::control::types::{Event, Status};
 
@@ -44,6 +45,8 @@ pub struct ClusterPlan {
     pub connections_max: usize,
     /// Workers of each node.
     pub workers: u8,
+    /// What serves the nodes' ports.
+    pub backend: Backend,
 }
 
 /// Why the nodes do not run as they should.
@@ -207,6 +210,12 @@ impl Cluster {
         self.nodes.iter().map(|node| usage::cpu_time_of(node.child.id()).unwrap_or_default()).collect()
     }
 
+    /// Keeps the nodes on one of the machine's processors. False where that cannot be.
+    #[must_use]
+    pub fn keep_on_processor(&self, processor: usize) -> bool {
+        self.nodes.iter().all(|node| usage::keep_on_processor(node.child.id(), processor))
+    }
+
     /// Leaves configurations and logs where they are; returns where.
     pub fn keep_files(&mut self) -> PathBuf {
         self.directory.is_kept = true;
@@ -299,7 +308,7 @@ fn start_node(
 
 /// A node's configuration file.
 fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
-    let ClusterPlan { has_standby, connections_max, workers, .. } = plan;
+    let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
     };
@@ -312,8 +321,12 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     );
     for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
         // Writing to a string cannot fail.
-        let _ =
-            write!(text, "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\naddresses = {}\n\n", addresses(shared));
+        let _ = write!(
+            text,
+            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\naddresses = {}\n\n",
+            backend.name(),
+            addresses(shared)
+        );
     }
     let _ = write!(
         text,

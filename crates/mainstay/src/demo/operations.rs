@@ -15,6 +15,7 @@ use super::traffic::client::Plan;
 use super::traffic::outcome::Outcome;
 use super::watch::{Waited, Watch};
 use crate::cli::DemoArgs;
+use crate::config::validated::Backend;
 use crate::output::{self, Align, Progress, Table, count};
 
 /// How often the configuration is changed, and changed back.
@@ -131,6 +132,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         sync_loss: args.sync_loss,
         connections_max: CONNECTIONS_MAX,
         workers: args.workers,
+        backend: Backend::default(),
     };
     let mut cluster = Cluster::start(&topology, plan)?;
     if args.keep_logs {

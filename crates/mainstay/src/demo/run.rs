@@ -13,6 +13,7 @@ use super::topology::Topology;
 use super::traffic::Kind;
 use super::traffic::client::Plan;
 use super::watch::{Waited, Watch, WatchError};
+use crate::config::validated::Backend;
 use crate::control::types::EventKind;
 use crate::output::{Progress, count};
 
@@ -131,6 +132,7 @@ impl Stage<'_> {
             sync_loss: self.settings.sync_loss,
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
+            backend: Backend::default(),
         }
     }
 

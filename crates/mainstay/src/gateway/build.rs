@@ -16,13 +16,13 @@ use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, Sour
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use packet_io::netlink::Netlink;
-use packet_io::random;
+use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
 use super::GatewayError;
 use crate::config::timeouts::Timeouts;
-use crate::config::validated::{self, Action, Cluster, Config, Function, Representation};
+use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Representation};
 use crate::config::value;
 
 /// How long changes that nobody waits for may wait for others to share their datagram with.
@@ -213,7 +213,11 @@ fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, 
     for port in &config.ports {
         let interface = netlink.interface(&port.interface)?;
         ports.push(forwarding::Port {
-            mac: MacAddress(interface.mac),
+            mac: match port.backend {
+                // Such a device has none: its link is made up.
+                Backend::Tun => tun::NODE_MAC,
+                Backend::AfPacket | Backend::AfXdp => MacAddress(interface.mac),
+            },
             mtu_bytes: interface.mtu_bytes,
             own: Vec::new(),
             shared: forwarding_prefixes(port),

@@ -43,6 +43,7 @@ impl Changes {
             nat_ports,
             source_nat,
             destination_nat,
+            workers: Workers { count, pin },
             cluster,
         } = old;
         let reevaluation = match new.on_reload {
@@ -54,6 +55,8 @@ impl Changes {
         let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
         changes.ports(ports, &new.ports);
+        changes.restart("workers.count", count, &new.workers.count);
+        changes.restart("workers.pin", pin, &new.workers.pin);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
         changes.restart("limits.connections_max", connections_max, &new.connections_max);
         for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {

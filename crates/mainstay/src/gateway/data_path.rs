@@ -8,13 +8,13 @@ use std::time::Duration;
 use cluster::node::{Node, NodeEvent, Transmit};
 use flow::{Frame, Instant, NodeId, WorkerId};
 use network_functions::chain::ChainLayout;
-use packet_io::af_packet::{AfPacketIo, Fanout, PortConfig};
 use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
 use super::mailbox::Post;
+use super::ports::Ports;
 use super::reporting::Reporting;
 use super::service::{self, Service};
 use crate::config::validated::{Cluster, Config, replication_address};
@@ -86,20 +86,19 @@ impl PeerSockets {
 /// What a data path is given, beside the configuration.
 pub(super) struct Setting {
     pub(super) node: Node,
+    pub(super) ports: Ports,
     /// The lead takes the process's signals, and has the configuration read again.
     pub(super) signals: Option<(Signals, SyncSender<()>)>,
     pub(super) waker: Arc<Waker>,
     pub(super) receiver: ControlReceiver,
     /// The way to the other workers, if there are any.
     pub(super) post: Option<Post>,
-    /// The worker's place among the sockets of each port.
-    pub(super) fanouts: Vec<Option<Fanout>>,
 }
 
 /// The node, what it sends and receives on, and what it tells operators.
 pub(super) struct DataPath {
     node: Node,
-    ports: AfPacketIo,
+    ports: Ports,
     peers: Option<PeerSockets>,
     poller: Poller,
     waker: Arc<Waker>,
@@ -117,18 +116,10 @@ pub(super) struct DataPath {
 }
 
 impl DataPath {
-    /// Opens ports and sockets.
+    /// Opens the sockets to the peers.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
-        let Setting { node, signals, waker, receiver, post, fanouts } = setting;
+        let Setting { node, ports, signals, waker, receiver, post } = setting;
         let place = node.place();
-        // The shared addresses answer to multicast solicitations that the interface itself has not subscribed to.
-        let configs: Vec<PortConfig> = config
-            .ports
-            .iter()
-            .zip(fanouts)
-            .map(|(port, fanout)| PortConfig { promiscuous: true, fanout, ..PortConfig::new(port.interface.as_str()) })
-            .collect();
-        let ports = AfPacketIo::open(&configs)?;
         let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
         let poller = Poller::new()?;
         for descriptor in ports.descriptors() {

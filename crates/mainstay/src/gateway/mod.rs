@@ -2,12 +2,13 @@
 //!
 //! One thread owns a [`Node`](cluster::node::Node) and everything that it sends and receives on; it waits for nothing but the
 //! poller. Operators' questions come to it over a channel and are answered between batches. Several such threads, the
-//! workers, have a share of the connections each and tell each other by [`mailbox`] what they must.
+//! workers, have a share of the connections each and tell each other by mailbox what they must.
 
 pub(crate) mod build;
 mod changes;
 mod data_path;
 mod mailbox;
+mod ports;
 mod reload;
 mod reporting;
 mod service;

@@ -6,9 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use cluster::node::Node;
-use flow::steering::program;
 use network_functions::chain::ChainLayout;
-use packet_io::af_packet::Fanout;
 use packet_io::poller::Waker;
 use packet_io::signal::Signals;
 use packet_io::{affinity, clock};
@@ -17,6 +15,7 @@ use super::GatewayError;
 use super::build::{self, Secrets};
 use super::data_path::{DataPath, Setting};
 use super::mailbox::{Post, place};
+use super::ports::{Ports, Sharing};
 use crate::config::validated::Config;
 use crate::control::{self, ControlReceiver, ControlSender};
 
@@ -24,8 +23,6 @@ use crate::control::{self, ControlReceiver, ControlSender};
 struct Parts {
     number: u8,
     post: Option<Post>,
-    /// The worker's place among the sockets of each port.
-    fanouts: Vec<Option<Fanout>>,
     waker: Arc<Waker>,
     receiver: ControlReceiver,
 }
@@ -54,7 +51,6 @@ impl<'a> Workers<'a> {
     pub(super) fn new(config: &'a Config) -> Result<Self, GatewayError> {
         let count = config.workers.count;
         let mut posts = Post::for_workers(count)?.into_iter();
-        let mut fanouts: Vec<_> = config.ports.iter().map(|_| fanout_places(count).into_iter()).collect();
         let (mut parts, mut senders) = (Vec::new(), Vec::new());
         for number in 0..count {
             let waker = Arc::new(Waker::new()?);
@@ -63,8 +59,7 @@ impl<'a> Workers<'a> {
                 Arc::new(move || waker.wake())
             });
             senders.push(sender);
-            let fanouts = fanouts.iter_mut().map(Iterator::next).collect();
-            parts.push(Parts { number, post: posts.next(), fanouts, waker, receiver });
+            parts.push(Parts { number, post: posts.next(), waker, receiver });
         }
         Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
     }
@@ -81,7 +76,9 @@ impl<'a> Workers<'a> {
         let lead = parts.next().expect("there is at least one worker");
         // Requests that come while one is being served count as one.
         let (reload, reload_requests) = sync_channel(1);
-        let mut lead = open(config, secrets, lead, Some((signals, reload)))?;
+        let sharing = Sharing::new(&config.ports, config.workers.count)?;
+        let sharing = &sharing;
+        let mut lead = open(config, secrets, sharing, lead, Some((signals, reload)))?;
         let ready_now = Ready { sender, layout: lead.chain_layout(), secrets, reload_requests };
         thread::scope(|scope| {
             let mut followers = Vec::new();
@@ -90,7 +87,7 @@ impl<'a> Workers<'a> {
             for parts in parts {
                 let (opened, is_open) = sync_channel(1);
                 let name = format!("worker-{}", parts.number);
-                let follow = move || follow(config, secrets.of_another_worker(), parts, &opened);
+                let follow = move || follow(config, secrets.of_another_worker(), sharing, parts, &opened);
                 match thread::Builder::new().name(name).spawn_scoped(scope, follow) {
                     Ok(follower) => followers.push(follower),
                     Err(source) => {
@@ -114,32 +111,36 @@ impl<'a> Workers<'a> {
     }
 }
 
-/// The places of all workers among the sockets of one port; none for a worker alone.
-fn fanout_places(workers: u8) -> Vec<Fanout> {
-    if workers == 1 { Vec::new() } else { Fanout::group(workers.into(), &program(place(0, workers).steering)) }
-}
-
 fn open(
     config: &Config,
     secrets: Secrets,
+    sharing: &Sharing,
     parts: Parts,
     signals: Option<(Signals, SyncSender<()>)>,
 ) -> Result<DataPath, GatewayError> {
-    let Parts { number, post, fanouts, waker, receiver } = parts;
+    let Parts { number, post, waker, receiver } = parts;
     if config.workers.pin {
         let processor = affinity::pin_this_thread(number.into())?;
         tracing::debug!(worker = number, processor, "stays on its processor");
     }
     let place = place(number, config.workers.count);
+    // Before the node is made, which looks at interfaces that may be made here.
+    let ports = Ports::open(&config.ports, sharing, number)?;
     let mut node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
-    let setting = Setting { node, signals, waker, receiver, post, fanouts };
+    let setting = Setting { node, ports, signals, waker, receiver, post };
     Ok(DataPath::open(config, setting)?)
 }
 
 /// A worker that is not the lead, from its beginning to its end.
-fn follow(config: &Config, secrets: Secrets, parts: Parts, opened: &SyncSender<()>) -> Result<(), GatewayError> {
-    let mut data_path = open(config, secrets, parts, None)?;
+fn follow(
+    config: &Config,
+    secrets: Secrets,
+    sharing: &Sharing,
+    parts: Parts,
+    opened: &SyncSender<()>,
+) -> Result<(), GatewayError> {
+    let mut data_path = open(config, secrets, sharing, parts, None)?;
     // The lead waits for it.
     let _ = opened.send(());
     let result = panic::catch_unwind(AssertUnwindSafe(|| data_path.run()));

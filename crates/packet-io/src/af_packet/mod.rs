@@ -9,7 +9,6 @@
 mod fanout;
 mod port;
 mod ring;
-mod virtio;
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
@@ -29,6 +28,9 @@ pub const PORTS_MAX: usize = 256;
 pub const SOCKET_BUFFER_BYTES: i32 = 4 << 20;
 /// A passing error of a receive is skipped this often in one call, lest a flood of unusable frames holds up the rest.
 const RECEIVE_RETRIES_MAX: usize = 64;
+
+/// Bytes before a frame that [`AfPacketIo::transmit_batch`] needs for its own header.
+pub const TRANSMIT_HEADROOM_BYTES: usize = crate::virtio::HEADER_BYTES;
 
 /// How to open a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +92,17 @@ impl AfPacketIo {
             receive: ReceiveRing::new(),
             transmit: TransmitRing::new(),
         })
+    }
+
+    /// Sends at once the frames of the batch whose disposition is to be sent on `port`; each needs
+    /// [`TRANSMIT_HEADROOM_BYTES`] before it. Returns how many the kernel took; the others have been counted.
+    pub fn transmit_batch(&mut self, port: PortId, batch: &mut PacketBatch<'_>) -> u64 {
+        let Some(opened) = self.ports.get_mut(usize::from(port.0)) else { return 0 };
+        let mut counters = opened.counters;
+        self.transmit.send(opened.socket(), port, batch, &mut counters);
+        let sent = counters.sent_frames - opened.counters.sent_frames;
+        opened.counters = counters;
+        sent
     }
 
     /// Receives on a port, past frames that cannot be had. 0 when nothing waits.

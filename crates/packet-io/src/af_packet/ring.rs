@@ -12,9 +12,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use flow::{BATCH_FRAMES_MAX, Checksum, Frame, PacketBatch, PortId};
 
-use super::virtio::{self, HEADER_BYTES};
 use crate::packet_io::PortCounters;
 use crate::system::zeroed;
+use crate::virtio::{self, HEADER_BYTES};
 use crate::{IoError, TransmitFailure};
 
 /// Bytes before a received frame: room for a tag or tunnel header to be put on.

@@ -67,16 +67,22 @@ impl Network {
         Some(Self { client, gateway, server })
     }
 
-    /// The gateway's two interfaces as ports, and what forwards between them.
+    /// The gateway's two interfaces as ports by packet sockets, and what forwards between them.
+    #[allow(dead_code, reason = "not every test is about packet sockets")]
     pub(crate) fn open_gateway(&self) -> (AfPacketIo, Forwarder) {
+        let configs = [PortConfig::new("port0"), PortConfig::new("port1")];
+        let io = self.gateway.run(|| AfPacketIo::open(&configs).unwrap()).unwrap();
+        (io, self.forwarder())
+    }
+
+    /// What forwards between the gateway's two interfaces.
+    pub(crate) fn forwarder(&self) -> Forwarder {
         let mac = |namespace: &Namespace, name: &'static str| {
             namespace.run(|| Netlink::open().unwrap().interface(name).unwrap().mac).unwrap()
         };
         let own = [mac(&self.gateway, "port0"), mac(&self.gateway, "port1")];
         let peer = [mac(&self.client, "host"), mac(&self.server, "host")];
-        let configs = [PortConfig::new("port0"), PortConfig::new("port1")];
-        let io = self.gateway.run(|| AfPacketIo::open(&configs).unwrap()).unwrap();
-        (io, Forwarder { own, peer, largest_bytes: [0; 2] })
+        Forwarder::new(own, peer)
     }
 }
 
@@ -90,6 +96,11 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
+    /// Between two ports, each with its own link address and that of its only neighbour.
+    pub(crate) const fn new(own: [[u8; 6]; 2], peer: [[u8; 6]; 2]) -> Self {
+        Self { own, peer, largest_bytes: [0; 2] }
+    }
+
     pub(crate) fn process(&mut self, batch: &mut PacketBatch<'_>) {
         for frame in batch {
             match frame.segmentation.kind {

@@ -21,6 +21,7 @@ use super::BenchError;
 use super::rounds::{self, Rounds};
 use crate::cli::BenchBulkArgs;
 use crate::commands::CommandError;
+use crate::config::validated::Backend;
 use crate::demo;
 use crate::demo::cluster::{Cluster, ClusterPlan};
 use crate::demo::topology::Topology;
@@ -81,6 +82,7 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
         sync_loss: 0.0,
         connections_max: CONNECTIONS_MAX,
         workers: 1,
+        backend: Backend::default(),
     };
     let mut cluster = Cluster::start(&by_mainstay, plan)?;
     cluster.wait_until_ready(&watch)?;

@@ -24,6 +24,7 @@ use super::BenchError;
 use super::rounds::{self, Rounds};
 use crate::cli::BenchSetupRateArgs;
 use crate::commands::CommandError;
+use crate::config::validated::Backend;
 use crate::demo;
 use crate::demo::cluster::{Cluster, ClusterPlan};
 use crate::demo::topology::{SERVER, Topology};
@@ -102,6 +103,7 @@ impl Pair {
             sync_loss: 0.0,
             connections_max: CONNECTIONS_MAX,
             workers: 1,
+            backend: Backend::default(),
         };
         let mut cluster = Cluster::start(&topology, plan)?;
         cluster.wait_until_ready(watch)?;

@@ -23,6 +23,7 @@ use super::pipeline::shares::Shares;
 use super::rounds::Rounds;
 use crate::cli::BenchWorkersArgs;
 use crate::commands::CommandError;
+use crate::config::validated::Backend;
 use crate::demo;
 use crate::demo::cluster::{Cluster, ClusterPlan};
 use crate::demo::topology::Topology;
@@ -101,6 +102,7 @@ fn measure_bulk(
             sync_loss: 0.0,
             connections_max: CONNECTIONS_MAX,
             workers,
+            backend: Backend::default(),
         };
         let mut cluster = Cluster::start(&topology, plan)?;
         cluster.wait_until_ready(watch)?;

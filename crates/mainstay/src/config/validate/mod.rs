@@ -40,6 +40,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     let ports = ports::ports(&raw.port, findings);
     let cluster = cluster::cluster(raw, &node, &ports, findings);
     let workers = workers::workers(&raw.workers, cluster.is_some(), findings);
+    workers::check_backends(&raw.workers, workers, &ports, findings);
     if let Some(cluster) = &cluster {
         workers::check_ports(&raw.workers, workers, cluster, findings);
     }

@@ -55,7 +55,7 @@ fn port(id: PortId, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>
         );
         findings.error(raw.interface.span(), &subject, mistake);
     }
-    let backend = raw.backend.as_ref().and_then(|text| one_of(&subject, text, &Backend::ALL, findings));
+    let backend = backend(&subject, raw, earlier, findings);
     if raw.addresses.is_empty() {
         let mistake = Mistake::new(
             "the port has no shared address, so nobody on its network can use the gateway as next hop",
@@ -73,7 +73,32 @@ fn port(id: PortId, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>
         let checked = value::mss_clamp(clamp.get_ref());
         checked.map_err(|mistake| findings.error(clamp.span(), &subject, mistake)).ok()
     });
-    Port { id, name, interface, backend: backend.unwrap_or_default(), addresses, mss_clamp }
+    Port { id, name, interface, backend, addresses, mss_clamp }
+}
+
+/// Any ports can be mixed but for these two: a packet socket hands over runs of segments as one frame, which `AF_XDP`
+/// cannot send.
+fn backend(subject: &str, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>) -> Backend {
+    let written = raw.backend.as_ref();
+    let backend = written.and_then(|text| one_of(subject, text, &Backend::ALL, findings)).unwrap_or_default();
+    let excluded = match backend {
+        Backend::AfPacket => Backend::AfXdp,
+        Backend::AfXdp => Backend::AfPacket,
+        Backend::Tun => return backend,
+    };
+    if let Some(other) = earlier.iter().find(|port| port.backend == excluded) {
+        let mistake = Mistake::new(
+            format!(
+                "frames of many segments that an af_packet port receives cannot be sent on an af_xdp port, and port {:?} is \
+                 {}",
+                other.name,
+                excluded.name()
+            ),
+            format!("give both backend = {:?}, or both {:?}", excluded.name(), backend.name()),
+        );
+        findings.error(written.map_or_else(|| raw.name.span(), Spanned::span), subject, mistake);
+    }
+    backend
 }
 
 fn interface(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {

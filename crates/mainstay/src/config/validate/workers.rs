@@ -4,7 +4,7 @@ use flow::steering::WORKERS_MAX;
 
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawWorkers, WorkersText};
-use super::super::validated::{Cluster, Workers};
+use super::super::validated::{Backend, Cluster, Port, Workers};
 
 /// What stands for the number of processors.
 const AUTO: &str = "auto";
@@ -66,6 +66,15 @@ pub(super) fn check_ports(raw: &RawWorkers, workers: Workers, cluster: &Cluster,
     }
 }
 
+/// A tunnel device has one queue, which one worker reads.
+pub(super) fn check_backends(raw: &RawWorkers, workers: Workers, ports: &[Port], findings: &mut Findings<'_>) {
+    let span = raw.count.as_ref().map_or(0..0, toml::Spanned::span);
+    if let Some(port) = ports.iter().find(|port| workers.count > 1 && port.backend == Backend::Tun) {
+        let problem = format!("port {:?} is a tunnel device, which only one worker can serve", port.name);
+        findings.error(span, "workers.count", Mistake::new(problem, "write 1, or give the port another backend"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::{Checked, ConfigError, parse};
@@ -111,6 +120,20 @@ mod tests {
             );
             assert_eq!(said, expected);
         }
+    }
+
+    #[test]
+    fn a_tunnel_device_is_served_by_one_worker() {
+        let text = |workers: u8| {
+            format!(
+                "[node]\nid = 0\n[workers]\ncount = {workers}\n[[port]]\nname = \"inside\"\ninterface = \"tun0\"\n\
+                 backend = \"tun\"\naddresses = [\"10.0.0.1/24\"]\n"
+            )
+        };
+        let said = parse("mainstay.toml", &text(2)).expect_err("it must be refused").to_string();
+        assert!(said.contains("port \"inside\" is a tunnel device, which only one worker can serve"), "{said}");
+        let said = parse("mainstay.toml", &text(1)).map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(!said.contains("worker"), "{said}");
     }
 
     #[test]

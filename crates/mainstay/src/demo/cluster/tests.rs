@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::config;
+use crate::config::validated::Backend;
 use crate::config::validated::Representation;
 
 fn checked(number: usize, plan: ClusterPlan) -> config::validated::Config {
@@ -17,7 +18,14 @@ fn checked(number: usize, plan: ClusterPlan) -> config::validated::Config {
 #[test]
 fn both_nodes_are_given_right_configurations() {
     for is_replicated in [true, false] {
-        let plan = ClusterPlan { has_standby: true, is_replicated, sync_loss: 0.2, connections_max: 5000, workers: 1 };
+        let plan = ClusterPlan {
+            has_standby: true,
+            is_replicated,
+            sync_loss: 0.2,
+            connections_max: 5000,
+            workers: 1,
+            backend: Backend::default(),
+        };
         for number in [0, 1] {
             let config = checked(number, plan);
             let replication = config.cluster.unwrap().replication;
@@ -31,8 +39,14 @@ fn both_nodes_are_given_right_configurations() {
 
 #[test]
 fn a_node_alone_has_no_cluster() {
-    let plan =
-        ClusterPlan { has_standby: false, is_replicated: false, sync_loss: 0.0, connections_max: 5000, workers: 1 };
+    let plan = ClusterPlan {
+        has_standby: false,
+        is_replicated: false,
+        sync_loss: 0.0,
+        connections_max: 5000,
+        workers: 1,
+        backend: Backend::default(),
+    };
     let config = checked(0, plan);
     assert!(config.cluster.is_none());
     assert_eq!(config.node.nodes, 1);

@@ -6,12 +6,12 @@
 //! | flags  | gso    | header length   | gso size        | checksum start  | checksum offset |
 //! +--------+--------+-----------------+-----------------+-----------------+-----------------+
 //! ```
-//! Numbers are in the host's byte order, as `PACKET_VNET_HDR` has them.
+//! Numbers are in the host's byte order, as `PACKET_VNET_HDR` and `IFF_VNET_HDR` have them.
 
 use flow::{Checksum, Segmentation, SegmentationKind};
 
 /// Length of the header, in bytes.
-pub(super) const HEADER_BYTES: usize = 10;
+pub(crate) const HEADER_BYTES: usize = 10;
 
 const FLAG_NEEDS_CHECKSUM: u8 = 1;
 const FLAG_DATA_VALID: u8 = 2;
@@ -29,7 +29,7 @@ const TCP_DATA_OFFSET_AT: usize = 12;
 
 /// Reads a header. `shift_bytes` is by how much the frame has grown at its front since the header was written. `None`
 /// for an offload that frames cannot express.
-pub(super) fn parse(header: [u8; HEADER_BYTES], shift_bytes: u16) -> Option<(Checksum, Segmentation)> {
+pub(crate) fn parse(header: [u8; HEADER_BYTES], shift_bytes: u16) -> Option<(Checksum, Segmentation)> {
     let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let checksum = if header[0] & FLAG_NEEDS_CHECKSUM != 0 {
         Checksum::Partial { start: number(6).checked_add(shift_bytes)?, offset: number(8) }
@@ -54,7 +54,7 @@ pub(super) fn parse(header: [u8; HEADER_BYTES], shift_bytes: u16) -> Option<(Che
 }
 
 /// The header for `frame`.
-pub(super) fn emit(checksum: Checksum, segmentation: Segmentation, frame: &[u8]) -> [u8; HEADER_BYTES] {
+pub(crate) fn emit(checksum: Checksum, segmentation: Segmentation, frame: &[u8]) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     let mut put = |at: usize, number: u16| header[at..at + 2].copy_from_slice(&number.to_ne_bytes());
     if let Checksum::Partial { start, offset } = checksum {

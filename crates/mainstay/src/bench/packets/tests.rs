@@ -1,0 +1,50 @@
+use packet_io::namespace::{NamespaceSupport, probe};
+
+use super::*;
+
+fn args() -> BenchPacketsArgs {
+    BenchPacketsArgs { seconds: 0.1, rounds: 3, packets_per_second: Some(20_000), flows: 100, json: false }
+}
+
+#[test]
+fn packets_pass_by_the_cable_and_through_the_kernel() {
+    if probe() != NamespaceSupport::Available {
+        println!("skipped: {:?}", probe());
+        return;
+    }
+    let watch = Watch::new().unwrap();
+    for way in [Way::Cable, Way::Kernel] {
+        let mut network = Network::build(way, 100, &watch).unwrap();
+        for packets_per_second in [Some(20_000), None] {
+            let cost = network.pass(Duration::from_millis(100), packets_per_second, &watch).unwrap();
+            assert!(cost.arrived > 0.9, "{way:?}: {cost:?}");
+            assert!(cost.ns_per_packet > 0.0, "{way:?}: {cost:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_cable_costs_is_taken_off_all_sides_and_ratios_are_of_rounds() {
+    let mut figures = AllFigures::default();
+    for disturbance in [0.0, 1000.0, 20.0] {
+        let cost = |ns: f64| Cost { ns_per_packet: ns + disturbance, machine_ns_per_packet: ns, arrived: 1.0 };
+        note(&mut figures, &[cost(500.0), cost(1000.0), cost(3500.0), cost(1500.0)]);
+    }
+    let report = Report::new(&args(), &figures, KernelRules::Nftables);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["ns_per_packet"], serde_json::json!({"af_xdp": 500.0, "af_packet": 3000.0, "kernel_nft": 1000.0}));
+    assert_eq!((report.ratio_af_xdp, report.ratio_af_packet, report.cable_ns_per_packet), (0.5, 3.0, 520.0));
+    assert_eq!(json["kernel_rules"], "nftables");
+    assert!(!report.describe().contains("lost packets"), "{}", report.describe());
+}
+
+#[test]
+fn losses_and_disturbances_are_told() {
+    let mut figures = AllFigures::default();
+    let cost = |ns: f64, arrived| Cost { ns_per_packet: ns, machine_ns_per_packet: 2.0 * ns, arrived };
+    note(&mut figures, &[cost(500.0, 1.0), cost(1000.0, 1.0), cost(3500.0, 0.9), cost(1500.0, 1.0)]);
+    let text = Report::new(&args(), &figures, KernelRules::None { why: "nft is not installed".into() }).describe();
+    for told in ["lost packets", "By idle time", "nft is not installed", "90.0 %"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}

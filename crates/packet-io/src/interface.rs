@@ -1,0 +1,219 @@
+//! What an interface and its driver can do, asked by name in the namespace of the calling thread (netdevice(7), and the
+//! requests of `SIOCETHTOOL` that `linux/ethtool.h` describes).
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::IoError;
+use crate::system::{check, own, zeroed};
+
+/// Asks for what a driver is called.
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+/// Asks for the numbers of queues.
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// Work that an interface can take off the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offload {
+    /// Checksums of frames that are sent.
+    TransmitChecksum,
+    /// Cutting runs of TCP segments that are sent.
+    TcpSegmentation,
+    /// Cutting any run of segments that is sent, in software where the hardware cannot.
+    GenericSegmentation,
+    /// Joining segments that are received.
+    GenericReceive,
+}
+
+impl Offload {
+    /// The request to read it; the one to set it is the next number.
+    const fn request(self) -> u32 {
+        match self {
+            Self::TransmitChecksum => 0x16,
+            Self::TcpSegmentation => 0x1e,
+            Self::GenericSegmentation => 0x23,
+            Self::GenericReceive => 0x2b,
+        }
+    }
+}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    max: [u32; 4],
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// A socket to ask through. It asks about the namespace that it was opened in, whichever thread uses it.
+#[derive(Debug)]
+pub(crate) struct Inquiry {
+    socket: OwnedFd,
+}
+
+impl Inquiry {
+    pub(crate) fn open() -> io::Result<Self> {
+        // SAFETY: socket takes no pointers.
+        let socket = own(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+        Ok(Self { socket })
+    }
+
+    /// The kernel's number for the interface.
+    pub(crate) fn index(&self, interface: &str) -> io::Result<u32> {
+        let answer = self.ask(libc::SIOCGIFINDEX as _, request(interface)?)?;
+        // SAFETY: SIOCGIFINDEX fills in this member of the union.
+        let index = unsafe { answer.ifru_ifindex };
+        u32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
+    }
+
+    /// The largest packet that the interface takes, in bytes of IP packet.
+    pub(crate) fn mtu_bytes(&self, interface: &str) -> io::Result<u32> {
+        let answer = self.ask(libc::SIOCGIFMTU as _, request(interface)?)?;
+        // SAFETY: SIOCGIFMTU fills in this member of the union.
+        let mtu_bytes = unsafe { answer.ifru_mtu };
+        u32::try_from(mtu_bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+    }
+
+    /// Whether the interface is there and switched on.
+    pub(crate) fn is_up(&self, interface: &str) -> bool {
+        let flags = request(interface).and_then(|request| self.ask(libc::SIOCGIFFLAGS as _, request));
+        // SAFETY: SIOCGIFFLAGS fills in this member of the union.
+        flags.is_ok_and(|answer| i32::from(unsafe { answer.ifru_flags }) & libc::IFF_UP != 0)
+    }
+
+    fn ask(&self, kind: libc::c_ulong, mut request: libc::ifreq) -> io::Result<libc::__c_anonymous_ifr_ifru> {
+        // SAFETY: the requests used here read and write one ifreq, which lives on; what `SIOCETHTOOL` follows its
+        // pointer to is the caller's.
+        check(unsafe { libc::ioctl(self.socket.as_raw_fd(), kind as _, &raw mut request) })?;
+        Ok(request.ifr_ifru)
+    }
+
+    /// Lets the driver read and fill in `command`, one of the structures of `linux/ethtool.h`, whole.
+    fn ask_driver<T>(&self, interface: &str, command: &mut T) -> io::Result<()> {
+        let mut request = request(interface)?;
+        request.ifr_ifru.ifru_data = (&raw mut *command).cast();
+        self.ask(libc::SIOCETHTOOL as _, request).map(drop)
+    }
+}
+
+/// A request about the interface.
+fn request(interface: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let name = interface.as_bytes();
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// What the interface's driver is called; `None` when the interface is not there or its driver does not say.
+#[must_use]
+pub fn driver(interface: &str) -> Option<String> {
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    Inquiry::open().ok()?.ask_driver(interface, &mut info).ok()?;
+    let name = info.driver.split(|byte| *byte == 0).next()?;
+    (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
+/// How many receive queues the interface serves; 1 where its driver cannot say, because such drivers have one.
+#[must_use]
+pub fn receive_queues(interface: &str) -> u32 {
+    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    let asked = Inquiry::open().and_then(|inquiry| inquiry.ask_driver(interface, &mut channels));
+    asked.map_or(1, |()| (channels.combined + channels.receive).max(1))
+}
+
+/// Packets that the interface has received so far; `None` when it is not there or `/proc` does not tell.
+#[must_use]
+pub fn received_packets(interface: &str) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let of_interface = table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
+    of_interface.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether the interface does `offload` at the moment; `None` when it is not there.
+#[must_use]
+pub fn offload(interface: &str, offload: Offload) -> Option<bool> {
+    let mut value = Value { command: offload.request(), data: 0 };
+    Inquiry::open().ok()?.ask_driver(interface, &mut value).ok()?;
+    Some(value.data != 0)
+}
+
+/// Switches `offload` of the interface on or off.
+///
+/// # Errors
+/// The interface does not exist, its driver cannot, or the process may not.
+pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<(), IoError> {
+    let mut value = Value { command: offload.request() + 1, data: on.into() };
+    let set = Inquiry::open().and_then(|inquiry| inquiry.ask_driver(interface, &mut value));
+    set.map_err(|error| {
+        let operation = format!("switching the offload {offload:?} of {interface} {}", if on { "on" } else { "off" });
+        match error.raw_os_error() {
+            Some(libc::EPERM) => IoError::NotPermitted { operation, capability: "CAP_NET_ADMIN" },
+            Some(libc::ENODEV) => IoError::NoSuchInterface { interface: interface.into() },
+            _ => IoError::from_io(error, operation),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::{Namespace, NamespaceSupport, probe};
+    use crate::netlink::Netlink;
+
+    #[test]
+    fn a_cable_is_asked_about_and_its_offloads_switched() {
+        if probe() != NamespaceSupport::Available {
+            println!("skipped: {:?}", probe());
+            return;
+        }
+        let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+        here.run(|| {
+            Netlink::open().unwrap().create_veth("cable0", "cable0", &there).unwrap();
+            assert_eq!(driver("cable0").as_deref(), Some("veth"));
+            assert_eq!(receive_queues("cable0"), 1);
+            assert_eq!(received_packets("cable0"), Some(0));
+            assert_eq!(received_packets("cable"), None);
+            let inquiry = Inquiry::open().unwrap();
+            assert_eq!(inquiry.mtu_bytes("cable0").unwrap(), 1500);
+            assert!(!inquiry.is_up("cable0"));
+            assert_eq!(offload("cable0", Offload::TransmitChecksum), Some(true));
+            set_offload("cable0", Offload::TransmitChecksum, false).unwrap();
+            assert_eq!(offload("cable0", Offload::TransmitChecksum), Some(false));
+            assert_eq!(offload("cable0", Offload::TcpSegmentation), Some(false), "it needs the checksum");
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_told() {
+        assert_eq!(driver("nowhere0"), None);
+        assert_eq!(offload("nowhere0", Offload::GenericReceive), None);
+        let error = set_offload("nowhere0", Offload::GenericReceive, true).unwrap_err();
+        assert!(matches!(error, IoError::NoSuchInterface { .. }), "{error}");
+    }
+}
