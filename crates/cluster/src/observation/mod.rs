@@ -135,6 +135,8 @@ pub struct ConnectionEvent {
     pub change: ConnectionChange,
     /// The connection behind it, or as it was at its end.
     pub connection: Connection,
+    /// When this node entered it into its table.
+    pub entered_at: Instant,
 }
 
 /// What happens to connections.

@@ -243,11 +243,12 @@ impl Pipeline {
 
     /// Ends a connection and leaves word of it.
     pub(super) fn end(&mut self, slot: Slot, reason: CloseReason) {
+        let entered_at = self.entered_at(slot);
         if let Some(connection) = self.remove_untold(slot) {
             self.chain.close(&connection, reason);
             self.counters.ended += 1;
             if self.observation.is_following() {
-                self.observation.note_connection(ConnectionChange::Ended, &connection);
+                self.observation.note_connection(ConnectionChange::Ended, &connection, entered_at);
             }
             self.changes.push(TableChange::Ended { slot, ended: Ended::from(&connection) });
         }

@@ -22,8 +22,14 @@ impl Pipeline {
     #[inline]
     pub(super) fn follow(&mut self, change: ConnectionChange, slot: Slot) {
         if self.observation.is_following() {
-            self.observation.note_connection(change, record(&self.table, slot));
+            let entered_at = self.entered_at(slot);
+            self.observation.note_connection(change, record(&self.table, slot), entered_at);
         }
+    }
+
+    /// When the connection in a slot was entered.
+    pub(super) fn entered_at(&self, slot: Slot) -> Instant {
+        self.table.cold(slot).map_or(Instant::ZERO, |cold| Instant::from_nanos(cold.created_at_nanos))
     }
 
     /// The packet was looked up.

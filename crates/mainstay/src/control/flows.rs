@@ -43,7 +43,8 @@ impl FlowDescriber {
 
     /// Describes a connection as it was at `now`.
     #[must_use]
-    pub fn describe(&self, connection: &Connection, now: Instant) -> Flow {
+    pub fn describe(&self, listed: &Listed, now: Instant) -> Flow {
+        let Listed { connection, entered_at } = listed;
         let translated = connection.translated(Direction::Original);
         let both_ways = |[original, reply]: [u64; 2]| BothWays { original, reply };
         let egress = usize::from(connection.egress[Direction::Original.index()]);
@@ -59,6 +60,7 @@ impl FlowDescriber {
             replied: connection.flags & flags::REPLIED != 0,
             assured: connection.flags & flags::ASSURED != 0,
             expires_s: Instant::from_nanos(connection.expires_at_nanos).saturating_since(now).as_secs_f64(),
+            age_s: now.saturating_since(*entered_at).as_secs_f64(),
             egress: egress.checked_sub(1).and_then(|port| self.port_names.get(port)).cloned(),
             version: connection.version,
         }
@@ -155,13 +157,22 @@ pub struct FlowsQuery {
     pub describer: Arc<FlowDescriber>,
 }
 
+/// A connection as it lay in the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// The connection.
+    pub connection: Connection,
+    /// When this node entered it: when it began, or when a peer told of it.
+    pub entered_at: Instant,
+}
+
 /// A part of the connections, as they lay in the table.
 #[derive(Clone, Debug)]
 pub struct FlowsPage {
     /// When they were copied.
     pub now: Instant,
     /// Those that the filter let through.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<Listed>,
     /// Where the next page begins; `None` after the last.
     pub next_cursor: Option<u32>,
 }
@@ -173,19 +184,24 @@ impl FlowsQuery {
     pub fn page(&self, table: &Table, now: Instant) -> FlowsPage {
         self.walk(now, |from| {
             let slot = table.next_occupied(from)?;
-            table.get(slot).map(|connection| (slot, connection))
+            let entered_at = Instant::from_nanos(table.cold(slot)?.created_at_nanos);
+            table.get(slot).map(|connection| (slot, connection, entered_at))
         })
     }
 
-    /// [`FlowsQuery::page`] over anything that finds the first connection at or after a slot.
+    /// [`FlowsQuery::page`] over anything that finds the first connection at or after a slot, and when it was entered.
     #[must_use]
-    pub fn walk<'a>(&self, now: Instant, first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection)>) -> FlowsPage {
+    pub fn walk<'a>(
+        &self,
+        now: Instant,
+        first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection, Instant)>,
+    ) -> FlowsPage {
         let mut page = FlowsPage { now, connections: Vec::new(), next_cursor: None };
         let mut from = Slot(self.cursor);
         for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
-            let Some((slot, connection)) = first_from(from) else { return page };
+            let Some((slot, connection, entered_at)) = first_from(from) else { return page };
             if self.filter.matches(connection, &self.describer) {
-                page.connections.push(*connection);
+                page.connections.push(Listed { connection: *connection, entered_at });
             }
             let Some(next) = slot.0.checked_add(1) else { return page };
             from = Slot(next);

@@ -365,18 +365,17 @@ fn answer_flows(
     shared: &Shared,
     writer: &mut impl Write,
 ) -> Result<(u64, bool), Failed> {
-    let filter = FlowFilter::parse(filter)
-        .map_err(Failed::malformed)?;
+    let filter = FlowFilter::parse(filter).map_err(Failed::malformed)?;
     let mut written = 0;
     let (mut worker, mut cursor) = (0, 0);
     while worker < shared.sender.workers() {
         let describer = Arc::clone(&shared.describer);
         let page = shared.sender.flows(worker, FlowsQuery { filter: filter.clone(), cursor, describer })?;
-        for connection in &page.connections {
+        for listed in &page.connections {
             if written == limit {
                 return Ok((written, true));
             }
-            write_line(writer, &Line::Flow(shared.describer.describe(connection, page.now)))?;
+            write_line(writer, &Line::Flow(shared.describer.describe(listed, page.now)))?;
             written += 1;
         }
         (worker, cursor) = page.next_cursor.map_or((worker + 1, 0), |next| (worker, next));

@@ -14,7 +14,7 @@ use cluster::observation::{ConnectionChange, Sight, Subject, WatchId};
 use flow::Instant;
 use packet_io::clock;
 
-use super::flows::FlowDescriber;
+use super::flows::{FlowDescriber, Listed};
 use super::inquiry::ControlSender;
 use super::server::{Failed, IDLE_TIMEOUT, write_line};
 use super::trace::Trace;
@@ -197,7 +197,10 @@ impl Teller<'_> {
                     ConnectionChange::Ended => "ended",
                 }
                 .to_owned(),
-                flow: self.describer.describe(&event.connection, event.at),
+                flow: {
+                    let listed = Listed { connection: event.connection, entered_at: event.entered_at };
+                    self.describer.describe(&listed, event.at)
+                },
             })),
         }
     }

@@ -413,6 +413,9 @@ pub struct Flow {
     pub assured: bool,
     /// Seconds until it ends unless a packet comes.
     pub expires_s: f64,
+    /// Seconds since it began here, or since a peer told of it.
+    #[serde(default)]
+    pub age_s: f64,
     /// Port that packets of the original direction leave on, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<String>,

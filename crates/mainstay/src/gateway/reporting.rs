@@ -372,6 +372,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
         samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
         samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
+        samples.add_latencies(self.node.latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());
