@@ -3,6 +3,7 @@
 mod cluster;
 mod ftp;
 mod large_packets;
+mod observing;
 mod operations;
 mod other_protocols;
 mod refusals;
