@@ -35,6 +35,7 @@ extern crate std;
 pub mod failure_detector;
 pub mod forwarding;
 pub mod node;
+pub mod observation;
 pub mod pipeline;
 
 pub mod role;

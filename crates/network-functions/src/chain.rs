@@ -16,6 +16,7 @@ mod layout;
 mod renewal;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -36,6 +37,7 @@ use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verd
 use erased::{Erased, ErasedFunction};
 pub use layout::STATE_ALIGN_BYTES_MAX;
 pub use renewal::ChainLayout;
+pub use watch::{Call, CallOutcome, Unwatched, Watch};
 
 /// Functions in a chain, at most.
 pub const CHAIN_FUNCTIONS_MAX: usize = 16;
@@ -265,6 +267,22 @@ impl Chain {
         connection: &mut Connection,
         packet: &Packet<'_, '_>,
     ) -> Result<(), DropReason> {
+        self.init_watched(runtime, tuples, connection, packet, &mut Unwatched)
+    }
+
+    /// As [`Chain::init`], with `watch` told of every call.
+    ///
+    /// # Errors
+    /// As [`Chain::init`].
+    #[inline]
+    pub fn init_watched<W: Watch>(
+        &self,
+        runtime: &mut Runtime<'_>,
+        tuples: &dyn TupleUse,
+        connection: &mut Connection,
+        packet: &Packet<'_, '_>,
+        watch: &mut W,
+    ) -> Result<(), DropReason> {
         let mut states = self.default_states;
         let mut context = Context {
             now: runtime.now,
@@ -280,9 +298,12 @@ impl Chain {
             has_expected: false,
         };
         let mut counters = runtime.counters.values.as_mut_slice();
-        for link in &self.links {
+        for (function, link) in self.links.iter().enumerate() {
             (context.counters, counters) = counters.split_at_mut(link.counters);
-            link.function.on_init(&mut states[link.state.clone()], &mut context, packet)?;
+            watch.before_call(context.counters);
+            let result = link.function.on_init(&mut states[link.state.clone()], &mut context, packet);
+            watch.after_call(&Call { function, outcome: CallOutcome::Began(result), context: &context }, packet);
+            result?;
         }
         connection.reply = context.reply;
         connection.functions = states;
@@ -297,6 +318,19 @@ impl Chain {
         connection: &mut Connection,
         packet: &mut Packet<'_, '_>,
         direction: Direction,
+    ) -> Processed {
+        self.process_watched(runtime, connection, packet, direction, &mut Unwatched)
+    }
+
+    /// As [`Chain::process`], with `watch` told of every call.
+    #[inline]
+    pub fn process_watched<W: Watch>(
+        &self,
+        runtime: &mut Runtime<'_>,
+        connection: &mut Connection,
+        packet: &mut Packet<'_, '_>,
+        direction: Direction,
+        watch: &mut W,
     ) -> Processed {
         let mut context = Context {
             now: runtime.now,
@@ -314,8 +348,8 @@ impl Chain {
         let states = &mut connection.functions;
         let counters = runtime.counters.values.as_mut_slice();
         let processed = match direction {
-            Direction::Original => self.pass_forwards(states, &mut context, counters, packet),
-            Direction::Reply => self.pass_backwards(states, &mut context, counters, packet),
+            Direction::Original => self.pass_forwards(states, &mut context, counters, packet, watch),
+            Direction::Reply => self.pass_backwards(states, &mut context, counters, packet, watch),
         };
         Processed { states_changed: processed.states_changed | context.has_expected, ..processed }
     }
@@ -344,21 +378,24 @@ impl Chain {
         (segment != arrived).then_some(Headers { transport: Transport::Tcp(segment), ..*headers })
     }
 
-    fn pass_forwards<'a>(
+    fn pass_forwards<'a, W: Watch>(
         &self,
         states: &mut [u8; FUNCTION_STATE_BYTES_MAX],
         context: &mut Context<'a>,
         mut counters: &'a mut [u64],
         packet: &mut Packet<'_, '_>,
+        watch: &mut W,
     ) -> Processed {
         let mut states_changed = false;
-        for link in &self.links {
+        for (function, link) in self.links.iter().enumerate() {
             (context.counters, counters) = mem::take(&mut counters).split_at_mut(link.counters);
             if !link.handles_packets {
                 continue;
             }
             let state = &mut states[link.state.clone()];
+            watch.before_call(context.counters);
             let processed = link.function.on_packet(state, context, packet, Direction::Original);
+            watch.after_call(&Call { function, outcome: CallOutcome::Handled(processed.verdict), context }, packet);
             states_changed |= processed.states_changed;
             if processed.verdict != Verdict::Forward {
                 return Processed { states_changed, ..processed };
@@ -367,22 +404,25 @@ impl Chain {
         Processed { verdict: Verdict::Forward, states_changed }
     }
 
-    fn pass_backwards<'a>(
+    fn pass_backwards<'a, W: Watch>(
         &self,
         states: &mut [u8; FUNCTION_STATE_BYTES_MAX],
         context: &mut Context<'a>,
         mut counters: &'a mut [u64],
         packet: &mut Packet<'_, '_>,
+        watch: &mut W,
     ) -> Processed {
         let mut states_changed = false;
-        for link in self.links.iter().rev() {
+        for (function, link) in self.links.iter().enumerate().rev() {
             let others = counters.len() - link.counters;
             (counters, context.counters) = mem::take(&mut counters).split_at_mut(others);
             if !link.handles_packets {
                 continue;
             }
             let state = &mut states[link.state.clone()];
+            watch.before_call(context.counters);
             let processed = link.function.on_packet(state, context, packet, Direction::Reply);
+            watch.after_call(&Call { function, outcome: CallOutcome::Handled(processed.verdict), context }, packet);
             states_changed |= processed.states_changed;
             if processed.verdict != Verdict::Forward {
                 return Processed { states_changed, ..processed };

@@ -136,3 +136,4 @@ pub mod port_range;
 pub mod rule_set;
 #[cfg(test)]
 mod testing;
+pub mod tuple_filter;

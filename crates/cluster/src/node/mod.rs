@@ -17,6 +17,7 @@ mod drain;
 mod event;
 mod held;
 mod judging;
+mod observing;
 mod peer;
 mod reload;
 mod resync;
@@ -154,6 +155,7 @@ impl Node {
     /// datagrams for the peers *before* sending the frames: then the backup knows of a connection before its packets
     /// are on the wire.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
+        let began_at_ns = self.pipeline.observation.latency.begin_batch();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
             peers: &self.peers,
@@ -164,6 +166,9 @@ impl Node {
         self.tell_changes();
         self.note_first_packet(now);
         self.release_fragments(now);
+        if let Some(began_at_ns) = began_at_ns {
+            self.pipeline.observation.latency.end_batch(began_at_ns, batch.len());
+        }
     }
 
     /// A datagram on the replication channel.

@@ -9,6 +9,7 @@ use flow::{Disposition, Frame, Instant, Tuple};
 use super::held::HeldReplies;
 use super::peer::{self, Peer};
 use crate::forwarding::{Admission, Forwarder};
+use crate::observation::Way;
 use crate::pipeline::Edge;
 
 /// Addresses and neighbours, and the peers that confirm connections.
@@ -41,6 +42,12 @@ impl Edge for Surroundings<'_> {
 
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         self.forwarder.forward(now, packet)
+    }
+
+    fn way(&self, tuple: &Tuple) -> Option<Way> {
+        let destination = tuple.destination_ip();
+        let next_hop = self.forwarder.route(destination)?;
+        Some(Way { port: next_hop.port, next_hop: next_hop.gateway.unwrap_or(destination) })
     }
 
     fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {

@@ -36,9 +36,16 @@ impl Pipeline {
     /// Handles a batch to completion: each frame's disposition is decided when this returns.
     pub fn handle_packets<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
         self.counters.received += batch.len() as u64;
+        self.observation.set_now(now);
+        if self.observation.looks_at_packets() {
+            self.observation.note_arrivals(batch);
+        }
         let mut pending = core::mem::take(&mut self.pending);
         let waiting = self.look_at_batch(now, batch, &mut pending, edge);
         for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
+            if self.observation.is_active() {
+                self.observation.attend_to(*frame);
+            }
             let found = match &headers.transport {
                 // The error goes against the packet that it quotes.
                 Transport::IcmpError(error) => self.table.lookup_likely(*likely, *hash, &error.inner.inverse()),
@@ -53,6 +60,9 @@ impl Pipeline {
             packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
         }
         self.pending = pending;
+        if self.observation.is_active() {
+            self.observation.note_outcomes(batch, |headers| self.shard.elsewhere(headers));
+        }
         self.count_dispositions(batch);
     }
 
@@ -122,9 +132,13 @@ impl Pipeline {
         is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if self.observation.attends() {
+            self.observe_lookup(packet, found);
+        }
         if found.is_none()
             && let Some(elsewhere) = self.shard.redirect(packet, &wanted(packet.headers))
         {
+            self.observe_redirect();
             return elsewhere;
         }
         match (&packet.headers.transport, found) {

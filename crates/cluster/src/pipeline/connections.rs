@@ -1,7 +1,7 @@
 //! Packets of connections: those of known ones move them on, others begin one.
 
 use flow::connection::flags;
-use flow::conntrack::{Advance, Change, Next};
+use flow::conntrack::{Advance, Change, Next, state_name};
 use flow::table::{InsertError, Slot};
 use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
@@ -10,6 +10,7 @@ use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
 use super::{Edge, Pipeline, TableChange, record, record_mut};
+use crate::observation::{ConnectionChange, Step};
 
 impl Pipeline {
     pub(super) fn handle_known<E: Edge>(
@@ -22,9 +23,16 @@ impl Pipeline {
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
+            self.observe(Step::Disallowed);
             return Err(DropReason::FirewallDenied);
         }
         if self.advance_plain(now, packet, slot, direction) {
+            if self.observation.attends() {
+                self.observe_plain_segment(slot);
+            }
+            if self.observation.attends() {
+                self.observe_plain_segment(slot);
+            }
             let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
             if states_changed {
                 self.changes.push(TableChange::FunctionsChanged { slot });
@@ -35,9 +43,14 @@ impl Pipeline {
         let previous_state = known.protocol.state;
         let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
         if is_first_reply && edge.holds_first_reply(now, slot, packet) {
+            self.observe(Step::HeldForBackup);
             return Ok(Disposition::Consumed);
         }
+        let master = known.owner;
         let (advance, taken_over) = self.advance(now, packet, slot, direction);
+        if self.observation.attends() {
+            self.observe_tracking(slot, previous_state, &advance, taken_over.then_some(master));
+        }
         if advance.next == Next::Reopen {
             self.end(slot, CloseReason::TcpClosed);
             let hash = self.table.hash(&packet.headers.tuple);
@@ -52,6 +65,7 @@ impl Pipeline {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
             self.changes.push(TableChange::TakenOver { slot });
+            self.follow(ConnectionChange::TakenOver, slot);
         } else if states_changed {
             self.changes.push(TableChange::FunctionsChanged { slot });
         } else if advance.change != Change::None {
@@ -71,7 +85,7 @@ impl Pipeline {
         verdict: Verdict,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
-        let sent = send(now, packet, verdict, edge);
+        let sent = self.send(now, packet, verdict, edge);
         if !is_on_its_way(sent) {
             let as_received = *record(&self.table, slot).tuple(direction);
             edge.note_not_sent(now, packet, &as_received);
@@ -151,6 +165,7 @@ impl Pipeline {
             return Ok(edge.handle_local(now, packet));
         }
         let (protocol, timeout) = self.tracker.begin(packet.headers)?;
+        self.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
         self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
         let mut runtime = Runtime {
@@ -161,14 +176,19 @@ impl Pipeline {
             expectations: &mut self.expectations,
         };
         let tuples = self.shard.tuples(&self.table);
-        self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
+        if self.observation.attends() {
+            let mut onlooker = self.observation.onlooker(&self.chain, tuple);
+            self.chain.init_watched(&mut runtime, &tuples, &mut connection, packet, &mut onlooker)?;
+        } else {
+            self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
+        }
         if is_local && connection.reply.source == tuple.destination {
             return Err(DropReason::LocalUnhandled);
         }
         count(&mut connection, packet, Direction::Original);
         let slot = self.enter(now, connection, hash)?;
         let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
-        let sent = send(now, packet, verdict, edge);
+        let sent = self.send(now, packet, verdict, edge);
         if !is_on_its_way(sent) {
             edge.note_not_sent(now, packet, &tuple);
         }
@@ -183,6 +203,7 @@ impl Pipeline {
                 self.counters.begun += 1;
                 self.note_if_expected(now, slot, &tuple);
                 self.changes.push(TableChange::Began { slot });
+                self.follow(ConnectionChange::Began, slot);
                 Ok(disposition)
             }
         }
@@ -222,7 +243,12 @@ impl Pipeline {
             log: &mut self.log,
             expectations: &mut self.expectations,
         };
-        let processed = self.chain.process(&mut runtime, connection, packet, direction);
+        let processed = if self.observation.attends() {
+            let mut onlooker = self.observation.onlooker(&self.chain, packet.headers.tuple);
+            self.chain.process_watched(&mut runtime, connection, packet, direction, &mut onlooker)
+        } else {
+            self.chain.process(&mut runtime, connection, packet, direction)
+        };
         if processed.states_changed {
             connection.bump_version();
             if self.expectations.has(&connection.original) {
@@ -238,13 +264,20 @@ impl Pipeline {
 
     fn note_change(&mut self, slot: Slot, change: Change, previous_state: u8) {
         self.changes.push(TableChange::Changed { slot, change, previous_state });
+        if change == Change::State {
+            self.follow(ConnectionChange::Changed, slot);
+        }
     }
 
     /// Ends a connection and leaves word of it.
     pub(super) fn end(&mut self, slot: Slot, reason: CloseReason) {
+        let entered_at = self.entered_at(slot);
         if let Some(connection) = self.remove_untold(slot) {
             self.chain.close(&connection, reason);
             self.counters.ended += 1;
+            if self.observation.is_following() {
+                self.observation.note_connection(ConnectionChange::Ended, &connection, entered_at);
+            }
             self.changes.push(TableChange::Ended { slot, ended: Ended::from(&connection) });
         }
     }
@@ -267,6 +300,23 @@ impl Pipeline {
         self.forget_relations(&removed);
         Some(removed)
     }
+
+    /// Does with a packet what the chain says.
+    #[inline(always)]
+    fn send<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        verdict: Verdict,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        match verdict {
+            Verdict::Forward => Ok(self.forward(now, packet, edge)),
+            Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
+            Verdict::Queued => Ok(Disposition::Consumed),
+            Verdict::Drop(reason) => Err(reason),
+        }
+    }
 }
 
 /// The headers of a packet as connection tracking is to see them, where they differ from those that came in: a function gives
@@ -281,21 +331,6 @@ fn as_sent(chain: &Chain, connection: &Connection, packet: &Packet<'_, '_>, dire
 fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
     connection.packets[direction.index()] += packets_in(packet.frame);
     connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
-}
-
-#[inline(always)]
-fn send<E: Edge>(
-    now: Instant,
-    packet: &mut Packet<'_, '_>,
-    verdict: Verdict,
-    edge: &mut E,
-) -> Result<Disposition, DropReason> {
-    match verdict {
-        Verdict::Forward => Ok(edge.forward(now, packet)),
-        Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
-        Verdict::Queued => Ok(Disposition::Consumed),
-        Verdict::Drop(reason) => Err(reason),
-    }
 }
 
 /// The packet leaves with its batch: nobody has to be told anything.

@@ -22,6 +22,7 @@ impl Pipeline {
     /// Ends connections whose time has come by `now`, at most `connections_max` a call, and gives up packets whose
     /// fragments did not all come. True when more may be waiting.
     pub fn expire(&mut self, now: Instant, connections_max: usize, copies: CopyExpiry) -> bool {
+        self.observation.set_now(now);
         self.expire_fragments(now);
         for _ in 0..connections_max {
             let Some(slot) = self.table.poll_expired(now) else { return false };

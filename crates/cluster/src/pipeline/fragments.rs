@@ -7,6 +7,7 @@ use flow::{Direction, Disposition, DropReason, Instant, OwnedFrame, Tuple};
 
 use super::connections::is_on_its_way;
 use super::{Edge, Pipeline, record, record_mut};
+use crate::observation::Step;
 
 impl Pipeline {
     /// A fragment that came in. `hash` is that of its tuple.
@@ -28,7 +29,10 @@ impl Pipeline {
             Ok(Look::First) => self.handle_first_fragment(now, packet, &fragment, hash, is_local, edge),
             Ok(Look::Follows(way)) => self.follow_first_fragment(now, packet, &fragment, &way, edge),
             Ok(Look::Held) => Ok(Disposition::Consumed),
-            Ok(Look::Elsewhere(worker)) => Ok(self.shard.hand_to(worker, packet)),
+            Ok(Look::Elsewhere(worker)) => {
+                self.observe(Step::HandedOver(worker));
+                Ok(self.shard.hand_to(worker, packet))
+            }
             Err(reason) => Err(reason),
         };
         self.count_lost_fragments();
@@ -55,6 +59,7 @@ impl Pipeline {
                     && let Some(worker) = self.shard.worker_of_fragments(&incoming)
                 {
                     self.fragments.note_first(fragment, Fate::Elsewhere(worker));
+                    self.observe(Step::HandedOver(worker));
                     return Ok(self.shard.hand_to(worker, packet));
                 }
                 let disposition = self.handle_packet(now, packet, hash, found, is_local, edge);
@@ -86,6 +91,7 @@ impl Pipeline {
         way: &Way,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        self.observe(Step::FollowsFirstFragment);
         let (slot, direction) = self.lookup(&way.incoming).ok_or(DropReason::NoConnection)?;
         let connection = record_mut(&mut self.table, slot);
         connection.packets[direction.index()] += 1;
@@ -99,7 +105,7 @@ impl Pipeline {
         if outgoing != packet.headers.tuple {
             packet.rewrite(&outgoing);
         }
-        let sent = Ok(edge.forward(now, packet));
+        let sent = Ok(self.forward(now, packet, edge));
         if !is_on_its_way(sent) {
             edge.note_not_sent(now, packet, &as_received);
         }

@@ -31,7 +31,7 @@ impl Pipeline {
         let is_hidden = error.inner.destination != as_sent.destination;
         let source = if is_hidden { as_sent.destination } else { outer.source };
         packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
-        let sent = Ok(edge.forward(now, packet));
+        let sent = Ok(self.forward(now, packet, edge));
         if !is_on_its_way(sent) {
             edge.note_not_sent(now, packet, &outer);
         }

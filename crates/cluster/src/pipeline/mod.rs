@@ -19,6 +19,7 @@ mod expiry;
 mod fragments;
 mod icmp_error;
 mod limits;
+mod observing;
 mod related;
 mod renewal;
 mod replica;
@@ -41,6 +42,7 @@ use network_functions::function::Log;
 use replication::representation::precise::Ended;
 
 use crate::forwarding::Admission;
+use crate::observation::{Observation, Way};
 use announcing::Announcements;
 use batch::Pending;
 use limits::Sources;
@@ -74,6 +76,12 @@ pub trait Edge {
 
     /// Sends a packet, already translated, on its way.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// Where [`Edge::forward`] would send a packet with this tuple, for those who look on.
+    fn way(&self, tuple: &Tuple) -> Option<Way> {
+        let _ = tuple;
+        None
+    }
 
     /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it
     /// was dropped, or it waits for something. It came in with the tuple `as_received`. Whoever sent it may have to be told
@@ -144,6 +152,7 @@ pub struct Pipeline {
     sources: Option<Sources>,
     key: HashKey,
     pub(crate) shard: Shard,
+    pub(crate) observation: Observation,
 }
 
 impl Pipeline {
@@ -170,6 +179,7 @@ impl Pipeline {
             sources: None,
             key,
             shard: Shard::default(),
+            observation: Observation::default(),
         }
     }
 

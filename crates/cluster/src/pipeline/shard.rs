@@ -179,6 +179,17 @@ impl Shard {
         is_elsewhere
     }
 
+    /// The worker that a packet, or without headers an ARP frame, was handed to before it was looked up, if it was.
+    pub(super) fn elsewhere(&self, headers: Option<&Headers>) -> Option<WorkerId> {
+        let to = headers.map_or(WorkerId::LEAD, |headers| self.place.steering.worker_of(headers));
+        (self.is_steering && to != self.place.worker).then_some(to)
+    }
+
+    /// The worker that the last frame was handed to, while frames are handed over at all.
+    pub(super) fn last_handed_to(&self) -> Option<WorkerId> {
+        self.handed.back().filter(|_| self.is_steering).map(|frame| frame.to)
+    }
+
     /// What becomes of a packet that no connection here has; `None`: what becomes of any such packet.
     #[inline]
     pub(super) fn redirect(

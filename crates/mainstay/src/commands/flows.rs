@@ -43,6 +43,7 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
         ("TRANSLATED", Left),
         ("PACKETS", Right),
         ("BYTES", Right),
+        ("AGE", Right),
         ("EXPIRES", Right),
     ]);
     for flow in flows {
@@ -56,6 +57,7 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
             remarks(flow),
             both_ways(flow.packets, count),
             both_ways(flow.bytes, bytes),
+            output::duration(Duration::try_from_secs_f64(flow.age_s).unwrap_or_default()),
             output::duration(expires),
         ]);
     }

@@ -1,13 +1,17 @@
 //! What the subcommands do, one file each.
 
+pub mod capture;
 pub mod check;
 pub mod drain;
 pub mod flows;
+pub mod follow;
 mod host;
+pub mod latency;
 pub mod reload;
 pub mod rules;
 pub mod simulate;
 pub mod status;
+pub mod trace;
 
 use std::io;
 
@@ -52,6 +56,9 @@ pub enum CommandError {
     /// The simulation found a broken promise.
     #[error(transparent)]
     Simulation(#[from] simulate::PromisesBroken),
+    /// The capture cannot be written.
+    #[error(transparent)]
+    Capture(#[from] capture::CaptureError),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

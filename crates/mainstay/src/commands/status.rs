@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::CommandError;
+use super::latency;
 use crate::cli::StatusArgs;
 use crate::control::client::Client;
 use crate::control::types::{Event, PeerStatus, Status};
@@ -21,6 +22,11 @@ pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
     struct Events {
         events: Vec<Event>,
     }
+    /// What `--latency --json` prints.
+    #[derive(Serialize)]
+    struct Latencies {
+        latencies: Vec<latency::LatencyLine>,
+    }
     let mut client = Client::connect(&args.socket.socket)?;
     if args.events {
         let events = client.events()?;
@@ -28,6 +34,15 @@ pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
             output::print_json(&Events { events })?;
         } else {
             output::print(&event_table(&events))?;
+        }
+        return Ok(());
+    }
+    if args.latency {
+        let latencies = latency::latencies(&client.counters()?);
+        if args.json {
+            output::print_json(&Latencies { latencies })?;
+        } else {
+            output::print(&latency::describe(&latencies))?;
         }
         return Ok(());
     }

@@ -147,13 +147,14 @@ fn flows_read_well() {
         replied: true,
         assured: true,
         expires_s: 431_990.0,
+        age_s: 12.0,
         egress: Some("outside".to_owned()),
         version: 3,
         related_to: None,
     };
     let expected = "\
-PROTO  STATE        ROLE    SOURCE          DESTINATION       TRANSLATED                PACKETS          BYTES   EXPIRES
-tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:1025  10 / 12 000  600 B / 18 MB  4 d 23 h
+PROTO  STATE        ROLE    SOURCE          DESTINATION       TRANSLATED                PACKETS          BYTES   AGE   EXPIRES
+tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:1025  10 / 12 000  600 B / 18 MB  12 s  4 d 23 h
 
 1 flow
 ";

@@ -164,6 +164,23 @@ impl Client {
         self.ask(Query::Undrain, |_| false).map(drop)
     }
 
+    /// Asks for something that goes on for at most `seconds`, and hands every line to `take` as it comes.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn stream(&mut self, query: Query, seconds: f64, mut take: impl FnMut(Line)) -> Result<(), ClientError> {
+        let wait = ANSWER_TIMEOUT + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 2);
+        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
+        self.reader.get_ref().set_read_timeout(Some(wait)).map_err(broken)?;
+        let result = self.ask(query, |line| {
+            take(line);
+            true
+        });
+        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
+        self.reader.get_ref().set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(broken)?;
+        result.map(drop)
+    }
+
     /// Asks, and hands every line to `take`, which says whether it expected it. Returns whether the answer was cut off.
     fn ask(&mut self, query: Query, mut take: impl FnMut(Line) -> bool) -> Result<bool, ClientError> {
         let mut request = serde_json::to_vec(&Request { version: VERSION, query })

@@ -9,6 +9,9 @@ use flow::table::{Slot, Table};
 use flow::{Connection, Direction, Instant, IpFamily, NodeId, Role, Tuple};
 
 use super::types::{BothWays, Ends, Flow, FlowFilterText};
+use network_functions::address;
+use network_functions::tuple_filter::TupleFilter;
+
 use crate::config::value::{Prefix, has_ports, protocol_name, protocol_number};
 
 /// Connections looked at for a page: at a cache miss or two each, well below 100 µs.
@@ -40,7 +43,8 @@ impl FlowDescriber {
 
     /// Describes a connection as it was at `now`.
     #[must_use]
-    pub fn describe(&self, connection: &Connection, now: Instant) -> Flow {
+    pub fn describe(&self, listed: &Listed, now: Instant) -> Flow {
+        let Listed { connection, entered_at } = listed;
         let translated = connection.translated(Direction::Original);
         let both_ways = |[original, reply]: [u64; 2]| BothWays { original, reply };
         let egress = usize::from(connection.egress[Direction::Original.index()]);
@@ -56,6 +60,7 @@ impl FlowDescriber {
             replied: connection.flags & flags::REPLIED != 0,
             assured: connection.flags & flags::ASSURED != 0,
             expires_s: Instant::from_nanos(connection.expires_at_nanos).saturating_since(now).as_secs_f64(),
+            age_s: now.saturating_since(*entered_at).as_secs_f64(),
             egress: egress.checked_sub(1).and_then(|port| self.port_names.get(port)).cloned(),
             version: connection.version,
             related_to: None,
@@ -64,9 +69,9 @@ impl FlowDescriber {
 
     /// Describes a connection of a page.
     #[must_use]
-    pub fn describe_in(&self, page: &FlowsPage, connection: &Connection) -> Flow {
-        let master = page.related.iter().find(|(original, _)| *original == connection.original);
-        Flow { related_to: master.map(|(_, master)| Box::new(ends(master))), ..self.describe(connection, page.now) }
+    pub fn describe_in(&self, page: &FlowsPage, listed: &Listed) -> Flow {
+        let master = page.related.iter().find(|(original, _)| *original == listed.connection.original);
+        Flow { related_to: master.map(|(_, master)| Box::new(ends(master))), ..self.describe(listed, page.now) }
     }
 }
 
@@ -85,7 +90,7 @@ fn ip(address: [u8; 16], family: IpFamily) -> IpAddr {
     }
 }
 
-fn ends(tuple: &Tuple) -> Ends {
+pub(super) fn ends(tuple: &Tuple) -> Ends {
     let end = |address, port| {
         let address = ip(address, tuple.family());
         if has_ports(tuple.protocol) { SocketAddr::new(address, port).to_string() } else { address.to_string() }
@@ -96,12 +101,33 @@ fn ends(tuple: &Tuple) -> Ends {
 /// Conditions on connections, ready to be tried on many.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FlowFilter {
-    protocol: Option<u8>,
+    tuple: TupleFilter,
     state: Option<String>,
-    source: Option<Prefix>,
-    destination: Option<Prefix>,
-    port: Option<u16>,
     role: Option<Role>,
+}
+
+/// Reads the conditions on the ends of connections or packets.
+///
+/// # Errors
+/// A sentence that says which condition cannot be read and how it is written.
+pub(super) fn tuple_filter(text: &FlowFilterText) -> Result<TupleFilter, String> {
+    let prefix = |key: &str, text: &Option<String>| -> Result<Option<address::Prefix>, String> {
+        let read = |text: &String| {
+            let prefix = text.parse::<Prefix>().map_err(|error| format!("{key}: {error}"))?.network();
+            address::Prefix::new(prefix.address, prefix.length_bits).map_err(|error| format!("{key}: {error}"))
+        };
+        text.as_ref().map(read).transpose()
+    };
+    let protocol = text.protocol.as_ref().map(|name| {
+        protocol_number(name)
+            .ok_or_else(|| format!("protocol: {name:?} is not known: write tcp, udp, icmp or a number"))
+    });
+    Ok(TupleFilter {
+        protocol: protocol.transpose()?,
+        source: prefix("source", &text.source)?,
+        destination: prefix("destination", &text.destination)?,
+        port: text.port,
+    })
 }
 
 impl FlowFilter {
@@ -110,42 +136,20 @@ impl FlowFilter {
     /// # Errors
     /// A sentence that says which condition cannot be read and how it is written.
     pub fn parse(text: &FlowFilterText) -> Result<Self, String> {
-        let prefix = |key: &str, text: &Option<String>| -> Result<Option<Prefix>, String> {
-            text.as_ref().map(|text| text.parse().map_err(|error| format!("{key}: {error}"))).transpose()
-        };
-        let protocol = text.protocol.as_ref().map(|name| {
-            protocol_number(name)
-                .ok_or_else(|| format!("protocol: {name:?} is not known: write tcp, udp, icmp or a number"))
-        });
         let role = text.role.as_ref().map(|name| match name.to_ascii_lowercase().as_str() {
             "master" => Ok(Role::Master),
             "backup" => Ok(Role::Backup),
             _ => Err(format!("role: {name:?} is not known: write master or backup")),
         });
-        Ok(Self {
-            protocol: protocol.transpose()?,
-            state: text.state.clone(),
-            source: prefix("source", &text.source)?,
-            destination: prefix("destination", &text.destination)?,
-            port: text.port,
-            role: role.transpose()?,
-        })
+        Ok(Self { tuple: tuple_filter(text)?, state: text.state.clone(), role: role.transpose()? })
     }
 
     /// Whether a connection meets all conditions.
     #[must_use]
     pub fn matches(&self, connection: &Connection, describer: &FlowDescriber) -> bool {
         let tuples = [connection.original, connection.translated(Direction::Original)];
-        let ports = |tuple: &Tuple| [tuple.source_port, tuple.destination_port];
-        let within = |prefix: Prefix, address: [u8; 16], tuple: &Tuple| prefix.contains(ip(address, tuple.family()));
-        let holds = |prefix: Option<Prefix>, pick: fn(&Tuple) -> [u8; 16]| {
-            prefix.is_none_or(|prefix| tuples.iter().any(|tuple| within(prefix, pick(tuple), tuple)))
-        };
-        self.protocol.is_none_or(|protocol| protocol == connection.original.protocol)
+        self.tuple.matches_any(&tuples)
             && self.role.is_none_or(|role| role == describer.role(connection))
-            && self.port.is_none_or(|port| tuples.iter().any(|tuple| ports(tuple).contains(&port)))
-            && holds(self.source, |tuple| tuple.source)
-            && holds(self.destination, |tuple| tuple.destination)
             && self.state.as_ref().is_none_or(|state| describer.state(connection).eq_ignore_ascii_case(state))
     }
 }
@@ -161,13 +165,22 @@ pub struct FlowsQuery {
     pub describer: Arc<FlowDescriber>,
 }
 
+/// A connection as it lay in the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// The connection.
+    pub connection: Connection,
+    /// When this node entered it: when it began, or when a peer told of it.
+    pub entered_at: Instant,
+}
+
 /// A part of the connections, as they lay in the table.
 #[derive(Clone, Debug)]
 pub struct FlowsPage {
     /// When they were copied.
     pub now: Instant,
     /// Those that the filter let through.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<Listed>,
     /// Of those that another connection announced, the original tuple and that of the other one.
     pub related: Vec<(Tuple, Tuple)>,
     /// Where the next page begins; `None` after the last.
@@ -181,19 +194,24 @@ impl FlowsQuery {
     pub fn page(&self, table: &Table, now: Instant) -> FlowsPage {
         self.walk(now, |from| {
             let slot = table.next_occupied(from)?;
-            table.get(slot).map(|connection| (slot, connection))
+            let entered_at = Instant::from_nanos(table.cold(slot)?.created_at_nanos);
+            table.get(slot).map(|connection| (slot, connection, entered_at))
         })
     }
 
-    /// [`FlowsQuery::page`] over anything that finds the first connection at or after a slot.
+    /// [`FlowsQuery::page`] over anything that finds the first connection at or after a slot, and when it was entered.
     #[must_use]
-    pub fn walk<'a>(&self, now: Instant, first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection)>) -> FlowsPage {
+    pub fn walk<'a>(
+        &self,
+        now: Instant,
+        first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection, Instant)>,
+    ) -> FlowsPage {
         let mut page = FlowsPage { now, connections: Vec::new(), related: Vec::new(), next_cursor: None };
         let mut from = Slot(self.cursor);
         for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
-            let Some((slot, connection)) = first_from(from) else { return page };
+            let Some((slot, connection, entered_at)) = first_from(from) else { return page };
             if self.filter.matches(connection, &self.describer) {
-                page.connections.push(*connection);
+                page.connections.push(Listed { connection: *connection, entered_at });
             }
             let Some(next) = slot.0.checked_add(1) else { return page };
             from = Slot(next);

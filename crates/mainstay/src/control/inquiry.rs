@@ -8,6 +8,7 @@ use super::flows::{FlowsPage, FlowsQuery};
 use super::merge;
 use super::orders::{Order, OrderOutcome, Standing};
 use super::types::{Event, Status};
+use super::watching::WatchOrder;
 use crate::metrics::Samples;
 
 /// Inquiries that wait for the data path. Beyond it the asker is told that the data path is busy.
@@ -29,6 +30,18 @@ pub trait ControlHandler {
     fn obey(&mut self, order: Order) -> OrderOutcome {
         drop(order);
         Err("this gateway takes no orders".to_owned())
+    }
+    /// Begins to look at something.
+    ///
+    /// # Errors
+    /// A sentence that says why not.
+    fn watch(&mut self, order: WatchOrder) -> Result<(), String> {
+        drop(order);
+        Err("this gateway cannot be looked into".to_owned())
+    }
+    /// Names of the functions in the chain.
+    fn functions(&mut self) -> Vec<&'static str> {
+        Vec::new()
     }
 }
 
@@ -53,6 +66,8 @@ enum Inquiry {
     Counters(SyncSender<Samples>),
     Events(SyncSender<Vec<Event>>),
     Order(Order, Standing, SyncSender<OrderOutcome>),
+    Watch(WatchOrder, SyncSender<Result<(), String>>),
+    Functions(SyncSender<Vec<&'static str>>),
 }
 
 /// Makes the data path's thread look at its [`ControlReceiver`].
@@ -146,6 +161,22 @@ impl ControlSender {
         self.lanes.get(worker).ok_or(AskError::Stopping)?.order(order)
     }
 
+    /// Has a worker, by its number, begin to look at something; says why not, if not.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn watch(&self, worker: usize, order: WatchOrder) -> Result<Result<(), String>, AskError> {
+        self.lanes.get(worker).ok_or(AskError::Stopping)?.ask(|answer| Inquiry::Watch(order, answer))
+    }
+
+    /// Asks for the names of the functions in the chain.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn functions(&self) -> Result<Vec<&'static str>, AskError> {
+        self.ask(Inquiry::Functions)
+    }
+
     /// Asks the lead what it alone knows.
     fn ask<T>(&self, inquiry: impl FnOnce(SyncSender<T>) -> Inquiry) -> Result<T, AskError> {
         self.lanes.first().ok_or(AskError::Stopping)?.ask(inquiry)
@@ -210,6 +241,8 @@ impl ControlReceiver {
             Inquiry::Events(answer) => drop(answer.try_send(handler.events())),
             Inquiry::Order(order, standing, answer) if standing.claim() => drop(answer.try_send(handler.obey(order))),
             Inquiry::Order(..) => {}
+            Inquiry::Watch(order, answer) => drop(answer.try_send(handler.watch(order))),
+            Inquiry::Functions(answer) => drop(answer.try_send(handler.functions())),
         }
         true
     }

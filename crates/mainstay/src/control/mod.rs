@@ -11,7 +11,10 @@ pub mod inquiry;
 mod merge;
 pub mod orders;
 pub mod server;
+pub mod streams;
+pub mod trace;
 pub mod types;
+pub mod watching;
 
 pub use events::EventLog;
 pub use flows::{FlowDescriber, FlowFilter, FlowsPage, FlowsQuery};

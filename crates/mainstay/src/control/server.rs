@@ -13,10 +13,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fs, thread};
 
+use cluster::observation::Subject;
+
 use super::flows::{FlowDescriber, FlowFilter, FlowsQuery};
 use super::inquiry::{AskError, ControlSender, INQUIRIES_WAITING_MAX};
 use super::orders::{OperationError, Operations};
-use super::types::{ErrorKind, FlowFilterText, Line, Query, Request, VERSION};
+use super::streams::{self, Stream};
+use super::types::{ErrorKind, FlowFilterText, Line, PacketFilterText, Query, Request, VERSION};
+use super::watching;
 
 /// Clients at a time; more are told so and closed.
 pub const CLIENTS_MAX: usize = 32;
@@ -227,7 +231,7 @@ fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             let rest = io::copy(&mut reader.take(4 * REQUEST_BYTES_MAX as u64), &mut io::sink());
             return rest.map(|_| ());
         }
-        if let Err(failed) = parse(&line).and_then(|query| answer(&query, shared, &mut writer)) {
+        if let Err(failed) = parse(&line).and_then(|query| answer(&query, shared, &mut reader, &mut writer)) {
             match failed {
                 Failed::Request(line) => write_line(&mut writer, &line)?,
                 Failed::Client(error) => return Err(error),
@@ -238,11 +242,22 @@ fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
 }
 
 /// Why an answer stops.
-enum Failed {
+pub(super) enum Failed {
     /// The client is told.
     Request(Box<Line>),
     /// The client cannot be told.
     Client(io::Error),
+}
+
+impl Failed {
+    /// The gateway cannot do it as it is now.
+    pub(super) fn refused(why: String) -> Self {
+        Self::Request(Box::new(error_line(ErrorKind::Refused, why)))
+    }
+
+    fn malformed(why: String) -> Self {
+        Self::Request(Box::new(error_line(ErrorKind::Malformed, why)))
+    }
 }
 
 impl From<AskError> for Failed {
@@ -255,7 +270,7 @@ impl From<OperationError> for Failed {
     fn from(error: OperationError) -> Self {
         match error {
             OperationError::Ask(error) => error.into(),
-            OperationError::Refused(why) => Self::Request(Box::new(error_line(ErrorKind::Refused, why))),
+            OperationError::Refused(why) => Self::refused(why),
         }
     }
 }
@@ -288,8 +303,17 @@ fn parse(line: &[u8]) -> Result<Query, Failed> {
     serde_json::from_slice::<Request>(line).map(|request| request.query).map_err(malformed)
 }
 
-fn answer(query: &Query, shared: &Shared, writer: &mut impl Write) -> Result<(), Failed> {
+fn answer(
+    query: &Query,
+    shared: &Shared,
+    reader: &mut BufReader<&UnixStream>,
+    writer: &mut impl Write,
+) -> Result<(), Failed> {
     let (lines, truncated) = match query {
+        Query::Trace { .. } | Query::Capture { .. } | Query::Follow { .. } => {
+            let stream = stream_of(query, shared)?;
+            streams::answer(&stream, &shared.sender, &shared.describer, reader, writer)?
+        }
         Query::Status => {
             write_line(writer, &Line::Status(Box::new(shared.sender.status()?)))?;
             (1, false)
@@ -313,6 +337,27 @@ fn answer(query: &Query, shared: &Shared, writer: &mut impl Write) -> Result<(),
     Ok(())
 }
 
+/// What a request for an answer that goes on wants.
+fn stream_of(query: &Query, shared: &Shared) -> Result<Stream, Failed> {
+    let packets = |filter: &PacketFilterText| filter.parse(&shared.describer).map_err(Failed::malformed);
+    let (subject, count, seconds) = match query {
+        Query::Trace { filter, count, seconds } => (Subject::Packets(packets(filter)?), count, seconds),
+        Query::Capture { at, filter, count, seconds, snapshot_bytes } => {
+            let at = watching::point(at, &shared.sender.functions()?).map_err(Failed::malformed)?;
+            let snapshot_bytes = *snapshot_bytes;
+            (Subject::Frames { at, filter: packets(filter)?, snapshot_bytes }, count, seconds)
+        }
+        Query::Follow { filter, count, seconds } => {
+            (Subject::Connections(watching::followed(filter).map_err(Failed::malformed)?), count, seconds)
+        }
+        _ => return Err(Failed::malformed("the request has one answer".to_owned())),
+    };
+    if !(seconds.is_finite() && *seconds > 0.0) || *count == 0 {
+        return Err(Failed::malformed("count and seconds must be above 0".to_owned()));
+    }
+    Ok(Stream { subject, count: *count, seconds: *seconds })
+}
+
 /// Fetches page after page, so that the data path never works long at a time and no list of all flows exists anywhere.
 fn answer_flows(
     filter: &FlowFilterText,
@@ -320,18 +365,17 @@ fn answer_flows(
     shared: &Shared,
     writer: &mut impl Write,
 ) -> Result<(u64, bool), Failed> {
-    let filter = FlowFilter::parse(filter)
-        .map_err(|message| Failed::Request(Box::new(error_line(ErrorKind::Malformed, message))))?;
+    let filter = FlowFilter::parse(filter).map_err(Failed::malformed)?;
     let mut written = 0;
     let (mut worker, mut cursor) = (0, 0);
     while worker < shared.sender.workers() {
         let describer = Arc::clone(&shared.describer);
         let page = shared.sender.flows(worker, FlowsQuery { filter: filter.clone(), cursor, describer })?;
-        for connection in &page.connections {
+        for listed in &page.connections {
             if written == limit {
                 return Ok((written, true));
             }
-            write_line(writer, &Line::Flow(shared.describer.describe_in(&page, connection)))?;
+            write_line(writer, &Line::Flow(shared.describer.describe_in(&page, listed)))?;
             written += 1;
         }
         (worker, cursor) = page.next_cursor.map_or((worker + 1, 0), |next| (worker, next));
@@ -348,7 +392,7 @@ fn write_lines(writer: &mut impl Write, lines: impl Iterator<Item = Line>) -> io
     Ok((written, false))
 }
 
-fn write_line(writer: &mut impl Write, line: &Line) -> io::Result<()> {
+pub(super) fn write_line(writer: &mut impl Write, line: &Line) -> io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")
 }

@@ -1,4 +1,5 @@
 mod orders;
+mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +19,7 @@ use flow::{Connection, Instant, NodeId, Tuple};
 
 use super::client::{Client, ClientError};
 use super::events::EVENTS_MAX;
-use super::flows::{FLOWS_EXAMINED_PER_PAGE_MAX, FlowDescriber, FlowFilter, FlowsPage, FlowsQuery};
+use super::flows::{FLOWS_EXAMINED_PER_PAGE_MAX, FlowDescriber, FlowFilter, FlowsPage, FlowsQuery, Listed};
 use super::server::{CLIENTS_MAX, ControlServer, REQUEST_BYTES_MAX, ServerError};
 use super::types::{ErrorKind, Event, EventKind, Flow, FlowFilterText, Line, Status};
 use super::{ControlHandler, ControlSender, EventLog, channel};
@@ -26,6 +27,8 @@ use crate::metrics::{Metric, Samples};
 use orders::NoOperations;
 
 const NOW: Instant = Instant::from_millis(5_000);
+/// When each connection was entered.
+const ENTERED_AT: Instant = Instant::from_millis(3_500);
 
 /// A data path that has nothing to do but answer.
 struct FakeNode {
@@ -42,7 +45,9 @@ impl ControlHandler for FakeNode {
     }
 
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        query.walk(NOW, |from| self.connections.range(from.0..).next().map(|(slot, found)| (Slot(*slot), found)))
+        query.walk(NOW, |from| {
+            self.connections.range(from.0..).next().map(|(slot, found)| (Slot(*slot), found, ENTERED_AT))
+        })
     }
 
     fn counters(&mut self) -> Samples {
@@ -65,7 +70,11 @@ struct Answering {
 }
 
 impl Answering {
-    fn start(mut node: FakeNode) -> Self {
+    fn start(node: FakeNode) -> Self {
+        Self::start_with(node)
+    }
+
+    fn start_with(mut node: impl ControlHandler + Send + 'static) -> Self {
         let (wake, woken) = sync_channel(1);
         let waker = wake.clone();
         let (sender, receiver) = channel(Arc::new(move || {
@@ -218,7 +227,8 @@ fn every_flow_of_many_pages_comes_exactly_once() {
 
 #[test]
 fn a_flow_is_described_with_its_translation() {
-    let flow = describer().describe(&connection(2), NOW);
+    let flow = describer().describe(&Listed { connection: connection(2), entered_at: ENTERED_AT }, NOW);
+    assert!((flow.age_s - 1.5).abs() < 1e-9);
     assert_eq!((flow.protocol.as_str(), flow.state.as_str(), flow.role.as_str()), ("tcp", "ESTABLISHED", "master"));
     assert_eq!(
         (flow.original.source.as_str(), flow.original.destination.as_str()),

@@ -11,13 +11,15 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::orders::ReloadReport;
+pub use super::trace::Trace;
+pub use super::watching::PacketFilterText;
 use crate::metrics::Sample;
 
 /// The version of requests and answers that this program speaks.
 pub const VERSION: u16 = 1;
 
 /// A request.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
     pub version: u16,
@@ -27,7 +29,7 @@ pub struct Request {
 }
 
 /// What is wanted.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "snake_case")]
 pub enum Query {
     /// How the node is.
@@ -59,6 +61,47 @@ pub enum Query {
     },
     /// The node is to take part again.
     Undrain,
+    /// The ways of packets, as they pass.
+    Trace {
+        /// Which packets.
+        #[serde(default)]
+        filter: PacketFilterText,
+        /// How many at most.
+        count: u64,
+        /// For how long at most.
+        seconds: f64,
+    },
+    /// Frames, as they pass a point of their way.
+    Capture {
+        /// Where: `ingress`, `after:FUNCTION`, `egress` or `drop`.
+        at: String,
+        /// Which packets.
+        #[serde(default)]
+        filter: PacketFilterText,
+        /// How many at most.
+        count: u64,
+        /// For how long at most.
+        seconds: f64,
+        /// Bytes that are kept of each.
+        #[serde(default = "snapshot_bytes_default")]
+        snapshot_bytes: u32,
+    },
+    /// What happens to connections, as it happens.
+    Follow {
+        /// Which connections, without their state and role.
+        #[serde(default)]
+        filter: FlowFilterText,
+        /// How many things at most.
+        count: u64,
+        /// For how long at most.
+        seconds: f64,
+    },
+}
+
+/// Bytes that are kept of captured frames unless the request says otherwise: all.
+#[must_use]
+pub const fn snapshot_bytes_default() -> u32 {
+    u32::MAX
 }
 
 /// Flows that are returned unless the request says otherwise.
@@ -105,6 +148,19 @@ pub enum Line {
     Event(Event),
     /// What became of a reload.
     Reload(ReloadReport),
+    /// A packet's way.
+    Trace(Box<Trace>),
+    /// A captured frame.
+    Frame(FrameLine),
+    /// Something that happened to a connection.
+    FlowEvent(Box<FlowEvent>),
+    /// A worker saw more before the next line than could be passed on.
+    Missed {
+        /// The worker.
+        worker: u8,
+        /// How many things.
+        count: u64,
+    },
     /// The answer is complete.
     End {
         /// [`VERSION`].
@@ -139,6 +195,33 @@ pub enum ErrorKind {
     Busy,
     /// It would do harm, or cannot be done as the gateway is now.
     Refused,
+}
+
+/// A captured frame.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FrameLine {
+    /// When it was handled, in nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// The port that it came in on; of one that leaves, the port that it leaves by.
+    pub port: String,
+    /// Its length, of which less may have been kept.
+    pub length_bytes: u32,
+    /// Why it was dropped, if it was captured there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
+    /// The frame from its link header on, in hexadecimal digits.
+    pub bytes: String,
+}
+
+/// Something that happened to a connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FlowEvent {
+    /// When, in nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// `began`, `changed`, `taken_over` or `ended`.
+    pub change: String,
+    /// The connection behind it, or as it was at its end.
+    pub flow: Flow,
 }
 
 /// How a node is.
@@ -330,6 +413,9 @@ pub struct Flow {
     pub assured: bool,
     /// Seconds until it ends unless a packet comes.
     pub expires_s: f64,
+    /// Seconds since it began here, or since a peer told of it.
+    #[serde(default)]
+    pub age_s: f64,
     /// Port that packets of the original direction leave on, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<String>,

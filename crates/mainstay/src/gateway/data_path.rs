@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use cluster::node::{Node, NodeEvent, Transmit};
+use cluster::observation::Stopwatch;
 use flow::{Frame, Instant, NodeId, WorkerId};
 use network_functions::chain::ChainLayout;
 use packet_io::poller::{Poller, Token, Waker};
@@ -83,6 +84,15 @@ impl PeerSockets {
     }
 }
 
+/// The clock that the node measures with.
+struct MonotonicClock;
+
+impl Stopwatch for MonotonicClock {
+    fn nanoseconds(&self) -> u64 {
+        clock::now().as_nanos()
+    }
+}
+
 /// What a data path is given, beside the configuration.
 pub(super) struct Setting {
     pub(super) node: Node,
@@ -118,7 +128,8 @@ pub(super) struct DataPath {
 impl DataPath {
     /// Opens the sockets to the peers.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
-        let Setting { node, ports, signals, waker, receiver, post } = setting;
+        let Setting { mut node, ports, signals, waker, receiver, post } = setting;
+        node.set_stopwatch(Box::new(MonotonicClock));
         let place = node.place();
         let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
         let poller = Poller::new()?;
@@ -356,6 +367,7 @@ impl DataPath {
             }
         }
         self.reporting.log_functions(&mut self.node);
+        self.reporting.pass_on(&mut self.node);
         self.reporting.take_rates(now, &self.node, &self.ports);
         logging::tell_suppressed(now, false);
         self.post.iter().for_each(Post::note_turn);

@@ -9,17 +9,19 @@ use std::time::Duration;
 use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
 use cluster::pipeline::Place;
 use cluster::{failure_detector, role};
-use flow::{Connection, DropReason, Instant, NodeId, PortId};
+use flow::{DropReason, Instant, NodeId, PortId};
 use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock, usage};
 use replication::Link;
 
 use crate::config::validated::Config;
+use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
     ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
     TakeoverStatus, WorkerStatus,
 };
+use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
 use crate::logging::limit::UNLIMITED_TARGET;
 use crate::metrics::{Metric, Samples};
@@ -75,6 +77,8 @@ pub(super) struct Reporting {
     /// Processor time of the thread when rates were last taken, and the share of its time that it worked then.
     cpu_time: Duration,
     load: f64,
+    /// What operators look at.
+    watches: Watches,
 }
 
 impl Reporting {
@@ -99,6 +103,7 @@ impl Reporting {
             is_first_packet_noted: false,
             cpu_time: usage::thread_cpu_time(),
             load: 0.0,
+            watches: Watches::default(),
         }
     }
 
@@ -217,6 +222,12 @@ impl Reporting {
             let (function, tuple) = (entry.function, entry.tuple);
             tracing::info!(target: UNLIMITED_TARGET, function, %tuple, "{}", entry.message);
         }
+    }
+
+    /// Passes on what operators look at.
+    #[inline]
+    pub(super) fn pass_on(&mut self, node: &mut Node) {
+        self.watches.pass_on(node);
     }
 
     /// Takes rates when it is time.
@@ -344,7 +355,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
         let pipeline = self.node.pipeline();
         let mut page = query.page(pipeline.table(), clock::now());
-        let master = |connection: &Connection| Some((connection.original, *pipeline.related_to(connection)?));
+        let master = |listed: &Listed| Some((listed.connection.original, *pipeline.related_to(&listed.connection)?));
         page.related = page.connections.iter().filter_map(master).collect();
         page
     }
@@ -367,6 +378,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
         samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
         samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
+        samples.add_latencies(self.node.latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());
@@ -383,6 +395,14 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
 
     fn events(&mut self) -> Vec<Event> {
         self.reporting.events.to_vec()
+    }
+
+    fn watch(&mut self, order: WatchOrder) -> Result<(), String> {
+        self.reporting.watches.begin(self.node, order)
+    }
+
+    fn functions(&mut self) -> Vec<&'static str> {
+        self.node.pipeline().chain().names().collect()
     }
 
     fn obey(&mut self, order: Order) -> OrderOutcome {

@@ -13,7 +13,7 @@ pub fn render(samples: &Samples) -> String {
     let mut page = String::new();
     for metric in Metric::ALL {
         let mut first = true;
-        for sample in samples.as_slice().iter().filter(|sample| sample.name == metric.name()) {
+        for sample in samples.as_slice().iter().filter(|sample| is_of(sample, *metric)) {
             if first {
                 head(&mut page, *metric);
                 first = false;
@@ -24,11 +24,20 @@ pub fn render(samples: &Samples) -> String {
     page
 }
 
+/// Whether a sample is a value of the metric: of a histogram also a bucket, the sum or the count.
+fn is_of(sample: &Sample, metric: Metric) -> bool {
+    match sample.name.strip_prefix(metric.name()) {
+        Some("_bucket" | "_sum" | "_count") => metric.kind() == Kind::Histogram,
+        rest => rest == Some("") && metric.kind() != Kind::Histogram,
+    }
+}
+
 fn head(page: &mut String, metric: Metric) {
     let (name, help) = (metric.name(), metric.help().replace('\\', "\\\\").replace('\n', "\\n"));
     let kind = match metric.kind() {
         Kind::Counter => "counter",
         Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
     };
     // Writing to a string cannot fail.
     let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n");

@@ -5,6 +5,7 @@ pub mod server;
 
 use std::collections::BTreeMap;
 
+use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub enum Kind {
     Counter,
     /// It goes up and down.
     Gauge,
+    /// How often something was how large: it only grows, too.
+    Histogram,
 }
 
 macro_rules! metrics {
@@ -83,6 +86,9 @@ metrics! {
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections ended because the rules do not allow them any more.",
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
+    BatchSeconds: Histogram "batch_seconds" [] "Time from a batch of packets until they can be sent, of one batch in 64.",
+    BatchPackets: Counter "measured_packets_total" [] "Packets in the batches whose time was measured.",
+    FunctionSeconds: Histogram "function_seconds" ["function", "call"] "Time that a function took to decide on a connection or to handle a packet, of a few packets in each measured batch.",
     FunctionEvents: Counter "function_events_total" ["function", "event"] "What network functions count.",
     FirewallRulePackets: Counter "firewall_rule_packets_total" ["rule", "action"] "First packets of connections that the firewall rule decided on.",
     LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond their limit or what the log takes.",
@@ -136,6 +142,37 @@ impl Samples {
     #[allow(clippy::cast_precision_loss, reason = "the page's numbers are floating point")]
     pub fn add_count(&mut self, metric: Metric, labels: &[&str], count: u64) {
         self.add(metric, labels, count as f64);
+    }
+
+    /// Adds a histogram: its buckets, each with all that is in those before it, its sum and its count.
+    #[allow(clippy::cast_precision_loss, reason = "the page's numbers are floating point")]
+    pub fn add_histogram(&mut self, metric: Metric, labels: &[&str], histogram: &Histogram) {
+        debug_assert_eq!(metric.kind(), Kind::Histogram, "{} is none", metric.name());
+        let pairs = metric.labels().iter().zip(labels);
+        let labels: BTreeMap<_, _> = pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut push = |suffix: &str, labels, value| {
+            self.samples.push(Sample { name: format!("{}{suffix}", metric.name()), labels, value });
+        };
+        let bounds = HISTOGRAM_BOUNDS_NS.iter().map(|bound| (*bound as f64 / 1e9).to_string());
+        let mut count = 0;
+        for (bound, in_bucket) in bounds.chain(["+Inf".to_owned()]).zip(histogram.counts) {
+            count += in_bucket;
+            let mut labels = labels.clone();
+            labels.insert("le".to_owned(), bound);
+            push("_bucket", labels, count as f64);
+        }
+        push("_sum", labels.clone(), histogram.sum_ns as f64 / 1e9);
+        push("_count", labels, count as f64);
+    }
+
+    /// Adds all that was measured of the time that packets take.
+    pub fn add_latencies(&mut self, latencies: &Latencies) {
+        self.add_histogram(Metric::BatchSeconds, &[], &latencies.batch);
+        self.add_count(Metric::BatchPackets, &[], latencies.batch_packets);
+        for function in &latencies.functions {
+            self.add_histogram(Metric::FunctionSeconds, &[function.name, "begin"], &function.begin);
+            self.add_histogram(Metric::FunctionSeconds, &[function.name, "packet"], &function.packet);
+        }
     }
 
     /// Adds a truth, as 1 or 0.

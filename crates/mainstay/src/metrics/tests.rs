@@ -49,7 +49,9 @@ fn read(page: &str) -> BTreeMap<(String, String), f64> {
         } else {
             let (series, value) = line.rsplit_once(' ').expect("a sample has a value");
             let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
-            assert_eq!(name, current, "the sample stands below its type");
+            let is_of_histogram =
+                ["_bucket", "_sum", "_count"].iter().any(|suffix| name == format!("{current}{suffix}"));
+            assert!(name == current || is_of_histogram, "{name} stands below the type of {current}");
             check_labels(labels.strip_suffix('}').expect("the labels are closed"), &is_name);
             let value = value.parse().expect("the value is a number");
             let before = values.insert((name.to_owned(), labels.to_owned()), value);

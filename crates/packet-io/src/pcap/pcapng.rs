@@ -33,8 +33,9 @@ const SECTION_FIELDS_BYTES: u32 = 16;
 const PACKET_FIELDS_BYTES: u32 = 20;
 
 mod option {
-    //! Options of an interface.
+    //! Options of an interface, and of a packet.
     pub(super) const END: u16 = 0;
+    pub(super) const COMMENT: u16 = 1;
     pub(super) const NAME: u16 = 2;
     pub(super) const TIMESTAMP_RESOLUTION: u16 = 9;
     pub(super) const TIMESTAMP_OFFSET: u16 = 14;
@@ -319,6 +320,21 @@ impl<W: Write> PcapngWriter<W> {
         frame: &[u8],
         wire_bytes: u32,
     ) -> Result<(), PcapError> {
+        self.write_commented(interface, timestamp, frame, wire_bytes, None)
+    }
+
+    /// As [`PcapngWriter::write`], with a comment that readers show beside the packet.
+    ///
+    /// # Errors
+    /// As [`PcapngWriter::write`].
+    pub fn write_commented(
+        &mut self,
+        interface: usize,
+        timestamp: Instant,
+        frame: &[u8],
+        wire_bytes: u32,
+        comment: Option<&str>,
+    ) -> Result<(), PcapError> {
         let bytes = u32::try_from(frame.len()).ok().filter(|bytes| *bytes <= SNAPSHOT_BYTES_MAX);
         let bytes = bytes.ok_or(PcapError::OversizedFrame(frame.len()))?;
         let nanos = timestamp.as_nanos();
@@ -328,7 +344,14 @@ impl<W: Write> PcapngWriter<W> {
         for (field, number) in fields.chunks_exact_mut(4).zip(numbers) {
             field.copy_from_slice(&number.to_le_bytes());
         }
-        self.block(ENHANCED_PACKET, &[&fields, frame])
+        // Options begin on a boundary of four bytes.
+        let padding = &[0; 3][..frame.len().next_multiple_of(4) - frame.len()];
+        let mut options = Vec::new();
+        if let Some(comment) = comment {
+            put_option(&mut options, option::COMMENT, comment.as_bytes());
+            put_option(&mut options, option::END, &[]);
+        }
+        self.block(ENHANCED_PACKET, &[&fields, frame, padding, &options])
     }
 
     /// Writes out what is buffered and gives the writer back.

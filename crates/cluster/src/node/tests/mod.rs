@@ -4,6 +4,7 @@ mod cluster;
 mod ftp;
 mod ftp_workers;
 mod large_packets;
+mod observing;
 mod operations;
 mod other_protocols;
 mod refusals;

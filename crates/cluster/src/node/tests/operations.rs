@@ -16,7 +16,7 @@ use crate::node::{
 use crate::role::State;
 
 /// The node's own configuration with other rules.
-fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfiguration {
+pub(super) fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfiguration {
     let layout = cluster.node(id).pipeline().chain().layout();
     let config = node_config(id, cluster.options());
     let peer = |peer: &crate::node::PeerConfig| PeerReconfiguration {
@@ -36,7 +36,7 @@ fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfiguration {
     }
 }
 
-fn reload(cluster: &mut Cluster, id: u8, new: Reconfiguration) -> crate::node::Reloaded {
+pub(super) fn reload(cluster: &mut Cluster, id: u8, new: Reconfiguration) -> crate::node::Reloaded {
     let now = cluster.now;
     cluster.node_mut(id).reload(now, new).expect("it can be taken")
 }

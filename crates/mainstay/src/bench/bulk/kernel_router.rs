@@ -28,7 +28,7 @@ impl KernelRules {
     /// the kernel listens to.
     pub(in crate::bench) fn install(node: &Namespace) -> Result<Self, IoError> {
         node.run(forward)??;
-        let load = load(node);
+        let load = load_rules(node, &rules());
         Ok(load.map_or_else(|why| Self::None { why }, |()| Self::Nftables))
     }
 }
@@ -63,15 +63,15 @@ fn rules() -> String {
     )
 }
 
-/// Gives the rules to `nft`. Says what is wrong where that does not work.
-fn load(node: &Namespace) -> Result<(), String> {
+/// Gives rules to the `nft` of a namespace. Says what is wrong where that does not work.
+pub(in crate::bench) fn load_rules(node: &Namespace, rules: &str) -> Result<(), String> {
     let mut nft = Command::new("nft");
     nft.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = node.spawn_command(nft).map_err(|error| match error {
         IoError::System { source, .. } if source.kind() == ErrorKind::NotFound => "nft is not installed".to_owned(),
         error => error.to_string(),
     })?;
-    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(rules().as_bytes()));
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(rules.as_bytes()));
     let output = child.wait_with_output().map_err(|error| format!("nft: {error}"))?;
     if !output.status.success() {
         return Err(format!("nft: {}", String::from_utf8_lossy(&output.stderr).trim()));

@@ -1,0 +1,87 @@
+//! `mainstay capture`: frames at a point of their way through a running gateway, as pcapng.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use flow::Instant;
+use packet_io::pcap::{PcapError, PcapngWriter};
+
+use super::CommandError;
+use crate::cli::CaptureArgs;
+use crate::control::client::Client;
+use crate::control::streams::from_hexadecimal;
+use crate::control::types::{FrameLine, Line, Query};
+use crate::output::counted;
+
+/// Why a capture is not written.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file cannot be made.
+    #[error("{} cannot be written: {source}: choose another --write", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Something cannot be written to it.
+    #[error("the capture cannot be written: {0}")]
+    Write(#[from] PcapError),
+    /// The gateway tells of frames that make no sense.
+    #[error("the gateway's frames are not understood: is this program of another version?")]
+    NotUnderstood,
+}
+
+/// Asks the gateway and writes frame after frame.
+///
+/// # Errors
+/// The gateway does not answer, or the file cannot be written.
+pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
+    let mut client = Client::connect(&args.socket.socket)?;
+    let ports: Vec<String> = client.status()?.ports.into_iter().map(|port| port.name).collect();
+    let writer = open(&args.write)?;
+    let mut file = PcapngWriter::new(writer, ports.iter().map(String::as_str)).map_err(CaptureError::from)?;
+    let query = Query::Capture {
+        at: args.at.clone(),
+        filter: args.packets.filter(),
+        count: args.count,
+        seconds: args.seconds,
+        snapshot_bytes: args.snapshot_bytes,
+    };
+    let (mut frames, mut missed, mut result) = (0, 0, Ok(()));
+    client.stream(query, args.seconds, |line| match line {
+        Line::Frame(frame) if result.is_ok() => {
+            frames += 1;
+            result = write(&mut file, &ports, &frame);
+        }
+        Line::Missed { count, .. } => missed += count,
+        _ => {}
+    })?;
+    result?;
+    file.finish().map_err(CaptureError::from)?;
+    // Standard output may be the capture itself.
+    eprintln!(
+        "{} captured{}",
+        counted(frames, "frame"),
+        if missed == 0 { String::new() } else { format!(", {missed} missed") }
+    );
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Box<dyn Write>, CaptureError> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdout()));
+    }
+    let create = |source| CaptureError::Create { path: path.to_owned(), source };
+    Ok(Box::new(BufWriter::new(File::create(path).map_err(create)?)))
+}
+
+fn write<W: Write>(file: &mut PcapngWriter<W>, ports: &[String], frame: &FrameLine) -> Result<(), CaptureError> {
+    let interface = ports.iter().position(|port| *port == frame.port).ok_or(CaptureError::NotUnderstood)?;
+    let bytes = from_hexadecimal(&frame.bytes).ok_or(CaptureError::NotUnderstood)?;
+    let comment = frame.dropped.as_ref().map(|reason| format!("dropped: {reason}"));
+    let at = Instant::from_nanos(frame.unix_ns);
+    file.write_commented(interface, at, &bytes, frame.length_bytes, comment.as_deref())?;
+    Ok(())
+}
