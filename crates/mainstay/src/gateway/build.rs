@@ -332,9 +332,12 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     })?)
 }
 
+/// Where the helper only stays for the connections that it has, no more begin.
 fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, GatewayError> {
+    let is_wanted = config.chain.contains(&Function::Ftp);
+    let ports = config.ftp.ports.iter().filter(|_| is_wanted);
     Ok(Ftp::new(FtpConfig {
-        control_ports: config.ftp.ports.iter().filter_map(port_range).collect(),
+        control_ports: ports.filter_map(port_range).collect(),
         loose: config.ftp.loose,
         privileged_ports: config.ftp.privileged_ports,
         timeout: config.ftp.timeout,

@@ -312,6 +312,17 @@ mod tests {
     }
 
     #[test]
+    fn the_helper_and_what_it_announces_change_under_way() {
+        let changes =
+            changed(&[("ports = [21]", "ports = [2121]"), ("[node]", "[firewall]\nrelated = \"rules\"\n[node]")]);
+        assert_eq!(changes.needs_restart, [""; 0]);
+        let told = changes.applicable.join("\n");
+        for part in ["firewall.related: Accept before, Rules now", "ftp.ports: [21..=21] before, [2121..=2121] now"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+
+    #[test]
     fn long_lists_are_cut() {
         let numbers = |count: u32| (0..count).collect::<Vec<_>>();
         let phrase = list_phrase("number", &numbers(0), &numbers(11), ToString::to_string);

@@ -28,7 +28,7 @@ use crate::logging;
 /// What the data path runs with.
 struct Running {
     config: Config,
-    /// The chain's functions: those of the configuration, and NAT if it was there once.
+    /// The chain's functions: those of the configuration, and those that stay once they were there.
     functions: Vec<Function>,
     layout: ChainLayout,
 }
@@ -92,11 +92,9 @@ impl Operator {
         report: &mut ReloadReport,
     ) -> Result<(), AskError> {
         let functions = continued(&running.functions, &config.chain);
-        if functions.len() > config.chain.len() {
-            report.warnings.push(
-                "nat stays in the chain, without rules, for the connections that are translated: until a restart"
-                    .into(),
-            );
+        let staying = functions.get(config.chain.len()..).unwrap_or_default();
+        for (_, what) in STAYING.iter().filter(|(function, _)| staying.contains(function)) {
+            report.warnings.push((*what).into());
         }
         let build = |_| {
             let layout = running.layout.clone();
@@ -174,13 +172,18 @@ pub(super) fn describe_fingerprint(fingerprint: u64) -> String {
     format!("{fingerprint:016x}")
 }
 
-/// The functions of the chain that goes on after `before`. Without NAT, nobody would translate the packets of connections
-/// that are translated: it stays for them.
+/// Functions that stay in the chain for the connections that they have changed packets of, and what that means. Without NAT,
+/// nobody would translate those connections' packets; without the FTP helper, nobody would shift their numbers.
+const STAYING: [(Function, &str); 2] = [
+    (Function::Nat, "nat stays in the chain, without rules, for the connections that are translated: until a restart"),
+    (Function::Ftp, "ftp stays in the chain for the control connections that there are: until a restart"),
+];
+
+/// The functions of the chain that goes on after `before`: those wanted, and those that stay.
 fn continued(before: &[Function], wanted: &[Function]) -> Vec<Function> {
     let mut functions = wanted.to_vec();
-    if before.contains(&Function::Nat) && !wanted.contains(&Function::Nat) {
-        functions.push(Function::Nat);
-    }
+    let stays = |function: &Function| before.contains(function) && !wanted.contains(function);
+    functions.extend(STAYING.map(|(function, _)| function).into_iter().filter(stays));
     functions
 }
 
@@ -194,10 +197,12 @@ mod tests {
 
     #[test]
     fn nat_stays_for_the_connections_that_it_translates() {
-        use Function::{Firewall, Nat};
+        use Function::{Firewall, Ftp, Nat};
         assert_eq!(continued(&[Firewall], &[Firewall, Nat]), [Firewall, Nat]);
         assert_eq!(continued(&[Firewall, Nat], &[Firewall]), [Firewall, Nat]);
         assert_eq!(continued(&[Nat, Firewall], &[]), [Nat]);
+        assert_eq!(continued(&[Nat, Ftp], &[Ftp, Firewall]), [Ftp, Firewall, Nat]);
+        assert_eq!(continued(&[Firewall, Ftp, Nat], &[Firewall]), [Firewall, Nat, Ftp]);
         assert_eq!(continued(&[Firewall], &[]), []);
     }
 }

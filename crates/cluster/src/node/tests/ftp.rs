@@ -7,8 +7,13 @@ use std::vec::Vec;
 use flow::connection::flags;
 use flow::wire::{build, ip_protocol, tcp_flags};
 use flow::{Direction, DropReason, NodeId, PortId, Tuple};
+use network_functions::chain::ChainBuilder;
 
-use super::cluster::{CLIENT, Cluster, INSIDE, OUTSIDE, Options, Received, SERVER, SHARED_OUTSIDE, segment};
+use super::cluster::{
+    CLIENT, Cluster, INSIDE, OUTSIDE, Options, Received, SERVER, SHARED_OUTSIDE, firewall, ftp, nat, rules, segment,
+};
+use super::operations::{reload, with_rules};
+use crate::node::{Reconfiguration, Reevaluation};
 
 const ACK: u8 = tcp_flags::ACK;
 const SYN: u8 = tcp_flags::SYN;
@@ -284,6 +289,29 @@ fn a_node_that_comes_back_learns_what_is_expected() {
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     connect(&mut cluster, OUTSIDE, data_from_server(target)).expect("it was announced");
+}
+
+#[test]
+fn a_reload_keeps_what_is_expected_and_judges_no_connection_that_was_announced() {
+    let mut cluster = Cluster::start(Options::default());
+    let mut control = connect(&mut cluster, INSIDE, control_from_inside()).unwrap();
+    let target = active_mode(&mut cluster, &mut control);
+    let renewed = |cluster: &Cluster| {
+        let layout = cluster.node(0).pipeline().chain().layout();
+        let functions = ChainBuilder::new().push(firewall(rules(None))).push(nat(0, true)).push(ftp(0));
+        let chain = functions.build_within(layout).unwrap();
+        Reconfiguration { chain, reevaluation: Reevaluation::Judge, ..with_rules(cluster, 0, rules(None)) }
+    };
+    let new = renewed(&cluster);
+    reload(&mut cluster, 0, new);
+    let mut data = connect(&mut cluster, OUTSIDE, data_from_server(target)).expect("it was announced");
+    exchange(&mut cluster, &mut data);
+    let new = renewed(&cluster);
+    reload(&mut cluster, 0, new);
+    cluster.run_until("all connections to be judged", |cluster| !cluster.node(0).pipeline().is_judging());
+    exchange(&mut cluster, &mut data);
+    exchange(&mut cluster, &mut control);
+    assert_eq!(cluster.node(0).pipeline().counters().disallowed, 0);
 }
 
 #[test]
