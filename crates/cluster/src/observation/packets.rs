@@ -141,7 +141,7 @@ impl Observation {
                 trace
             });
             for index in (0..self.watches.len()).filter(|index| mark.watches & (1 << index) != 0) {
-                if let Some(sight) = self.sight_of_outcome(index, frame, dropped, trace.as_ref()) {
+                if let Some(sight) = self.sight_of_outcome(index, frame, dropped, trace.as_deref()) {
                     self.push(index, sight);
                 }
             }
@@ -156,11 +156,11 @@ impl Observation {
         watch: usize,
         frame: &Frame<'_>,
         dropped: Option<DropReason>,
-        trace: Option<&Box<PacketTrace>>,
+        trace: Option<&PacketTrace>,
     ) -> Option<Sight> {
         match &self.watches[watch].subject {
             Subject::Packets(filter) => {
-                trace.filter(|_| filter.matches_outcome(dropped)).map(|trace| Sight::Packet(trace.clone()))
+                trace.filter(|_| filter.matches_outcome(dropped)).map(|trace| Sight::Packet(Box::new(trace.clone())))
             }
             Subject::Frames { at: Point::Egress, snapshot_bytes, .. } => {
                 let Disposition::Transmit(port) = frame.disposition else { return None };
