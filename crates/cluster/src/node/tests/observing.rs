@@ -356,6 +356,6 @@ fn one_batch_in_so_many_is_measured_with_its_functions() {
     assert_eq!((latencies.batch.count(), latencies.batch_packets), (2, 2));
     let measured: Vec<_> =
         latencies.functions.iter().map(|of| (of.name, of.packet.count(), of.begin.count())).collect();
-    assert_eq!(measured, [("nat", 2, 0), ("ftp", 2, 0)], "the firewall has no part in these");
+    assert_eq!(measured, [("ftp", 2, 0), ("nat", 2, 0)], "the firewall has no part in these");
     assert_eq!(latencies.functions[0].packet.sum_ns, 200);
 }
