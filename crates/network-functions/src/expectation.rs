@@ -19,7 +19,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use flow::{Instant, Tuple};
+use flow::{Instant, Tuple, WorkerId};
 
 pub use wire::decode;
 
@@ -100,13 +100,53 @@ struct Entry {
     master: Tuple,
 }
 
-/// The expected connections of one node.
-#[derive(Clone, Debug, Default)]
+/// A worker's part of the ports that functions announce. Workers announce at the same time, and hear of each other's
+/// expectations a moment later: parts keep them from announcing the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortShare {
+    worker: WorkerId,
+    workers: u8,
+}
+
+impl PortShare {
+    /// All ports, for the only worker.
+    pub const WHOLE: Self = Self { worker: WorkerId::LEAD, workers: 1 };
+
+    /// The part of `worker` when there are `workers` (not 0).
+    #[must_use]
+    pub const fn of(worker: WorkerId, workers: u8) -> Self {
+        Self { worker, workers }
+    }
+
+    /// Whether the port is in it.
+    #[must_use]
+    pub const fn contains(self, port: u16) -> bool {
+        self.workers <= 1 || port % self.workers as u16 == self.worker.0 as u16
+    }
+}
+
+/// The expected connections of one worker: those that its own connections announced and, if there are other workers, those
+/// that theirs did.
+#[derive(Clone, Debug)]
 pub struct Expectations {
     entries: BTreeMap<Key, Entry>,
     deadlines: BTreeSet<(Instant, Key)>,
     /// What each master expects, oldest first.
     masters: BTreeMap<TupleBytes, Vec<Key>>,
+    port_share: PortShare,
+    revision: u64,
+}
+
+impl Default for Expectations {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            masters: BTreeMap::new(),
+            port_share: PortShare::WHOLE,
+            revision: 0,
+        }
+    }
 }
 
 impl Expectations {
@@ -114,6 +154,23 @@ impl Expectations {
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Sets the part of the ports that are announced here; at first it is the whole.
+    pub const fn set_port_share(&mut self, share: PortShare) {
+        self.port_share = share;
+    }
+
+    /// The part of the ports that are announced here.
+    #[must_use]
+    pub const fn port_share(&self) -> PortShare {
+        self.port_share
+    }
+
+    /// A number that is another one whenever what is expected is.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// None is expected.
@@ -141,6 +198,7 @@ impl Expectations {
             self.remove(&oldest);
         }
         self.masters.entry(bytes(master)).or_default().push(key);
+        self.revision += 1;
         self.deadlines.insert((expectation.expires_at, key));
         self.entries.insert(key, Entry { expectation, master: *master });
         Ok(())
@@ -154,6 +212,12 @@ impl Expectations {
             return None;
         }
         self.find_entry(now, tuple).map(|entry| &entry.expectation)
+    }
+
+    /// The original tuple of the connection on whose behalf that expectation is.
+    #[must_use]
+    pub fn master_of(&self, now: Instant, tuple: &Tuple) -> Option<&Tuple> {
+        self.find_entry(now, tuple).map(|entry| &entry.master)
     }
 
     fn find_entry(&self, now: Instant, tuple: &Tuple) -> Option<&Entry> {
@@ -234,6 +298,7 @@ impl Expectations {
 
     fn remove(&mut self, key: &Key) {
         let Some(entry) = self.entries.remove(key) else { return };
+        self.revision += 1;
         self.deadlines.remove(&(entry.expectation.expires_at, *key));
         let master = bytes(&entry.master);
         if let Some(keys) = self.masters.get_mut(&master) {

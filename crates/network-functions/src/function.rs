@@ -10,7 +10,7 @@ use flow::wire::{Packet, TcpSegment};
 use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::expectation::{Expectation, Expectations, Refusal};
+use crate::expectation::{Expectation, Expectations, PortShare, Refusal};
 use crate::log_limit::{LogLimits, LogSource};
 
 /// What is to be done with a packet.
@@ -200,6 +200,12 @@ impl Context<'_> {
         self.expectations.expect(self.now, &self.original, expectation)?;
         self.has_expected = true;
         Ok(())
+    }
+
+    /// The part of the ports that this worker may announce on translated addresses.
+    #[must_use]
+    pub const fn port_share(&self) -> PortShare {
+        self.expectations.port_share()
     }
 
     /// Takes back what the function (by its [`FlowState::ATTRIBUTE`]) expected on behalf of this connection.

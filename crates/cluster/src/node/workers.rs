@@ -9,6 +9,7 @@
 //! | [`Letter::Report`] | others | lead | which take-over their connections are usable for, and whether they have all copies |
 //! | [`Letter::Neighbour`] | lead | others | what ARP and neighbour discovery taught it |
 //! | [`Letter::Redirect`] | any | any | replies of whose connections come to the receiver |
+//! | [`Letter::Announcement`] | any | any | connections that are expected, or have come as expected |
 //!
 //! ```text
 //!   lead                        others
@@ -29,7 +30,7 @@ use flow::{BATCH_FRAMES_MAX, Instant, NodeId, PacketBatch, WorkerId};
 use super::surroundings::Surroundings;
 use super::{ConfigError, Node, NodeConfig, NodeEvent};
 use crate::forwarding::{Learning, Sharing};
-use crate::pipeline::{HandedFrame, Place, Redirect};
+use crate::pipeline::{Announcement, HandedFrame, Place, Redirect};
 use crate::role::{Division, RoleAutomaton, State};
 
 /// How long the lead waits for the other workers before it announces the addresses. A worker that is late then drops its
@@ -51,6 +52,8 @@ pub enum Letter {
     Neighbour(Learning),
     /// Whose replies come where.
     Redirect(Redirect),
+    /// Connections that are expected.
+    Announcement(Announcement),
 }
 
 /// How the node stands: the whole of it, so that a later one stands for all earlier ones.
@@ -173,6 +176,9 @@ impl Node {
         while let Some((to, redirect)) = self.pipeline.poll_redirect() {
             self.others.push(to, Letter::Redirect(redirect));
         }
+        while let Some((to, announcement)) = self.pipeline.poll_announcement() {
+            self.others.push(to, Letter::Announcement(announcement));
+        }
         while let Some(learning) = self.forwarder.poll_learning() {
             self.tell_all(&Letter::Neighbour(learning));
         }
@@ -194,13 +200,17 @@ impl Node {
                 self.pipeline.handle_redirect(from, redirect);
                 self.tell_changes();
             }
+            Letter::Announcement(announcement) => {
+                self.pipeline.handle_announcement(now, &announcement);
+                self.tell_changes();
+            }
         }
     }
 
     /// Letters that found no room.
     #[must_use]
     pub const fn letters_lost(&self) -> u64 {
-        self.others.letters_lost
+        self.others.letters_lost + self.pipeline.announcements_lost()
     }
 
     fn tell_all(&mut self, letter: &Letter) {

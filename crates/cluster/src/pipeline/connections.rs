@@ -234,6 +234,7 @@ impl Pipeline {
         slot: Slot,
         direction: Direction,
     ) -> (Verdict, bool) {
+        let revision = self.expectations.revision();
         let connection = record_mut(&mut self.table, slot);
         let mut runtime = Runtime {
             now,
@@ -252,6 +253,10 @@ impl Pipeline {
             connection.bump_version();
             if self.expectations.has(&connection.original) {
                 connection.flags |= flags::EXPECTS;
+            }
+            if self.expectations.revision() != revision {
+                let master = connection.original;
+                self.tell_workers_expected(&master);
             }
         }
         (processed.verdict, processed.states_changed)

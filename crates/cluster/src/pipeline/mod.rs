@@ -11,6 +11,7 @@
 //! The pipeline knows connections; what lies around it (addresses, routes, neighbours) is the [`Edge`]'s.
 //! What changes is left in [`Pipeline::take_changes`] for whoever tells the backups.
 
+mod announcing;
 mod batch;
 mod connections;
 mod counters;
@@ -42,10 +43,12 @@ use replication::representation::precise::Ended;
 
 use crate::forwarding::Admission;
 use crate::observation::{Observation, Way};
+use announcing::Announcements;
 use batch::Pending;
 use limits::Sources;
 use shard::Shard;
 
+pub use announcing::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
 pub use limits::{Limits, SourceLimit};
@@ -138,6 +141,7 @@ pub struct Pipeline {
     log: Log,
     expectations: Expectations,
     related: Related,
+    announcements: Announcements,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
     /// A place for each packet of a batch.
@@ -166,6 +170,7 @@ impl Pipeline {
             log: Log::default(),
             expectations: Expectations::default(),
             related: Related::default(),
+            announcements: Announcements::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
             pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],

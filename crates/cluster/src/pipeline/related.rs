@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use flow::connection::flags;
 use flow::table::Slot;
 use flow::wire::tlv::TlvError;
-use flow::{Connection, Direction, Instant, Tuple};
+use flow::{Connection, Instant, Tuple};
 use network_functions::expectation::{self, Expectations, Fulfilled};
 use replication::representation::precise::{self, Relations};
 
-use super::{Pipeline, TableChange, record_mut};
+use super::{Pipeline, record_mut};
 
 /// The master of each connection that was expected, by the connection's original tuple. Every entry belongs to a
 /// connection in the table, whose limit is therefore this one's too.
@@ -44,16 +44,16 @@ impl Pipeline {
         record_mut(&mut self.table, slot).flags |= flags::RELATED;
         self.related.0.insert(bytes(tuple), master);
         self.counters.related += 1;
-        if let (true, Some((slot, Direction::Original))) = (is_used_up, self.lookup(&master)) {
-            record_mut(&mut self.table, slot).bump_version();
-            self.changes.push(TableChange::FunctionsChanged { slot });
+        if is_used_up {
+            self.note_used_up(&master, tuple);
         }
     }
 
     /// A connection is no longer in the table: nothing is expected on its behalf any more.
     pub(super) fn forget_relations(&mut self, connection: &Connection) {
-        if connection.flags & flags::EXPECTS != 0 {
+        if connection.flags & flags::EXPECTS != 0 && self.expectations.has(&connection.original) {
             self.expectations.forget(&connection.original);
+            self.tell_workers_expected(&connection.original);
         }
         if connection.flags & flags::RELATED != 0 {
             self.related.0.remove(&bytes(&connection.original));
@@ -81,7 +81,10 @@ impl Pipeline {
         relations: &Relations<'_>,
     ) -> Result<(), TlvError> {
         let expected = expectation::decode(now, relations.expected)?;
-        self.expectations.replace(now, original, &expected);
+        if !expected.is_empty() || self.expectations.has(original) {
+            self.expectations.replace(now, original, &expected);
+            self.tell_workers_expected(original);
+        }
         match relations.master {
             Some(master) => drop(self.related.0.insert(bytes(original), master)),
             None if self.related.0.is_empty() => {}

@@ -16,12 +16,18 @@ use alloc::vec::Vec;
 use flow::table::Table;
 use flow::wire::{Headers, Packet};
 use flow::{Checksum, Connection, Disposition, DropReason, Frame, PortId, Segmentation, Steering, Tuple, WorkerId};
+use network_functions::expectation::PortShare;
+use network_functions::ftp::GROWTH_BYTES_MAX;
 use network_functions::function::TupleUse;
 
 use super::{Edge, Pipeline};
 
 /// Room before a frame that is handed over, for whatever the backend that sends it puts there, in bytes.
 const HEADROOM_BYTES: usize = 64;
+/// Room behind a frame that is handed over, for a function that makes it longer, in bytes.
+const TAILROOM_BYTES: usize = 64;
+
+const _: () = assert!(TAILROOM_BYTES >= GROWTH_BYTES_MAX as usize);
 
 /// Which worker this is, and how packets are divided among all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,9 +73,11 @@ pub struct HandedFrame {
 
 impl HandedFrame {
     fn copy(to: WorkerId, frame: &Frame<'_>) -> Self {
-        let mut buffer = Vec::with_capacity(HEADROOM_BYTES + frame.bytes().len());
+        let length_bytes = frame.bytes().len();
+        let mut buffer = Vec::with_capacity(HEADROOM_BYTES + length_bytes + TAILROOM_BYTES);
         buffer.resize(HEADROOM_BYTES, 0);
         buffer.extend_from_slice(frame.bytes());
+        buffer.resize(HEADROOM_BYTES + length_bytes + TAILROOM_BYTES, 0);
         Self { to, buffer, ingress: frame.ingress, checksum: frame.checksum, segmentation: frame.segmentation }
     }
 
@@ -78,9 +86,9 @@ impl HandedFrame {
     /// # Panics
     /// Never: the frame is what the buffer holds.
     pub fn frame(&mut self) -> Frame<'_> {
-        let length_bytes = self.buffer.len() - HEADROOM_BYTES;
+        let length_bytes = self.buffer.len() - HEADROOM_BYTES - TAILROOM_BYTES;
         let mut frame = Frame::new(&mut self.buffer, HEADROOM_BYTES, length_bytes, self.ingress)
-            .expect("the buffer holds headroom and frame");
+            .expect("the buffer holds the frame and room around it");
         (frame.checksum, frame.segmentation) = (self.checksum, self.segmentation);
         frame
     }
@@ -273,6 +281,7 @@ impl Pipeline {
     pub fn set_place(&mut self, place: Place) {
         let redirects_max = usize::try_from(self.table.capacity()).unwrap_or(usize::MAX);
         self.shard = Shard::new(place, redirects_max);
+        self.expectations.set_port_share(PortShare::of(place.worker, place.steering.workers()));
     }
 
     /// As [`Pipeline::handle_packets`], for packets that were steered already: handed over by another worker, or kept here

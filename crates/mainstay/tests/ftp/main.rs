@@ -10,6 +10,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,10 +53,10 @@ pub(crate) fn accept_within(listener: &TcpListener) -> io::Result<TcpStream> {
     }
 }
 
-fn configuration(number: usize, socket: &str) -> String {
+fn configuration(number: usize, workers: u8, socket: &str) -> String {
     let mut text = format!(
         "chain = [\"firewall\", \"nat\", \"ftp\"]\n[node]\nid = {number}\nnodes = 2\npriority = {}\n\
-         control_socket = \"{socket}\"\n[ftp]\nports = [{FTP_PORT}]\n",
+         control_socket = \"{socket}\"\n[workers]\ncount = {workers}\n[ftp]\nports = [{FTP_PORT}]\n",
         200 - number
     );
     for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
@@ -89,13 +90,14 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn start(topology: &Topology) -> Self {
-        let directory = std::env::temp_dir().join(format!("mainstay-ftp-test-{}", std::process::id()));
+    fn start(topology: &Topology, workers: u8) -> Self {
+        let name = format!("mainstay-ftp-test-{}-{workers}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).unwrap();
         let mut nodes = Self { directory, children: Vec::new() };
         for (number, namespace) in topology.nodes.iter().enumerate() {
             let config = nodes.directory.join(format!("{number}.toml"));
-            fs::write(&config, configuration(number, nodes.socket(number).to_str().unwrap())).unwrap();
+            fs::write(&config, configuration(number, workers, nodes.socket(number).to_str().unwrap())).unwrap();
             let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
             command.arg("gateway").arg("--config").arg(&config);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -186,6 +188,19 @@ fn pythons_client_agrees(topology: &Topology, server: SocketAddr) {
 
 #[test]
 fn data_connections_follow_their_announcements_through_translation_and_failover() {
+    follow_their_announcements(1);
+}
+
+#[test]
+fn data_connections_follow_their_announcements_to_whichever_worker_they_come() {
+    follow_their_announcements(2);
+}
+
+/// Through nodes of so many workers.
+fn follow_their_announcements(workers: u8) {
+    // One network at a time: what is waited for has a limit.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if let NamespaceSupport::Forbidden(why) = probe() {
         println!("skipped: {why}");
         return;
@@ -197,7 +212,7 @@ fn data_connections_follow_their_announcements_through_translation_and_failover(
     for server in CLIENT.map(|address| SocketAddr::new(address, FORWARDED_PORT)) {
         topology.client.run(|| server::serve(TcpListener::bind(server).unwrap())).unwrap();
     }
-    let mut nodes = Nodes::start(&topology);
+    let mut nodes = Nodes::start(&topology, workers);
 
     // A client inside, behind source NAT.
     for server in SERVER.map(|address| SocketAddr::new(address, FTP_PORT)) {

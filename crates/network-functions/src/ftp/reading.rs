@@ -187,10 +187,14 @@ impl Ftp {
     /// Expects the connection, under another port if need be; returns the port.
     fn expect(&self, context: &mut Context<'_>, direction: Direction, ends: &mut Ends) -> Result<u16, DropReason> {
         let own_port = ends.outgoing.destination_port;
-        // A port on the translated address is one of this node's part, so that no other node chooses it for the same server.
+        // A port on the translated address is one of this node's and worker's part, so that no other chooses it for the same
+        // server.
         // What a client connects to is named by the client's address too, of which there is one control connection.
-        let is_kept = !ends.is_translated || direction == Direction::Reply || self.ports.contains(own_port);
-        let others = ports::candidates(self.ports, self.config.key.hash(&ends.outgoing)).take(PORT_PROBES_MAX);
+        let share = context.port_share();
+        let is_own = self.ports.contains(own_port) && share.contains(own_port);
+        let is_kept = !ends.is_translated || direction == Direction::Reply || is_own;
+        let others = ports::candidates(self.ports, self.config.key.hash(&ends.outgoing));
+        let others = others.filter(|port| share.contains(*port)).take(PORT_PROBES_MAX);
         for port in iter::once(own_port).filter(|_| is_kept).chain(others.filter(|_| ends.is_translated)) {
             ends.tuple.destination_port = port;
             let expectation = Expectation {

@@ -108,7 +108,7 @@ fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>) -> 
 }
 
 /// The chain of all tests: firewall, NAT and the FTP helper.
-fn chain(id: u8, options: Options) -> Chain {
+pub(super) fn chain(id: u8, options: Options) -> Chain {
     let to_forwarded = Conditions {
         ingress: std::vec![OUTSIDE],
         protocols: std::vec![ip_protocol::TCP],
@@ -345,14 +345,6 @@ impl Cluster {
     pub(super) fn server_sends(&mut self, to_port: u16, segment: build::Tcp<'_>, payload: &[u8]) {
         let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
         self.server_sends_frame(|envelope| envelope.tcp(&tuple, segment, payload));
-    }
-
-    /// A segment from one of the two hosts, with this tuple.
-    pub(super) fn host_sends(&mut self, port: PortId, tuple: &Tuple, segment: build::Tcp<'_>, payload: &[u8]) {
-        let destination = port_mac(self.active(), port);
-        let source = if port == INSIDE { CLIENT_MAC } else { SERVER_MAC };
-        let envelope = build::Envelope { source, destination, ..build::Envelope::default() };
-        self.hand_in(port, envelope.tcp(tuple, segment, payload));
     }
 
     pub(super) fn server_sends_frame(&mut self, build: impl Fn(build::Envelope<'_>) -> Vec<u8>) {

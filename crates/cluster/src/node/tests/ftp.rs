@@ -5,7 +5,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use flow::connection::flags;
-use flow::wire::{ip_protocol, tcp_flags};
+use flow::wire::{build, ip_protocol, tcp_flags};
 use flow::{Direction, DropReason, NodeId, PortId, Tuple};
 
 use super::cluster::{CLIENT, Cluster, INSIDE, OUTSIDE, Options, Received, SERVER, SHARED_OUTSIDE, segment};
@@ -14,25 +14,42 @@ const ACK: u8 = tcp_flags::ACK;
 const SYN: u8 = tcp_flags::SYN;
 const CONTROL: u16 = 40_000;
 
+/// What the client's and the server's hosts send through, to whichever node is active.
+pub(super) trait Hosts {
+    fn host_sends(&mut self, port: PortId, tuple: &Tuple, segment: build::Tcp<'_>, payload: &[u8]);
+    fn host_receives(&mut self, port: PortId) -> Option<Received>;
+}
+
+impl Hosts for Cluster {
+    fn host_sends(&mut self, port: PortId, tuple: &Tuple, segment: build::Tcp<'_>, payload: &[u8]) {
+        let envelope = |envelope: build::Envelope<'_>| envelope.tcp(tuple, segment, payload);
+        if port == INSIDE { self.client_sends_frame(envelope) } else { self.server_sends_frame(envelope) }
+    }
+
+    fn host_receives(&mut self, port: PortId) -> Option<Received> {
+        if port == INSIDE { self.client_receives() } else { self.server_receives() }
+    }
+}
+
 /// One end of a TCP connection, as a host keeps it.
-struct End {
+pub(super) struct End {
     port: PortId,
     /// Of the segments that it sends.
-    tuple: Tuple,
-    next: u32,
+    pub(super) tuple: Tuple,
+    pub(super) next: u32,
     /// What it acknowledges.
-    received: u32,
+    pub(super) received: u32,
 }
 
 impl End {
-    fn says(&mut self, cluster: &mut Cluster, text: &str) {
+    pub(super) fn says(&mut self, cluster: &mut impl Hosts, text: &str) {
         cluster.host_sends(self.port, &self.tuple, segment(ACK, self.next, self.received), text.as_bytes());
         self.next = self.next.wrapping_add(text.len() as u32);
     }
 
     /// The next segment in order, as text; what it acknowledges is what this end has sent.
-    fn hears(&mut self, cluster: &mut Cluster) -> Option<String> {
-        let segment = receives(cluster, self.port)?;
+    pub(super) fn hears(&mut self, cluster: &mut impl Hosts) -> Option<String> {
+        let segment = cluster.host_receives(self.port)?;
         let flow::wire::Transport::Tcp(tcp) = segment.headers.transport else { panic!("TCP only") };
         assert_eq!(segment.tuple, self.tuple.inverse());
         assert_eq!(tcp.sequence, self.received, "its bytes come in order");
@@ -43,29 +60,25 @@ impl End {
     }
 }
 
-fn receives(cluster: &mut Cluster, port: PortId) -> Option<Received> {
-    if port == INSIDE { cluster.client_receives() } else { cluster.server_receives() }
-}
-
 const fn other(port: PortId) -> PortId {
     PortId(1 - port.0)
 }
 
 /// A host connects; both ends, or `None` when the SYN does not arrive.
-fn connect(cluster: &mut Cluster, port: PortId, tuple: Tuple) -> Option<[End; 2]> {
+pub(super) fn connect(cluster: &mut impl Hosts, port: PortId, tuple: Tuple) -> Option<[End; 2]> {
     cluster.host_sends(port, &tuple, segment(SYN, 1000, 0), b"");
-    let syn = receives(cluster, other(port))?;
+    let syn = cluster.host_receives(other(port))?;
     cluster.host_sends(other(port), &syn.tuple.inverse(), segment(SYN | ACK, 5000, 1001), b"");
-    let answer = receives(cluster, port).expect("the SYN/ACK passes");
+    let answer = cluster.host_receives(port).expect("the SYN/ACK passes");
     assert_eq!(answer.tuple, tuple.inverse());
     cluster.host_sends(port, &tuple, segment(ACK, 1001, 5001), b"");
-    receives(cluster, other(port)).expect("the ACK passes");
+    cluster.host_receives(other(port)).expect("the ACK passes");
     let caller = End { port, tuple, next: 1001, received: 5001 };
     Some([caller, End { port: other(port), tuple: syn.tuple.inverse(), next: 5001, received: 1001 }])
 }
 
 /// Bytes pass both ways.
-fn exchange(cluster: &mut Cluster, [caller, called]: &mut [End; 2]) {
+pub(super) fn exchange(cluster: &mut impl Hosts, [caller, called]: &mut [End; 2]) {
     for _ in 0..2 {
         caller.says(cluster, "question");
         assert_eq!(called.hears(cluster).as_deref(), Some("question"));
@@ -74,13 +87,13 @@ fn exchange(cluster: &mut Cluster, [caller, called]: &mut [End; 2]) {
     }
 }
 
-fn numbers(address: Ipv4Addr, port: u16) -> String {
+pub(super) fn numbers(address: Ipv4Addr, port: u16) -> String {
     let ([a, b, c, d], [high, low]) = (address.octets(), port.to_be_bytes());
     std::format!("{a},{b},{c},{d},{high},{low}")
 }
 
 /// Address and port in a `PORT` command or a reply to `PASV`.
-fn announced(line: &str) -> (Ipv4Addr, u16) {
+pub(super) fn announced(line: &str) -> (Ipv4Addr, u16) {
     let digits = |c: char| !c.is_ascii_digit();
     let numbers: Vec<u8> = line.trim_start_matches("227").split(digits).filter_map(|part| part.parse().ok()).collect();
     let [a, b, c, d, high, low] = numbers[..] else { panic!("six numbers in {line}") };
@@ -92,15 +105,20 @@ fn control_from_inside() -> Tuple {
 }
 
 /// The client inside announces port 5000; returns where the server is to connect to.
-fn active_mode(cluster: &mut Cluster, [client, server]: &mut [End; 2]) -> (Ipv4Addr, u16) {
-    client.says(cluster, &std::format!("PORT {}\r\n", numbers(CLIENT, 5000)));
+fn active_mode(cluster: &mut impl Hosts, control: &mut [End; 2]) -> (Ipv4Addr, u16) {
+    active_mode_at(cluster, control, 5000)
+}
+
+/// As [`active_mode`], at another port.
+pub(super) fn active_mode_at(cluster: &mut impl Hosts, [client, server]: &mut [End; 2], port: u16) -> (Ipv4Addr, u16) {
+    client.says(cluster, &std::format!("PORT {}\r\n", numbers(CLIENT, port)));
     let heard = server.hears(cluster).expect("the command passes");
     server.says(cluster, "200 fine\r\n");
     assert_eq!(client.hears(cluster).as_deref(), Some("200 fine\r\n"));
     announced(&heard)
 }
 
-fn data_from_server((address, port): (Ipv4Addr, u16)) -> Tuple {
+pub(super) fn data_from_server((address, port): (Ipv4Addr, u16)) -> Tuple {
     Tuple::v4(ip_protocol::TCP, (SERVER, 20), (address, port))
 }
 
@@ -228,7 +246,7 @@ fn a_command_that_was_lost_with_its_node_is_translated_alike_by_the_other() {
     let [client, server] = &mut control;
     let command = std::format!("PORT {}\r\n", numbers(CLIENT, 5000));
     client.says(&mut cluster, &command);
-    let lost = receives(&mut cluster, OUTSIDE).expect("the command is on its way").bytes;
+    let lost = cluster.host_receives(OUTSIDE).expect("the command is on its way").bytes;
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     client.next -= command.len() as u32;
@@ -276,7 +294,7 @@ fn nothing_is_expected_of_a_control_connection_that_has_ended() {
     let server = &control[1];
     let reset = segment(tcp_flags::RST | ACK, server.next, server.received);
     cluster.host_sends(OUTSIDE, &server.tuple, reset, b"");
-    receives(&mut cluster, INSIDE).expect("the reset passes");
+    cluster.host_receives(INSIDE).expect("the reset passes");
     cluster.run_until("the connection to end", |cluster| cluster.connections(0) + cluster.connections(1) == 0);
     for id in [0, 1] {
         assert!(cluster.node(id).pipeline().expectations().is_empty(), "node {id}");

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod ftp;
+mod ftp_workers;
 mod large_packets;
 mod observing;
 mod operations;

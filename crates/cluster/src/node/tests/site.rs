@@ -14,8 +14,8 @@ use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 
 use super::cluster::{
-    CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, Received, SERVER, SERVER_MAC, SHARED_OUTSIDE, STEP, node_config,
-    port_mac, segment, syn, syn_ack,
+    CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, Received, SERVER, SERVER_MAC, SHARED_OUTSIDE, STEP,
+    node_config, port_mac, segment, syn, syn_ack,
 };
 use crate::node::{Letter, Node, NodeConfig, NodeEvent, Transmit};
 use crate::pipeline::Place;
@@ -74,13 +74,18 @@ pub(super) struct Site {
 impl Site {
     /// Both nodes run with the given numbers of workers; node 0 becomes active.
     pub(super) fn start(workers: [u8; 2], options: Options) -> Self {
+        Self::start_with(workers, options, |id, _| chain(id))
+    }
+
+    /// As [`Site::start`], with these functions.
+    pub(super) fn start_with(workers: [u8; 2], options: Options, chain: fn(u8, Options) -> Chain) -> Self {
         let now = Instant::from_millis(1);
         let node = |id: u8| {
             let steering = Steering::new(workers[usize::from(id)]).unwrap();
             let worker = |worker: u8| {
                 let config = node_config(id, options);
                 let config = NodeConfig {
-                    chain: chain(id),
+                    chain: chain(id, options),
                     seed: config.seed + 100 * u64::from(worker),
                     hash_key: flow::HashKey([id.into(), worker.into()]),
                     ..config
@@ -104,7 +109,12 @@ impl Site {
 
     /// Node 0 is active, and all workers have told each other everything.
     pub(super) fn started(workers: u8) -> Self {
-        let mut site = Self::start([workers; 2], Options::default());
+        Self::start([workers; 2], Options::default()).ready()
+    }
+
+    /// Once node 0 is active, and all workers have told each other everything.
+    pub(super) fn ready(mut self) -> Self {
+        let site = &mut self;
         site.run_until("both nodes to be ready", |site| {
             let is_synchronised = |node: &Node| {
                 let peer = &node.status(site.now).peers[0];
@@ -112,7 +122,7 @@ impl Site {
             };
             site.lead(0).holds_addresses() && site.nodes.iter().flatten().all(is_synchronised)
         });
-        site
+        self
     }
 
     pub(super) fn lead(&self, id: u8) -> &Node {
@@ -257,6 +267,7 @@ impl Site {
     /// A frame arrives at a node, at the worker that the kernel would give it to unless the test says otherwise.
     pub(super) fn hand_in(&mut self, id: u8, port: PortId, mut bytes: Vec<u8>) {
         let length_bytes = bytes.len();
+        bytes.resize(length_bytes + ROOM_BYTES, 0);
         let frame = Frame::new(&mut bytes, 0, length_bytes, port).unwrap();
         let Some(first) = self.nodes[usize::from(id)].first() else { return };
         let steered_to = match parse(&frame) {
