@@ -222,6 +222,23 @@ fn other_link_types_become_ethernet() {
     assert_eq!([1, 228, 113, 276, 105].map(LinkType::from_number)[4], LinkType::Other(105));
 }
 
+#[test]
+fn a_comment_stands_behind_its_frame_and_disturbs_no_other() {
+    let mut writer = PcapngWriter::new(Vec::new(), ["inside"]).unwrap();
+    for frame in [&b"odd"[..], b"even", b""] {
+        writer.write_commented(0, Instant::from_millis(1), frame, 60, Some("dropped: no_route")).unwrap();
+    }
+    writer.write(0, Instant::from_millis(2), b"plain", 60).unwrap();
+    let bytes = writer.finish().unwrap();
+    let frames: Vec<_> = records(&bytes).unwrap().into_iter().map(|(_, frame)| frame).collect();
+    assert_eq!(frames, [&b"odd"[..], b"even", b"", b"plain"]);
+    // Option 1 of a block, its length, its text: at a boundary of four bytes.
+    let option = b"\x01\x00\x11\x00dropped: no_route";
+    let places: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(option)).collect();
+    assert_eq!(places.len(), 3);
+    assert!(places.iter().all(|at| at % 4 == 0), "{places:?}");
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_again(
