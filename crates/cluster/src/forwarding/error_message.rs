@@ -6,38 +6,16 @@ use core::net::IpAddr;
 use flow::wire::build::{Envelope, IcmpHeader};
 use flow::wire::ethernet::EthernetView;
 use flow::wire::{Headers, Transport, icmp, icmpv6};
-use flow::{Instant, PortId};
+use flow::{Instant, PortId, RateLimit};
 
 use super::forwarder::Forwarder;
 
 /// ICMP errors that are sent in a second. Further ones are not sent, and counted.
-pub const ERRORS_PER_SECOND_MAX: u64 = 1000;
+pub const ERRORS_PER_SECOND_MAX: u32 = 1000;
 /// ICMP errors that are sent at once after a time of none.
-pub const ERROR_BURST_MAX: u64 = 50;
+pub const ERROR_BURST_MAX: u32 = 50;
 
-const ERROR_COST_NS: u64 = 1_000_000_000 / ERRORS_PER_SECOND_MAX;
-
-/// A token bucket: its level is the time at which it was last empty.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TokenBucket {
-    empty_at_ns: u64,
-}
-
-impl TokenBucket {
-    pub(super) const fn full() -> Self {
-        Self { empty_at_ns: 0 }
-    }
-
-    pub(super) fn take(&mut self, now: Instant) -> bool {
-        let fullest_ns = now.as_nanos().saturating_sub(ERROR_BURST_MAX * ERROR_COST_NS);
-        let after_ns = self.empty_at_ns.max(fullest_ns) + ERROR_COST_NS;
-        let may = after_ns <= now.as_nanos().max(ERROR_BURST_MAX * ERROR_COST_NS);
-        if may {
-            self.empty_at_ns = after_ns;
-        }
-        may
-    }
-}
+const ERRORS: RateLimit = RateLimit::new(ERRORS_PER_SECOND_MAX, ERROR_BURST_MAX);
 
 /// What an error tells the sender of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +63,7 @@ impl Forwarder {
         let sender = headers.tuple.source_ip();
         let Some(from) = self.addresses.source_for(ingress, sender, true) else { return };
         let Some(port) = self.ports.get(usize::from(ingress.0)) else { return };
-        if !self.error_tokens.take(now) {
+        if !self.error_tokens.take(now, &ERRORS) {
             self.counters.errors_limited += 1;
             return;
         }
@@ -110,25 +88,4 @@ fn may_be_answered(headers: &Headers) -> bool {
     let (source, destination) = (headers.tuple.source_ip(), headers.tuple.destination_ip());
     let to_everybody = matches!(destination, IpAddr::V4(address) if address.is_broadcast());
     answerable && !destination.is_multicast() && !to_everybody && !source.is_unspecified() && !source.is_multicast()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bucket_gives_a_burst_and_then_its_rate() {
-        for start_ms in [0, 1_000_000] {
-            let mut bucket = TokenBucket::full();
-            let mut taken_at_once = 0;
-            while bucket.take(Instant::from_millis(start_ms)) {
-                taken_at_once += 1;
-            }
-            assert_eq!(taken_at_once, ERROR_BURST_MAX, "at {start_ms} ms");
-        }
-        let mut bucket = TokenBucket::full();
-        let taken = (0..100_000).filter(|tenth_ms| bucket.take(Instant::from_nanos(tenth_ms * 100_000))).count() as u64;
-        let expected = 10 * ERRORS_PER_SECOND_MAX;
-        assert!((expected - ERROR_BURST_MAX..=expected + ERROR_BURST_MAX).contains(&taken), "{taken}");
-    }
 }

@@ -8,12 +8,12 @@ use core::time::Duration;
 use flow::wire::arp::ArpOperation;
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
 use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
-use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind};
+use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind, TokenBucket};
 
 use super::address::{LocalAddresses, link_local};
 use super::announcement::Announcement;
 use super::config::{Config, ConfigError, Port, Prefix};
-use super::error_message::{ErrorCause, TokenBucket};
+use super::error_message::ErrorCause;
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
 use super::oversize::{may_be_cut, wire_bytes};
 use super::route::RouteTable;
@@ -152,7 +152,7 @@ impl Forwarder {
             learnings: VecDeque::new(),
             released: VecDeque::new(),
             control: VecDeque::new(),
-            error_tokens: TokenBucket::full(),
+            error_tokens: TokenBucket::default(),
             counters: Counters::default(),
             refusal: None,
             has_just_queued: false,

@@ -467,8 +467,8 @@ fn errors_are_never_about_errors_and_never_more_than_their_rate() {
     for _ in 0..200 {
         bench.feed(INSIDE, frame.clone());
     }
-    assert_eq!(bench.drain().len() as u64, ERROR_BURST_MAX);
-    assert_eq!(bench.forwarder.counters().errors_limited, 200 - ERROR_BURST_MAX);
+    assert_eq!(bench.drain().len() as u32, ERROR_BURST_MAX);
+    assert_eq!(bench.forwarder.counters().errors_limited, 200 - u64::from(ERROR_BURST_MAX));
 }
 
 #[test]
