@@ -10,7 +10,7 @@ use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
 use looking::stream_seconds;
-pub use looking::{CaptureArgs, PacketFilterArgs, TraceArgs};
+pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -32,6 +32,8 @@ pub enum Command {
     Status(StatusArgs),
     /// The connections of a running gateway
     Flows(FlowsArgs),
+    /// What goes through a running gateway, from moment to moment: rates, connections that carry most, drops, times, peers
+    Top(TopArgs),
     /// The ways of packets through a running gateway: lookup, rules, translation, route, and why they were dropped
     Trace(TraceArgs),
     /// Frames at a point of their way through a running gateway, written as pcapng

@@ -42,6 +42,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) if args.follow => commands::follow::run(args),
         Command::Flows(args) => commands::flows::run(args),
+        Command::Top(args) => commands::top::run(args),
         Command::Trace(args) => commands::trace::run(args),
         Command::Capture(args) => commands::capture::run(args),
         Command::Rules(args) => commands::rules::run(args),

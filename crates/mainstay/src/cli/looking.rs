@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{SocketArgs, number_within};
 use crate::control::types::PacketFilterText;
@@ -96,4 +96,36 @@ pub struct CaptureArgs {
     /// Keep at most so many bytes of each frame
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     pub snapshot_bytes: u32,
+}
+
+/// By what connections are ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum TopOrder {
+    /// Packets a second
+    Packets,
+    /// Bits a second
+    Bytes,
+}
+
+/// `mainstay top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// The gateway.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Seconds between two views
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = stream_seconds)]
+    pub interval: f64,
+    /// By what connections are ordered
+    #[arg(long, value_enum, default_value_t = TopOrder::Packets)]
+    pub by: TopOrder,
+    /// Look at so many connections at most
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub flows_max: u64,
+    /// One view, after one interval
+    #[arg(long)]
+    pub once: bool,
+    /// Print a JSON object a view
+    #[arg(long)]
+    pub json: bool,
 }

@@ -11,6 +11,7 @@ pub mod reload;
 pub mod rules;
 pub mod simulate;
 pub mod status;
+pub mod top;
 pub mod trace;
 
 use std::io;
