@@ -168,6 +168,20 @@ struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainCounters {
     values: Vec<u64>,
+    functions: Vec<FunctionCounters>,
+}
+
+/// What the chain counts of one of its functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FunctionCounters {
+    /// Connections that it was asked about.
+    pub connections: u64,
+    /// Those of them that it did not let begin.
+    pub connections_refused: u64,
+    /// Packets that it was handed; none where it handles none ([`NetworkFunction::HANDLES_PACKETS`]).
+    pub packets: u64,
+    /// Those of them that it did not forward.
+    pub packets_stopped: u64,
 }
 
 impl ChainCounters {
@@ -175,6 +189,12 @@ impl ChainCounters {
     #[must_use]
     pub fn values(&self) -> &[u64] {
         &self.values
+    }
+
+    /// What was counted of each function, in chain order.
+    #[must_use]
+    pub fn functions(&self) -> &[FunctionCounters] {
+        &self.functions
     }
 }
 
@@ -249,7 +269,10 @@ impl Chain {
     /// Counters for this chain, all zero.
     #[must_use]
     pub fn new_counters(&self) -> ChainCounters {
-        ChainCounters { values: vec![0; self.counter_names.len()] }
+        ChainCounters {
+            values: vec![0; self.counter_names.len()],
+            functions: vec![FunctionCounters::default(); self.links.len()],
+        }
     }
 
     /// A connection begins with `packet`: every function's `on_init` in chain order. On success `connection` holds
@@ -297,12 +320,15 @@ impl Chain {
             expectations: runtime.expectations,
             has_expected: false,
         };
-        let mut counters = runtime.counters.values.as_mut_slice();
-        for (function, link) in self.links.iter().enumerate() {
+        let ChainCounters { values, functions } = &mut *runtime.counters;
+        let mut counters = values.as_mut_slice();
+        for ((function, link), counted) in self.links.iter().enumerate().zip(functions) {
             (context.counters, counters) = counters.split_at_mut(link.counters);
             watch.before_call(context.counters);
             let result = link.function.on_init(&mut states[link.state.clone()], &mut context, packet);
             watch.after_call(&Call { function, outcome: CallOutcome::Began(result), context: &context }, packet);
+            counted.connections += 1;
+            counted.connections_refused += u64::from(result.is_err());
             result?;
         }
         connection.reply = context.reply;
@@ -346,7 +372,7 @@ impl Chain {
             has_expected: false,
         };
         let states = &mut connection.functions;
-        let counters = runtime.counters.values.as_mut_slice();
+        let counters = &mut *runtime.counters;
         let processed = match direction {
             Direction::Original => self.pass_forwards(states, &mut context, counters, packet, watch),
             Direction::Reply => self.pass_backwards(states, &mut context, counters, packet, watch),
@@ -382,12 +408,14 @@ impl Chain {
         &self,
         states: &mut [u8; FUNCTION_STATE_BYTES_MAX],
         context: &mut Context<'a>,
-        mut counters: &'a mut [u64],
+        counters: &'a mut ChainCounters,
         packet: &mut Packet<'_, '_>,
         watch: &mut W,
     ) -> Processed {
+        let ChainCounters { values, functions } = counters;
+        let mut counters = values.as_mut_slice();
         let mut states_changed = false;
-        for (function, link) in self.links.iter().enumerate() {
+        for ((function, link), counted) in self.links.iter().enumerate().zip(functions) {
             (context.counters, counters) = mem::take(&mut counters).split_at_mut(link.counters);
             if !link.handles_packets {
                 continue;
@@ -397,7 +425,9 @@ impl Chain {
             let processed = link.function.on_packet(state, context, packet, Direction::Original);
             watch.after_call(&Call { function, outcome: CallOutcome::Handled(processed.verdict), context }, packet);
             states_changed |= processed.states_changed;
+            counted.packets += 1;
             if processed.verdict != Verdict::Forward {
+                counted.packets_stopped += 1;
                 return Processed { states_changed, ..processed };
             }
         }
@@ -408,12 +438,14 @@ impl Chain {
         &self,
         states: &mut [u8; FUNCTION_STATE_BYTES_MAX],
         context: &mut Context<'a>,
-        mut counters: &'a mut [u64],
+        counters: &'a mut ChainCounters,
         packet: &mut Packet<'_, '_>,
         watch: &mut W,
     ) -> Processed {
+        let ChainCounters { values, functions } = counters;
+        let mut counters = values.as_mut_slice();
         let mut states_changed = false;
-        for (function, link) in self.links.iter().enumerate().rev() {
+        for ((function, link), counted) in self.links.iter().enumerate().zip(functions).rev() {
             let others = counters.len() - link.counters;
             (counters, context.counters) = mem::take(&mut counters).split_at_mut(others);
             if !link.handles_packets {
@@ -424,7 +456,9 @@ impl Chain {
             let processed = link.function.on_packet(state, context, packet, Direction::Reply);
             watch.after_call(&Call { function, outcome: CallOutcome::Handled(processed.verdict), context }, packet);
             states_changed |= processed.states_changed;
+            counted.packets += 1;
             if processed.verdict != Verdict::Forward {
+                counted.packets_stopped += 1;
                 return Processed { states_changed, ..processed };
             }
         }

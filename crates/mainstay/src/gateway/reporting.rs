@@ -381,6 +381,12 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_latencies(self.node.latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
+        for (name, counted) in pipeline.chain().names().zip(pipeline.chain_counters().functions()) {
+            samples.add_count(Metric::FunctionConnections, &[name], counted.connections);
+            samples.add_count(Metric::FunctionConnectionsRefused, &[name], counted.connections_refused);
+            samples.add_count(Metric::FunctionPackets, &[name], counted.packets);
+            samples.add_count(Metric::FunctionPacketsStopped, &[name], counted.packets_stopped);
+        }
         let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());
         for (name, value) in counters {
             let (function, event) = name.split_once('.').unwrap_or(("", name));

@@ -90,7 +90,12 @@ impl Chain {
         let before: BTreeMap<&str, u64> =
             earlier.counter_names.iter().map(String::as_str).zip(counters.values.iter().copied()).collect();
         let values = self.counter_names.iter().map(|name| before.get(name.as_str()).copied().unwrap_or(0));
-        ChainCounters { values: values.collect() }
+        let of_function = |name: &str| {
+            let place = earlier.names().position(|known| known == name)?;
+            counters.functions.get(place).copied()
+        };
+        let functions = self.names().map(|name| of_function(name).unwrap_or_default());
+        ChainCounters { values: values.collect(), functions: functions.collect() }
     }
 
     /// Whether a connection that began under an earlier configuration may go on under this one: every function's

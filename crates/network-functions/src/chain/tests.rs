@@ -139,6 +139,8 @@ fn every_function_counts_in_its_own_counters() {
     assert_eq!(gateway.counter("first.packets"), 1);
     assert_eq!(gateway.counter("second.packets"), 2);
     assert_eq!(gateway.counter("third.packets"), 1);
+    let counted: Vec<_> = gateway.counters.functions().iter().map(|of| (of.packets, of.packets_stopped)).collect();
+    assert_eq!(counted, [(1, 0), (2, 2), (1, 0)]);
 }
 
 #[test]
@@ -151,6 +153,9 @@ fn a_connection_that_any_function_refuses_is_left_as_it_was() {
     assert_eq!(refused, Err(DropReason::FirewallDenied));
     assert_eq!(gateway.counter("second.begun"), 1);
     assert_eq!(gateway.counter("third.begun"), 0);
+    let counted: Vec<_> =
+        gateway.counters.functions().iter().map(|of| (of.connections, of.connections_refused)).collect();
+    assert_eq!(counted, [(1, 0), (1, 1), (0, 0)]);
 }
 
 #[test]
@@ -366,8 +371,11 @@ fn a_chain_of_another_layout_does_not_continue() {
 #[test]
 fn counters_go_on_under_their_names() {
     let first = three().build().unwrap();
-    let counters = ChainCounters { values: vec![1, 2, 3, 4, 5, 6] };
+    let functions = [1, 2, 3].map(|packets| FunctionCounters { packets, ..FunctionCounters::default() });
+    let counters = ChainCounters { values: vec![1, 2, 3, 4, 5, 6], functions: functions.to_vec() };
     let renewed = ChainBuilder::new().push(closed()).push(witness::<2>("second"));
     let renewed = renewed.build_within(first.layout()).unwrap();
-    assert_eq!(renewed.continue_counters(&first, &counters).values(), [0, 0, 3, 4]);
+    let continued = renewed.continue_counters(&first, &counters);
+    assert_eq!(continued.values(), [0, 0, 3, 4]);
+    assert_eq!(continued.functions(), [FunctionCounters::default(), functions[1]]);
 }
