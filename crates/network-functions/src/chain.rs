@@ -11,6 +11,7 @@
 //! One lookup finds the states of all functions. A chain is read-only while packets flow and may be shared by all
 //! workers; what changes ([`ChainCounters`], [`Log`]) belongs to the worker and is lent in a [`Runtime`].
 
+mod counters;
 mod erased;
 mod layout;
 mod renewal;
@@ -34,6 +35,7 @@ use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
 use crate::expectation::Expectations;
 use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verdict};
+pub use counters::{ChainCounters, FunctionCounters};
 use erased::{Erased, ErasedFunction};
 pub use layout::STATE_ALIGN_BYTES_MAX;
 pub use renewal::ChainLayout;
@@ -162,40 +164,6 @@ struct Link {
     /// How many counters it named.
     counters: usize,
     handles_packets: bool,
-}
-
-/// The counters of all functions of a chain, as one worker counts them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChainCounters {
-    values: Vec<u64>,
-    functions: Vec<FunctionCounters>,
-}
-
-/// What the chain counts of one of its functions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FunctionCounters {
-    /// Connections that it was asked about.
-    pub connections: u64,
-    /// Those of them that it did not let begin.
-    pub connections_refused: u64,
-    /// Packets that it was handed; none where it handles none ([`NetworkFunction::HANDLES_PACKETS`]).
-    pub packets: u64,
-    /// Those of them that it did not forward.
-    pub packets_stopped: u64,
-}
-
-impl ChainCounters {
-    /// The values, in the order of [`Chain::counter_names`].
-    #[must_use]
-    pub fn values(&self) -> &[u64] {
-        &self.values
-    }
-
-    /// What was counted of each function, in chain order.
-    #[must_use]
-    pub fn functions(&self) -> &[FunctionCounters] {
-        &self.functions
-    }
 }
 
 /// What whoever runs the chain lends it for a packet.

@@ -6,7 +6,7 @@
 //! [`service_manager`] to be watched, [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
 //!
 //! This room knows nothing of packets beyond where a frame begins and ends and what its sender left to hardware; it
-//! parses no header and decides nothing. All `unsafe` code of the workspace is here, each block with its reason.
+//! parses no header (but for [`tun`], which answers neighbour requests on a link that it makes up) and decides nothing. All `unsafe` code of the workspace is here, each block with its reason.
 //!
 //! ```
 //! use flow::{Disposition, PortId};
