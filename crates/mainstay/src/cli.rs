@@ -402,6 +402,9 @@ pub struct FlowsArgs {
     /// At most so many
     #[arg(long, value_name = "COUNT", default_value_t = flows_limit_default())]
     pub limit: u64,
+    /// Only how many there are, by protocol, state and role
+    #[arg(long, conflicts_with_all = ["limit", "follow"])]
+    pub count: bool,
     /// As they begin, change and end, from now on
     #[arg(long, conflicts_with_all = ["state", "role"])]
     pub follow: bool,

@@ -1,5 +1,6 @@
 //! `mainstay flows`: the connections of a running gateway.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -22,12 +23,81 @@ pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
         flows: Vec<Flow>,
         truncated: bool,
     }
+    if args.count {
+        return count_flows(args);
+    }
     let mut flows = Vec::new();
     let truncated = Client::connect(&args.socket.socket)?.flows(args.filter(), args.limit, |flow| flows.push(flow))?;
     if args.json {
         return Ok(output::print_json(&Flows { flows, truncated })?);
     }
     Ok(output::print(&describe(&flows, truncated))?)
+}
+
+/// How many flows there are of one kind.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FlowCount {
+    /// Protocol.
+    pub protocol: String,
+    /// State; empty for protocols without states.
+    pub state: String,
+    /// `master` or `backup`.
+    pub role: String,
+    /// How many.
+    pub flows: u64,
+}
+
+/// Counts all flows; none is kept, however many there are.
+fn count_flows(args: &FlowsArgs) -> Result<(), CommandError> {
+    /// What `--json` prints.
+    #[derive(Serialize)]
+    struct Counts {
+        counts: Vec<FlowCount>,
+        flows: u64,
+    }
+    let mut kinds = BTreeMap::new();
+    Client::connect(&args.socket.socket)?.flows(args.filter(), u64::MAX, |flow| tally(&mut kinds, flow))?;
+    let counts = counts(kinds);
+    if args.json {
+        let flows = counts.iter().map(|count| count.flows).sum();
+        return Ok(output::print_json(&Counts { counts, flows })?);
+    }
+    Ok(output::print(&describe_counts(&counts))?)
+}
+
+/// How many of these flows there are of each kind, the most frequent first.
+#[must_use]
+pub fn count_kinds(flows: impl IntoIterator<Item = Flow>) -> Vec<FlowCount> {
+    let mut kinds = Kinds::new();
+    flows.into_iter().for_each(|flow| tally(&mut kinds, flow));
+    counts(kinds)
+}
+
+/// Flows by protocol, state and role.
+type Kinds = BTreeMap<(String, String, String), u64>;
+
+fn tally(kinds: &mut Kinds, flow: Flow) {
+    *kinds.entry((flow.protocol, flow.state, flow.role)).or_default() += 1;
+}
+
+/// The most frequent kinds first.
+fn counts(kinds: Kinds) -> Vec<FlowCount> {
+    let count = |((protocol, state, role), flows)| FlowCount { protocol, state, role, flows };
+    let mut counts: Vec<FlowCount> = kinds.into_iter().map(count).collect();
+    counts.sort_by_key(|count| std::cmp::Reverse(count.flows));
+    counts
+}
+
+/// Counts as people read them.
+#[must_use]
+pub fn describe_counts(counts: &[FlowCount]) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[("PROTO", Left), ("STATE", Left), ("ROLE", Left), ("FLOWS", Right)]);
+    for kind in counts {
+        table.row([kind.protocol.clone(), kind.state.clone(), kind.role.clone(), count(kind.flows)]);
+    }
+    let all: u64 = counts.iter().map(|count| count.flows).sum();
+    table.render() + &format!("\n{}\n", output::counted(usize::try_from(all).unwrap_or(usize::MAX), "flow"))
 }
 
 /// Flows as people read them.

@@ -163,9 +163,18 @@ tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:10
     let text = flows::describe(&[announced], false);
     assert!(text.contains("from 192.0.2.10:1025, for 10.0.0.2:4000 > 198.51.100.1:21 "), "{text}");
     assert!(
-        flows::describe(&[flow], true)
+        flows::describe(std::slice::from_ref(&flow), true)
             .ends_with("\nthe first 1 shown; there are more: raise --limit or add conditions\n")
     );
+    let syn = Flow { state: "SYN_SENT".to_owned(), ..flow.clone() };
+    let expected = "\
+PROTO  STATE        ROLE    FLOWS
+tcp    ESTABLISHED  master      2
+tcp    SYN_SENT     master      1
+
+3 flows
+";
+    assert_eq!(flows::describe_counts(&flows::count_kinds([syn, flow.clone(), flow])), expected);
 }
 
 #[test]
