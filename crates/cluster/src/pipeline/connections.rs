@@ -30,9 +30,6 @@ impl Pipeline {
             if self.observation.attends() {
                 self.observe_plain_segment(slot);
             }
-            if self.observation.attends() {
-                self.observe_plain_segment(slot);
-            }
             let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
             if states_changed {
                 self.changes.push(TableChange::FunctionsChanged { slot });

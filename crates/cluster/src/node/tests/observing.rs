@@ -143,6 +143,18 @@ fn a_packet_of_a_connection_shows_how_its_state_moves() {
 }
 
 #[test]
+fn a_plain_segment_is_tracked_once() {
+    let mut cluster = Cluster::start(Options::default());
+    let seen_port = cluster.connect(40_000);
+    trace_all(&mut cluster, 0);
+    cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"");
+    cluster.client_receives().expect("it passes");
+    let traces = traces(&mut cluster, 0);
+    let is_tracked = |step: &&Step| matches!(step, Step::Tracked { before: "ESTABLISHED", after: "ESTABLISHED", .. });
+    assert_eq!(traces[0].steps.iter().filter(is_tracked).count(), 1, "{:?}", traces[0].steps);
+}
+
+#[test]
 fn the_trace_of_a_copy_s_first_packet_says_that_it_is_taken_over() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
