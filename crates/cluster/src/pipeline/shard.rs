@@ -126,8 +126,10 @@ pub(crate) struct Shard {
     redirects: BTreeMap<Tuple, WorkerId>,
     /// The most of them; further ones are refused.
     redirects_max: usize,
-    /// Word for other workers.
+    /// Word for other workers. It holds what one call makes (a batch's connections, a datagram's copies): the node polls it
+    /// empty after each, into letters that are bounded.
     notes: VecDeque<(WorkerId, Redirect)>,
+    /// Frames for other workers: at most a batch of them and the fragments that it released, polled empty likewise.
     handed: VecDeque<HandedFrame>,
     pub(crate) counters: ShardCounters,
 }

@@ -1,3 +1,5 @@
+//! Tuples, their names and their hashes.
+
 use super::*;
 use alloc::string::ToString;
 use alloc::vec::Vec;

@@ -1,3 +1,5 @@
+//! Both directions come to one worker, and the kernel's program says the same.
+
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

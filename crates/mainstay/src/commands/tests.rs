@@ -1,3 +1,5 @@
+//! What people read.
+
 use super::{flows, reload, rules, status};
 use crate::control::types::{
     BothWays, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, NodeStatus, PeerStatus, PortStatus, Rates,

@@ -1,3 +1,5 @@
+//! Files that are right, and files that are wrong in one place each.
+
 mod ftp;
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! Clients, limits and answers of the control socket.
+
 mod orders;
 mod streams;
 

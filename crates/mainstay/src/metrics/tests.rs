@@ -1,3 +1,5 @@
+//! The page, and that the documentation lists all of it.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

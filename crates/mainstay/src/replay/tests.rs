@@ -1,3 +1,5 @@
+//! Captures made here, played through configurations.
+
 use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,3 +1,5 @@
+//! Frames in memory.
+
 use flow::{DropReason, SegmentationKind};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Namespaces, and what runs in them.
+
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 

@@ -1,3 +1,5 @@
+//! Interfaces made and changed in namespaces.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Captures written and read again.
+
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 

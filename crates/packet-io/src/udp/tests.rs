@@ -1,3 +1,5 @@
+//! Sockets between peers on loopback.
+
 use super::*;
 use crate::poller::{Poller, Token};
 use std::time::Duration;

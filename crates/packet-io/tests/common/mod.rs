@@ -1,3 +1,5 @@
+//! Networks for the tests of real interfaces.
+
 #![allow(dead_code, reason = "each test uses a part")]
 //! A network of three namespaces, client – gateway – server, and a forwarder for the middle one.
 

@@ -1,3 +1,5 @@
+//! Bulk data passes through the kernel, and what the report says.
+
 use packet_io::namespace::{NamespaceSupport, probe};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Packets pass by the cable and through the kernel, and what the report says.
+
 use packet_io::namespace::{NamespaceSupport, probe};
 
 use super::*;

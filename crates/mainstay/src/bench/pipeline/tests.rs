@@ -1,3 +1,5 @@
+//! The measured pipeline does what it is measured at, and what the report says.
+
 use super::*;
 
 #[test]

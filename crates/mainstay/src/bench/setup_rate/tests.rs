@@ -1,3 +1,5 @@
+//! Connections are counted, and what the report says.
+
 use packet_io::namespace::{NamespaceSupport, probe};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! A small measurement has its figures, and what the report says.
+
 use super::*;
 
 fn args() -> BenchWorkersArgs {

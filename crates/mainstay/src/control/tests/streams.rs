@@ -102,6 +102,15 @@ fn send(order: &WatchOrder, missed: u64, sight: Sight) {
     order.sink.send(Witnessed { missed, sight }).expect("somebody looks");
 }
 
+/// Waits until nobody looks any more.
+fn wait_until_unattended(order: &WatchOrder) {
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while order.alive.strong_count() > 0 {
+        assert!(std::time::Instant::now() < until, "somebody still looks");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn tracing(count: u64, seconds: f64) -> Query {
     Query::Trace { filter: PacketFilterText::default(), count, seconds }
 }
@@ -122,9 +131,7 @@ fn a_trace_is_told_line_by_line_until_its_count_is_reached() {
     assert_eq!((first.ingress.as_str(), &first.packet), ("outside", &TracedPacket::Arp));
     assert_eq!(first.steps, [TracedStep::Unknown]);
     assert_eq!(first.outcome, TracedOutcome::Dropped { reason: "no_route".into() });
-    while order.alive.strong_count() > 0 {
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_unattended(&order);
 }
 
 #[test]
@@ -167,9 +174,7 @@ fn a_client_that_goes_ends_its_watch_and_one_that_asks_on_is_answered() {
     let told = lines(&stream).next().expect("the first answer ends in good order");
     assert!(matches!(told, Line::End { lines: 0, truncated: false, .. }), "{told:?}");
     drop(stream);
-    while second.alive.strong_count() > 0 {
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_unattended(&second);
 }
 
 #[test]

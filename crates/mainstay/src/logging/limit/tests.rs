@@ -1,3 +1,5 @@
+//! Limits on a clock of the tests' own.
+
 use std::io;
 use std::sync::atomic::AtomicU64;
 

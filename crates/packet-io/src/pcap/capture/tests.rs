@@ -1,3 +1,5 @@
+//! Captures of all kinds that are read, sound and damaged.
+
 use flow::Instant;
 use proptest::prelude::*;
 

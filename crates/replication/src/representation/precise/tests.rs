@@ -1,3 +1,5 @@
+//! Connections in messages, also of other versions.
+
 use super::*;
 use flow::conntrack::{ProtocolState, TcpPeer};
 use flow::wire::ip_protocol::{ICMP, TCP, UDP};
