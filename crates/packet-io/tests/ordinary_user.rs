@@ -5,6 +5,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use flow::PortId;
 use packet_io::PacketIo;
@@ -16,6 +17,8 @@ use packet_io::netlink::Netlink;
 const AS_ORDINARY_USER: &str = "as-ordinary-user";
 /// The user and group "nobody" of every distribution.
 const NOBODY: u32 = 65_534;
+/// How long a frame may take over a cable that has just been laid.
+const WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 fn as_ordinary_user() {
     if let NamespaceSupport::Forbidden(reason) = probe() {
@@ -37,17 +40,22 @@ fn as_ordinary_user() {
     let mut right = there.run(open("right")).unwrap();
 
     let mut sent = [0xff; 60];
-    left.transmit(PortId(0), &flow::Frame::new(&mut sent, 0, 60, PortId(0)).unwrap()).unwrap();
     let mut found = false;
-    // The kernel hands the frame over within the send; what else comes is its own chatter.
-    right
-        .poll(&mut |batch| {
-            for frame_in in batch {
-                found |= frame_in.bytes() == sent;
-                frame_in.disposition = flow::Disposition::Consumed;
-            }
-        })
-        .unwrap();
+    let deadline = Instant::now() + WAIT_LIMIT;
+    // The kernel takes a new cable into service a moment after both ends are up and throws away what is sent before,
+    // telling nobody: so the frame is sent until it arrives.
+    while !found && Instant::now() < deadline {
+        left.transmit(PortId(0), &flow::Frame::new(&mut sent, 0, 60, PortId(0)).unwrap()).unwrap();
+        right
+            .poll(&mut |batch| {
+                for frame_in in batch {
+                    found |= frame_in.bytes() == sent;
+                    frame_in.disposition = flow::Disposition::Consumed;
+                }
+            })
+            .unwrap();
+        std::thread::yield_now();
+    }
     assert!(found, "{:?}", right.counters(PortId(0)));
 }
 
