@@ -1,6 +1,7 @@
 //! Things broken on purpose, to show that the checkers see them.
 
 use cluster::node::Node;
+use cluster::role::Heartbeat;
 use flow::connection::flags;
 use flow::wire::{self, Parsed, Transport};
 use flow::{Frame, PortId};
@@ -20,6 +21,10 @@ pub enum Sabotage {
     SwappedBytes,
     /// Nodes do not hear each other, though nothing is wrong with their link.
     DeafNodes,
+    /// Heartbeats say nothing of take-overs.
+    ForgottenTakeOvers,
+    /// Nodes take what other versions say for their own.
+    CredulousNodes,
 }
 
 /// Takes a node back to the first that it heard of a connection.
@@ -46,4 +51,12 @@ pub(crate) fn swap_bytes(bytes: &mut [u8]) {
     if let (Transport::Tcp(_), Some(data)) = (headers.transport, bytes.get_mut(at..at + 4)) {
         data.rotate_left(2);
     }
+}
+
+/// A heartbeat that says that there was no take-over.
+pub(crate) fn without_take_overs(bytes: &[u8]) -> Vec<u8> {
+    let Ok(heartbeat) = Heartbeat::decode(bytes) else { return bytes.to_vec() };
+    let mut out = Vec::new();
+    Heartbeat { term: 0, ..heartbeat }.encode(&mut out);
+    out
 }

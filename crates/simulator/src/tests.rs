@@ -75,7 +75,7 @@ fn nodes_that_both_hold_the_addresses_are_noticed() {
 #[test]
 fn damaged_datagrams_cost_connections_at_worst() {
     for seed in SEEDS {
-        let mut scenario = Scenario::generate(seed);
+        let mut scenario = Scenario::generate(seed, FaultSet::DEFAULT);
         scenario.damaged_datagrams_pass = true;
         scenario.replication_link.corrupt_per_mille = 100;
         for failure in run_scenario(&scenario, Options::default()).problems {
@@ -90,7 +90,7 @@ fn damaged_datagrams_cost_connections_at_worst() {
 
 #[test]
 fn a_panic_is_a_broken_promise_like_others() {
-    let mut scenario = Scenario::generate(1);
+    let mut scenario = Scenario::generate(1, FaultSet::DEFAULT);
     scenario.conversations[0].client = usize::MAX;
     let outcome = run_scenario(&scenario, Options::default());
     assert_eq!(outcome.problems[0].problem, Problem::Panic);

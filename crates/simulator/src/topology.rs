@@ -36,8 +36,11 @@ pub(crate) const NODES: usize = 2;
 pub(crate) const HOSTS: usize = 4;
 /// The first host of the outside link.
 pub(crate) const OUTSIDE_FIRST: usize = 2;
-/// Connections that a node holds at most.
+/// Connections that a node holds at most, unless its room is small.
 pub(crate) const CONNECTIONS_MAX: u32 = 1024;
+
+/// How long a node remembers requests and answers that no more follow.
+pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The port of the cluster's outside address that is forwarded to host 0.
 const FORWARDED_PORT: u16 = 8080;
@@ -115,14 +118,20 @@ pub(crate) const fn forwarded_address() -> SocketAddr {
 }
 
 /// What a node is made from. `incarnation` counts its starts, so that secrets differ from start to start.
-pub(crate) fn node_config(scenario: &Scenario, node: usize, incarnation: u32, with_replication: bool) -> NodeConfig {
+pub(crate) fn node_config(
+    scenario: &Scenario,
+    node: usize,
+    incarnation: u32,
+    session: Option<SessionConfig>,
+    connections_max: u32,
+) -> NodeConfig {
     let secret = mix(scenario.seed ^ (node as u64) << 32 ^ u64::from(incarnation) << 40);
     let key = HashKey([secret, mix(secret)]);
     let id = NodeId(node as u8);
     let peer = NodeId(1 - node as u8);
     NodeConfig {
         node: id,
-        connections_max: CONNECTIONS_MAX,
+        connections_max,
         limits: cluster::pipeline::Limits::default(),
         hash_key: key,
         seed: mix(secret ^ 1),
@@ -135,7 +144,7 @@ pub(crate) fn node_config(scenario: &Scenario, node: usize, incarnation: u32, wi
         peers: vec![PeerConfig {
             id: peer,
             detector: failure_detector::Config::default(),
-            session: with_replication.then(SessionConfig::default),
+            session,
         }],
     }
 }
@@ -145,9 +154,9 @@ fn tracker() -> TrackerConfig {
     let timeouts = Timeouts {
         tcp_time_wait: Duration::from_secs(4),
         tcp_close: Duration::from_secs(1),
-        udp: Duration::from_secs(10),
-        udp_stream: Duration::from_secs(10),
-        icmp: Duration::from_secs(10),
+        udp: EXCHANGE_TIMEOUT,
+        udp_stream: EXCHANGE_TIMEOUT,
+        icmp: EXCHANGE_TIMEOUT,
         ..Timeouts::default()
     };
     TrackerConfig { timeouts, ..TrackerConfig::default() }

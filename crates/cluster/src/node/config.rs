@@ -112,6 +112,7 @@ impl NodeConfig {
             more_expiries: false,
             judging: Judging::default(),
             drain_given_up_at: None,
+            served_at: now,
         })
     }
 

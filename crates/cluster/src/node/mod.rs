@@ -11,6 +11,7 @@
 //!   peers ◄──── poll_transmit ◄── sessions, detectors, role ◄── handle_peer ◄── peers
 //! ```
 
+mod absence;
 mod again;
 mod config;
 mod drain;
@@ -140,6 +141,8 @@ pub struct Node {
     judging: Judging,
     /// When a node that is being drained goes on if nobody has taken its addresses.
     drain_given_up_at: Option<Instant>,
+    /// When it last looked at what its peers say, and at the time.
+    served_at: Instant,
 }
 
 impl Node {
@@ -176,6 +179,7 @@ impl Node {
     /// # Errors
     /// Why it was not taken; the node goes on.
     pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        self.note_service(now);
         if role::is_heartbeat(datagram) {
             let heartbeat = Heartbeat::decode(datagram)?;
             self.role.handle_heartbeat(now, &heartbeat).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
@@ -200,6 +204,7 @@ impl Node {
     /// # Errors
     /// Why it was not taken; the node goes on.
     pub fn handle_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
+        self.note_service(now);
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         let result = peer.detector.handle_packet(now, packet, ttl);
         self.handle_detector_events(now);
@@ -208,6 +213,7 @@ impl Node {
 
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.note_service(now);
         let speaks_for_all = self.role.state().holds_addresses();
         for peer in &mut self.peers {
             peer.detector.handle_timeout(now);
@@ -303,6 +309,12 @@ impl Node {
         self.role.state().holds_addresses()
     }
 
+    /// Where this node stands in the choice of who holds the shared addresses.
+    #[must_use]
+    pub const fn role(&self) -> role::State {
+        self.role.state()
+    }
+
     /// The pipeline, to be read by operators.
     #[must_use]
     pub const fn pipeline(&self) -> &Pipeline {
@@ -372,7 +384,7 @@ impl Node {
     }
 
     fn handle_detector_events(&mut self, now: Instant) {
-        use crate::failure_detector::Event;
+        use crate::failure_detector::{Diagnostic, Event};
         for index in 0..self.peers.len() {
             while let Some(event) = self.peers[index].detector.poll_event() {
                 let id = self.peers[index].id;
@@ -382,10 +394,14 @@ impl Node {
                         self.events.push(now, NodeEvent::PeerUp(id));
                         self.role.handle_peer_up(now, id)
                     }
-                    Event::Down { .. } => {
+                    Event::Down { diagnostic } => {
                         self.peers[index].orphaned_at = Some(now);
                         self.events.push(now, NodeEvent::PeerDown(id));
-                        self.role.handle_peer_down(now, id)
+                        if diagnostic == Diagnostic::NeighbourSignalledDown {
+                            self.role.handle_peer_deaf(now, id)
+                        } else {
+                            self.role.handle_peer_down(now, id)
+                        }
                     }
                 };
                 debug_assert!(told.is_ok(), "the role automaton is built with the same peers");

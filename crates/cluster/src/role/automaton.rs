@@ -96,6 +96,12 @@ pub struct RoleAutomaton {
     pub(super) since: Instant,
     synchronised: bool,
     pub(super) term: u64,
+    /// The number of this node's own take-over, while it holds the addresses or is about to.
+    claim: u64,
+    /// Some peer was heard since the start.
+    has_heard: bool,
+    /// This node took the addresses without having heard anybody: it could not know whether somebody held them.
+    took_blindly: bool,
     /// Somebody else decides, and tells the state.
     pub(super) follows: bool,
     peers: Vec<Peer>,
@@ -122,6 +128,9 @@ impl RoleAutomaton {
             since: now,
             synchronised: false,
             term: 0,
+            claim: 0,
+            has_heard: false,
+            took_blindly: false,
             follows: false,
             peers,
             vacant_since: None,
@@ -153,6 +162,17 @@ impl RoleAutomaton {
         Ok(())
     }
 
+    /// The failure detector says that the peer no longer hears this node. It lives, as it has just said so, and what it says
+    /// of itself goes on counting for its time: whoever cannot make himself heard takes nothing from it.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_peer_deaf(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
+        self.peer_mut(node)?.up_since = None;
+        self.decide(now);
+        Ok(())
+    }
+
     /// A peer says how it stands.
     ///
     /// # Errors
@@ -163,6 +183,13 @@ impl RoleAutomaton {
         peer.heard = Some((now, *heartbeat));
         let took_over_unheard = heartbeat.term > self.term;
         self.term = self.term.max(heartbeat.term);
+        self.has_heard = true;
+        if self.took_blindly && matches!(heartbeat.state, State::Init | State::Standby) {
+            // From here on another node that starts without hearing anybody claims less.
+            self.took_blindly = false;
+            self.term += 1;
+            self.claim = self.term;
+        }
         self.decide(now);
         let yielded = !heartbeat.state.holds_addresses() && (held || took_over_unheard);
         if yielded && self.state == State::Active {
@@ -277,7 +304,12 @@ impl RoleAutomaton {
             state: self.state,
             priority: self.config.priority,
             synchronised: self.synchronised,
-            term: self.term,
+            // Whoever holds the addresses says by which take-over.
+            term: if matches!(self.state, State::TakingOver | State::Active | State::Leaving) {
+                self.claim
+            } else {
+                self.term
+            },
             configuration: self.config.configuration,
         }
     }
@@ -395,10 +427,15 @@ impl RoleAutomaton {
             Duty::Nothing => {}
             Duty::MakeStateUsable => {
                 self.term += 1;
+                self.claim = self.term;
+                self.took_blindly = !self.has_heard && !self.peers.is_empty();
                 self.push_event(Event::BecomeActive { term: self.term });
             }
             Duty::Announce => self.push_event(Event::AnnounceAddresses { term: self.term }),
-            Duty::StandBy => self.push_event(Event::BecomeStandby),
+            Duty::StandBy => {
+                self.took_blindly = false;
+                self.push_event(Event::BecomeStandby);
+            }
         }
     }
 
@@ -412,7 +449,7 @@ impl RoleAutomaton {
 
 /// Rule 4: who keeps the addresses when both hold them. A strict order, the same seen from either side.
 fn outranks(one: &Heartbeat, other: &Heartbeat) -> bool {
-    (one.priority, Reverse(one.node)) > (other.priority, Reverse(other.node))
+    (one.term, one.priority, Reverse(one.node)) > (other.term, other.priority, Reverse(other.node))
 }
 
 /// Rule 3: who takes the addresses when nobody holds them.

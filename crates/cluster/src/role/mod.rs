@@ -7,8 +7,11 @@
 //! 2. While somebody who can be heard holds the addresses, nobody else takes them, unless `preempt` is set.
 //! 3. When nobody holds them, the best node takes them at once: synchronised before not synchronised, then the higher
 //!    priority, then the lower [`NodeId`](flow::NodeId). If the best does not within `heartbeat_timeout`, the next does.
-//! 4. Two nodes that both hold them (a split that healed): the one with the higher priority, then the lower
-//!    [`NodeId`](flow::NodeId), keeps them and announces them again; the other yields.
+//! 4. Two nodes that both hold them (a split that healed, or one that stood still and goes on): the one that took over
+//!    later keeps them and announces them again; the other yields. It is the later one to which packets went last, and it
+//!    is the earlier one that may have been away. Between equals the higher priority decides, then the lower
+//!    [`NodeId`](flow::NodeId). A node that took them without having heard anybody counts its take-over once more when
+//!    somebody stands by for it, so that one that starts anew behind a cut link does not claim as much.
 //! 5. Addresses are announced after the state that they need is usable, never before:
 //!    [`Event::BecomeActive`] → [`RoleAutomaton::handle_state_usable`] → [`Event::AnnounceAddresses`].
 //!
