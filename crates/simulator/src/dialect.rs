@@ -112,6 +112,15 @@ pub(crate) fn in_any_version(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A replication datagram of another version as one of a version that changes with `count`.
+pub(crate) fn in_changing_version(mut bytes: Vec<u8>, count: u64) -> Vec<u8> {
+    let is_foreign = |first: u8| first & 0xf0 == MAGIC && first & 0x0f != message_version();
+    if let Some(first) = bytes.first_mut().filter(|first| is_foreign(**first)) {
+        *first = MAGIC | 0x0e | (count % 2) as u8;
+    }
+    bytes
+}
+
 /// A replication datagram of one version as one of another; anything else as it is.
 fn as_version(mut bytes: Vec<u8>, from: u8, to: u8) -> Vec<u8> {
     if let Some(first) = bytes.first_mut().filter(|first| **first == MAGIC | from) {

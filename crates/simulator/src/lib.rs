@@ -23,6 +23,7 @@ pub mod report;
 mod sabotage;
 pub mod scenario;
 mod schedule;
+pub mod shrink;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 use cluster::node::Node;
 use cluster::role::Heartbeat;
 use flow::connection::flags;
-use flow::wire::{self, Parsed, Transport};
-use flow::{Frame, PortId};
+use flow::conntrack::TcpState;
+use flow::wire::{self, Parsed, Transport, ip_protocol};
+use flow::{Connection, Frame, PortId};
 
 use crate::checkers::order::Order;
 
@@ -25,6 +26,12 @@ pub enum Sabotage {
     ForgottenTakeOvers,
     /// Nodes take what other versions say for their own.
     CredulousNodes,
+    /// Nodes take each word of another version for the first.
+    TalkativeNodes,
+    /// A node that stood still is not told what came meanwhile before it judges who is silent.
+    ImpatientNodes,
+    /// Nodes take up connections again that have ended.
+    Zombies,
 }
 
 /// Takes a node back to the first that it heard of a connection.
@@ -39,6 +46,18 @@ pub(crate) fn forget_copy(value: &mut Node) {
     let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::COPY != 0);
     if let Some((owner, original, version)) = copy.map(|(_, copy)| (copy.owner, copy.original, copy.version)) {
         value.pipeline_mut().delete_copy(owner, &original, version);
+    }
+}
+
+/// Makes a node hold a connection for open that has ended.
+pub(crate) fn revive(value: &mut Node, now: flow::Instant) {
+    let has_ended = |connection: &Connection| {
+        connection.original.protocol == ip_protocol::TCP && connection.protocol.state == TcpState::TimeWait as u8
+    };
+    let ended = value.pipeline().table().iter().map(|(_, connection)| *connection).find(has_ended);
+    if let Some(mut ended) = ended {
+        ended.protocol.state = TcpState::Established as u8;
+        value.pipeline_mut().apply_copy(now, ended.owner, ended);
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) const OUTSIDE_FIRST: usize = 2;
 pub(crate) const CONNECTIONS_MAX: u32 = 1024;
 
 /// How long a node remembers requests and answers that no more follow.
-pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The port of the cluster's outside address that is forwarded to host 0.
 const FORWARDED_PORT: u16 = 8080;

@@ -94,6 +94,8 @@ impl NodeConfig {
             .map(|(peer, nth)| self.build_peer(peer, self.seed.rotate_left(16).wrapping_add(nth)))
             .collect::<Result<Vec<_>, _>>()?;
         let tracker = Tracker::new(self.tracker);
+        let mut role = role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now);
+        role.set_informed(peers.iter().all(Peer::has_told_all));
         Ok(Node {
             id: self.node,
             selection: self.selection,
@@ -101,7 +103,7 @@ impl NodeConfig {
             pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain)
                 .with_limits(self.limits),
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
-            role: role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
+            role,
             peers,
             held: HeldReplies::default(),
             others: Others::default(),

@@ -220,7 +220,10 @@ impl Node {
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
-            peer.resync.step(now, peer.id, speaks_for_all, &mut self.pipeline);
+            let needs_another = peer.resync.step(now, peer.id, speaks_for_all, &mut self.pipeline);
+            if let Some(session) = peer.session.as_mut().filter(|_| needs_another) {
+                session.request_resync();
+            }
         }
         self.handle_detector_events(now);
         self.handle_session_events(now);
@@ -397,7 +400,11 @@ impl Node {
                     Event::Down { diagnostic } => {
                         self.peers[index].orphaned_at = Some(now);
                         self.events.push(now, NodeEvent::PeerDown(id));
-                        if diagnostic == Diagnostic::NeighbourSignalledDown {
+                        // Signs of life grow rare when the peer hears none, and may get lost: its heartbeats tell all the same
+                        // that it lives. Those of a dead peer are as old as the detection time.
+                        let fresh = self.peers[index].detector.status().detection_time / 2;
+                        let is_heard = self.role.was_heard_within(now, id, fresh);
+                        if is_heard || diagnostic == Diagnostic::NeighbourSignalledDown {
                             self.role.handle_peer_deaf(now, id)
                         } else {
                             self.role.handle_peer_down(now, id)
@@ -415,6 +422,7 @@ impl Node {
             peer.collect_session_events(now, &mut self.events);
         }
         let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
+        self.role.set_informed(self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised());
         self.role.set_synchronised(now, synchronised);
         self.handle_role_events(now);
     }

@@ -72,7 +72,14 @@ impl Store for ReplicaStore<'_> {
         if self.resync.epoch() {
             copy.flags |= flags::RESYNCED;
         }
-        match self.pipeline.apply_copy(now, from, copy) {
+        let mut applied = self.pipeline.apply_copy(now, from, copy);
+        if applied == Applied::Conflict && !self.speaks_for_all {
+            // One of two connections with a tuple in common has to go, and packets go to the peer's.
+            self.counters.conflicts += 1;
+            self.pipeline.give_way(&copy);
+            applied = self.pipeline.apply_copy(now, from, copy);
+        }
+        match applied {
             Applied::Taken => {
                 self.counters.taken += 1;
                 self.pipeline.apply_relations(now, &copy.original, &relations)?;

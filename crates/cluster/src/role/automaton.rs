@@ -85,6 +85,8 @@ struct Peer {
     up_since: Option<Instant>,
     /// Its last heartbeat since it was last said to be down.
     heard: Option<(Instant, Heartbeat)>,
+    /// No heartbeat has come since this node was last away.
+    is_excused: bool,
 }
 
 /// Chooses, together with those of the other nodes, who holds the shared addresses.
@@ -96,12 +98,13 @@ pub struct RoleAutomaton {
     pub(super) since: Instant,
     synchronised: bool,
     pub(super) term: u64,
-    /// The number of this node's own take-over, while it holds the addresses or is about to.
+    /// With which number this node holds the addresses, or is about to: that of its take-over, or 0 as long as it took them
+    /// knowing nothing and nobody stands by for it.
     claim: u64,
     /// Some peer was heard since the start.
     has_heard: bool,
-    /// This node took the addresses without having heard anybody: it could not know whether somebody held them.
-    took_blindly: bool,
+    /// This node was told all connections at some time.
+    informed: bool,
     /// Somebody else decides, and tells the state.
     pub(super) follows: bool,
     peers: Vec<Peer>,
@@ -121,7 +124,7 @@ impl RoleAutomaton {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         assert!(config.peers.len() <= PEERS_MAX && !config.peers.contains(&config.node));
-        let peers = config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None }).collect();
+        let peers = config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None, is_excused: false }).collect();
         Self {
             config,
             state: State::Init,
@@ -130,7 +133,7 @@ impl RoleAutomaton {
             term: 0,
             claim: 0,
             has_heard: false,
-            took_blindly: false,
+            informed: true,
             follows: false,
             peers,
             vacant_since: None,
@@ -181,13 +184,12 @@ impl RoleAutomaton {
         let peer = self.peer_mut(heartbeat.node)?;
         let held = peer.heard.is_some_and(|(_, before)| before.state.holds_addresses());
         peer.heard = Some((now, *heartbeat));
+        peer.is_excused = false;
         let took_over_unheard = heartbeat.term > self.term;
         self.term = self.term.max(heartbeat.term);
         self.has_heard = true;
-        if self.took_blindly && matches!(heartbeat.state, State::Init | State::Standby) {
-            // From here on another node that starts without hearing anybody claims less.
-            self.took_blindly = false;
-            self.term += 1;
+        if self.state == State::Active && matches!(heartbeat.state, State::Init | State::Standby) {
+            // Somebody follows: from here on a node that takes the addresses knowing nothing claims less.
             self.claim = self.term;
         }
         self.decide(now);
@@ -199,6 +201,20 @@ impl RoleAutomaton {
         Ok(())
     }
 
+    /// This node did not run for `absence`, and says so before anything else. The heartbeats that came meanwhile wait to be
+    /// read; so the last ones count anew, but only once until others come.
+    pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
+        if absence * 2 < self.config.heartbeat_timeout {
+            return;
+        }
+        for peer in self.peers.iter_mut().filter(|peer| !peer.is_excused) {
+            if let Some((at, _)) = &mut peer.heard {
+                *at = now;
+                peer.is_excused = true;
+            }
+        }
+    }
+
     /// Whether this node has a copy of every connection that it is to back up.
     pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
         if self.synchronised != synchronised {
@@ -206,6 +222,19 @@ impl RoleAutomaton {
             self.heartbeat_at = now;
             self.decide(now);
         }
+    }
+
+    /// Whether this node was told all connections at some time since it started, or has nobody to be told by. Unlike what
+    /// [`RoleAutomaton::set_synchronised`] says, that does not change when a peer goes away.
+    pub const fn set_informed(&mut self, informed: bool) {
+        self.informed = informed;
+    }
+
+    /// Whether the peer was heard less than `age` ago.
+    #[must_use]
+    pub fn was_heard_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
+        let heard = self.peers.iter().find(|peer| peer.node == node).and_then(|peer| peer.heard);
+        heard.is_some_and(|(at, _)| now < at + age)
     }
 
     /// What [`Event::BecomeActive`] asked for is done. Without effect when the node has meanwhile given way.
@@ -427,15 +456,11 @@ impl RoleAutomaton {
             Duty::Nothing => {}
             Duty::MakeStateUsable => {
                 self.term += 1;
-                self.claim = self.term;
-                self.took_blindly = !self.has_heard && !self.peers.is_empty();
+                self.claim = if self.has_heard && self.informed { self.term } else { 0 };
                 self.push_event(Event::BecomeActive { term: self.term });
             }
             Duty::Announce => self.push_event(Event::AnnounceAddresses { term: self.term }),
-            Duty::StandBy => {
-                self.took_blindly = false;
-                self.push_event(Event::BecomeStandby);
-            }
+            Duty::StandBy => self.push_event(Event::BecomeStandby),
         }
     }
 

@@ -70,11 +70,14 @@ impl Claims {
         }
         let former = self.held[node].take();
         let left = view.nodes[node].as_ref().is_some_and(|value| value.status(now).role == cluster::role::State::Left);
-        let (Some((since, _)), Some((theirs_since, was_informed))) = (former, self.held[1 - node]) else { return };
+        let (Some((since, knew)), Some((theirs_since, they_knew))) = (former, self.held[1 - node]) else { return };
         let returned_at = self.returned_at[1 - node];
-        // Either it never gave them up while it was away, or it took them knowing nothing.
-        let is_usurper = returned_at > since && (theirs_since < returned_at || !was_informed);
-        if is_usurper && !left {
+        // It stood still, this node took over knowing all that it did, and it never gave the addresses up;
+        let away = self.paused_at[1 - node]..=returned_at;
+        let came_back = theirs_since < since && away.contains(&since) && knew;
+        // or it started anew, and took them knowing nothing.
+        let knew_nothing = returned_at > since && theirs_since > returned_at && !they_knew;
+        if (came_back || knew_nothing) && !left {
             let text = format!(
                 "node {node} has held the addresses since {since:?} and gives them up to node {}, which came back at {returned_at:?}",
                 1 - node

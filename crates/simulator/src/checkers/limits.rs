@@ -10,11 +10,20 @@ use crate::topology::NODES;
 #[derive(Default)]
 pub(super) struct Limits {
     connections_max: [u32; NODES],
+    /// Connections that each gave up for others so far.
+    given_up: [u64; NODES],
 }
 
 impl Limits {
     pub(super) const fn started(&mut self, node: usize, connections_max: u32) {
         self.connections_max[node] = connections_max;
+        self.given_up[node] = 0;
+    }
+
+    /// Whether the node has given a connection up for another, as its table was full, since last asked.
+    pub(super) fn gave_up(&mut self, node: usize, value: &Node) -> bool {
+        let given_up = value.pipeline().counters().early_dropped;
+        std::mem::replace(&mut self.given_up[node], given_up) != given_up
     }
 
     pub(super) fn after_step(&self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {

@@ -42,6 +42,11 @@ pub(crate) struct Conditions {
     pub(crate) works: [bool; NODES],
 }
 
+/// Whether the peer has told the node everything.
+fn has_been_told(node: &Node) -> bool {
+    node.status(Instant::ZERO).peers.iter().all(|peer| peer.session.is_some_and(|session| session.heard))
+}
+
 /// All checkers of a run.
 pub(crate) struct Checkers {
     pub(crate) survival: survival::Survival,
@@ -75,8 +80,11 @@ impl Checkers {
     }
 
     /// A node has dealt with whatever came.
-    pub(crate) fn after_step(&mut self, now: Instant, node: usize, value: &Option<Node>, outcome: &mut Outcome) {
-        let Some(value) = value else { return };
+    pub(crate) fn after_step(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
+        let Some(value) = view.nodes[node] else { return };
+        if self.limits.gave_up(node, value) {
+            self.survival.gave_up(value, view);
+        }
         self.roles.after_step(now, node, value, outcome);
         self.limits.after_step(now, node, value, outcome);
     }
@@ -110,7 +118,7 @@ impl Checkers {
         view: &View<'_>,
         outcome: &mut Outcome,
     ) {
-        let was_informed = self.survival.was_told(now, node);
+        let was_informed = view.nodes[node].as_ref().is_some_and(has_been_told);
         self.survival.role_changed(now, node, holds, view, outcome);
         self.claims.role_changed(now, node, holds, was_informed, view, outcome);
     }
@@ -124,7 +132,6 @@ impl Checkers {
     /// A node that stood still goes on.
     pub(crate) fn went_on(&mut self, now: Instant, node: usize) {
         self.roles.went_on(now);
-        self.survival.went_on(node);
         self.claims.went_on(now, node);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cluster::node::Node;
 use cluster::role::State;
-use flow::{Instant, Tuple};
+use flow::{DropReason, Instant, NodeId, Tuple};
 
 use super::{Conditions, View};
 use crate::host::Host;
@@ -13,7 +13,7 @@ use crate::host::tcp::{self, Endpoint};
 use crate::report::{Outcome, Problem};
 use crate::scenario::{Conversation, Kind};
 use crate::stream::Way;
-use crate::topology::{EXCHANGE_TIMEOUT, NODES};
+use crate::topology::NODES;
 
 /// How long a node is given at most to be told of a connection, over the worst link.
 const TELLING_MAX: Duration = Duration::from_secs(1);
@@ -35,12 +35,12 @@ pub(crate) struct Survival {
     telling_since: Option<Instant>,
     /// Whether they can.
     can_tell: bool,
-    /// Each node has been told everything at some time since it started, or went on.
-    told: [bool; NODES],
     /// Nodes that had no room for what they were told.
     pub(crate) full: [bool; NODES],
-    /// Both nodes held the addresses at once, so that both may have begun the same conversation.
+    /// Both nodes held the addresses at some time.
     was_split: bool,
+    /// Both hold the addresses since.
+    split_since: Option<Instant>,
     /// Who holds the addresses.
     holds: [bool; NODES],
 }
@@ -53,24 +53,9 @@ impl Survival {
     pub(super) fn started(&mut self, now: Instant, node: usize) {
         self.started_at[node] = now;
         self.full[node] = false;
-        self.told[node] = false;
-    }
-
-    /// A node that stood still goes on, and may have missed something.
-    pub(super) const fn went_on(&mut self, node: usize) {
-        self.told[node] = false;
-    }
-
-    /// Whether `node` has been told everything at some time since it started, or went on.
-    pub(super) fn was_told(&mut self, now: Instant, node: usize) -> bool {
-        self.told[node] |= self.is_informed(now, node);
-        self.told[node]
     }
 
     pub(super) fn conditions(&mut self, now: Instant, conditions: Conditions) {
-        for node in 0..NODES {
-            self.was_told(now, node);
-        }
         if self.can_tell != conditions.tell {
             self.can_tell = conditions.tell;
             self.telling_since = conditions.tell.then_some(now);
@@ -82,15 +67,39 @@ impl Survival {
         self.full[node] = true;
     }
 
-    /// A node's clock leapt: silence seemed longer than it was.
-    pub(crate) fn leapt(&mut self, now: Instant, by: Duration, view: &View<'_>) {
-        self.telling_since = self.telling_since.map(|_| now);
-        if by < EXCHANGE_TIMEOUT / 2 {
-            return;
+    /// A node whose table is full has given up a connection for another: one that was never answered, or whose ends had yet
+    /// to prove that they go on.
+    pub(super) fn gave_up(&mut self, value: &Node, view: &View<'_>) {
+        for conversation in &view.scenario.conversations {
+            let is_established = established_at(conversation, view.hosts).is_some();
+            let tuple = client_tuple(conversation, view.hosts).filter(|_| is_established);
+            if tuple.is_none_or(|tuple| knows(value, &tuple)) || is_finished(conversation, view.hosts) {
+                continue;
+            }
+            self.may_move.insert(conversation.number);
+            if conversation.kind == Kind::Tcp {
+                self.excused.insert(conversation.number);
+            }
         }
-        let exchanges = view.scenario.conversations.iter().filter(|conversation| conversation.kind != Kind::Tcp);
-        let begun = exchanges.filter(|conversation| conversation.begins_at <= now);
-        self.may_move.extend(begun.map(|conversation| conversation.number));
+    }
+
+    /// A node's clock leapt to `own_now`: what it is master of and what was to be remembered until then at most is over
+    /// for it, and nothing else.
+    pub(crate) fn leapt(&mut self, now: Instant, node: usize, own_now: Instant, view: &View<'_>) {
+        self.telling_since = self.telling_since.map(|_| now);
+        let Some(value) = view.nodes[node] else { return };
+        for conversation in &view.scenario.conversations {
+            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+            let known = value.pipeline().lookup(&tuple).and_then(|(slot, _)| value.pipeline().connection(slot));
+            let is_own = known.filter(|known| known.owner == NodeId(node as u8));
+            if is_own.is_none_or(|known| known.expires_at_nanos > own_now.as_nanos()) {
+                continue;
+            }
+            self.may_move.insert(conversation.number);
+            if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
+                self.excused.insert(conversation.number);
+            }
+        }
     }
 
     /// Whether `node` has been told everything that was established long enough ago.
@@ -109,6 +118,7 @@ impl Survival {
         let Some(dying) = view.nodes[node] else { return };
         outcome.kills += 1;
         self.holds[node] = false;
+        self.end_split(now, view);
         if dying.holds_addresses() || view.nodes[1 - node].is_none() {
             self.hand_over(now, node, view, outcome);
         }
@@ -131,13 +141,31 @@ impl Survival {
         if holds {
             // Who leaves in good order waits until the other has everything.
             if self.holds[other] && !(is_leaving(partner) && is_sound) {
-                self.was_split |= !is_leaving(partner);
+                if !is_leaving(partner) {
+                    self.was_split = true;
+                    self.split_since = Some(now);
+                }
                 self.hand_over(now, other, view, outcome);
             }
         } else if self.holds[other] {
+            self.end_split(now, view);
             let leaves = view.nodes[node].as_ref().is_some_and(is_leaving);
             if !(leaves && is_sound) {
                 self.hand_over(now, node, view, outcome);
+            }
+        }
+    }
+
+    /// While both nodes held the addresses, either may have seen a part of what began then, or begun it with a translation
+    /// of its own: one of them is right, and no rule can tell which. What both knew before is promised all the same.
+    fn end_split(&mut self, now: Instant, view: &View<'_>) {
+        let Some(since) = self.split_since.take() else { return };
+        for conversation in &view.scenario.conversations {
+            if conversation.begins_at <= now && since <= conversation.begins_at + TELLING_MAX {
+                self.may_move.insert(conversation.number);
+                if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
+                    self.excused.insert(conversation.number);
+                }
             }
         }
     }
@@ -171,7 +199,7 @@ impl Survival {
                 self.excused.insert(conversation.number);
             }
             let is_untold = !is_known && (is_established || knows(former, &tuple));
-            let is_held = replies_were_held && conversation.kind == Kind::Tcp;
+            let is_held = replies_were_held && conversation.kind == Kind::Tcp && heir.is_some();
             if !is_untold || (is_held && !is_established) {
                 continue;
             }
@@ -206,7 +234,9 @@ impl Survival {
             if self.is_excused(number) {
                 continue;
             }
-            if !finished {
+            // Nothing is promised to whom a full table refuses.
+            let is_refused = established_at(conversation, view.hosts).is_none() && view.nodes.iter().any(|node| refuses(node));
+            if !finished && !is_refused {
                 let text = format!("conversation {number} did not finish: {}", progress(conversation, view.hosts));
                 outcome.problem(now, Problem::NotSurvived, text);
             }
@@ -215,6 +245,11 @@ impl Survival {
             }
         }
     }
+}
+
+/// The node has refused connections, as its table was full.
+fn refuses(node: &Option<Node>) -> bool {
+    node.as_ref().is_some_and(|node| node.pipeline().counters().drops[DropReason::TableFull as usize] > 0)
 }
 
 /// Two nodes know the connection, and translate it differently.

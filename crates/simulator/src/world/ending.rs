@@ -49,6 +49,11 @@ impl World<'_> {
     /// Once nothing more happens, no node holds connections for open that both ends have closed.
     pub(super) fn look_for_zombies(&mut self) {
         for node in 0..NODES {
+            if self.options.sabotage == Some(Sabotage::Zombies)
+                && let Some(value) = &mut self.machines[node].node
+            {
+                sabotage::revive(value, self.now);
+            }
             let found = self.machines[node].node.as_ref().and_then(|value| zombies::found(value, &self.hosts));
             if let Some(text) = found {
                 self.outcome.problem(self.now, Problem::Zombie, format!("node {node}: {text}"));

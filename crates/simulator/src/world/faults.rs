@@ -79,7 +79,8 @@ impl World<'_> {
             Fault::Jump { who, by_ms } => self.each(who, |world, node| {
                 let by = Duration::from_millis(by_ms);
                 world.machines[node].clock.leap(world.now, by);
-                world.checkers.survival.leapt(world.now, by, &view(world.scenario, &world.hosts, &world.machines));
+                let view = view(world.scenario, &world.hosts, &world.machines);
+                world.checkers.survival.leapt(world.now, node, world.machines[node].clock.own(world.now), &view);
                 world.wake(node);
             }),
             Fault::Speed { who, per_mille } => self.each(who, |world, node| {
@@ -140,6 +141,11 @@ impl World<'_> {
         if std::mem::take(&mut self.machines[node].is_paused) {
             self.checkers.went_on(self.now, node);
             self.note_conditions();
+            if self.options.sabotage == Some(Sabotage::ImpatientNodes) {
+                self.machines[node].inbox.clear();
+                self.wake(node);
+                self.machines[node].clock.leap(self.now, Duration::from_secs(1));
+            }
             self.wake(node);
         }
     }

@@ -82,7 +82,8 @@ impl<'a> World<'a> {
         if self.options.expects_no_zombies {
             self.look_for_zombies();
         }
-        if self.scenario.waits_for_expiry && self.outcome.is_sound() {
+        // Who is not understood cannot tell of an end: its copies stay as long as it lives.
+        if self.scenario.waits_for_expiry && self.outcome.is_sound() && self.understand_each_other() {
             self.wait_for_expiry();
         }
         self.finish()

@@ -139,10 +139,12 @@ impl World<'_> {
             value.handle_detection(now, from, bytes, DETECTION_TTL)
         } else {
             self.checkers.before_datagram(node, value);
-            let bytes = if self.options.sabotage == Some(Sabotage::CredulousNodes) {
-                crate::dialect::in_any_version(bytes)
-            } else {
-                machine.interpreter.incoming(bytes)
+            let bytes = match self.options.sabotage {
+                Some(Sabotage::CredulousNodes) => crate::dialect::in_any_version(bytes),
+                Some(Sabotage::TalkativeNodes) => {
+                    crate::dialect::in_changing_version(machine.interpreter.incoming(bytes), self.outcome.events)
+                }
+                _ => machine.interpreter.incoming(bytes),
             };
             value.handle_replication(now, from, &bytes)
         };
@@ -197,7 +199,8 @@ impl World<'_> {
             machine.timer_at = Some(at);
             self.schedule.add(at, Event::NodeTimer { node });
         }
-        self.checkers.after_step(self.now, node, &self.machines[node].node, &mut self.outcome);
+        let view = view(self.scenario, &self.hosts, &self.machines);
+        self.checkers.after_step(self.now, node, &view, &mut self.outcome);
         self.note_role(node);
     }
 
