@@ -68,11 +68,10 @@ impl Survival {
     }
 
     /// A node whose table is full has given up a connection for another: one that was never answered, or whose ends had yet
-    /// to prove that they go on.
+    /// to prove that they go on. Which one, its absence tells.
     pub(super) fn gave_up(&mut self, value: &Node, view: &View<'_>) {
         for conversation in &view.scenario.conversations {
-            let is_established = established_at(conversation, view.hosts).is_some();
-            let tuple = client_tuple(conversation, view.hosts).filter(|_| is_established);
+            let tuple = client_tuple(conversation, view.hosts);
             if tuple.is_none_or(|tuple| knows(value, &tuple)) || is_finished(conversation, view.hosts) {
                 continue;
             }
@@ -249,7 +248,8 @@ impl Survival {
 
 /// The node has refused connections, as its table was full.
 fn refuses(node: &Option<Node>) -> bool {
-    node.as_ref().is_some_and(|node| node.pipeline().counters().drops[DropReason::TableFull as usize] > 0)
+    let counters = node.as_ref().map(|node| node.pipeline().counters());
+    counters.is_some_and(|counters| counters.early_dropped > 0 || counters.drops[DropReason::TableFull as usize] > 0)
 }
 
 /// Two nodes know the connection, and translate it differently.
