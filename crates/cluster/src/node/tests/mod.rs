@@ -3,6 +3,7 @@
 mod cluster;
 mod ftp;
 mod ftp_workers;
+mod groups;
 mod large_packets;
 mod observing;
 mod operations;
