@@ -9,6 +9,7 @@ mod ftp;
 mod log;
 mod nat;
 mod ports;
+mod transport;
 mod workers;
 
 use std::net::IpAddr;
