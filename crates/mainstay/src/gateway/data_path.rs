@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::node::{Node, NodeEvent, Transmit};
 use cluster::observation::Stopwatch;
-use flow::{Frame, Instant, NodeId, WorkerId};
+use flow::{Instant, NodeId, WorkerId};
 use network_functions::chain::ChainLayout;
 use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
@@ -15,6 +15,7 @@ use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 
 use super::mailbox::Post;
+use super::outgoing::FrameSender;
 use super::ports::Ports;
 use super::reporting::Reporting;
 use super::service::{self, Service};
@@ -119,6 +120,7 @@ pub(super) struct DataPath {
     service: Service,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
+    frames: FrameSender,
     /// When the ports are looked at even if none is readable.
     look_at_ports_at: Instant,
     /// A signal asked the node to end: when it ends even if nobody takes the addresses.
@@ -156,6 +158,7 @@ impl DataPath {
             service: if place.leads() { Service::from_environment() } else { Service::none() },
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
+            frames: FrameSender::default(),
             look_at_ports_at: Instant::ZERO,
             leaving_until: None,
         })
@@ -344,18 +347,11 @@ impl DataPath {
     }
 
     fn send_all(&mut self, now: Instant) -> Result<(), IoError> {
-        let Self { node, ports, peers, buffer, .. } = self;
+        let Self { node, ports, peers, buffer, frames, .. } = self;
         if let Some(peers) = peers {
             send_datagrams(node, peers, now, buffer)?;
         }
-        while let Some(transmit) = node.poll_frame(now, buffer) {
-            let Transmit::Port { port, checksum, segmentation } = transmit else { continue };
-            let length_bytes = buffer.len();
-            let Some(mut frame) = Frame::new(buffer, 0, length_bytes, port) else { continue };
-            (frame.checksum, frame.segmentation) = (checksum, segmentation);
-            // A failure has been counted by the port; whoever waits for the frame asks again.
-            let _ = ports.transmit(port, &frame);
-        }
+        frames.send_all(now, node, ports);
         Ok(())
     }
 

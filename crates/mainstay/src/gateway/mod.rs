@@ -8,6 +8,7 @@ pub(crate) mod build;
 mod changes;
 mod data_path;
 mod mailbox;
+mod outgoing;
 mod ports;
 mod reload;
 mod reporting;
