@@ -29,7 +29,8 @@ use flow::{Instant, NodeId};
 use self::link::{Action, Input};
 use self::receiver::{PeerRound, Receiver};
 use self::sender::Sender;
-use self::status::{Events, SessionCounters};
+pub(crate) use self::status::Events;
+use self::status::SessionCounters;
 
 pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
 pub use self::link::Link;
