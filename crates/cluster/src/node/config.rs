@@ -8,7 +8,7 @@ use flow::conntrack::{Tracker, TrackerConfig};
 use flow::{HashKey, Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
-use replication::{Session, SessionConfig};
+use replication::{PeerSession, SessionConfig, Transport};
 
 use super::event::Events;
 use super::held::HeldReplies;
@@ -60,6 +60,8 @@ pub struct PeerConfig {
     pub detector: failure_detector::Config,
     /// How connections are told to it; `None`: not at all.
     pub session: Option<SessionConfig>,
+    /// What carries it.
+    pub transport: Transport,
 }
 
 /// Why a node cannot be made from its configuration: the part that is unsound.
@@ -132,7 +134,7 @@ impl NodeConfig {
             None => None,
             Some(config) => {
                 let config = SessionConfig { connections_max: self.connections_max, ..config };
-                Some(Session::new(config, self.node, peer.id, seed)?)
+                Some(PeerSession::new(peer.transport, config, self.node, peer.id, seed)?)
             }
         };
         // RFC 5880 section 6.8.1: unique among this system's sessions and not 0; random besides.

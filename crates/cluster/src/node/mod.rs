@@ -24,6 +24,7 @@ mod resync;
 mod roles;
 mod status;
 mod store;
+mod stream;
 mod surroundings;
 mod workers;
 
@@ -33,6 +34,7 @@ use alloc::vec::Vec;
 use flow::conntrack::Change;
 use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
+use replication::baseline::StreamError;
 use replication::representation::{Selection, is_worth_telling, precise};
 use replication::{Handle, PeerError};
 
@@ -48,6 +50,7 @@ pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
+pub use stream::StreamInput;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use event::Events;
@@ -91,6 +94,9 @@ pub enum NodeError {
     /// The replication session discarded it.
     #[error(transparent)]
     Replication(#[from] PeerError),
+    /// The stream with the peer is of no more use.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// The peer divides its packets otherwise.
     #[error(
         "node {} runs {theirs} workers, this node {ours}: give both the same workers.count, and the same release", .peer.0

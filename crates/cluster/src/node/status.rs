@@ -118,7 +118,7 @@ fn group_status(node: &Node, group: GroupId) -> GroupStatus {
 
 pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
     let peers = node.peers.iter().map(|peer| {
-        let session = peer.session.as_ref().map(replication::Session::status);
+        let session = peer.session.as_ref().map(replication::PeerSession::status);
         PeerStatus {
             id: peer.id,
             detector: detector_status(peer),

@@ -278,6 +278,8 @@ pub struct RawReplication {
     pub local: Text,
     /// Which changes are told.
     pub representation: Option<Text>,
+    /// What carries it.
+    pub transport: Option<Text>,
     /// How long at most first replies wait for a peer's confirmation.
     pub hold_first_reply: Option<Text>,
     /// Share of incoming datagrams thrown away, for tests only.

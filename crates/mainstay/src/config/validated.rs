@@ -7,6 +7,7 @@ use std::time::Duration;
 use cluster::GroupId;
 use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
+use replication::Transport;
 
 pub use super::limits::Limits;
 pub use super::timeouts::Timeouts;
@@ -401,6 +402,8 @@ pub struct Replication {
     pub local: SocketAddr,
     /// Which changes are told.
     pub representation: Representation,
+    /// What carries it.
+    pub transport: Transport,
     /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
     pub hold_first_reply: Duration,
     /// Share of the peers' datagrams, those of failure detection included, thrown away as they come in, 0 to 1. For

@@ -121,14 +121,15 @@ pub(super) fn reconfiguration(
 pub(super) fn fingerprint(config: &Config) -> u64 {
     let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
     let groups: Vec<_> = config.groups.iter().map(|group| &group.name).collect();
-    let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
+    let told =
+        config.cluster.as_ref().map(|cluster| (cluster.replication.representation, cluster.replication.transport));
     fnv(&format!(
         "{:?}",
         (
             (config.workers.count, groups),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
-            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, told),
         )
     ))
 }
@@ -212,7 +213,11 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
         ..defaults
     };
     let session = (replication.representation != Representation::None).then_some(session);
-    replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
+    replication
+        .peers
+        .iter()
+        .map(|peer| PeerConfig { id: peer.id, detector, session, transport: replication.transport })
+        .collect()
 }
 
 fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {

@@ -168,6 +168,7 @@ impl Changes {
         let Replication {
             local,
             representation,
+            transport,
             hold_first_reply,
             test_loss,
             datagram_bytes_max,
@@ -185,6 +186,7 @@ impl Changes {
         } else {
             self.restart("replication.representation", representation, &new.representation);
         }
+        self.restart("replication.transport", transport, &new.transport);
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.restart("replication.test_loss", test_loss, &new.test_loss);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);

@@ -10,6 +10,7 @@ mod operations;
 mod other_protocols;
 mod refusals;
 mod site;
+mod transports;
 mod workers;
 
 use std::time::Duration;

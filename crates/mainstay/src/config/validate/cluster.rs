@@ -44,6 +44,7 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
     let detection = raw.failure_detection.as_ref().map_or(&defaults, Spanned::get_ref);
     let failure_detection = failure_detection(detection, local, ports, findings);
     check_local_ports(raw, local, &failure_detection, findings);
+    super::transport::check(section.get_ref(), &replication, findings);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -97,6 +98,7 @@ fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &
     Replication {
         local,
         representation: representation.unwrap_or_default(),
+        transport: super::transport::transport(raw, findings),
         hold_first_reply: ranged(
             "replication.hold_first_reply",
             raw.hold_first_reply.as_ref(),
