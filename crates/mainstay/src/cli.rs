@@ -255,7 +255,7 @@ pub struct DemoArgs {
     #[arg(long, conflicts_with_all = ["ramp", "report"])]
     pub rolling_restart: bool,
     /// Both nodes carry connections, half each; then measure what replication costs in sessions a second
-    #[arg(long, conflicts_with_all = ["rolling_restart", "report"])]
+    #[arg(long, conflicts_with = "report")]
     pub multi_primary: bool,
     /// With --multi-primary, let half of the connections pass through both nodes, one direction each
     #[arg(long, requires = "multi_primary")]

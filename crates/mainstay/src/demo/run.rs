@@ -32,7 +32,7 @@ const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
 const SPARE_CONNECTIONS: usize = 4096;
 
 /// How often a run is repeated.
-const REPETITIONS_MAX: usize = 3;
+pub const REPETITIONS_MAX: usize = 3;
 /// How long the first connections may take.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the standby may take to take over.

@@ -319,6 +319,30 @@ mod tests {
     }
 
     #[test]
+    fn a_groups_priority_changes_at_once_and_its_name_from_the_next_start() {
+        const GROUPS: &str = include_str!("../../../../examples/multi-primary-a.toml");
+        let changed = |part: &str, by: &str| {
+            assert!(GROUPS.contains(part), "{part}");
+            let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+            Changes::between(&parse(GROUPS), &parse(&GROUPS.replace(part, by)))
+        };
+        assert_eq!(
+            changed("priority = 200", "priority = 7").applicable,
+            ["priority of group \"left\": 200 before, 7 now"]
+        );
+        assert_eq!(
+            changed("\"right\"", "\"other\"").needs_restart,
+            ["groups: [\"left\", \"right\"] before, [\"left\", \"other\"] now"]
+        );
+        let moved =
+            changed("name = \"right\"\naddresses = [\"10.0.0.2/24\"", "name = \"right\"\naddresses = [\"10.0.0.3/24\"");
+        assert_eq!(
+            moved.applicable,
+            ["port \"inside\": address: added 10.0.0.3/24 of group \"right\"; removed 10.0.0.2/24 of group \"right\""]
+        );
+    }
+
+    #[test]
     fn segments_are_clamped_at_once_and_limits_from_the_next_start() {
         let changes = changed(&[
             ("interface = \"eth1\"", "interface = \"eth1\"\nmss_clamp = \"mtu\""),
