@@ -266,8 +266,8 @@ impl Tracker {
 }
 
 /// What two nodes know of one TCP connection, each having seen a part of it, goes together: `told` is what another node says
-/// of it, which counts, `known` what is known here. Of the latter only the ends that `told` lacks are added: a FIN that came by
-/// here alone. True if there was something to add.
+/// of it, which counts, `known` what is known here. Of the latter is added what `told` lacks: that the handshake is over, a FIN,
+/// a RST. True if there was something to add.
 pub fn merge(protocol: u8, told: &mut ProtocolState, known: &ProtocolState) -> bool {
     protocol == ip_protocol::TCP && tcp::merge(told, known)
 }

@@ -85,6 +85,7 @@ pub(crate) fn node_config_with(
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        sharing: None,
         peers: cluster.map(peers).unwrap_or_default(),
     })
 }

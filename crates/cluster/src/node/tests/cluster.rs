@@ -163,6 +163,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         role: role::Config { priority: 200 - id, ..role::Config::new(NodeId(id), Vec::new()) },
         selection: Selection::default(),
         hold_first_reply: options.hold_first_reply,
+        sharing: None,
         peers: std::vec![PeerConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),

@@ -54,21 +54,48 @@ pub(super) const fn timeout(config: &TrackerConfig, kind: Kind, state: TcpState)
 
 /// See [`crate::conntrack::merge`].
 pub(in crate::conntrack) fn merge(told: &mut ProtocolState, known: &ProtocolState) -> bool {
-    let open = [TcpState::SynRecv, TcpState::Established, TcpState::FinWait, TcpState::CloseWait];
-    let Some(state) = TcpState::from_u8(told.state).filter(|state| open.contains(state)) else { return false };
-    let mut is_new = false;
+    let before = *told;
+    if progress(told) < Progress::Open && progress(known) >= Progress::Open {
+        // The other node has not heard of the end of the handshake: what it knows is all known here.
+        *told = *known;
+        return true;
+    }
     for (told, known) in told.peers.iter_mut().zip(&known.peers) {
-        let fin = known.flags & !told.flags & peer_flags::FIN_SENT;
-        told.flags |= fin;
-        is_new |= fin != 0;
+        told.flags |= known.flags & peer_flags::FIN_SENT;
     }
-    let have_both_ended = told.peers.iter().all(|peer| peer.flags & peer_flags::FIN_SENT != 0);
-    if is_new && have_both_ended {
+    let have_ended = told.peers.map(|peer| peer.flags & peer_flags::FIN_SENT != 0);
+    if progress(known) > progress(told) {
+        told.state = known.state;
+    }
+    if have_ended == [true; 2] && progress(told) < Progress::BothEnded {
         told.state = TcpState::LastAck as u8;
-    } else if is_new && !state.is_closing() {
-        told.state = TcpState::FinWait as u8;
     }
-    is_new
+    *told != before
+}
+
+/// How far a connection has come, as far as one node may be behind another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Begun,
+    Answered,
+    Open,
+    OneEnded,
+    BothEnded,
+    Over,
+    Reset,
+}
+
+const fn progress(state: &ProtocolState) -> Progress {
+    match TcpState::from_u8(state.state) {
+        None | Some(TcpState::None | TcpState::SynSent | TcpState::SynSent2) => Progress::Begun,
+        Some(TcpState::SynRecv) => Progress::Answered,
+        Some(TcpState::Established) => Progress::Open,
+        // That the first FIN was acknowledged matters to nobody but who has seen it.
+        Some(TcpState::FinWait | TcpState::CloseWait) => Progress::OneEnded,
+        Some(TcpState::LastAck) => Progress::BothEnded,
+        Some(TcpState::TimeWait) => Progress::Over,
+        Some(TcpState::Close) => Progress::Reset,
+    }
 }
 
 fn note_acknowledged(sender: &mut TcpPeer, segment: &TcpSegment) {

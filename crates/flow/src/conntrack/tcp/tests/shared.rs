@@ -61,15 +61,13 @@ fn both_ends_are_seen_though_half_of_their_segments_are_not() {
 
 #[test]
 fn a_handshake_is_still_completed_only_by_who_has_seen_the_other_sides_number() {
-    let stage = play(&[
-        "
+    let stage = play(&["
         > SYN                   : pass SYN_SENT
         < SYN/ACK               : pass SYN_RECV
         share
         > ACK ack=9000000       : pass SYN_RECV change=none
         > ACK                   : pass ESTABLISHED
-    ",
-    ]);
+    "]);
     assert!(stage.flags & ASSURED != 0);
 }
 
@@ -84,21 +82,34 @@ fn closing(state: TcpState, fins: [bool; 2]) -> ProtocolState {
 }
 
 #[test]
-fn fins_that_crossed_are_put_together() {
-    use TcpState::{CloseWait, Established, FinWait, LastAck, SynSent, TimeWait};
+fn what_two_nodes_saw_of_an_end_is_put_together() {
+    use TcpState::{Close, CloseWait, Established, FinWait, LastAck, TimeWait};
     for (told, known, expected) in [
-        ((FinWait, [true, false]), [false, true], Some(LastAck)),
-        ((CloseWait, [true, false]), [false, true], Some(LastAck)),
-        ((Established, [false, false]), [false, true], Some(FinWait)),
-        ((FinWait, [true, false]), [true, false], None),
-        ((LastAck, [true, true]), [true, true], None),
-        // These need nothing more, and this one is another connection.
-        ((TimeWait, [true, false]), [false, true], None),
-        ((SynSent, [false, false]), [true, true], None),
+        ((FinWait, [true, false]), (FinWait, [false, true]), Some(LastAck)),
+        ((CloseWait, [true, false]), (FinWait, [false, true]), Some(LastAck)),
+        ((Established, [false, false]), (FinWait, [false, true]), Some(FinWait)),
+        ((LastAck, [true, true]), (TimeWait, [true, true]), Some(TimeWait)),
+        ((Established, [false, false]), (Close, [false, false]), Some(Close)),
+        // These know it all.
+        ((FinWait, [true, false]), (CloseWait, [true, false]), None),
+        ((LastAck, [true, true]), (FinWait, [true, false]), None),
+        ((TimeWait, [true, true]), (Established, [false, false]), None),
     ] {
         let mut state = closing(told.0, told.1);
-        let is_new = merge(&mut state, &closing(FinWait, known));
+        let is_new = merge(&mut state, &closing(known.0, known.1));
         assert_eq!((is_new, state.state), (expected.is_some(), expected.unwrap_or(told.0) as u8), "{told:?} {known:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_handshake_is_not_forgotten_for_one_who_has_not_heard_of_it() {
+    let mut established = closing(TcpState::Established, [false; 2]);
+    established.peers[0].end = 77;
+    for told in [TcpState::SynSent, TcpState::SynRecv] {
+        let mut state = closing(told, [false; 2]);
+        assert!(merge(&mut state, &established));
+        assert_eq!(state, established);
+        assert!(!merge(&mut state, &closing(told, [false; 2])));
     }
 }
 
