@@ -190,6 +190,7 @@ fn whichever_way_each_segment_goes_a_link_that_loses_breaks_nothing() {
         let mut port = 30_000;
         for delay_ms in [0, 1, 5] {
             pair.delay = Duration::from_millis(delay_ms);
+            pair.seed(delay_ms + 1);
             for (paths, closes_second) in Paths::all().flat_map(|paths| [(paths, false), (paths, true)]) {
                 port += 1;
                 play(&mut pair, port, paths, Answers(Duration::from_millis(1)), closes_second);

@@ -13,6 +13,7 @@ use super::super::cluster::{
     CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, Received, SERVER, SERVER_MAC, SHARED_OUTSIDE, STEP,
     node_config, port_mac, segment, syn, syn_ack,
 };
+use crate::group::GroupSet;
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
 use crate::pipeline::{SharingConfig, SharingCounters};
 
@@ -68,7 +69,7 @@ impl Pair {
             let is_ready = |node: &Node| node.status(pair.now).peers[0].could_take_over();
             pair.node(A).holds_addresses() && pair.nodes.iter().flatten().all(is_ready)
         });
-        pair.node_mut(B).forwarder.set_active(now, true);
+        pair.node_mut(B).forwarder.set_held(now, GroupSet::ALL);
         pair
     }
 
