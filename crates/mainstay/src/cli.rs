@@ -2,6 +2,7 @@
 
 mod link;
 mod looking;
+mod target;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use crate::replay::PortMapping;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -302,14 +304,6 @@ pub struct GatewayArgs {
     /// With --check, print one JSON object
     #[arg(long, requires = "check")]
     pub json: bool,
-}
-
-/// Where a running gateway is found.
-#[derive(Debug, Args)]
-pub struct SocketArgs {
-    /// Control socket of the gateway
-    #[arg(long, value_name = "PATH", default_value = crate::config::CONTROL_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
 }
 
 /// `mainstay status`.
