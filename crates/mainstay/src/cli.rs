@@ -2,6 +2,7 @@
 
 mod link;
 mod looking;
+mod target;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use crate::replay::PortMapping;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -257,9 +259,9 @@ pub struct DemoArgs {
     /// Both nodes carry connections, half each; then measure what replication costs in sessions a second
     #[arg(long, conflicts_with = "report")]
     pub multi_primary: bool,
-    /// With --multi-primary, let half of the connections pass through both nodes, one direction each
+    /// With --multi-primary, keep each connection to one node: else half of them pass through both, one direction each
     #[arg(long, requires = "multi_primary")]
-    pub asymmetric: bool,
+    pub symmetric: bool,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
@@ -311,14 +313,6 @@ pub struct GatewayArgs {
     /// With --check, print one JSON object
     #[arg(long, requires = "check")]
     pub json: bool,
-}
-
-/// Where a running gateway is found.
-#[derive(Debug, Args)]
-pub struct SocketArgs {
-    /// Control socket of the gateway
-    #[arg(long, value_name = "PATH", default_value = crate::config::CONTROL_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
 }
 
 /// `mainstay status`.

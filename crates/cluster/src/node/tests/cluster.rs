@@ -186,6 +186,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         },
         selection: Selection::default(),
         hold_first_reply: options.hold_first_reply,
+        sharing: None,
         peers: std::vec![PeerConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),

@@ -95,7 +95,7 @@ pub(super) fn shape_and_servers(args: &DemoArgs) -> (Shape, Vec<SocketAddr>) {
     if !args.multi_primary {
         return (Shape::OneActive, Topology::server_addresses());
     }
-    let ways = ways::chosen(args.asymmetric);
+    let ways = ways::chosen(!args.symmetric);
     // As many addresses as without: fewer ports where there are more ways.
     let ports = SERVER_PORTS.into_iter().take(SERVER_PORTS.len() / ways.len());
     (Shape::BothActive, ways::server_addresses(ways, ports))
@@ -130,7 +130,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
     Ok(MultiPrimaryReport {
         program_version: env!("CARGO_PKG_VERSION").into(),
         settings,
-        asymmetric: args.asymmetric,
+        asymmetric: !args.symmetric,
         run,
         session_rate_ratio,
         sessions_per_s,
