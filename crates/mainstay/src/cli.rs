@@ -1,6 +1,8 @@
 //! The command line.
 
+mod link;
 mod looking;
+mod target;
 
 use std::path::PathBuf;
 
@@ -9,8 +11,10 @@ use clap::{Args, Parser, Subcommand};
 use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
+pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -50,6 +54,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
+    /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
+    Link(LinkArgs),
     /// Side-by-side measurements against what one would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -298,14 +304,6 @@ pub struct GatewayArgs {
     /// With --check, print one JSON object
     #[arg(long, requires = "check")]
     pub json: bool,
-}
-
-/// Where a running gateway is found.
-#[derive(Debug, Args)]
-pub struct SocketArgs {
-    /// Control socket of the gateway
-    #[arg(long, value_name = "PATH", default_value = crate::config::CONTROL_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
 }
 
 /// `mainstay status`.

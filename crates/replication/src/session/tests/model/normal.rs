@@ -142,6 +142,8 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
         sender,
         receiver,
         pending,
+        is_awaited,
+        asked_at,
         hello_at,
         hello_interval,
         last_sent,
@@ -162,6 +164,7 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
         out.push(until(*last_sent + config.alive_interval));
         out.push(last_heard.map_or(0, |heard| until(heard + config.peer_timeout) + 1));
     }
+    out.push(u64::from(*is_awaited) << 32 | asked_at.map_or(0, |asked| until(asked + config.batch_delay)));
     out.push(u64::from(resync_asked.is_some()) | u64::from(*has_been_open) << 1);
     sender.normal_form(now, config, out);
     receiver.normal_form(now, origin, out);

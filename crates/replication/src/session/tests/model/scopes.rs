@@ -113,7 +113,7 @@ const NARROW: SessionConfig =
     SessionConfig { changes_queued_max: 1, deletions_max: 1, in_flight_messages_max: 2, ..SESSION };
 
 /// What `cargo test` explores.
-pub(super) const EVERY_DAY: [(&str, Scope); 11] = [
+pub(super) const EVERY_DAY: [(&str, Scope); 12] = [
     (
         "two nodes that begin, on a bad link, and restart",
         Scope {
@@ -165,6 +165,10 @@ pub(super) const EVERY_DAY: [(&str, Scope); 11] = [
             wire_max: 2,
             ..SCOPE
         },
+    ),
+    (
+        "acknowledgements and changes that wait",
+        Scope { session: PATIENT, changes: 1, faults: 1, kinds: LINK, wire_max: 2, ..SCOPE },
     ),
 ];
 

@@ -215,6 +215,8 @@ impl Exploration {
         let node = Arc::make_mut(&mut state.nodes[node]);
         node.table.slots[slot as usize] = Some(connection);
         node.session.mark_changed(Handle(slot));
+        // As where a connection's first reply is held until the peer has it.
+        node.session.ask_for_acknowledgement();
     }
 
     fn let_time_pass(&self, state: &mut State, node: usize) {
