@@ -329,7 +329,8 @@ impl Node {
         for change in &changes {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
-                TableChange::TakenOver { slot } | TableChange::FunctionsChanged { slot } => {
+                TableChange::TakenOver { slot } => self.tell_taken_over(*slot),
+                TableChange::FunctionsChanged { slot } => {
                     peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
                 TableChange::Changed { slot, change, previous_state } => {

@@ -2,19 +2,22 @@
 
 use alloc::vec;
 
+use flow::connection::flags;
 use flow::conntrack::{Change, TcpState};
+use flow::table::Slot;
 use flow::wire::ip_protocol;
-use flow::{Connection, Instant, connection::flags};
+use flow::{Connection, Instant};
+use replication::Handle;
 
 use super::Node;
-use super::peer::Peer;
+use super::peer::{Peer, sessions};
 use crate::pipeline::Released;
 
 impl Peer {
-    /// Its connections are its own, and what happens to them is told: it lives and hears this node.
+    /// Its connections are its own, and what happens to them is told: it lives, hears this node and has told what it has.
     fn holds_its_own(&self) -> bool {
         let is_heard = self.session.as_ref().is_some_and(replication::PeerSession::is_open);
-        self.is_up() && self.refused.is_none() && is_heard
+        self.is_up() && self.refused.is_none() && is_heard && self.resync.is_settled()
     }
 }
 
@@ -25,6 +28,18 @@ impl Node {
         if self.pipeline.is_sharing() {
             let living = self.peers.iter().filter(|peer| peer.holds_its_own()).map(|peer| peer.id);
             self.pipeline.set_living(living);
+        }
+    }
+
+    /// This node has become master of the connection in a slot.
+    pub(super) fn tell_taken_over(&mut self, slot: Slot) {
+        // A first reply may wait until the former master has heard of it.
+        let is_awaited = self.pipeline.is_sharing() && !self.hold_first_reply.is_zero();
+        for session in sessions(&mut self.peers) {
+            session.mark_changed(Handle(slot.0));
+            if is_awaited {
+                session.ask_for_acknowledgement();
+            }
         }
     }
 

@@ -9,7 +9,6 @@ use network_functions::chain::{Chain, Runtime};
 use network_functions::function::{CloseReason, Judgement, Verdict};
 use replication::representation::precise::Ended;
 
-use super::guests::Guest;
 use super::{Edge, Pipeline, TableChange, record, record_mut};
 use crate::observation::{ConnectionChange, Step};
 
@@ -45,20 +44,8 @@ impl Pipeline {
             return Ok(Disposition::Consumed);
         }
         let master = known.owner;
-        let guest = if self.sharing.is_some() { self.advance_guest(now, packet, slot, direction) } else { Guest::No };
-        let (advance, mut taken_over) = match guest {
-            Guest::Waits => return Ok(Disposition::Consumed),
-            Guest::Advanced(advance, taken_over) => (advance, taken_over),
-            Guest::No => {
-                let (advance, taken_over) = self.advance(now, packet, slot, direction);
-                if let Err(reason) = advance.verdict
-                    && !taken_over
-                    && self.waits_for_peer(now, packet, reason)
-                {
-                    return Ok(Disposition::Consumed);
-                }
-                (advance, taken_over)
-            }
+        let Some((advance, mut taken_over)) = self.track(now, packet, slot, direction, edge) else {
+            return Ok(Disposition::Consumed);
         };
         if self.observation.attends() {
             self.observe_tracking(slot, previous_state, &advance, taken_over.then_some(master));
@@ -75,14 +62,13 @@ impl Pipeline {
         };
         taken_over |= states_changed && self.take_over_if_guest(now, slot);
         let sent = self.send_known(now, packet, slot, direction, verdict, edge);
-        if taken_over && advance.next == Next::Close {
-            // Of the end of a connection that was never told of, peers are not told.
+        if taken_over {
+            // Also of one that ends: of the end of a connection that was never told of, peers are not told.
             self.changes.push(TableChange::TakenOver { slot });
         }
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
-            self.changes.push(TableChange::TakenOver { slot });
             self.follow(ConnectionChange::TakenOver, slot);
         } else if states_changed {
             self.changes.push(TableChange::FunctionsChanged { slot });
@@ -132,7 +118,13 @@ impl Pipeline {
     }
 
     /// Moves the connection's automaton on, taking the connection over if it was a copy.
-    fn advance(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> (Advance, bool) {
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+    ) -> (Advance, bool) {
         let connection = record_mut(&mut self.table, slot);
         let taken_over = connection.flags & flags::COPY != 0;
         if taken_over {

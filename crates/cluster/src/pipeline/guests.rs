@@ -8,10 +8,11 @@ use flow::{Connection, Direction, Instant};
 
 use super::connections::{as_sent, count};
 use super::sharing::Sharing;
-use super::{Pipeline, record, record_mut};
+use super::{Edge, Pipeline, TableChange, record, record_mut};
+use crate::observation::Step;
 
 /// What becomes of a packet of a connection that another node may be master of.
-pub(super) enum Guest {
+enum Guest {
     /// It is the master's, or makes this node the master as ever.
     No,
     /// It waits for what the master is about to tell.
@@ -21,15 +22,45 @@ pub(super) enum Guest {
 }
 
 impl Pipeline {
-    /// Moves a connection's automaton on by a packet that came to a guest.
-    #[cold]
-    pub(super) fn advance_guest(
+    /// Moves a connection's automaton on; `None` if the packet waits for another node. True: this node has become its master,
+    /// and must say so.
+    pub(super) fn track<E: Edge>(
         &mut self,
         now: Instant,
         packet: &Packet<'_, '_>,
         slot: Slot,
         direction: Direction,
-    ) -> Guest {
+        edge: &mut E,
+    ) -> Option<(Advance, bool)> {
+        if self.sharing.is_none() {
+            return Some(self.advance(now, packet, slot, direction));
+        }
+        let is_answered = record(&self.table, slot).flags & flags::REPLIED != 0;
+        match self.advance_guest(now, packet, slot, direction) {
+            Guest::Waits => None,
+            Guest::Advanced(advance, is_taken_over) => {
+                let is_first_reply = is_taken_over && !is_answered && direction == Direction::Reply;
+                let goes_on = advance.next == Next::Keep && !packet.headers.is_fragment;
+                if is_first_reply && goes_on && edge.holds_first_reply(now, slot, packet) {
+                    // The former master knows of the beginning alone, as a backup would.
+                    self.changes.push(TableChange::TakenOver { slot });
+                    self.observe(Step::HeldForBackup);
+                    return None;
+                }
+                Some((advance, is_taken_over))
+            }
+            Guest::No => {
+                let (advance, is_taken_over) = self.advance(now, packet, slot, direction);
+                match advance.verdict {
+                    Err(reason) if !is_taken_over && self.waits_for_peer(now, packet, reason) => None,
+                    _ => Some((advance, is_taken_over)),
+                }
+            }
+        }
+    }
+
+    /// Moves a connection's automaton on by a packet that came to a guest.
+    fn advance_guest(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> Guest {
         let Some(sharing) = self.sharing.as_deref() else { return Guest::No };
         let connection = record(&self.table, slot);
         if connection.owner == self.node || !sharing.living.contains(&connection.owner) {

@@ -11,8 +11,8 @@
 //! | 7 | functions' states, unless there are none | attributes, of the chain |
 //! | 8 | ended | version 4, owner 1 |
 //! | 9 | connections expected on its behalf, unless there are none | attributes, of the node |
-//! | 12 | it ended because nothing came of it for its time; left out when it ended otherwise | none |
 //! | 10, 11 | the connection that it was expected by, if it was, IPv4 or IPv6 | as 1 and 2 |
+//! | 12 | it ended because nothing came of it for its time; left out when it ended otherwise | none |
 //!
 //! A state has 1 or 2, 5 and 6, and 9 to 11 where they apply; an ended connection 1 or 2, 8, and 12 where it applies. Unknown attributes are skipped. Counters and the ports that
 //! packets leave on are a node's own and do not travel. A NATed TCP connection over IPv4 takes about 110 bytes.

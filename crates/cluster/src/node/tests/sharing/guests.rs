@@ -6,7 +6,7 @@ use flow::connection::flags;
 use flow::wire::{Transport, build, ip_protocol, tcp_flags};
 use flow::{DropReason, Tuple};
 
-use super::super::cluster::{CLIENT, INSIDE, OUTSIDE, SERVER, SHARED_OUTSIDE, segment, syn, syn_ack};
+use super::super::cluster::{CLIENT, INSIDE, OUTSIDE, Options, SERVER, SHARED_OUTSIDE, segment, syn, syn_ack};
 use super::super::ftp::{Hosts, active_mode_at, connect as connect_ends, data_from_server, exchange as exchange_ends};
 use super::pair::{A, B, Pair};
 
@@ -286,4 +286,41 @@ fn a_word_that_is_late_does_not_take_a_connection_back_to_an_earlier_state() {
     for id in [A, B] {
         assert_eq!(pair.record(id, PORT).map(|record| record.protocol.state), Some(established), "node {id}");
     }
+}
+
+#[test]
+fn what_a_node_left_behind_is_not_taken_for_its_own_when_it_comes_back() {
+    let mut pair = Pair::started();
+    let seen = pair.connect(PORT, A, B);
+    pair.kill(A);
+    pair.run_until("node B to hold the addresses", |pair| pair.node(B).holds_addresses());
+    assert_eq!(pair.master(B, PORT), A, "nothing has come for the connection since");
+    pair.restart(A);
+    pair.run_until("node A to know the connection", |pair| pair.record(A, PORT).is_some());
+    pair.run(Duration::from_millis(100));
+    assert_eq!((pair.master(A, PORT), pair.master(B, PORT)), (B, B));
+    pair.forward_all(A);
+    exchange(&mut pair, seen, [A, B], 1001, 5001);
+    exchange(&mut pair, seen, [A, B], 1009, 5007);
+    assert!(is_shared(&pair, A) && is_shared(&pair, B));
+}
+
+#[test]
+fn a_first_reply_that_comes_to_a_guest_waits_until_the_former_master_knows_of_it() {
+    let hold_first_reply = Duration::from_millis(250);
+    let mut pair = Pair::start(Options { hold_first_reply, ..Options::default() });
+    pair.client_sends(A, PORT, syn(), b"");
+    let seen = pair.server_receives().expect("the SYN passes").tuple.source_port;
+    pair.is_link_held = true;
+    pair.server_sends(B, seen, syn_ack(), b"");
+    pair.run(Duration::from_millis(5));
+    assert!(pair.client_receives().is_none(), "should B die now, A would know of no answer");
+    pair.is_link_held = false;
+    pair.run(Duration::from_millis(5));
+    assert!(pair.client_receives().is_some());
+    pair.kill(B);
+    pair.client_sends(A, PORT, segment(ACK, 1001, 5001), b"");
+    assert!(pair.server_receives().is_some());
+    pair.run_until("node A to know", |pair| pair.node(A).status(pair.now).peers[0].down_since.is_some());
+    exchange(&mut pair, seen, [A, A], 1001, 5001);
 }

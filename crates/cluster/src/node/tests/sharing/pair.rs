@@ -30,6 +30,7 @@ struct Datagram {
 pub(super) struct Pair {
     pub(super) now: Instant,
     nodes: [Option<Node>; 2],
+    options: Options,
     /// Of replication datagrams, one way.
     pub(super) delay: Duration,
     pub(super) loss_percent: u64,
@@ -56,6 +57,7 @@ impl Pair {
         let mut pair = Self {
             now,
             nodes: [A, B].map(|id| Node::new(config(id, options), now).ok()),
+            options,
             delay: Duration::ZERO,
             loss_percent: 0,
             is_link_held: false,
@@ -69,8 +71,14 @@ impl Pair {
             let is_ready = |node: &Node| node.status(pair.now).peers[0].could_take_over();
             pair.node(A).holds_addresses() && pair.nodes.iter().flatten().all(is_ready)
         });
-        pair.node_mut(B).forwarder.set_held(now, GroupSet::ALL);
+        pair.forward_all(B);
         pair
+    }
+
+    /// The node takes packets for all addresses, whatever its role: which way they come is the test's to say.
+    pub(super) fn forward_all(&mut self, id: u8) {
+        let now = self.now;
+        self.node_mut(id).forwarder.set_held(now, GroupSet::ALL);
     }
 
     pub(super) fn started() -> Self {
@@ -87,6 +95,12 @@ impl Pair {
 
     pub(super) fn kill(&mut self, id: u8) {
         self.nodes[usize::from(id)] = None;
+    }
+
+    /// The node starts again and knows nothing.
+    pub(super) fn restart(&mut self, id: u8) {
+        let config = NodeConfig { seed: self.now.as_nanos(), ..config(id, self.options) };
+        self.nodes[usize::from(id)] = Node::new(config, self.now).ok();
     }
 
     /// What is lost from here on is others' than with another seed.
