@@ -45,7 +45,7 @@ fn forwarding() -> forwarding::Config {
         mac,
         mtu_bytes: 1500,
         own: vec![],
-        shared: vec![forwarding::Prefix::new(address.into(), 8)],
+        shared: vec![forwarding::Prefix::new(address.into(), 8).into()],
         mss_clamp: None,
     };
     forwarding::Config {
@@ -97,6 +97,7 @@ fn main() {
         role: role_config(),
         selection: Selection::default(),
         hold_first_reply: Duration::ZERO,
+        sharing: None,
         peers: vec![],
     };
     let mut node = Node::new(config, now).expect("the configuration is right");
@@ -127,6 +128,7 @@ fn main() {
             role: role_config(),
             selection: Selection::default(),
             hold_first_reply: Duration::ZERO,
+            wait_for_peer: Duration::ZERO,
             peers: vec![],
         };
         let begun = Clock::now();

@@ -18,7 +18,7 @@ mod dialect;
 mod host;
 mod link;
 mod many;
-mod random;
+pub mod random;
 pub mod report;
 mod sabotage;
 pub mod scenario;

@@ -9,7 +9,7 @@ impl Node {
     pub(super) fn note_service(&mut self, now: Instant) {
         let absence = now.saturating_since(self.served_at);
         self.served_at = now;
-        self.role.handle_absence(now, absence);
+        self.roles.handle_absence(now, absence);
         for peer in &mut self.peers {
             peer.detector.handle_absence(now, absence);
         }

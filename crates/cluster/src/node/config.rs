@@ -8,7 +8,7 @@ use flow::conntrack::{Tracker, TrackerConfig};
 use flow::{HashKey, Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
-use replication::{Session, SessionConfig};
+use replication::{PeerSession, SessionConfig, Transport};
 
 use super::event::Events;
 use super::held::HeldReplies;
@@ -18,7 +18,8 @@ use super::resync::Resync;
 use super::store::ReplicaCounters;
 use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
-use crate::pipeline::{Limits, Pipeline};
+use crate::group::{GROUPS_MAX, GroupId};
+use crate::pipeline::{Limits, Pipeline, SharingConfig};
 
 /// What a node is made from. The chain, the hash key and the seed are its own; all else is alike on nodes that back
 /// each other up.
@@ -46,6 +47,9 @@ pub struct NodeConfig {
     pub selection: Selection,
     /// How long at most a connection's first reply waits for a backup to confirm the connection; zero: not at all.
     pub hold_first_reply: Duration,
+    /// Other nodes forward at the same time, so that packets of one connection may come to several of them; `None`: one
+    /// node forwards at a time, and becomes master of whatever packets come to it.
+    pub sharing: Option<SharingConfig>,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
 }
@@ -59,6 +63,8 @@ pub struct PeerConfig {
     pub detector: failure_detector::Config,
     /// How connections are told to it; `None`: not at all.
     pub session: Option<SessionConfig>,
+    /// What carries it.
+    pub transport: Transport,
 }
 
 /// Why a node cannot be made from its configuration: the part that is unsound.
@@ -73,6 +79,15 @@ pub enum ConfigError {
     /// Failure detection.
     #[error(transparent)]
     Detection(#[from] failure_detector::ConfigError),
+    /// More groups of addresses than a cluster can have.
+    #[error("{0} groups of shared addresses are too many: {GROUPS_MAX} at most")]
+    TooManyGroups(usize),
+    /// Two groups that the nodes could not tell apart.
+    #[error("two groups of shared addresses have the same identity; give one of them another name")]
+    DuplicateGroup,
+    /// A shared address is of a group that there is not.
+    #[error("a shared address is of group {}, which is not configured", .0.0)]
+    UnknownGroup(GroupId),
     /// A peer has the node's own number, or two peers share one.
     #[error("node {} is among the peers twice, or is this node itself", .0.0)]
     DuplicatePeer(NodeId),
@@ -87,6 +102,7 @@ impl NodeConfig {
                 return Err(ConfigError::DuplicatePeer(*id));
             }
         }
+        check_groups(&self.role, &self.forwarding)?;
         let peers = self
             .peers
             .iter()
@@ -94,16 +110,20 @@ impl NodeConfig {
             .map(|(peer, nth)| self.build_peer(peer, self.seed.rotate_left(16).wrapping_add(nth)))
             .collect::<Result<Vec<_>, _>>()?;
         let tracker = Tracker::new(self.tracker);
-        let mut role = role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now);
-        role.set_informed(peers.iter().all(Peer::has_told_all));
+        let mut pipeline =
+            Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain).with_limits(self.limits);
+        if let Some(sharing) = self.sharing {
+            pipeline = pipeline.with_sharing(sharing);
+        }
+        let mut roles = role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now);
+        roles.set_informed(peers.iter().all(Peer::has_told_all));
         Ok(Node {
             id: self.node,
             selection: self.selection,
             hold_first_reply: self.hold_first_reply,
-            pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain)
-                .with_limits(self.limits),
+            pipeline,
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
-            role,
+            roles,
             peers,
             held: HeldReplies::default(),
             others: Others::default(),
@@ -124,7 +144,7 @@ impl NodeConfig {
             None => None,
             Some(config) => {
                 let config = SessionConfig { connections_max: self.connections_max, ..config };
-                Some(Session::new(config, self.node, peer.id, seed)?)
+                Some(PeerSession::new(peer.transport, config, self.node, peer.id, seed)?)
             }
         };
         // RFC 5880 section 6.8.1: unique among this system's sessions and not 0; random besides.
@@ -139,8 +159,24 @@ impl NodeConfig {
             is_watched: true,
             is_said_up: false,
             refused: None,
-            heartbeat: None,
+            heartbeats: None,
             is_replica_incomplete: false,
         })
     }
+}
+
+/// Checks that there are such groups, and that their addresses are of one of them.
+pub(super) fn check_groups(role: &role::Config, forwarding: &forwarding::Config) -> Result<(), ConfigError> {
+    let groups = &role.groups;
+    if groups.len() > GROUPS_MAX {
+        return Err(ConfigError::TooManyGroups(groups.len()));
+    }
+    let is_duplicate = |index: usize| groups[..index].iter().any(|other| other.identity == groups[index].identity);
+    if (0..groups.len()).any(is_duplicate) {
+        return Err(ConfigError::DuplicateGroup);
+    }
+    let count = groups.len().max(1);
+    let mut shared = forwarding.ports.iter().flat_map(|port| &port.shared);
+    let unknown = shared.find(|shared| shared.group.index() >= count);
+    unknown.map_or(Ok(()), |shared| Err(ConfigError::UnknownGroup(shared.group)))
 }

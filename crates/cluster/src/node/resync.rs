@@ -29,6 +29,8 @@ pub(super) struct Resync {
     is_mixed: bool,
     /// Copies that an earlier round told, which was given up, carry the mark as well.
     needs_another: bool,
+    /// All copies of the peer's are of what it has told since it last came.
+    is_settled: bool,
 }
 
 impl Resync {
@@ -46,11 +48,22 @@ impl Resync {
         }
         self.is_mixed = true;
         self.cursor = None;
+        self.is_settled = false;
     }
 
     /// The peer has told all: what still carries the old mark is to go.
     pub(super) const fn complete(&mut self) {
         self.cursor = Some(Slot(0));
+    }
+
+    /// The peer is away: what is left of it may be all that anybody has.
+    pub(super) const fn unsettle(&mut self) {
+        self.is_settled = false;
+    }
+
+    /// Whether the peer has told all that it is master of since it last came, and no copy is left of what it was before.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// Whether [`Resync::step`] has something to do.
@@ -69,6 +82,7 @@ impl Resync {
             return false;
         }
         self.is_mixed = false;
+        self.is_settled = true;
         core::mem::take(&mut self.needs_another)
     }
 }

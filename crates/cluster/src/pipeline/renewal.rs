@@ -11,6 +11,7 @@ use network_functions::chain::Chain;
 use network_functions::function::{CloseReason, Judgement};
 
 use super::Pipeline;
+use super::sharing::Rehearsal;
 
 impl Pipeline {
     /// Takes a chain that [continues](Chain::continues) its own, and a tracker. Counters go on under their names;
@@ -19,6 +20,9 @@ impl Pipeline {
         debug_assert!(chain.continues(&self.chain), "the records are laid out for the chain that was");
         self.chain_counters = chain.continue_counters(&self.chain, &self.chain_counters);
         self.packets_use_states = chain.packets_use_states();
+        if let Some(sharing) = &mut self.sharing {
+            sharing.rehearsal = Rehearsal::new(&chain);
+        }
         self.chain = chain;
         self.tracker = tracker;
     }
@@ -39,15 +43,18 @@ impl Pipeline {
         self.unjudged_from.is_some()
     }
 
-    /// Holds up to `connections_max` more connections against the chain and ends those that it does not allow any more.
-    pub fn judge_some(&mut self, now: Instant, connections_max: usize) {
+    /// Looks at up to `connections_max` more connections, those of other masters only if `is_of_all`, holds them against the
+    /// chain and ends those that it does not allow any more.
+    pub fn judge_some(&mut self, now: Instant, connections_max: usize, is_of_all: bool) {
         for _ in 0..connections_max {
             let Some(from) = self.unjudged_from else { return };
             let Some(slot) = self.table.next_occupied(from) else {
                 self.unjudged_from = None;
                 return;
             };
-            self.judge(now, slot);
+            if is_of_all || self.connection(slot).is_some_and(|connection| connection.owner == self.node) {
+                self.judge(now, slot);
+            }
             self.unjudged_from = slot.0.checked_add(1).map(Slot);
         }
     }

@@ -6,6 +6,7 @@
 pub mod bulk;
 pub mod packets;
 pub mod pipeline;
+pub mod replication;
 mod rounds;
 pub mod setup_rate;
 pub mod workers;
@@ -14,6 +15,7 @@ use std::io;
 
 use packet_io::IoError;
 
+use self::replication::conntrackd::ConntrackdError;
 use crate::demo::cluster::ClusterError;
 use crate::demo::watch::WatchError;
 
@@ -47,6 +49,9 @@ pub enum BenchError {
     /// The nodes do not run as they should.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// The pair of routers with conntrackd does not run as it should.
+    #[error(transparent)]
+    Conntrackd(#[from] ConntrackdError),
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),

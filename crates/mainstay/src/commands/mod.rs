@@ -19,7 +19,9 @@ use std::io;
 use crate::bench::BenchError;
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
+use crate::control::remote::RemoteError;
 use crate::demo::DemoError;
+use crate::emulator::EmulatorError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
 use crate::replay::ReplayError;
@@ -33,6 +35,9 @@ pub enum CommandError {
     /// The gateway cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// What clients of the control API from afar must show cannot be had.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// The gateway cannot run.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
@@ -63,6 +68,9 @@ pub enum CommandError {
     /// The capture cannot be written.
     #[error(transparent)]
     Capture(#[from] capture::CaptureError),
+    /// The link does not run.
+    #[error(transparent)]
+    Link(#[from] EmulatorError),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

@@ -21,6 +21,9 @@ pub struct RawConfig {
     /// `[[port]]`.
     #[serde(default)]
     pub port: Vec<Spanned<RawPort>>,
+    /// `[[group]]`.
+    #[serde(default)]
+    pub group: Vec<Spanned<RawGroup>>,
     /// `[[route]]`.
     #[serde(default)]
     pub route: Vec<Spanned<RawRoute>>,
@@ -46,6 +49,8 @@ pub struct RawConfig {
     pub replication: Option<Spanned<RawReplication>>,
     /// `[failure_detection]`.
     pub failure_detection: Option<Spanned<RawFailureDetection>>,
+    /// `[control]`.
+    pub control: Option<Spanned<RawControl>>,
 }
 
 /// `[node]`.
@@ -82,11 +87,37 @@ pub struct RawPort {
     pub interface: Text,
     /// How packets are taken from it and given to it.
     pub backend: Option<Text>,
-    /// Shared addresses with their prefix lengths.
+    /// Shared addresses with their prefix lengths, where there is one group.
     #[serde(default)]
     pub addresses: Vec<Text>,
+    /// `[[port.group]]`.
+    #[serde(default)]
+    pub group: Vec<Spanned<RawPortGroup>>,
     /// To what the maximum segment size of TCP connections is lowered.
     pub mss_clamp: Option<Spanned<MssText>>,
+}
+
+/// `[[group]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawGroup {
+    /// Name, the same on all nodes.
+    pub name: Text,
+    /// Which node is preferred as the one that holds it.
+    pub priority: Option<u8>,
+    /// Whether a node of higher priority takes it from a healthy one.
+    pub preempt: Option<bool>,
+}
+
+/// `[[port.group]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawPortGroup {
+    /// Which group.
+    pub name: Text,
+    /// Its shared addresses on the port, with their prefix lengths.
+    #[serde(default)]
+    pub addresses: Vec<Text>,
 }
 
 /// `[[route]]`.
@@ -249,8 +280,12 @@ pub struct RawReplication {
     pub local: Text,
     /// Which changes are told.
     pub representation: Option<Text>,
+    /// What carries it.
+    pub transport: Option<Text>,
     /// How long at most first replies wait for a peer's confirmation.
     pub hold_first_reply: Option<Text>,
+    /// How long at most a packet that cannot be judged waits for what a peer tells, where nodes forward at the same time.
+    pub wait_for_peer: Option<Text>,
     /// Share of incoming datagrams thrown away, for tests only.
     pub test_loss: Option<Spanned<f64>>,
     /// Largest datagram.
@@ -280,6 +315,37 @@ pub struct RawPeer {
     pub address: Text,
     /// Its address for failure detection, when that is another.
     pub failure_detection_address: Option<Text>,
+}
+
+/// `[control]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawControl {
+    /// Where to listen.
+    pub listen: Text,
+    /// File of tokens.
+    pub tokens: Option<Text>,
+    /// The gateway's certificate.
+    pub certificate: Option<Text>,
+    /// Its private key.
+    pub key: Option<Text>,
+    /// Certificates of the authority that vouches for clients.
+    pub client_authority: Option<Text>,
+    /// Without TLS, although others can reach it.
+    pub plain: Option<bool>,
+    /// `[[control.client]]`.
+    #[serde(default)]
+    pub client: Vec<Spanned<RawControlClient>>,
+}
+
+/// `[[control.client]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawControlClient {
+    /// The name in its certificate.
+    pub name: Text,
+    /// What it may do.
+    pub role: Text,
 }
 
 /// `[failure_detection]`.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use cluster::node::Reevaluation;
 
 use crate::config::validated::{
-    Cluster, Config, FailureDetection, Ftp, Function, Node, OnReload, Peer, Port, Replication, Representation,
-    Tracking, Workers,
+    Cluster, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication, Representation,
+    SharedAddress, Tracking, Workers,
 };
+use crate::control::remote::RemoteAccess;
 
 /// Names that a phrase lists; of more it tells the number.
 const NAMES_MAX: usize = 8;
@@ -31,6 +32,7 @@ impl Changes {
         let Config {
             node,
             ports,
+            groups,
             routes,
             connections_max,
             limits,
@@ -47,6 +49,7 @@ impl Changes {
             ftp,
             workers: Workers { count, pin },
             cluster,
+            control,
         } = old;
         let reevaluation = match new.on_reload {
             // Whoever asks for it only now means also the connections that earlier rules let in.
@@ -58,7 +61,8 @@ impl Changes {
         };
         let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
-        changes.ports(ports, &new.ports);
+        changes.groups(groups, &new.groups);
+        changes.ports((ports, groups), (&new.ports, &new.groups));
         changes.restart("workers.count", count, &new.workers.count);
         changes.restart("workers.pin", pin, &new.workers.pin);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
@@ -81,6 +85,7 @@ impl Changes {
         changes.whole("nat.source", source_nat, &new.source_nat);
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
         changes.ftp(ftp, &new.ftp);
+        changes.control(control.as_ref(), new.control.as_ref());
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}
@@ -105,7 +110,35 @@ impl Changes {
         self.restart("node.log_per_s", log_per_s, &new.log_per_s);
     }
 
-    fn ports(&mut self, old: &[Port], new: &[Port]) {
+    /// What clients must show is read anew by every reload.
+    fn control(&mut self, old: Option<&RemoteAccess>, new: Option<&RemoteAccess>) {
+        let (Some(old), Some(new)) = (old, new) else {
+            self.restart("control.listen", &old.map(|access| access.listen), &new.map(|access| access.listen));
+            return;
+        };
+        let RemoteAccess { listen, tokens, identity, client_authority, clients } = old;
+        self.restart("control.listen", listen, &new.listen);
+        self.apply("control.tokens", tokens, &new.tokens);
+        self.apply("control.certificate", identity, &new.identity);
+        self.apply("control.client_authority", client_authority, &new.client_authority);
+        self.list("control client", clients, &new.clients, |(name, _)| name.clone());
+    }
+
+    fn groups(&mut self, old: &[Group], new: &[Group]) {
+        let names = |groups: &[Group]| groups.iter().map(|group| group.name.clone()).collect::<Vec<_>>();
+        if names(old) != names(new) {
+            // The nodes know them by their names, and this node's addresses by their places.
+            self.restart("groups", &names(old), &names(new));
+            return;
+        }
+        for (old, new) in old.iter().zip(new) {
+            let Group { name, priority, preempt } = old;
+            self.apply(&format!("priority of group {name:?}"), priority, &new.priority);
+            self.apply(&format!("preempt of group {name:?}"), preempt, &new.preempt);
+        }
+    }
+
+    fn ports(&mut self, (old, old_groups): (&[Port], &[Group]), (new, new_groups): (&[Port], &[Group])) {
         let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
         if names(old) != names(new) {
             // Connections and rules refer to ports by their places.
@@ -118,7 +151,11 @@ impl Changes {
             self.restart(&format!("backend of port {name:?}"), backend, &new.backend);
             self.apply(&format!("mss_clamp of port {name:?}"), mss_clamp, &new.mss_clamp);
             let what = format!("port {name:?}: address");
-            self.list(&what, addresses, &new.addresses, ToString::to_string);
+            let described = |addresses: &[SharedAddress], groups: &[Group]| -> Vec<String> {
+                addresses.iter().map(|address| describe(address, groups)).collect()
+            };
+            let (before, after) = (described(addresses, old_groups), described(&new.addresses, new_groups));
+            self.list(&what, &before, &after, Clone::clone);
         }
     }
 
@@ -148,7 +185,9 @@ impl Changes {
         let Replication {
             local,
             representation,
+            transport,
             hold_first_reply,
+            wait_for_peer,
             test_loss,
             datagram_bytes_max,
             in_flight_messages_max,
@@ -165,7 +204,9 @@ impl Changes {
         } else {
             self.restart("replication.representation", representation, &new.representation);
         }
+        self.restart("replication.transport", transport, &new.transport);
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
+        self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
         self.restart("replication.test_loss", test_loss, &new.test_loss);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
         self.restart("replication.in_flight_messages_max", in_flight_messages_max, &new.in_flight_messages_max);
@@ -205,6 +246,14 @@ impl Changes {
 fn names(chain: &[Function]) -> Vec<&'static str> {
     let name = |function: &Function| Function::ALL.iter().find(|(_, known)| known == function).map(|(name, _)| *name);
     chain.iter().filter_map(name).collect()
+}
+
+/// An address, with its group where it has one by name.
+fn describe(address: &SharedAddress, groups: &[Group]) -> String {
+    match groups.get(address.group.index()) {
+        Some(group) => format!("{} of group {:?}", address.prefix, group.name),
+        None => address.prefix.to_string(),
+    }
 }
 
 fn rules(number: usize) -> String {
@@ -286,6 +335,30 @@ mod tests {
             ["node.nodes: 2 before, 3 now", "limits.connections_max: 1000000 before, 7 now"]
         );
         assert_eq!(changes.applicable, ["node.priority: 200 before, 7 now"]);
+    }
+
+    #[test]
+    fn a_groups_priority_changes_at_once_and_its_name_from_the_next_start() {
+        const GROUPS: &str = include_str!("../../../../examples/multi-primary-a.toml");
+        let changed = |part: &str, by: &str| {
+            assert!(GROUPS.contains(part), "{part}");
+            let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+            Changes::between(&parse(GROUPS), &parse(&GROUPS.replace(part, by)))
+        };
+        assert_eq!(
+            changed("priority = 200", "priority = 7").applicable,
+            ["priority of group \"left\": 200 before, 7 now"]
+        );
+        assert_eq!(
+            changed("\"right\"", "\"other\"").needs_restart,
+            ["groups: [\"left\", \"right\"] before, [\"left\", \"other\"] now"]
+        );
+        let moved =
+            changed("name = \"right\"\naddresses = [\"10.0.0.2/24\"", "name = \"right\"\naddresses = [\"10.0.0.3/24\"");
+        assert_eq!(
+            moved.applicable,
+            ["port \"inside\": address: added 10.0.0.3/24 of group \"right\"; removed 10.0.0.2/24 of group \"right\""]
+        );
     }
 
     #[test]

@@ -66,6 +66,7 @@ metrics! {
     BuildInfo: Gauge "build_info" ["version"] "Always 1; the label tells the program's version.",
     Uptime: Gauge "uptime_seconds" [] "Seconds since the gateway started.",
     NodeActive: Gauge "node_active" [] "1 while this node holds the shared addresses.",
+    GroupActive: Gauge "group_active" ["group"] "1 while this node holds the group's shared addresses, where there are several groups.",
     TakeoverReady: Gauge "takeover_ready" [] "1 while a peer could take over without losing connections.",
     PacketsReceived: Counter "received_packets_total" ["port"] "Packets received.",
     BytesReceived: Counter "received_bytes_total" ["port"] "Bytes received.",
@@ -86,6 +87,10 @@ metrics! {
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections ended because the rules do not allow them any more.",
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
+    GuestPackets: Counter "guest_packets_total" [] "Packets forwarded of connections that another living node is master of.",
+    ConnectionsShared: Counter "connections_shared_total" [] "Connections found to have packets on two nodes at once.",
+    ConnectionsRenewed: Counter "connections_renewed_total" ["because"] "Connections that this node became master of because it forwards them: in time (`in_time`), or because their master held them to have ended (`end_refused`).",
+    PacketsWaited: Counter "waited_packets_total" ["outcome"] "Packets that had to wait for what a peer was about to tell: `helped` by it, `overdue` without it, or without room to wait (`no_room`).",
     BatchSeconds: Histogram "batch_seconds" [] "Time from a batch of packets until they can be sent, of one batch in 64.",
     BatchPackets: Counter "measured_packets_total" [] "Packets in the batches whose time was measured.",
     FunctionSeconds: Histogram "function_seconds" ["function", "call"] "Time that a function took to decide on a connection or to handle a packet, of a few packets in each measured batch.",
@@ -190,6 +195,9 @@ impl Samples {
         self.add(Metric::BuildInfo, &[&status.program_version], 1.0);
         self.add(Metric::Uptime, &[], status.uptime_s);
         self.add_flag(Metric::NodeActive, &[], status.node.role == "active");
+        for group in &status.node.groups {
+            self.add_flag(Metric::GroupActive, &[&group.name], group.role == "active");
+        }
         self.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
         self.add_count(Metric::Connections, &[], status.connections.count);
         self.add_count(Metric::ConnectionsMax, &[], status.connections.max);

@@ -29,7 +29,8 @@ use flow::{Instant, NodeId};
 use self::link::{Action, Input};
 use self::receiver::{PeerRound, Receiver};
 use self::sender::Sender;
-use self::status::{Events, SessionCounters};
+pub(crate) use self::status::Events;
+use self::status::SessionCounters;
 
 pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
 pub use self::link::Link;
@@ -49,6 +50,7 @@ struct Retired {
 }
 
 /// Replication between this node and one peer.
+#[cfg_attr(test, derive(Clone))]
 pub struct Session {
     config: SessionConfig,
     local: NodeId,
@@ -56,12 +58,18 @@ pub struct Session {
     random: SplitMix,
     link: Link,
     session: u32,
+    /// Whether this session and one of the peer's have known each other.
+    has_been_open: bool,
     peer_session: Option<u32>,
     retired: ArrayVec<Retired, RETIRED_SESSIONS_MAX>,
     sender: Sender,
     receiver: Receiver,
     /// Header flags that the next datagram is to carry.
     pending: u8,
+    /// Somebody waits for an acknowledgement that has not been asked for yet.
+    is_awaited: bool,
+    /// When one was asked for last because somebody waited.
+    asked_at: Option<Instant>,
     hello_at: Instant,
     hello_interval: Duration,
     last_sent: Instant,
@@ -92,11 +100,14 @@ impl Session {
             random,
             link: Link::Seeking,
             session,
+            has_been_open: false,
             peer_session: None,
             retired: ArrayVec::new(),
             sender: Sender::new(&config, first),
             receiver: Receiver::new(),
             pending: 0,
+            is_awaited: false,
+            asked_at: None,
             hello_at: Instant::ZERO,
             hello_interval: config.hello_interval_min,
             last_sent: Instant::ZERO,
@@ -138,6 +149,12 @@ impl Session {
         self.sender.is_told(handle)
     }
 
+    /// Whether the peer hears what this node tells.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.link == Link::Open
+    }
+
     /// Whether the peer has the connection, as far as waiting for it has a purpose: it has acknowledged a message about
     /// it, or it does not listen at present.
     #[must_use]
@@ -145,11 +162,11 @@ impl Session {
         self.link != Link::Open || self.sender.is_known(handle)
     }
 
-    /// The next datagram asks the peer to acknowledge at once, because somebody waits for [`Session::is_acknowledged`].
-    pub fn ask_for_acknowledgement(&mut self) {
-        if self.link == Link::Open {
-            self.pending |= crate::message::flags::PROBE;
-        }
+    /// Asks the peer to acknowledge what changed so far, because somebody waits for [`Session::is_acknowledged`]: with the
+    /// next datagram, unless it was asked less than [`SessionConfig::batch_delay`] ago; then when that is over, so that
+    /// many who wait share a datagram and its answer.
+    pub const fn ask_for_acknowledgement(&mut self) {
+        self.is_awaited = matches!(self.link, Link::Open);
     }
 
     /// Asks the peer to tell everything again (this node's copies were found wanting).
@@ -238,6 +255,7 @@ impl Session {
             Action::Tell => self.sender.open(),
             Action::Suspend => {
                 self.sender.suspend();
+                self.is_awaited = false;
                 self.hello_interval = self.config.hello_interval_min;
                 self.was_synchronised = false;
             }
@@ -248,11 +266,17 @@ impl Session {
     /// This session's numbering begins anew, with a new session number.
     fn renew(&mut self) {
         self.change_link(Input::OutOfSync);
+        self.number_anew();
+        self.events.push(SessionEvent::Renumbered);
+    }
+
+    /// Draws a new session and a new first number. Only while the link is not open.
+    fn number_anew(&mut self) {
         self.session = self.random.session();
         let first = self.random.next() as u32;
         self.sender.renumber(first);
+        self.has_been_open = false;
         self.hello_at = Instant::ZERO;
-        self.events.push(SessionEvent::Renumbered);
     }
 
     fn note_synchronised(&mut self) {
@@ -266,6 +290,7 @@ impl Session {
 }
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+#[cfg_attr(test, derive(Clone))]
 struct SplitMix(u64);
 
 impl SplitMix {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
 use toml::Spanned;
 
@@ -44,6 +45,7 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
     let detection = raw.failure_detection.as_ref().map_or(&defaults, Spanned::get_ref);
     let failure_detection = failure_detection(detection, local, ports, findings);
     check_local_ports(raw, local, &failure_detection, findings);
+    super::transport::check(section.get_ref(), &replication, findings);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -54,7 +56,7 @@ fn own_address(subject: &str, text: &Text, ports: &[Port], findings: &mut Findin
         let mistake = Mistake::new(format!("{} is a multicast address", address.ip()), "write an address of this node");
         findings.error(text.span(), subject, mistake);
     }
-    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.address == address.ip()) {
+    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.prefix.address == address.ip()) {
         let mistake = Mistake::new(
             format!("{} is a shared address and moves to whichever node is active", address.ip()),
             "write an address that stays with this node",
@@ -97,11 +99,19 @@ fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &
     Replication {
         local,
         representation: representation.unwrap_or_default(),
+        transport: super::transport::transport(raw, findings),
         hold_first_reply: ranged(
             "replication.hold_first_reply",
             raw.hold_first_reply.as_ref(),
             ms(0),
             ms(0)..=ms(1000),
+            findings,
+        ),
+        wait_for_peer: ranged(
+            "replication.wait_for_peer",
+            raw.wait_for_peer.as_ref(),
+            WAIT_FOR_PEER_DEFAULT,
+            ms(0)..=ms(200),
             findings,
         ),
         test_loss: test_loss(raw.test_loss.as_ref(), findings),

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::harness::{FINE, Pair, SLOTS, Weather, small_config};
 use crate::message::Kind;
-use crate::session::{Link, SessionConfig, SessionEvent};
+use crate::session::{Handle, Link, SessionConfig, SessionEvent};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -317,6 +317,32 @@ fn a_batch_delay_lets_changes_share_a_datagram() {
 }
 
 #[test]
+fn the_first_who_waits_is_asked_for_at_once_and_those_soon_after_share_a_datagram() {
+    let config = SessionConfig { batch_delay: MILLISECOND, ..small_config() };
+    let mut pair = Pair::with_config(20, config);
+    pair.run_until_synchronised();
+    let sent = |pair: &Pair| pair.nodes[0].session.status().datagrams_sent;
+    let is_confirmed = |pair: &Pair, slot| pair.nodes[0].session.is_acknowledged(Handle(slot));
+    let open = |pair: &mut Pair, slot| {
+        pair.open(0, slot, slot);
+        pair.nodes[0].session.ask_for_acknowledgement();
+    };
+    let before = sent(&pair);
+    open(&mut pair, 0);
+    let took = pair.run_until(MILLISECOND, |pair| is_confirmed(pair, 0));
+    assert!(took <= 3 * FINE.delay, "{took:?}");
+    assert_eq!(sent(&pair), before + 1);
+    for slot in 1..8 {
+        open(&mut pair, slot);
+        pair.run_for(MILLISECOND / 16);
+    }
+    assert_eq!(sent(&pair), before + 1, "they wait for each other");
+    let took = pair.run_until(2 * MILLISECOND, |pair| (1..8).all(|slot| is_confirmed(pair, slot)));
+    assert!(took <= MILLISECOND, "{took:?}");
+    assert_eq!(sent(&pair), before + 2);
+}
+
+#[test]
 fn the_lag_is_the_age_of_the_oldest_unacknowledged_change() {
     let mut pair = Pair::synchronised(20);
     lose_what_the_second_sends(&mut pair);
@@ -349,4 +375,23 @@ fn connections_too_long_for_any_datagram_are_counted_and_left() {
     pair.run_for(10 * MILLISECOND);
     let status = pair.nodes[0].session.status();
     assert_eq!((status.too_long, status.queued), (1, 0));
+}
+
+#[test]
+fn a_late_answer_of_a_former_session_leaves_nobody_unsynchronised() {
+    let mut pair = Pair::new(31);
+    lose_what_the_second_sends(&mut pair);
+    pair.run_for(MILLISECOND);
+    let (_, late) = pair.sent.iter().rfind(|(to, _)| *to == 0).cloned().expect("the second node has answered");
+    pair.restart(1);
+    lose_nothing(&mut pair);
+    pair.open(1, 0, 1);
+    pair.run_until_synchronised();
+    // The answer names the first node's session and one of the second's that the first has never heard of.
+    let (now, first) = (pair.now, &mut pair.nodes[0]);
+    first.session.handle_datagram(now, &late, &mut first.table).expect("it is a datagram of the peer");
+    assert_eq!(first.session.status().link, Link::Seeking);
+    pair.run_until_synchronised();
+    pair.change(1, 0);
+    pair.run_until_equal();
 }
