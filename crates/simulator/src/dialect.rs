@@ -6,7 +6,7 @@
 
 use cluster::role;
 use flow::wire::tlv;
-use replication::message::{self, AckView, HEADER_BYTES, Header, NumberRange};
+use replication::message::{self, AckView, Header, NumberRange};
 
 use crate::scenario::Dialect;
 
@@ -179,8 +179,6 @@ impl Numbering {
         NumberRange { start: self.incoming(range.start), end: self.incoming(range.end) }
     }
 }
-
-const _: () = assert!(HEADER_BYTES > 1);
 
 #[cfg(test)]
 mod tests {

@@ -130,7 +130,10 @@ mod tests {
         let arrivals: Vec<_> = (0..20).flat_map(|_| link.carry(Instant::ZERO, 58)).map(|arrival| arrival.at).collect();
         assert_eq!(arrivals[0], Instant::from_millis(1), "100 bytes with their headers");
         assert_eq!(arrivals.last(), Some(&Instant::from_millis(11)), "the one that found 1000 bytes waiting");
-        assert_eq!(link.carry(Instant::from_millis(12), 58).map(|arrival| arrival.at).next(), Some(Instant::from_millis(13)));
+        assert_eq!(
+            link.carry(Instant::from_millis(12), 58).map(|arrival| arrival.at).next(),
+            Some(Instant::from_millis(13))
+        );
     }
 
     #[test]

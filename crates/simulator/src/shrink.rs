@@ -30,14 +30,8 @@ pub struct Shrunk {
 pub fn shrink(scenario: &Scenario, options: Options, time_max: Duration) -> Option<Shrunk> {
     let outcome = run_scenario(scenario, options);
     let problem = outcome.problems.first()?.problem;
-    let mut search = Search {
-        options,
-        problem,
-        best: scenario.clone(),
-        outcome,
-        runs: 1,
-        until: WallInstant::now() + time_max,
-    };
+    let mut search =
+        Search { options, problem, best: scenario.clone(), outcome, runs: 1, until: WallInstant::now() + time_max };
     while search.round() {}
     // Played once more for its record, which a search has no use for.
     let outcome = run_scenario(&search.best, options);

@@ -128,7 +128,8 @@ impl RoleAutomaton {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         assert!(config.peers.len() <= PEERS_MAX && !config.peers.contains(&config.node));
-        let peers = config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None, is_excused: false }).collect();
+        let peers =
+            config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None, is_excused: false }).collect();
         Self {
             config,
             state: State::Init,
@@ -192,7 +193,8 @@ impl RoleAutomaton {
         let took_over_unheard = heartbeat.term > self.term;
         self.term = self.term.max(heartbeat.term);
         self.has_heard = true;
-        if self.state == State::Active && matches!(heartbeat.state, State::Init | State::Standby) {
+        let follows = matches!(heartbeat.state, State::Init | State::Standby);
+        if self.state == State::Active && self.claim == 0 && follows {
             // Somebody follows: from here on a node that takes the addresses knowing nothing claims less.
             self.claim = self.term;
         }

@@ -166,7 +166,8 @@ fn tell_shortest(scenario: &Scenario, options: Options, args: &SimulateArgs) -> 
     let shrunk = shrink::shrink(scenario, options, SHRINKING_MAX);
     drop(progress);
     let Some(Shrunk { scenario, outcome, runs }) = shrunk else { return Ok(()) };
-    let mut text = format!("\nwhat is left of seed {} after {} attempts to leave something out:\n", scenario.seed, runs);
+    let mut text =
+        format!("\nwhat is left of seed {} after {} attempts to leave something out:\n", scenario.seed, runs);
     text.push_str(&shrink::describe(&scenario));
     push_failures(&mut text, &outcome);
     if let Some(path) = &args.write {
@@ -284,9 +285,17 @@ mod tests {
         assert!(text.contains("seed 9 at 1.500000 s: NotSurvived: conversation 3 did not finish"), "{text}");
         assert!(text.ends_with("mainstay simulate --seed 9 --trace\n"), "{text}");
         let json = serde_json::to_value(&report).expect("it is plain data");
-        for field in
-            ["seeds", "failures", "pauses", "connections", "survived", "messages_lost", "failovers", "simulated_s", "wall_s"]
-        {
+        for field in [
+            "seeds",
+            "failures",
+            "pauses",
+            "connections",
+            "survived",
+            "messages_lost",
+            "failovers",
+            "simulated_s",
+            "wall_s",
+        ] {
             assert!(json[field].is_number(), "{field}");
         }
         assert!(json["by_fault"].as_object().is_some_and(|faults| !faults.is_empty()), "{json}");

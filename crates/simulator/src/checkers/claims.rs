@@ -93,7 +93,9 @@ impl Claims {
         let is_heard = self.heard_since[other].is_some_and(|heard| heard.max(since) + HEARD_FOR <= now);
         let leaves = partner.role() != cluster::role::State::Active;
         if is_heard && !leaves {
-            let text = format!("node {node} takes the addresses from node {other}, which has held them since {since:?} and is heard");
+            let text = format!(
+                "node {node} takes the addresses from node {other}, which has held them since {since:?} and is heard"
+            );
             outcome.problem(now, Problem::Hasty, text);
         }
     }

@@ -29,8 +29,7 @@ impl Limits {
     pub(super) fn after_step(&self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {
         let table = value.pipeline().table();
         if table.len() > self.connections_max[node] || table.capacity() != self.connections_max[node] {
-            let text =
-                format!("node {node} holds {} connections of {}", table.len(), self.connections_max[node]);
+            let text = format!("node {node} holds {} connections of {}", table.len(), self.connections_max[node]);
             outcome.problem(now, Problem::Limit, text);
         }
         let undecided = value.pipeline().counters().drops[DropReason::Undecided as usize];

@@ -70,13 +70,13 @@ impl Checkers {
     }
 
     /// A node has started, empty.
-    pub(crate) fn started(&mut self, now: Instant, node: usize, connections_max: u32) {
+    pub(crate) fn started(&mut self, now: Instant, node: usize, connections_max: u32, speaks_anew: bool) {
         self.order.forget(node);
         self.survival.started(now, node);
         self.roles.disturbed(now);
         self.claims.returned(now, node);
         self.limits.started(node, connections_max);
-        self.versions.started(now, node);
+        self.versions.started(now, node, speaks_anew);
     }
 
     /// A node has dealt with whatever came.

@@ -234,7 +234,8 @@ impl Survival {
                 continue;
             }
             // Nothing is promised to whom a full table refuses.
-            let is_refused = established_at(conversation, view.hosts).is_none() && view.nodes.iter().any(|node| refuses(node));
+            let is_refused =
+                established_at(conversation, view.hosts).is_none() && view.nodes.iter().any(|node| refuses(node));
             if !finished && !is_refused {
                 let text = format!("conversation {number} did not finish: {}", progress(conversation, view.hosts));
                 outcome.problem(now, Problem::NotSurvived, text);
@@ -254,7 +255,9 @@ fn refuses(node: &Option<Node>) -> bool {
 
 /// Two nodes know the connection, and translate it differently.
 fn differ(one: &Node, other: &Node, tuple: &Tuple) -> bool {
-    let reply = |node: &Node| node.pipeline().lookup(tuple).and_then(|(slot, _)| node.pipeline().connection(slot).map(|known| known.reply));
+    let reply = |node: &Node| {
+        node.pipeline().lookup(tuple).and_then(|(slot, _)| node.pipeline().connection(slot).map(|known| known.reply))
+    };
     let replies = (reply(one), reply(other));
     replies.0.is_some() && replies.1.is_some() && replies.0 != replies.1
 }

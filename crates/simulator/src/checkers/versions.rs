@@ -33,8 +33,12 @@ impl Versions {
         self.apart_since = is_apart.then(|| self.apart_since.unwrap_or(now));
     }
 
-    pub(super) fn started(&mut self, now: Instant, node: usize) {
+    /// A node has started; `speaks_anew`: otherwise than before, which is worth a word of its own.
+    pub(super) fn started(&mut self, now: Instant, node: usize, speaks_anew: bool) {
         self.apart_since = self.apart_since.map(|_| now);
+        if speaks_anew {
+            self.said[1 - node] = 0;
+        }
         (self.said[node], self.taken[node]) = (0, None);
     }
 

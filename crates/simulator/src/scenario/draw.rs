@@ -160,7 +160,8 @@ fn flapping(random: &mut Random) -> Vec<Step> {
 
 /// From a hiccup that nobody notices to seconds.
 fn pause(random: &mut Random, who: Who) -> Vec<Step> {
-    let lengths = [random.between(20, 100), random.between(100, 500), random.between(500, 3000), random.between(3000, 8000)];
+    let lengths =
+        [random.between(20, 100), random.between(100, 500), random.between(500, 3000), random.between(3000, 8000)];
     vec![step(0, Fault::Pause(who)), step(random.pick(&lengths), Fault::Continue(Who::Both))]
 }
 

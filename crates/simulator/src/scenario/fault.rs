@@ -194,11 +194,8 @@ impl fmt::Display for Channels {
         if *self == Self::ALL {
             return formatter.write_str("everything");
         }
-        let names = [
-            (self.detection, "failure detection"),
-            (self.heartbeats, "heartbeats"),
-            (self.replication, "replication"),
-        ];
+        let names =
+            [(self.detection, "failure detection"), (self.heartbeats, "heartbeats"), (self.replication, "replication")];
         let named: Vec<_> = names.iter().filter(|(is_meant, _)| *is_meant).map(|(_, name)| *name).collect();
         formatter.write_str(&named.join(" and "))
     }

@@ -23,8 +23,9 @@ impl World<'_> {
         let connections_max = machine.room.map_or(CONNECTIONS_MAX, |room| room.connections_max);
         let config = topology::node_config(self.scenario, node, machine.incarnation, session, connections_max);
         machine.node = Some(Node::new(config, now).expect("the configuration is sound"));
+        let speaks_anew = machine.interpreter.dialect != machine.next_dialect;
         machine.interpreter = Interpreter::new(machine.next_dialect);
-        self.checkers.started(self.now, node, connections_max);
+        self.checkers.started(self.now, node, connections_max, speaks_anew);
         self.note_conditions();
         self.settle(node);
     }
@@ -44,9 +45,8 @@ impl World<'_> {
 
     /// The nodes that are meant, as they stand now.
     fn resolve(&self, who: Who) -> Vec<usize> {
-        let active = (0..NODES).find(|node| {
-            !self.machines[*node].is_paused && self.role(*node).is_some_and(role::State::holds_addresses)
-        });
+        let active = (0..NODES)
+            .find(|node| !self.machines[*node].is_paused && self.role(*node).is_some_and(role::State::holds_addresses));
         match who {
             Who::Active => active.into_iter().collect(),
             Who::Standby => active.map(|node| 1 - node).into_iter().collect(),
@@ -182,9 +182,7 @@ impl World<'_> {
 
     /// The checkers are told under what conditions the nodes work from now on.
     fn note_conditions(&mut self) {
-        let is_prompt = self.machines.iter().all(|machine| {
-            machine.lag.is_zero() && machine.replication.rate.is_none()
-        });
+        let is_prompt = self.machines.iter().all(|machine| machine.lag.is_zero() && machine.replication.rate.is_none());
         let muted = self.machines.each_ref().map(|machine| machine.muted);
         let conditions = Conditions {
             tell: is_prompt

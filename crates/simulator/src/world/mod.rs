@@ -9,6 +9,7 @@ mod serving;
 use flow::Instant;
 
 use self::machine::Machine;
+use crate::Options;
 use crate::checkers::{Checkers, View};
 use crate::host::Host;
 use crate::link::Link;
@@ -18,7 +19,6 @@ use crate::scenario::{Fault, Scenario};
 use crate::schedule::{Event, Schedule};
 use crate::topology::{self, HOSTS, NODES};
 use crate::trace::{Trace, describe, fingerprint};
-use crate::Options;
 
 pub(crate) struct World<'a> {
     scenario: &'a Scenario,
