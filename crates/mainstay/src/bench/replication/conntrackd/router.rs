@@ -67,23 +67,27 @@ pub(super) fn take_addresses(node: &Namespace, routes: &[Route]) -> Result<(), I
     })?
 }
 
-/// Tells the neighbours that the shared addresses are here.
-pub(super) fn announce(node: &Namespace) -> Result<(), IoError> {
+/// Tells the neighbours that the shared addresses are here. Returns the sockets it was said through: to close them takes the
+/// kernel tens of milliseconds, which nobody has to wait for now.
+pub(super) fn announce(node: &Namespace) -> Result<Vec<AfPacketIo>, IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;
+        let mut sockets = Vec::new();
         for (interface, addresses) in shared() {
             let mac = MacAddress(netlink.interface(interface)?.mac);
             let mut io = AfPacketIo::open(&[PortConfig::new(interface)])?;
-            for mut announcement in
-                addresses.map(|address| announcement(mac, address)).into_iter().cycle().take(2 * ANNOUNCEMENTS)
-            {
-                let length_bytes = announcement.len();
-                if let Some(frame) = Frame::new(&mut announcement, 0, length_bytes, PortId(0)) {
-                    io.transmit(PortId(0), &frame)?;
+            let mut announcements = addresses.map(|address| announcement(mac, address));
+            for _ in 0..ANNOUNCEMENTS {
+                for bytes in &mut announcements {
+                    let length_bytes = bytes.len();
+                    if let Some(frame) = Frame::new(bytes, 0, length_bytes, PortId(0)) {
+                        io.transmit(PortId(0), &frame)?;
+                    }
                 }
             }
+            sockets.push(io);
         }
-        Ok(())
+        Ok(sockets)
     })?
 }
 
