@@ -15,8 +15,10 @@ use crate::emulator::LATENESS_P99_US_MAX;
 const WARM_UP: Duration = Duration::from_secs(1);
 /// The same, at most.
 const WARM_UP_MAX: Duration = Duration::from_secs(20);
-/// How long before the kill the client begins a flow wherever one has ended, so that as many are in progress as may be.
+/// How long before the kill the client begins a flow wherever one has ended, so that as many are in progress as may be, at
+/// least; and at most, where half as many as may be in progress have not ended in that time.
 const HURRY: Duration = Duration::from_millis(15);
+const HURRY_MAX: Duration = Duration::from_millis(500);
 /// Flows that begin in a second before that, at most: more would keep this machine, on which all of it runs, so busy
 /// that a gateway could seem dead.
 const FLOWS_PER_S_MAX: u64 = 2000;
@@ -102,7 +104,11 @@ pub(super) fn run(
     }
     let hurried_at = Instant::now();
     traffic.set_phase(Phase::Hurried);
-    watch.pass_until(hurried_at + HURRY)?;
+    let finished_before = traffic.finished();
+    watch.until(hurried_at + HURRY_MAX, || {
+        let turned_over = traffic.finished() - finished_before >= setting.at_once / 2;
+        Ok::<_, BenchError>(turned_over && hurried_at.elapsed() >= HURRY)
+    })?;
     network.cut_dedicated_link()?;
     let killed_at = pair.kill_active()?;
     traffic.set_phase(Phase::Waiting);

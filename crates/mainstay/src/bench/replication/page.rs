@@ -226,7 +226,7 @@ fn method(report: &Report) -> String {
         "<section class=\"card\"><h2>How it was measured</h2><p>Network namespaces on one machine: a client, two gateways, a \
          server, each with a kernel's real TCP. The gateways filter statefully, translate the client's address, and pick up no \
          connection in the middle. Each flow fetches one object: what fits TCP's first window at once, the rest at {} kB/s, as \
-         if all flows shared a gigabit link. Flows begin at a moderate rate, and for the last 15 ms before the kill wherever \
+         if all flows shared a gigabit link. Flows begin at a moderate rate, and in the last moments before the kill wherever \
          one has ended, so that as many as may be are in progress.</p>\
          <p>A flow counts if its connection was established and it was not over at the kill. Those whose every byte had left \
          the gateway already are told apart, and those that were just connecting, which have no state to lose. Flows of 0 \
