@@ -2,6 +2,7 @@
 
 mod link;
 mod looking;
+mod replication;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use crate::replay::PortMapping;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use replication::BenchReplicationArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -122,6 +124,8 @@ pub enum BenchCommand {
     Packets(BenchPacketsArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
+    /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
+    Replication(BenchReplicationArgs),
 }
 
 /// `mainstay bench bulk`.

@@ -2,6 +2,7 @@
 //! through their control sockets.
 
 mod operations;
+mod tuning;
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use packet_io::signal::die_with_parent;
 use packet_io::{IoError, usage};
+
+pub use self::tuning::Tuning;
 
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
@@ -47,6 +50,8 @@ pub struct ClusterPlan {
     pub workers: u8,
     /// What serves the nodes' ports.
     pub backend: Backend,
+    /// What experiments vary.
+    pub tuning: Tuning,
 }
 
 /// Why the nodes do not run as they should.
@@ -163,6 +168,14 @@ impl Cluster {
     /// A node ended before, or the roles have moved.
     pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
         self.check_roles()?;
+        self.kill_active_unchecked()
+    }
+
+    /// As [`Cluster::kill_active`], of the node that was active when it was last looked at: for who has no time to look.
+    ///
+    /// # Errors
+    /// The node ended before.
+    pub fn kill_active_unchecked(&mut self) -> Result<Epoch, ClusterError> {
         let killed_at = Epoch::now();
         let child = &mut self.nodes[self.active].child;
         let ended = child.kill().and_then(|()| child.wait());
@@ -337,6 +350,7 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
     for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
     }
+    text.push_str(&plan.tuning.sections());
     if has_standby {
         text.push_str(&peer_configuration(number, plan));
     }
@@ -349,10 +363,13 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let representation = if plan.is_replicated { "precise-selective" } else { "none" };
     format!(
         "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {:?}\n\n\
+         {}test_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
-        SYNC[number], plan.sync_loss, SYNC[other],
+        SYNC[number],
+        plan.tuning.replication(HOLD_FIRST_REPLY),
+        plan.sync_loss,
+        SYNC[other],
     )
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use packet_io::IoError;
 use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
-use packet_io::sysctl;
 use packet_io::tun::DeviceKind;
+use packet_io::{random, sysctl};
 
 use super::report::Settings;
 use super::topology::{
@@ -39,7 +39,7 @@ impl Distances {
     pub fn lay(topology: &mut Topology, settings: &Settings) -> Result<Self, LinkError> {
         let mut laid = Self { links: Vec::new(), _bridge: None };
         if settings.link_loss > 0.0 {
-            laid.links.push(lose_between_nodes(topology, settings.link_loss)?);
+            laid.links.push(lose_between_nodes(topology, settings.link_loss, random::number())?);
         }
         if settings.rtt_ms > 0.0 {
             let (link, bridge) = move_client_away(topology, Duration::from_secs_f64(settings.rtt_ms / 1e3))?;
@@ -68,15 +68,18 @@ impl Distances {
     }
 }
 
-/// Puts a link that loses packets in the place of the cable between the nodes.
-fn lose_between_nodes(topology: &Topology, loss: f64) -> Result<Link, LinkError> {
+/// Puts a link that loses packets, by chance drawn from `seed`, in the place of the cable between the nodes.
+///
+/// # Errors
+/// The link cannot be made.
+pub(crate) fn lose_between_nodes(topology: &Topology, loss: f64, seed: u64) -> Result<Link, LinkError> {
     let (interface, [a, b]) = (INTERFACES[2], &topology.nodes);
     a.run(|| Netlink::open()?.delete(interface))??;
     let settings = emulator::channel::Settings { loss, ..Default::default() };
     let plan = LinkPlan {
         interfaces: [interface, interface].map(str::to_owned),
         addresses: SYNC.map(|address| vec![Prefix::new(address, SYNC_PREFIX_BITS)]),
-        seed: packet_io::random::number(),
+        seed,
         ..LinkPlan::symmetric(settings)
     };
     Link::start(&plan, [a, b])

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::DemoError;
-use super::cluster::{Cluster, ClusterPlan};
+use super::cluster::{Cluster, ClusterPlan, Tuning};
 use super::run::{BULK_BYTES_PER_S, MIX, RunError};
 use super::session::Session;
 use super::topology::Topology;
@@ -133,6 +133,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         connections_max: CONNECTIONS_MAX,
         workers: args.workers,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     let mut cluster = Cluster::start(&topology, plan)?;
     if args.keep_logs {

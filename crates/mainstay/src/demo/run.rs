@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use packet_io::IoError;
 
 use super::clock::Epoch;
-use super::cluster::{Cluster, ClusterError, ClusterPlan};
+use super::cluster::{Cluster, ClusterError, ClusterPlan, Tuning};
 use super::distance::Distances;
 use super::report::{RunReport, Settings};
 use super::session::{Session, TrafficError};
@@ -143,6 +143,7 @@ impl Stage<'_> {
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         }
     }
 

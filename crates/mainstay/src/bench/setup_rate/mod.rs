@@ -26,7 +26,7 @@ use crate::cli::BenchSetupRateArgs;
 use crate::commands::CommandError;
 use crate::config::validated::Backend;
 use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan};
+use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
 use crate::demo::topology::{SERVER, Topology};
 use crate::demo::watch::Watch;
 use crate::output::Progress;
@@ -104,6 +104,7 @@ impl Pair {
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         };
         let mut cluster = Cluster::start(&topology, plan)?;
         cluster.wait_until_ready(watch)?;

@@ -25,6 +25,7 @@ fn both_nodes_are_given_right_configurations() {
             connections_max: 5000,
             workers: 1,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         };
         for number in [0, 1] {
             let config = checked(number, plan);
@@ -46,6 +47,7 @@ fn a_node_alone_has_no_cluster() {
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     let config = checked(0, plan);
     assert!(config.cluster.is_none());

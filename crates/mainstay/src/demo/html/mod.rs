@@ -11,9 +11,11 @@ use super::run::{BULK_BYTES_PER_S, MIX};
 use super::table::{bytes, headline, lateness, ms, repetitions, survived_of};
 use super::traffic::Kind;
 use crate::output::count;
+pub(crate) use chart::round_up;
 use chart::{NARROW, Quantity, WIDE, chart};
 
-const STYLE: &str = include_str!("style.css");
+/// How pages of results look.
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The page.
 #[must_use]
@@ -36,7 +38,7 @@ pub fn page(report: &Report) -> String {
 }
 
 /// Text as it may stand in the page.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -229,7 +231,7 @@ fn command(settings: &Settings) -> String {
 }
 
 /// Date and time of day in UTC, from the seconds since 1970 (the civil calendar, counted in years that begin in March).
-fn date(unix_s: u64) -> String {
+pub(crate) fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

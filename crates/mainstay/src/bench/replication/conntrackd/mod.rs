@@ -145,7 +145,7 @@ struct Announced {
 /// The two routers. Dropping it ends the daemons and removes their files; what it did to the network's namespaces stays.
 pub struct ConntrackdPair {
     topology: Arc<Topology>,
-    routes: Vec<Route>,
+    route: Option<Route>,
     plan: ConntrackdPlan,
     daemons: [Daemon; 2],
     active: usize,
@@ -162,15 +162,15 @@ impl ConntrackdPair {
     /// The machine lacks what it needs, or the network is not as it should be.
     pub fn start(network: &Network, plan: ConntrackdPlan) -> Result<Self, BenchError> {
         available().map_err(ConntrackdError::Unavailable)?;
-        let (topology, routes) = (network.topology().clone(), network.routes());
+        let (topology, route) = (network.topology().clone(), network.route());
         let directory = Directory::create()?;
         for node in &topology.nodes {
             router::prepare(node)?;
         }
-        router::take_addresses(&topology.nodes[0], &routes)?;
+        router::take_addresses(&topology.nodes[0], route)?;
         let start = |number: usize| Daemon::start(&topology.nodes[number], &directory, number, &plan);
         let daemons = [start(0)?, start(1)?];
-        Ok(Self { topology, routes, plan, daemons, active: 0, commit: None, _directory: directory })
+        Ok(Self { topology, route, plan, daemons, active: 0, commit: None, _directory: directory })
     }
 
     /// Connections that the backup could go on with.
@@ -198,7 +198,7 @@ impl ConntrackdPair {
             Some(commit) => daemon.ask_prepared(commit)?,
             None => drop(daemon.ask(node, COMMIT)?),
         }
-        router::take_addresses(node, &self.routes)?;
+        router::take_addresses(node, self.route)?;
         let sockets = router::announce(node)?;
         Ok(Announced { at: Instant::now(), _sockets: sockets })
     }

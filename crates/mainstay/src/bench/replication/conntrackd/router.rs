@@ -54,8 +54,8 @@ pub(super) fn prepare(node: &Namespace) -> Result<(), ConntrackdError> {
     Ok(())
 }
 
-/// Gives a node the shared addresses, and the routes that go with them.
-pub(super) fn take_addresses(node: &Namespace, routes: &[Route]) -> Result<(), IoError> {
+/// Gives a node the shared addresses, and the route that goes with them.
+pub(super) fn take_addresses(node: &Namespace, route: Option<Route>) -> Result<(), IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;
         for (interface, addresses) in shared() {
@@ -63,7 +63,7 @@ pub(super) fn take_addresses(node: &Namespace, routes: &[Route]) -> Result<(), I
                 netlink.add_address(interface, Prefix::new(address, bits))?;
             }
         }
-        routes.iter().try_for_each(|route| netlink.add_route(route.to, route.via))
+        route.map_or(Ok(()), |route| netlink.add_route(route.to, route.via))
     })?
 }
 
