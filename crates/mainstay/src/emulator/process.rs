@@ -111,7 +111,7 @@ impl Emulator {
             ends: [first, second].map(|tunnel| End { tunnel, refused: 0 }),
             channels: BOTH.map(|_| Channel::new(Settings::default(), of_directions.next())),
             seed,
-            is_preferred: usage::prefer_this_process(),
+            is_preferred: usage::run_in_real_time() || usage::prefer_this_process(),
             counting_since: now,
             lateness: LatenessHistogram::default(),
             tardiness: Tardiness::new(now),
