@@ -246,6 +246,12 @@ pub struct DemoArgs {
     /// Share of the datagrams between the nodes that is lost, 0 to 0.9
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub sync_loss: f64,
+    /// Share of the packets that the link between the nodes loses, 0 to 0.9; unlike --sync-loss, on the link itself
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with = "rolling_restart")]
+    pub link_loss: f64,
+    /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with = "rolling_restart")]
+    pub rtt_ms: f64,
     /// Open so many further connections while the node is killed
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
     pub ramp: usize,
@@ -268,6 +274,9 @@ const RAMP_MAX: usize = 50_000;
 /// Seconds of traffic that the demo can be asked for.
 const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
 
+/// Round trips that the demo can be asked for, in milliseconds: it does not wait longer for connections to stand.
+const DEMO_ROUND_TRIP_MS: std::ops::RangeInclusive<f64> = 0.0..=500.0;
+
 /// Seconds that a measurement's turn can be asked to last.
 const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 
@@ -283,6 +292,10 @@ fn ramp(text: &str) -> Result<usize, String> {
 
 fn seconds(text: &str) -> Result<f64, String> {
     number_within(text, DEMO_SECONDS)
+}
+
+fn round_trip_ms(text: &str) -> Result<f64, String> {
+    number_within(text, DEMO_ROUND_TRIP_MS)
 }
 
 fn measured_seconds(text: &str) -> Result<f64, String> {

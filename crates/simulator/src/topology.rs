@@ -194,7 +194,7 @@ fn forwarding(node: usize, seed: u64) -> forwarding::Config {
             mac: node_mac(node, side),
             mtu_bytes: 1500,
             own: own.map(prefix).into(),
-            shared: side.shared().map(prefix).into(),
+            shared: side.shared().map(|address| prefix(address).into()).into(),
             mss_clamp: None,
         }
     };

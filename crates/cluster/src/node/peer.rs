@@ -11,7 +11,7 @@ use super::resync::Resync;
 use super::store::{ReplicaCounters, ReplicaStore};
 use crate::failure_detector;
 use crate::pipeline::Pipeline;
-use crate::role::{Division, Heartbeat};
+use crate::role::{Division, Heartbeats};
 
 /// A peer: its failure detector, and the session with it unless replication is off.
 pub(super) struct Peer {
@@ -22,8 +22,8 @@ pub(super) struct Peer {
     pub(super) replica: ReplicaCounters,
     /// Since when the peer is down, if it is.
     pub(super) orphaned_at: Option<Instant>,
-    /// A heartbeat that waits to be sent to it.
-    pub(super) heartbeat: Option<Heartbeat>,
+    /// Heartbeats that wait to be sent to it.
+    pub(super) heartbeats: Option<Heartbeats>,
     pub(super) is_replica_incomplete: bool,
     /// This worker runs its failure detector. The others are told by it.
     pub(super) is_watched: bool,

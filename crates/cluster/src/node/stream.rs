@@ -28,7 +28,7 @@ impl Node {
     /// # Errors
     /// Why the stream is of no more use: it is to be closed, and [`StreamInput::Disconnected`] told.
     pub fn handle_stream(&mut self, now: Instant, from: NodeId, input: StreamInput<'_>) -> Result<(), NodeError> {
-        let speaks_for_all = self.role.state().holds_addresses();
+        let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         if let (Some(theirs), StreamInput::Bytes(_)) = (peer.refused, input) {
             let ours = self.pipeline.shard.place().steering.workers();
@@ -56,7 +56,7 @@ impl Node {
     /// What the stream to the peer is to take next; to be polled when [`Node::poll_datagram`] is. Those of the bytes that
     /// the stream takes are to be named to [`Node::handle_stream_taken`]; the others come again.
     pub fn poll_stream(&mut self, now: Instant, to: NodeId) -> &[u8] {
-        let speaks_for_all = self.role.state().holds_addresses();
+        let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == to && peer.refused.is_none());
         let Some(peer) = peer else { return &[] };
         let Some(session) = peer.session.as_mut().and_then(replication::PeerSession::stream) else { return &[] };

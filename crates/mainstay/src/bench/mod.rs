@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use packet_io::IoError;
 
+use self::replication::conntrackd::ConntrackdError;
 use crate::demo::cluster::ClusterError;
 use crate::demo::watch::WatchError;
 use crate::emulator::LinkError;
@@ -50,6 +51,9 @@ pub enum BenchError {
     /// The nodes do not run as they should.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// The pair of routers with conntrackd does not run as it should.
+    #[error(transparent)]
+    Conntrackd(#[from] ConntrackdError),
     /// The page cannot be written.
     #[error("cannot write the report {}: {source}", path.display())]
     Page {

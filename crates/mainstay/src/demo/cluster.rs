@@ -374,13 +374,13 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.
-struct Directory {
-    path: PathBuf,
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
     is_kept: bool,
 }
 
 impl Directory {
-    fn create() -> Result<Self, ClusterError> {
+    pub(crate) fn create() -> Result<Self, ClusterError> {
         let path = std::env::temp_dir().join(format!("mainstay-demo-{:016x}", packet_io::random::number()));
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => Ok(Self { path, is_kept: false }),
@@ -388,7 +388,7 @@ impl Directory {
         }
     }
 
-    fn error(&self, source: io::Error) -> ClusterError {
+    pub(crate) fn error(&self, source: io::Error) -> ClusterError {
         ClusterError::Files { directory: self.path.clone(), source }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod distance;
 pub mod html;
 pub mod operations;
 pub mod report;
@@ -95,8 +96,14 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
-    let settings =
-        Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds, workers: args.workers };
+    let settings = Settings {
+        sync_loss: args.sync_loss,
+        link_loss: args.link_loss,
+        rtt_ms: args.rtt_ms,
+        ramp: args.ramp,
+        seconds: args.seconds,
+        workers: args.workers,
+    };
     let progress = output::Progress::new();
     let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -20,6 +20,10 @@ pub const WINDOW_AFTER_MS: f64 = 900.0;
 pub struct Settings {
     /// Share of replication datagrams that each node threw away.
     pub sync_loss: f64,
+    /// Share of the packets that the link between the nodes lost.
+    pub link_loss: f64,
+    /// Round trip that the network added between client and server, in milliseconds.
+    pub rtt_ms: f64,
     /// Connections that were opened while the node was killed.
     pub ramp: usize,
     /// Seconds of traffic asked for.
@@ -77,6 +81,8 @@ pub struct RunReport {
     pub bytes_verified: u64,
     /// Runs before this one that proved nothing, because the standby took over before the kill.
     pub repeated: usize,
+    /// How late all but one in a hundred packets were at most on emulated links, in microseconds.
+    pub link_lateness_p99_us: Option<u64>,
     /// The same for each kind of traffic.
     pub by_kind: Vec<KindReport>,
     /// Why connections broke, and how many each.
@@ -154,6 +160,7 @@ impl RunReport {
             longest_gap_ms: by_kind.iter().filter_map(|kind| kind.longest_gap_ms).fold(0.0, f64::max),
             bytes_verified: outcomes.iter().map(|outcome| outcome.verified_bytes).sum(),
             repeated: 0,
+            link_lateness_p99_us: None,
             broken_because: reasons(&counted, taken_over_at),
             by_kind,
             events,

@@ -385,7 +385,7 @@ impl DataPath {
     fn report(&mut self, now: Instant) {
         while let Some((at, event)) = self.node.poll_event() {
             self.reporting.note_event(at, event);
-            if event == NodeEvent::BecameStandby && self.leaving_until.is_some() {
+            if matches!(event, NodeEvent::BecameStandby { .. }) && self.leaving_until.is_some() {
                 tracing::info!("handed over");
             }
         }

@@ -145,7 +145,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         mac: port_mac(id, port),
         mtu_bytes: if port == OUTSIDE { options.outside_mtu_bytes } else { 1500 },
         own: Vec::new(),
-        shared: std::vec![prefix(shared)],
+        shared: std::vec![prefix(shared).into()],
         mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
     let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };

@@ -9,6 +9,7 @@
 //! One kill serves all sizes at once. Whatever is compared is measured in turns. Runs in which an emulated link was too late,
 //! or a gateway was taken for dead before it was, are thrown away, counted and made again.
 
+pub mod conntrackd;
 mod experiment;
 mod gateways;
 pub mod network;

@@ -19,7 +19,8 @@ use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, sysctl};
 
 use crate::bench::BenchError;
-use crate::demo::topology::{INTERFACES, SERVER, SYNC, Topology};
+use crate::demo::distance::lose_between_nodes;
+use crate::demo::topology::{INTERFACES, SERVER, Topology};
 use crate::emulator::channel::Settings;
 use crate::emulator::{BOTH, Link, LinkPlan};
 
@@ -31,7 +32,6 @@ const FAR_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 10));
 const FAR_ROUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 const FAR_PREFIX_BITS: u8 = 24;
 const FAR_INTERFACE: &str = "distance";
-const SYNC_PREFIX_BITS: u8 = 30;
 /// Connections that wait to be accepted, at most.
 const ACCEPT_QUEUE_MAX: &str = "16384";
 
@@ -79,7 +79,9 @@ impl Network {
     pub fn build(links: Links) -> Result<Self, BenchError> {
         let topology = Arc::new(Topology::build()?);
         topology.client.run(allow_reuse_of_ports)??;
-        let dedicated = (links.dedicated_loss > 0.0).then(|| lossy_link(&topology, links)).transpose()?;
+        let dedicated = (links.dedicated_loss > 0.0)
+            .then(|| lose_between_nodes(&topology, links.dedicated_loss, links.seed))
+            .transpose()?;
         let distance = (!links.round_trip.is_zero()).then(|| Distance::build(&topology, links)).transpose()?;
         Ok(Self { links, dedicated, distance, topology })
     }
@@ -155,21 +157,6 @@ impl Network {
 /// Lets the client use the ports of connections that are over again after a second.
 fn allow_reuse_of_ports() -> Result<(), IoError> {
     sysctl::write("net/ipv4/tcp_tw_reuse", "1")
-}
-
-/// A link that loses packets, in place of the cable between the gateways.
-fn lossy_link(topology: &Topology, links: Links) -> Result<Link, BenchError> {
-    let [a, b] = &topology.nodes;
-    let interface = INTERFACES[2];
-    a.run(|| Netlink::open()?.delete(interface))??;
-    let settings = Settings { loss: links.dedicated_loss, ..Settings::default() };
-    let plan = LinkPlan {
-        interfaces: [interface.into(), interface.into()],
-        addresses: SYNC.map(|address| vec![Prefix::new(address, SYNC_PREFIX_BITS)]),
-        seed: links.seed,
-        ..LinkPlan::symmetric(settings)
-    };
-    Ok(Link::start(&plan, [a, b])?)
 }
 
 impl Distance {

@@ -10,13 +10,17 @@ use crate::demo::html::{STYLE, date, escaped, round_up};
 
 /// What sets the lines apart.
 const LINES: &str = "
-:root { --s-native: #1f6fd1; --s-native-held: #0b8a72; --s-udp: #d9730d; --s-tcp: #c0272d; --s-conntrackd: #8a3ffc; }
-@media (prefers-color-scheme: dark) { :root { --s-native: #6aa9ff; --s-native-held: #3fcfb0; --s-udp: #f5a35b; --s-tcp: #ff7b7f; --s-conntrackd: #b58cff; } }
+:root { --s-native: #1f6fd1; --s-native-held: #0b8a72; --s-udp: #d9730d; --s-tcp: #c0272d; --s-conntrackd: #8a3ffc;
+  --s-conntrackd-udp: #a2191f; --s-conntrackd-tcp: #6f6f6f; }
+@media (prefers-color-scheme: dark) { :root { --s-native: #6aa9ff; --s-native-held: #3fcfb0; --s-udp: #f5a35b; --s-tcp: #ff7b7f; --s-conntrackd: #b58cff;
+  --s-conntrackd-udp: #ff9ea2; --s-conntrackd-tcp: #b0b0b0; } }
 .s-native { stroke: var(--s-native); } .f-native { fill: var(--s-native); }
 .s-native-held { stroke: var(--s-native-held); } .f-native-held { fill: var(--s-native-held); }
 .s-udp { stroke: var(--s-udp); } .f-udp { fill: var(--s-udp); }
 .s-tcp { stroke: var(--s-tcp); } .f-tcp { fill: var(--s-tcp); }
 .s-conntrackd { stroke: var(--s-conntrackd); } .f-conntrackd { fill: var(--s-conntrackd); }
+.s-conntrackd-udp { stroke: var(--s-conntrackd-udp); } .f-conntrackd-udp { fill: var(--s-conntrackd-udp); }
+.s-conntrackd-tcp { stroke: var(--s-conntrackd-tcp); } .f-conntrackd-tcp { fill: var(--s-conntrackd-tcp); }
 .legend svg { display: inline-block; width: 18px; height: 6px; margin-right: 7px; vertical-align: middle; }
 td.text { text-align: left; white-space: normal; vertical-align: top; }
 ";

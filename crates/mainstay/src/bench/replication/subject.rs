@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use replication::Transport;
 
+use super::conntrackd::{self, ConntrackdPair, ConntrackdPlan, Mode};
 use super::gateways::Gateways;
 use super::network::Network;
 use super::pair::Pair;
@@ -19,11 +20,17 @@ pub enum Subject {
     Udp,
     /// Nodes that say every change, in order, over TCP
     Tcp,
+    /// Linux routers with conntrackd, which speaks its reliable protocol (FTFW)
+    Conntrackd,
+    /// The same, which says every change once, over UDP (NOTRACK)
+    ConntrackdUdp,
+    /// The same, over TCP
+    ConntrackdTcp,
 }
 
 impl Subject {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Native, Self::NativeHeld, Self::Udp, Self::Tcp];
+    /// What is compared unless something else is asked for.
+    pub const ALL: [Self; 5] = [Self::Native, Self::NativeHeld, Self::Udp, Self::Tcp, Self::Conntrackd];
 
     /// As it is called in tables and arguments.
     #[must_use]
@@ -33,14 +40,18 @@ impl Subject {
             Self::NativeHeld => "native-held",
             Self::Udp => "udp",
             Self::Tcp => "tcp",
+            Self::Conntrackd => "conntrackd",
+            Self::ConntrackdUdp => "conntrackd-udp",
+            Self::ConntrackdTcp => "conntrackd-tcp",
         }
     }
 
     /// Why it cannot be measured on this machine, if it cannot.
     #[must_use]
-    pub const fn hindrance(self) -> Option<String> {
+    pub fn hindrance(self) -> Option<String> {
         match self {
             Self::Native | Self::NativeHeld | Self::Udp | Self::Tcp => None,
+            Self::Conntrackd | Self::ConntrackdUdp | Self::ConntrackdTcp => conntrackd::available().err(),
         }
     }
 
@@ -49,10 +60,17 @@ impl Subject {
     /// # Errors
     /// A process cannot be started.
     pub fn start(self, network: &Network) -> Result<Box<dyn Pair>, BenchError> {
+        let conntrackd = |mode| -> Result<Box<dyn Pair>, BenchError> {
+            let plan = ConntrackdPlan { mode, ..ConntrackdPlan::default() };
+            Ok(Box::new(ConntrackdPair::start(network, plan)?))
+        };
         let transport = match self {
             Self::Native | Self::NativeHeld => Transport::Native,
             Self::Udp => Transport::Udp,
             Self::Tcp => Transport::Tcp,
+            Self::Conntrackd => return conntrackd(Mode::Ftfw),
+            Self::ConntrackdUdp => return conntrackd(Mode::Notrack),
+            Self::ConntrackdTcp => return conntrackd(Mode::Tcp),
         };
         Ok(Box::new(Gateways::start(network, transport, self == Self::NativeHeld)?))
     }

@@ -55,7 +55,7 @@ fn own_address(subject: &str, text: &Text, ports: &[Port], findings: &mut Findin
         let mistake = Mistake::new(format!("{} is a multicast address", address.ip()), "write an address of this node");
         findings.error(text.span(), subject, mistake);
     }
-    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.address == address.ip()) {
+    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.prefix.address == address.ip()) {
         let mistake = Mistake::new(
             format!("{} is a shared address and moves to whichever node is active", address.ip()),
             "write an address that stays with this node",

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::report::{Report, RunReport, Settings};
 use super::run::{BULK_BYTES_PER_S, MIX};
-use super::table::{bytes, headline, ms, repetitions, survived_of};
+use super::table::{bytes, headline, lateness, ms, repetitions, survived_of};
 use super::traffic::Kind;
 use crate::output::count;
 pub(crate) use chart::round_up;
@@ -170,7 +170,7 @@ fn events(run: &RunReport) -> String {
 
 fn method(report: &Report) -> String {
     let Report { program_version, kernel, processors, began_unix_s, settings, .. } = report;
-    let Settings { sync_loss, ramp, .. } = settings;
+    let Settings { sync_loss, link_loss, rtt_ms, ramp, .. } = settings;
     let mix: Vec<String> = MIX.iter().map(|(kind, number)| format!("{number} {}", kind.label())).collect();
     let mut extra = String::new();
     if *ramp > 0 {
@@ -182,6 +182,12 @@ fn method(report: &Report) -> String {
             " Each node threw away {:.0} % of the datagrams from the other, those of failure detection among them.",
             sync_loss * 100.0
         );
+    }
+    if *link_loss > 0.0 {
+        let _ = write!(extra, " The link between the nodes lost {:.0} % of all packets.", link_loss * 100.0);
+    }
+    if *rtt_ms > 0.0 {
+        let _ = write!(extra, " The way between client and nodes took {rtt_ms} ms, there and back.");
     }
     format!(
         "<section class=\"card\"><h2>How it was measured</h2>{DRAWING}\
@@ -198,7 +204,7 @@ fn method(report: &Report) -> String {
         escaped(program_version),
         escaped(kernel),
         date(*began_unix_s),
-        repetitions(report).unwrap_or_default(),
+        [repetitions(report), lateness(report)].into_iter().flatten().collect::<Vec<_>>().join(" "),
     )
 }
 
@@ -207,6 +213,12 @@ fn command(settings: &Settings) -> String {
     let mut command = String::from("mainstay demo");
     if settings.sync_loss > 0.0 {
         let _ = write!(command, " --sync-loss {}", settings.sync_loss);
+    }
+    if settings.link_loss > 0.0 {
+        let _ = write!(command, " --link-loss {}", settings.link_loss);
+    }
+    if settings.rtt_ms > 0.0 {
+        let _ = write!(command, " --rtt-ms {}", settings.rtt_ms);
     }
     if settings.ramp > 0 {
         let _ = write!(command, " --ramp {}", settings.ramp);
