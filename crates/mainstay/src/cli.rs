@@ -3,6 +3,7 @@
 mod link;
 mod looking;
 mod replication;
+mod target;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use replication::BenchReplicationArgs;
+pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -319,14 +321,6 @@ pub struct GatewayArgs {
     /// With --check, print one JSON object
     #[arg(long, requires = "check")]
     pub json: bool,
-}
-
-/// Where a running gateway is found.
-#[derive(Debug, Args)]
-pub struct SocketArgs {
-    /// Control socket of the gateway
-    #[arg(long, value_name = "PATH", default_value = crate::config::CONTROL_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
 }
 
 /// `mainstay status`.

@@ -16,7 +16,7 @@ use crate::output;
 pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     let query = Query::Trace { filter: args.packets.filter(), count: args.count, seconds: args.seconds };
     let (mut traced, mut result) = (0, Ok(()));
-    Client::connect(&args.socket.socket)?.stream(query, args.seconds, |line| {
+    Client::open(args.socket.target())?.stream(query, args.seconds, |line| {
         traced += usize::from(matches!(line, Line::Trace(_)));
         let text = if args.json { json_line(&line) } else { describe_line(&line) };
         if result.is_ok() {

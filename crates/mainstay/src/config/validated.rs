@@ -12,6 +12,7 @@ use replication::Transport;
 pub use super::limits::Limits;
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
+use crate::control::remote::RemoteAccess;
 
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,6 +56,8 @@ pub struct Config {
     pub ftp: Ftp,
     /// The other nodes; `None` for a gateway that stands alone.
     pub cluster: Option<Cluster>,
+    /// The control API from afar, if it is offered.
+    pub control: Option<RemoteAccess>,
 }
 
 /// This node.

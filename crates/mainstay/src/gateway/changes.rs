@@ -10,6 +10,7 @@ use crate::config::validated::{
     Cluster, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication, Representation,
     SharedAddress, Tracking, Workers,
 };
+use crate::control::remote::RemoteAccess;
 
 /// Names that a phrase lists; of more it tells the number.
 const NAMES_MAX: usize = 8;
@@ -48,6 +49,7 @@ impl Changes {
             ftp,
             workers: Workers { count, pin },
             cluster,
+            control,
         } = old;
         let reevaluation = match new.on_reload {
             // Whoever asks for it only now means also the connections that earlier rules let in.
@@ -83,6 +85,7 @@ impl Changes {
         changes.whole("nat.source", source_nat, &new.source_nat);
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
         changes.ftp(ftp, &new.ftp);
+        changes.control(control.as_ref(), new.control.as_ref());
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}
@@ -105,6 +108,20 @@ impl Changes {
         self.apply("node.log", &log.name(), &new.log.name());
         self.restart("node.log_format", log_format, &new.log_format);
         self.restart("node.log_per_s", log_per_s, &new.log_per_s);
+    }
+
+    /// What clients must show is read anew by every reload.
+    fn control(&mut self, old: Option<&RemoteAccess>, new: Option<&RemoteAccess>) {
+        let (Some(old), Some(new)) = (old, new) else {
+            self.restart("control.listen", &old.map(|access| access.listen), &new.map(|access| access.listen));
+            return;
+        };
+        let RemoteAccess { listen, tokens, identity, client_authority, clients } = old;
+        self.restart("control.listen", listen, &new.listen);
+        self.apply("control.tokens", tokens, &new.tokens);
+        self.apply("control.certificate", identity, &new.identity);
+        self.apply("control.client_authority", client_authority, &new.client_authority);
+        self.list("control client", clients, &new.clients, |(name, _)| name.clone());
     }
 
     fn groups(&mut self, old: &[Group], new: &[Group]) {
