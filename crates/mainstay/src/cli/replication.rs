@@ -35,6 +35,9 @@ pub struct BenchReplicationArgs {
     /// Seconds after the kill at which a flow that does not go on is given up [default: 6]
     #[arg(long, value_name = "SECONDS", value_parser = super::measured_seconds)]
     pub give_up: Option<f64>,
+    /// Throw a run away, and make it again, if more than one packet in a hundred was so much late on an emulated link
+    #[arg(long, value_name = "MS", default_value_t = crate::emulator::LATENESS_P99_US_MAX as f64 / 1e3)]
+    pub lateness_ms: f64,
     /// What the links draw their losses from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -1,6 +1,7 @@
 //! Files that are right, and files that are wrong in one place each.
 
 mod ftp;
+mod transport;
 
 use std::path::Path;
 use std::time::Duration;

@@ -9,7 +9,6 @@ use super::subject::Subject;
 use crate::bench::BenchError;
 use crate::demo::clock::Epoch;
 use crate::demo::watch::{Waited, Watch};
-use crate::emulator::LATENESS_P99_US_MAX;
 
 /// Time that flows are given to spread over their lives before the kill, at least.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -32,6 +31,8 @@ pub(super) struct Setting<'a> {
     pub(super) at_once: usize,
     /// How long after the kill a flow is given up.
     pub(super) give_up: Duration,
+    /// If more than one packet in a hundred is later on an emulated link, the run is thrown away.
+    pub(super) lateness_max: Duration,
 }
 
 /// What became of a flow that was in progress at the kill.
@@ -43,8 +44,8 @@ pub(super) enum Fate {
     Lost(String),
     /// All that it still needed had left the gateway before the kill.
     Unaffected,
-    /// Its connection was not established at the kill, so that there was nothing to recover: it was begun again by its first
-    /// segment.
+    /// Its connection was not established by the gateway that died, so that there was nothing to recover: it was begun again
+    /// by its first segment.
     Connecting { finished: bool },
 }
 
@@ -102,6 +103,10 @@ pub(super) fn run(
     if pair.check_roles().is_err() {
         return Ok(Err(Rejected::TookOverEarly));
     }
+    // A machine that is too busy already need not be waited for.
+    if let Some(late) = lateness(&mut network, setting)? {
+        return Ok(Err(late));
+    }
     let hurried_at = Instant::now();
     traffic.set_phase(Phase::Hurried);
     let finished_before = traffic.finished();
@@ -116,13 +121,18 @@ pub(super) fn run(
     let take_over = pair.await_take_over(watch, killed_at)?;
     let given_up_at = killed_at.instant() + setting.give_up;
     watch.until(given_up_at, || Ok::<_, BenchError>(traffic.under_way() == 0))?;
-    let p99_us = network.lateness_p99_us()?;
-    if p99_us > LATENESS_P99_US_MAX {
-        return Ok(Err(Rejected::Late { p99_us }));
+    if let Some(late) = lateness(&mut network, setting)? {
+        return Ok(Err(late));
     }
     let flows = traffic.finish()?;
     let moments = Moments { hurried_at, killed_at, take_over, give_up: setting.give_up };
     Ok(Ok(moments.sum_up(&flows)))
+}
+
+/// Whether an emulated link has been so late that the run is worth nothing.
+fn lateness(network: &mut Network, setting: Setting<'_>) -> Result<Option<Rejected>, BenchError> {
+    let p99_us = network.lateness_p99_us()?;
+    Ok((Duration::from_micros(p99_us) > setting.lateness_max).then_some(Rejected::Late { p99_us }))
 }
 
 /// Until flows of all ages are under way.
@@ -163,15 +173,15 @@ impl Moments {
     }
 
     fn fate(&self, flow: &Flow) -> Fate {
-        let killed = self.killed_at.instant();
         let finished = flow.ended_at.is_some() && flow.failure.is_none();
-        if flow.established_at.is_none_or(|at| at > killed) {
+        let taken_over_at = self.take_over.announced_ms.map(|ms| self.killed_at.after_ms(ms));
+        // What came between the kill and the take-over had passed the dead gateway, also if the client saw it late.
+        let had_passed =
+            |at: Option<Instant>| at.is_some_and(|at| taken_over_at.is_none_or(|taken_over_at| at < taken_over_at));
+        if !had_passed(flow.established_at) {
             return Fate::Connecting { finished };
         }
-        // What came between the kill and the take-over was on its way already.
-        let taken_over_at = self.take_over.announced_ms.map(|ms| self.killed_at.after_ms(ms));
-        let ended_before = flow.ended_at.filter(|at| taken_over_at.is_none_or(|taken_over_at| *at < taken_over_at));
-        if finished && ended_before.is_some() {
+        if finished && had_passed(flow.ended_at) {
             return Fate::Unaffected;
         }
         if !finished {
@@ -179,7 +189,7 @@ impl Moments {
             return Fate::Lost(flow.failure.clone().unwrap_or_else(in_vain));
         }
         let resumed = flow.progress.iter().find(|at| taken_over_at.is_some_and(|taken_over_at| **at >= taken_over_at));
-        let resumed = resumed.copied().or(flow.ended_at).unwrap_or(killed);
+        let resumed = resumed.copied().or(flow.ended_at).unwrap_or(flow.opened_at);
         Fate::Recovered { resumed_ms: self.killed_at.ms_to(resumed) }
     }
 }
@@ -200,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_counts_if_it_was_established_and_not_over_at_the_kill() {
+    fn a_flow_counts_if_the_dead_gateway_established_it_and_it_was_not_over() {
         let start = Instant::now();
         let killed_at = Epoch::now();
         let after = |ms| killed_at.instant() + Duration::from_millis(ms);
@@ -212,6 +222,7 @@ mod tests {
         let flows = [
             flow(start, Some(start), Some(start)),
             flow(after(5), Some(after(200)), Some(after(300))),
+            flow(start, Some(after(3)), None),
             flow(start, None, None),
             flow(start, Some(after(1100)), Some(after(1200))),
             flow(start, Some(start), Some(after(30))),
@@ -221,8 +232,9 @@ mod tests {
         ];
         let fates: Vec<Fate> = moments.sum_up(&flows).samples.into_iter().map(|sample| sample.fate).collect();
         assert_eq!(
-            fates[..5],
+            fates[..6],
             [
+                Fate::Lost("nothing within 6 s".into()),
                 Fate::Connecting { finished: false },
                 Fate::Connecting { finished: true },
                 Fate::Unaffected,
@@ -230,9 +242,9 @@ mod tests {
                 Fate::Lost("reset".into()),
             ]
         );
-        let Fate::Recovered { resumed_ms } = fates[5] else { panic!("{fates:?}") };
+        let Fate::Recovered { resumed_ms } = fates[6] else { panic!("{fates:?}") };
         assert!((resumed_ms - 240.0).abs() < 1e-6);
-        assert_eq!(fates.len(), 6);
+        assert_eq!(fates.len(), 7);
     }
 
     #[test]

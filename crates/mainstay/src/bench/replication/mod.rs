@@ -98,6 +98,7 @@ fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
             object_kb: matrix.object_kilobytes.clone(),
             flow_bytes_per_s: objects::FLOW_BYTES_PER_S,
             give_up_s: args.give_up_s(),
+            lateness_ms_max: args.lateness_ms,
             seed: args.seed,
         },
         rows: cells.iter().flat_map(|cell| cell.rows(&matrix.object_kilobytes)).collect(),
@@ -134,6 +135,7 @@ impl Matrix<'_> {
             object_kilobytes,
             at_once: args.flows.into(),
             give_up: Duration::from_secs_f64(args.give_up_s()),
+            lateness_max: Duration::from_secs_f64(args.lateness_ms / 1e3),
         };
         for _ in 0..=REPEATS_MAX {
             match experiment::run(watch, cell.subject, setting, &|what| progress.show(&format!("{name}: {what}")))? {

@@ -232,16 +232,17 @@ fn method(report: &Report) -> String {
          connection in the middle. Each flow fetches one object: what fits TCP's first window at once, the rest at {} kB/s, as \
          if all flows shared a gigabit link. Flows begin at a moderate rate, and in the last moments before the kill wherever \
          one has ended, so that as many as may be are in progress.</p>\
-         <p>A flow counts if its connection was established and it was not over at the kill. Those whose every byte had left \
+         <p>A flow counts if the dead gateway had established its connection and it was not over at the kill. Those whose every byte had left \
          the gateway already are told apart, and those that were just connecting, which have no state to lose. Flows of 0 \
          and 1 KB live for about a millisecond where the server is near: few of them are caught by a kill, hence the wide \
          spans of their shares; more kills make them narrower.</p>\
          <p>Losses and distance are made by a link emulator that tells how late it was; runs in which more than one packet in \
-         a hundred was over 2 ms late were thrown away. <code>native-held</code> is the native protocol with \
+         a hundred was over {} ms late were thrown away. <code>native-held</code> is the native protocol with \
          <code>hold_first_reply</code>: what it costs shows under <em>to connect</em>.</p><ul>{left_out}</ul>\
          <p class=\"note\">{} kills for each combination, seed {}. Mainstay {}, Linux {}, {processors} processors, {}.</p>\
          </section>",
         settings.flow_bytes_per_s / 1000,
+        settings.lateness_ms_max,
         settings.rounds,
         settings.seed,
         escaped(program_version),

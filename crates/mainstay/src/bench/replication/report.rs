@@ -21,6 +21,8 @@ pub(super) struct Settings {
     pub(super) flow_bytes_per_s: u64,
     /// How long after the kill a flow is given up.
     pub(super) give_up_s: f64,
+    /// Runs with more than one packet in a hundred later than this on an emulated link were thrown away.
+    pub(super) lateness_ms_max: f64,
     pub(super) seed: u64,
 }
 
@@ -49,7 +51,7 @@ pub(super) struct Row {
     /// Round trip between client and server.
     pub(super) rtt_ms: u32,
     pub(super) object_kb: u32,
-    /// Flows that were established and not over at the kill, and needed a gateway after it.
+    /// Flows that the dead gateway had established, and that needed a gateway after the kill.
     pub(super) at_risk: usize,
     /// Share of them that got their whole object; nothing if there were none.
     pub(super) recovered: Option<f64>,
@@ -59,7 +61,7 @@ pub(super) struct Row {
     pub(super) time_to_recover_ms: Option<Spread>,
     /// Of that, what came after the survivor knew.
     pub(super) beyond_detection_ms: Option<Spread>,
-    /// Flows that were not established at the kill, and those of them that were later and got their object.
+    /// Flows that it had not established, and those of them that got their object through the other.
     pub(super) connecting: [usize; 2],
     /// Flows whose every byte had left the gateway before the kill.
     pub(super) unaffected: usize,

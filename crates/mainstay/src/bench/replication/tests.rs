@@ -47,6 +47,7 @@ fn report() -> Report {
             object_kb: sizes,
             flow_bytes_per_s: 625_000,
             give_up_s: 6.0,
+            lateness_ms_max: 2.0,
             seed: 1,
         },
         left_out: vec!["conntrackd: it is not <installed>".into()],
