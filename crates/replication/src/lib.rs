@@ -4,6 +4,7 @@
 //!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
+//! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
 //!
 //! It knows no socket, clock, thread or unseeded randomness, and not what a connection is: a [`Store`] turns handles
 //! into attributes and attributes into connections.
@@ -63,6 +64,7 @@ extern crate std;
 
 pub mod message;
 pub mod representation;
+pub mod secure;
 mod serial;
 pub mod session;
 
