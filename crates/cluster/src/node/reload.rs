@@ -12,6 +12,7 @@ use network_functions::chain::Chain;
 use replication::representation::Selection;
 
 use super::Node;
+use super::securing::SecurityReconfiguration;
 use crate::{failure_detector, forwarding, role};
 
 /// What can change while a node works.
@@ -33,6 +34,8 @@ pub struct Reconfiguration {
     pub hold_first_reply: Duration,
     /// The peers, who are the same.
     pub peers: Vec<PeerReconfiguration>,
+    /// What the channels with them are secured by, where they are.
+    pub security: Option<SecurityReconfiguration>,
 }
 
 /// What of the connections that began under earlier rules.
@@ -81,6 +84,12 @@ pub enum ReloadError {
     /// The chain would look for states where they are not.
     #[error("the chain is not laid out for the connections that there are: restart the node")]
     ChainLayout,
+    /// Encryption begins or ends.
+    #[error("[replication.security] begins or ends to encrypt: restart the node")]
+    SecurityDiffers,
+    /// A peer's certificate cannot be told from others.
+    #[error("no certificate_name is given for node {}: write the name that its certificate was issued for", .0.0)]
+    UnnamedPeer(NodeId),
     /// The peers are others.
     #[error("the peers are not those that the node began with: restart the node")]
     PeersDiffer,
@@ -97,6 +106,9 @@ impl Node {
             let Some(known) = self.peers.iter_mut().find(|known| known.id == peer.id) else { continue };
             known.detector.set_config(now, peer.detector)?;
             known.session.iter_mut().try_for_each(|session| session.set_batch_delay(peer.batch_delay))?;
+        }
+        if let Some(security) = &new.security {
+            self.renew_security(now, security);
         }
         let announces = self.forwarder.reconfigure(now, new.forwarding)?;
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);
@@ -131,6 +143,7 @@ impl Node {
         if ids != known {
             return Err(ReloadError::PeersDiffer);
         }
+        self.check_security(new.security.as_ref())?;
         for peer in &new.peers {
             peer.detector.check()?;
             let session = self.peers.iter().find(|known| known.id == peer.id).and_then(|known| known.session.as_ref());

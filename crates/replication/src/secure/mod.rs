@@ -231,6 +231,11 @@ impl Channel {
         self.current.is_some()
     }
 
+    /// Which worker speaks here; to be said before anything is sent.
+    pub const fn set_worker(&mut self, worker: WorkerId) {
+        self.config.worker = worker;
+    }
+
     /// The time since 1970, as the system has it at `now`: certificates are held against it.
     pub fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
         self.unix_time = (now, unix_time);
