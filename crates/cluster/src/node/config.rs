@@ -9,7 +9,7 @@ use flow::{HashKey, Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
 use replication::secure::OVERHEAD_BYTES;
-use replication::{Session, SessionConfig};
+use replication::{PeerSession, SessionConfig, Transport};
 
 use super::event::Events;
 use super::held::HeldReplies;
@@ -20,6 +20,7 @@ use super::securing::{PlainText, Security};
 use super::store::ReplicaCounters;
 use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
+use crate::group::{GROUPS_MAX, GroupId};
 use crate::pipeline::{Limits, Pipeline};
 
 /// What a node is made from. The chain, the hash key and the seed are its own; all else is alike on nodes that back
@@ -63,6 +64,8 @@ pub struct PeerConfig {
     pub detector: failure_detector::Config,
     /// How connections are told to it; `None`: not at all.
     pub session: Option<SessionConfig>,
+    /// What carries it.
+    pub transport: Transport,
 }
 
 /// Why a node cannot be made from its configuration: the part that is unsound.
@@ -77,12 +80,24 @@ pub enum ConfigError {
     /// Failure detection.
     #[error(transparent)]
     Detection(#[from] failure_detector::ConfigError),
+    /// More groups of addresses than a cluster can have.
+    #[error("{0} groups of shared addresses are too many: {GROUPS_MAX} at most")]
+    TooManyGroups(usize),
+    /// Two groups that the nodes could not tell apart.
+    #[error("two groups of shared addresses have the same identity; give one of them another name")]
+    DuplicateGroup,
+    /// A shared address is of a group that there is not.
+    #[error("a shared address is of group {}, which is not configured", .0.0)]
+    UnknownGroup(GroupId),
     /// A peer has the node's own number, or two peers share one.
     #[error("node {} is among the peers twice, or is this node itself", .0.0)]
     DuplicatePeer(NodeId),
     /// Its certificate cannot be told from others.
     #[error("no certificate_name is given for node {}: write the name that its certificate was issued for", .0.0)]
     UnnamedPeer(NodeId),
+    /// A stream is not encrypted.
+    #[error("replication over TCP is not encrypted: take the native transport, or say mode = \"plain\"")]
+    StreamNotSecured,
 }
 
 impl NodeConfig {
@@ -94,6 +109,7 @@ impl NodeConfig {
                 return Err(ConfigError::DuplicatePeer(*id));
             }
         }
+        check_groups(&self.role, &self.forwarding)?;
         let peers = self
             .peers
             .iter()
@@ -108,7 +124,7 @@ impl NodeConfig {
             pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain)
                 .with_limits(self.limits),
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
-            role: role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
+            roles: role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
             peers,
             held: HeldReplies::default(),
             others: Others::default(),
@@ -125,14 +141,14 @@ impl NodeConfig {
 
     fn build_peer(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
         peer.detector.check()?;
-        let channel = self.security.as_ref().map(|security| security.channel(self.node, peer.id, now)).transpose()?;
+        let channel = self.security.as_ref().map(|security| security.channel(self.node, peer, now)).transpose()?;
         let session = match peer.session {
             None => None,
             Some(config) => {
                 let room_bytes = if channel.is_some() { OVERHEAD_BYTES } else { 0 };
                 let datagram_bytes_max = config.datagram_bytes_max.saturating_sub(room_bytes);
                 let config = SessionConfig { connections_max: self.connections_max, datagram_bytes_max, ..config };
-                Some(Session::new(config, self.node, peer.id, seed)?)
+                Some(PeerSession::new(peer.transport, config, self.node, peer.id, seed)?)
             }
         };
         // RFC 5880 section 6.8.1: unique among this system's sessions and not 0; random besides.
@@ -147,9 +163,25 @@ impl NodeConfig {
             is_watched: true,
             is_said_up: false,
             refused: None,
-            heartbeat: None,
+            heartbeats: None,
             is_replica_incomplete: false,
             channel,
         })
     }
+}
+
+/// Checks that there are such groups, and that their addresses are of one of them.
+pub(super) fn check_groups(role: &role::Config, forwarding: &forwarding::Config) -> Result<(), ConfigError> {
+    let groups = &role.groups;
+    if groups.len() > GROUPS_MAX {
+        return Err(ConfigError::TooManyGroups(groups.len()));
+    }
+    let is_duplicate = |index: usize| groups[..index].iter().any(|other| other.identity == groups[index].identity);
+    if (0..groups.len()).any(is_duplicate) {
+        return Err(ConfigError::DuplicateGroup);
+    }
+    let count = groups.len().max(1);
+    let mut shared = forwarding.ports.iter().flat_map(|port| &port.shared);
+    let unknown = shared.find(|shared| shared.group.index() >= count);
+    unknown.map_or(Ok(()), |shared| Err(ConfigError::UnknownGroup(shared.group)))
 }

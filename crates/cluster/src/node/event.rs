@@ -4,6 +4,8 @@ use alloc::collections::VecDeque;
 
 use flow::{Instant, NodeId, WorkerId};
 
+use crate::group::GroupId;
+
 /// The most events that wait to be polled; when there are more, the oldest goes.
 pub(super) const EVENTS_PENDING_MAX: usize = 1024;
 
@@ -14,18 +16,25 @@ pub enum NodeEvent {
     PeerUp(NodeId),
     /// The failure detector no longer does.
     PeerDown(NodeId),
-    /// This node takes the shared addresses over; the state of the connections is usable.
+    /// This node takes a group's shared addresses over; the state of the connections is usable.
     BecameActive {
+        /// The group.
+        group: GroupId,
         /// The number of the take-over.
         term: u64,
     },
-    /// The neighbours were told that the shared addresses are here.
+    /// The neighbours were told that a group's shared addresses are here.
     AddressesAnnounced {
+        /// The group.
+        group: GroupId,
         /// The number of the take-over.
         term: u64,
     },
-    /// This node gave the shared addresses up.
-    BecameStandby,
+    /// This node gave a group's shared addresses up.
+    BecameStandby {
+        /// The group.
+        group: GroupId,
+    },
     /// The first packet of a connection whose copy this node took over was sent on.
     FirstPacketAfterTakeOver,
     /// The peer tells all its connections.

@@ -11,8 +11,9 @@ use flow::{Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
 
-use super::Node;
+use super::config::check_groups;
 use super::securing::SecurityReconfiguration;
+use super::{ConfigError, Node};
 use crate::{failure_detector, forwarding, role};
 
 /// What can change while a node works.
@@ -87,9 +88,12 @@ pub enum ReloadError {
     /// Encryption begins or ends.
     #[error("[replication.security] begins or ends to encrypt: restart the node")]
     SecurityDiffers,
-    /// A peer's certificate cannot be told from others.
-    #[error("no certificate_name is given for node {}: write the name that its certificate was issued for", .0.0)]
-    UnnamedPeer(NodeId),
+    /// Groups of shared addresses were added, removed or renamed.
+    #[error("the groups of shared addresses are not those that the node began with: restart the node")]
+    GroupsDiffer,
+    /// Addresses are of a group that there is not, or a peer's certificate cannot be told from others.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The peers are others.
     #[error("the peers are not those that the node began with: restart the node")]
     PeersDiffer,
@@ -119,13 +123,11 @@ impl Node {
             Reevaluation::Keep => self.judging.forgive(&mut self.pipeline),
             Reevaluation::Judge => {
                 self.judging.owe();
-                if self.holds_addresses() {
-                    self.judging.take_up(&mut self.pipeline);
-                }
+                self.judge_as_roles_are();
             }
         }
         // Last, because it may make this node active, or another.
-        self.role.reconfigure(now, new.role);
+        self.roles.reconfigure(now, new.role);
         self.handle_role_events(now);
         Ok(Reloaded { announces, judges: self.pipeline.is_judging() })
     }
@@ -135,6 +137,10 @@ impl Node {
         if !new.chain.continues(self.pipeline.chain()) {
             return Err(ReloadError::ChainLayout);
         }
+        if !self.roles.are_those_of(&new.role) {
+            return Err(ReloadError::GroupsDiffer);
+        }
+        check_groups(&new.role, &new.forwarding)?;
         self.forwarder.check_reconfiguration(&new.forwarding)?;
         let mut ids: Vec<NodeId> = new.peers.iter().map(|peer| peer.id).collect();
         let mut known: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();

@@ -8,10 +8,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::{Instant, NodeId, WorkerId};
+use replication::Transport;
 use replication::secure::{Channel, ChannelConfig, ChannelEvent, Content, Credentials, Rotation, Seed, is_channel};
 
 use super::peer::Peer;
-use super::{ConfigError, Node, NodeError, NodeEvent, ReloadError, Transmit};
+use super::{ConfigError, PeerConfig, Node, NodeError, NodeEvent, ReloadError, Transmit};
 use crate::failure_detector::TIME_TO_LIVE;
 
 /// What the channels to the peers are secured by.
@@ -45,9 +46,14 @@ pub(super) struct PlainText {
 }
 
 impl Security {
-    pub(super) fn channel(&self, local: NodeId, peer: NodeId, now: Instant) -> Result<Channel, ConfigError> {
+    /// The channel with a peer that is told by this transport.
+    pub(super) fn channel(&self, local: NodeId, peer: &PeerConfig, now: Instant) -> Result<Channel, ConfigError> {
+        let PeerConfig { id: peer, transport, .. } = *peer;
         if !self.credentials.knows(peer) {
             return Err(ConfigError::UnnamedPeer(peer));
+        }
+        if transport == Transport::Tcp {
+            return Err(ConfigError::StreamNotSecured);
         }
         // The lead's, unless the node is said to be another worker.
         let config = ChannelConfig { local, peer, worker: WorkerId::LEAD, rotation: self.rotation };
@@ -164,7 +170,7 @@ impl Node {
         }
         let credentials = new.map(|new| &new.credentials);
         let unnamed = self.peers.iter().find(|peer| credentials.is_some_and(|known| !known.knows(peer.id)));
-        unnamed.map_or(Ok(()), |peer| Err(ReloadError::UnnamedPeer(peer.id)))
+        unnamed.map_or(Ok(()), |peer| Err(ConfigError::UnnamedPeer(peer.id).into()))
     }
 
     pub(super) fn renew_security(&mut self, now: Instant, new: &SecurityReconfiguration) {

@@ -8,10 +8,12 @@ pub(crate) mod build;
 mod changes;
 mod data_path;
 mod mailbox;
+mod outgoing;
 mod ports;
 mod reload;
 mod reporting;
 mod service;
+mod streams;
 mod workers;
 
 use std::path::Path;

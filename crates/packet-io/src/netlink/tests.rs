@@ -1,6 +1,7 @@
 //! Interfaces made and changed in namespaces.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::namespace::{Namespace, NamespaceSupport, probe};
@@ -47,7 +48,12 @@ fn both_ends_of_a_cable_take_settings_and_addresses() {
         })
         .unwrap();
 
-    let left = here.run(|| Netlink::open().unwrap().interface("left").unwrap()).unwrap();
+    let look = || here.run(|| Netlink::open().unwrap().interface("left").unwrap()).unwrap();
+    // The kernel notices a moment later that the other end is up.
+    let (begin, mut left) = (Instant::now(), look());
+    while !left.running && begin.elapsed() < Duration::from_secs(10) {
+        left = look();
+    }
     assert_eq!((left.mac, left.mtu_bytes), ([2, 0, 0, 0, 0, 1], 9000));
     assert!(left.up && left.running && !left.loopback);
     assert!(left.addresses.contains(&Prefix::new(HERE_V4, 24)));

@@ -4,6 +4,7 @@
 //! A network of three namespaces, client – gateway – server, and a forwarder for the middle one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
 
 use flow::{Disposition, DropReason, PacketBatch, PortId, SegmentationKind};
 use packet_io::af_packet::{AfPacketIo, PortConfig};
@@ -14,6 +15,9 @@ use packet_io::sysctl;
 /// The server's addresses, IPv4 and IPv6.
 pub(crate) const SERVER: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 2, 0, 2)), IpAddr::V6(Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 2))];
+
+/// How long a new cable may take.
+const IN_SERVICE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Client, gateway and server, joined by cables, with addresses and routes. The gateway's kernel
 /// does not forward.
@@ -29,6 +33,16 @@ fn prefixes(side: u8, host: u8) -> [Prefix; 2] {
         Prefix::new(Ipv4Addr::new(10, side, 0, host), 24),
         Prefix::new(Ipv6Addr::new(0xfd00 + wide_side, 0, 0, 0, 0, 0, 0, wide_host), 64),
     ]
+}
+
+/// The kernel takes a new cable into service a moment after both ends are up, and throws away what is sent before.
+fn wait_until_in_service(interface: &str) {
+    let mut netlink = Netlink::open().unwrap();
+    let begin = Instant::now();
+    while !netlink.interface(interface).unwrap().running {
+        assert!(begin.elapsed() < IN_SERVICE_WITHIN, "{interface} does not come into service");
+        std::thread::yield_now();
+    }
 }
 
 impl Network {
@@ -65,6 +79,9 @@ impl Network {
                 netlink.add_route(Prefix::DEFAULT_V6, routers[1]).unwrap();
             })
             .unwrap();
+        }
+        for (end, interface) in [(&client, "host"), (&gateway, "port0"), (&gateway, "port1"), (&server, "host")] {
+            end.run(|| wait_until_in_service(interface)).unwrap();
         }
         Some(Self { client, gateway, server })
     }

@@ -29,7 +29,8 @@ use flow::{Instant, NodeId};
 use self::link::{Action, Input};
 use self::receiver::{PeerRound, Receiver};
 use self::sender::Sender;
-use self::status::{Events, SessionCounters};
+pub(crate) use self::status::Events;
+use self::status::SessionCounters;
 
 pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
 pub use self::link::Link;
@@ -62,6 +63,10 @@ pub struct Session {
     receiver: Receiver,
     /// Header flags that the next datagram is to carry.
     pending: u8,
+    /// Somebody waits for an acknowledgement that has not been asked for yet.
+    is_awaited: bool,
+    /// When one was asked for last because somebody waited.
+    asked_at: Option<Instant>,
     hello_at: Instant,
     hello_interval: Duration,
     last_sent: Instant,
@@ -97,6 +102,8 @@ impl Session {
             sender: Sender::new(&config, first),
             receiver: Receiver::new(),
             pending: 0,
+            is_awaited: false,
+            asked_at: None,
             hello_at: Instant::ZERO,
             hello_interval: config.hello_interval_min,
             last_sent: Instant::ZERO,
@@ -145,11 +152,11 @@ impl Session {
         self.link != Link::Open || self.sender.is_known(handle)
     }
 
-    /// The next datagram asks the peer to acknowledge at once, because somebody waits for [`Session::is_acknowledged`].
-    pub fn ask_for_acknowledgement(&mut self) {
-        if self.link == Link::Open {
-            self.pending |= crate::message::flags::PROBE;
-        }
+    /// Asks the peer to acknowledge what changed so far, because somebody waits for [`Session::is_acknowledged`]: with the
+    /// next datagram, unless it was asked less than [`SessionConfig::batch_delay`] ago; then when that is over, so that
+    /// many who wait share a datagram and its answer.
+    pub const fn ask_for_acknowledgement(&mut self) {
+        self.is_awaited = matches!(self.link, Link::Open);
     }
 
     /// Asks the peer to tell everything again (this node's copies were found wanting).
@@ -238,6 +245,7 @@ impl Session {
             Action::Tell => self.sender.open(),
             Action::Suspend => {
                 self.sender.suspend();
+                self.is_awaited = false;
                 self.hello_interval = self.config.hello_interval_min;
                 self.was_synchronised = false;
             }

@@ -23,12 +23,19 @@ impl Session {
                 self.receiver.ack_at(),
                 self.sender.probe_at(&self.config),
                 self.sender.again_at(&self.config),
+                self.ask_at(),
                 Some(self.last_sent + self.config.alive_interval),
             ]
             .into_iter()
             .flatten()
             .min(),
         }
+    }
+
+    /// When somebody's waiting makes a datagram due.
+    fn ask_at(&self) -> Option<Instant> {
+        let may_ask_at = self.asked_at.map_or(Instant::ZERO, |asked_at| asked_at + self.config.batch_delay);
+        self.is_awaited.then_some(may_ask_at)
     }
 
     pub(super) fn silent_at(&self) -> Option<Instant> {
@@ -89,9 +96,12 @@ impl Session {
         if let Some(ack) = self.receiver.ack(now) {
             ack.emit(buf);
         }
-        // Somebody waits for the acknowledgement of what was just changed: it does not wait for company.
-        let is_awaited = self.pending & flags::PROBE != 0;
-        let count = self.sender.fill(now, &self.config, store, is_awaited, buf);
+        let asks = self.ask_at().is_some_and(|at| at <= now);
+        let count = self.sender.fill(now, &self.config, store, asks, buf);
+        if asks || (self.is_awaited && count > 0) {
+            self.pending |= flags::PROBE;
+            (self.is_awaited, self.asked_at) = (false, Some(now));
+        }
         if self.sender.probe_at(&self.config).is_some_and(|at| at <= now) {
             self.pending |= flags::PROBE;
             self.sender.probed(now);

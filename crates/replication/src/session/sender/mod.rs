@@ -19,6 +19,8 @@ use super::{Handle, SessionConfig, Store};
 use crate::message::{AckView, DELETE, HEADER_BYTES, Kind, NumberRange, RESYNC_END, begin, finish};
 use crate::serial::is_before;
 
+/// Changes that fill so many datagrams wait for no more company.
+const BATCH_DATAGRAMS: usize = 8;
 /// Connections that the walk looks at for one datagram, most of which may have been told already.
 const WALK_STEPS_MAX: u32 = 512;
 
@@ -245,8 +247,10 @@ impl Sender {
             return false;
         }
         let since = *self.waiting_since.get_or_insert(now);
-        let fills_a_datagram = self.queued() * self.last_message_bytes.max(1) >= config.datagram_bytes_max;
-        now < since + config.batch_delay && !fills_a_datagram && matches!(self.walk.stage, Stage::Done | Stage::Ending)
+        // Several datagrams at a time wake the peer once.
+        let queued_bytes = self.queued() * self.last_message_bytes.max(1);
+        let is_much = queued_bytes >= BATCH_DATAGRAMS * config.datagram_bytes_max;
+        now < since + config.batch_delay && !is_much && matches!(self.walk.stage, Stage::Done | Stage::Ending)
     }
 
     fn has_room(&self, config: &SessionConfig, out: &[u8], window: u16) -> bool {

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::harness::{FINE, Pair, SLOTS, Weather, small_config};
 use crate::message::Kind;
-use crate::session::{Link, SessionConfig, SessionEvent};
+use crate::session::{Handle, Link, SessionConfig, SessionEvent};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -314,6 +314,32 @@ fn a_batch_delay_lets_changes_share_a_datagram() {
     assert_eq!(pair.nodes[0].session.status().datagrams_sent, before);
     pair.run_until_equal();
     assert_eq!(pair.nodes[0].session.status().datagrams_sent, before + 1);
+}
+
+#[test]
+fn the_first_who_waits_is_asked_for_at_once_and_those_soon_after_share_a_datagram() {
+    let config = SessionConfig { batch_delay: MILLISECOND, ..small_config() };
+    let mut pair = Pair::with_config(20, config);
+    pair.run_until_synchronised();
+    let sent = |pair: &Pair| pair.nodes[0].session.status().datagrams_sent;
+    let is_confirmed = |pair: &Pair, slot| pair.nodes[0].session.is_acknowledged(Handle(slot));
+    let open = |pair: &mut Pair, slot| {
+        pair.open(0, slot, slot);
+        pair.nodes[0].session.ask_for_acknowledgement();
+    };
+    let before = sent(&pair);
+    open(&mut pair, 0);
+    let took = pair.run_until(MILLISECOND, |pair| is_confirmed(pair, 0));
+    assert!(took <= 3 * FINE.delay, "{took:?}");
+    assert_eq!(sent(&pair), before + 1);
+    for slot in 1..8 {
+        open(&mut pair, slot);
+        pair.run_for(MILLISECOND / 16);
+    }
+    assert_eq!(sent(&pair), before + 1, "they wait for each other");
+    let took = pair.run_until(2 * MILLISECOND, |pair| (1..8).all(|slot| is_confirmed(pair, slot)));
+    assert!(took <= MILLISECOND, "{took:?}");
+    assert_eq!(sent(&pair), before + 2);
 }
 
 #[test]
