@@ -98,6 +98,7 @@ fn main() {
         selection: Selection::default(),
         hold_first_reply: Duration::ZERO,
         peers: vec![],
+        security: None,
     };
     let mut node = Node::new(config, now).expect("the configuration is right");
     node.handle_timeout(now);
@@ -128,6 +129,7 @@ fn main() {
             selection: Selection::default(),
             hold_first_reply: Duration::ZERO,
             peers: vec![],
+            security: None,
         };
         let begun = Clock::now();
         node.reload(now, new).expect("it can be taken");

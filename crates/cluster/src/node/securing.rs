@@ -12,7 +12,7 @@ use replication::Transport;
 use replication::secure::{Channel, ChannelConfig, ChannelEvent, Content, Credentials, Rotation, Seed, is_channel};
 
 use super::peer::Peer;
-use super::{ConfigError, PeerConfig, Node, NodeError, NodeEvent, ReloadError, Transmit};
+use super::{ConfigError, Node, NodeError, NodeEvent, PeerConfig, ReloadError, Transmit};
 use crate::failure_detector::TIME_TO_LIVE;
 
 /// What the channels to the peers are secured by.

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::CommandError;
 use super::host::Host;
 use crate::config;
+use crate::gateway::credentials;
 use crate::output::{self, counted};
 
 /// Says what is doubtful on standard error and, when nothing is wrong, so on standard output, with what this host offers
@@ -18,6 +19,13 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         eprintln!("{warning}");
     }
     let config = &checked.config;
+    let cluster = config.cluster.as_ref();
+    if let Some(security) = cluster.and_then(|cluster| cluster.replication.security.as_ref())
+        && let Err(error) = credentials::load(security)
+    {
+        // They are this host's, as interfaces are.
+        eprintln!("warning: {error}");
+    }
     let host = Host::look(config);
     if json {
         return Ok(output::print_json(&host)?);

@@ -1,6 +1,7 @@
 //! Files that are right, and files that are wrong in one place each.
 
 mod ftp;
+mod security;
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,6 +51,8 @@ id = 1
 address = "10.99.0.2:3781"
 [failure_detection]
 interval = "10ms"
+[replication.security]
+mode = "plain"
 "#;
 
 fn check(text: &str) -> Result<Checked, ConfigError> {

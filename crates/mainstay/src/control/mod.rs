@@ -4,6 +4,7 @@
 //! lives in its own threads; what only the data path knows, it asks of the data path's thread over a bounded channel
 //! ([`inquiry`]), which that thread serves between batches with bounded work ([`ControlHandler`]).
 
+pub mod channel_status;
 pub mod client;
 pub mod events;
 pub mod flows;

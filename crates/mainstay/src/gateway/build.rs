@@ -21,7 +21,7 @@ use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
-use super::GatewayError;
+use super::{GatewayError, credentials};
 use crate::config::timeouts::Timeouts;
 use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Related, Representation};
 use crate::config::value;
@@ -86,6 +86,7 @@ pub(crate) fn node_config_with(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         peers: cluster.map(peers).unwrap_or_default(),
+        security: credentials::security(cluster)?,
     })
 }
 
@@ -113,6 +114,7 @@ pub(super) fn reconfiguration(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         peers: peers.into_iter().map(peer).collect(),
+        security: credentials::reconfiguration(cluster)?,
     })
 }
 

@@ -31,6 +31,8 @@ struct Running {
     /// The chain's functions: those of the configuration, and those that stay once they were there.
     functions: Vec<Function>,
     layout: ChainLayout,
+    /// The fingerprint of the keys and certificates in force.
+    credentials: Option<u64>,
 }
 
 /// Puts another configuration in force, and takes the node out of service and back.
@@ -45,9 +47,9 @@ impl Operator {
     /// For a gateway that runs with `config`, read from `path`. Reads the file again whenever that is requested, until nobody
     /// can any more. What comes while it is being read counts as one.
     pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
-        let Ready { sender, layout, secrets, reload_requests } = ready;
+        let Ready { sender, layout, secrets, reload_requests, credentials } = ready;
         let functions = config.chain.clone();
-        let running = Mutex::new(Running { config, functions, layout });
+        let running = Mutex::new(Running { config, functions, layout, credentials });
         let operator = Arc::new(Self { path, secrets, sender, running });
         let serving = Arc::clone(&operator);
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
@@ -109,14 +111,21 @@ impl Operator {
                 return Ok(());
             }
         };
+        // Files may hold something else under the same name.
+        let security = reconfigurations.first().and_then(|first| first.security.as_ref());
+        let credentials = security.map(|security| security.credentials.fingerprint());
+        let described = security.filter(|_| credentials != running.credentials).map(|it| it.credentials.describe());
+        let described = described.map(|described| format!("replication.security: {described} from now on"));
+        report.changes.extend(described.clone());
         if report.check_only {
             return Ok(());
         }
+        let summary = summary(changes.applicable.iter().chain(&described));
         let Some(layout) = reconfigurations.first().map(|first| first.chain.layout()) else { return Ok(()) };
         // The lead, which is the first, comes last: it notes what was done.
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
-            let summary = summary(&changes);
-            let order = ReloadOrder { reconfiguration, node_name: config.node.name.clone(), summary };
+            let (node_name, summary) = (config.node.name.clone(), summary.clone());
+            let order = ReloadOrder { reconfiguration, node_name, summary };
             match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
                 Err(why) => {
@@ -128,7 +137,7 @@ impl Operator {
         if config.node.log != running.config.node.log && !logging::set_level(config.node.log) {
             report.warnings.push(format!("node.log has no effect: {} goes before it", logging::VARIABLE));
         }
-        *running = Running { config, functions, layout };
+        *running = Running { config, functions, layout, credentials };
         Ok(())
     }
 
@@ -187,8 +196,9 @@ fn continued(before: &[Function], wanted: &[Function]) -> Vec<Function> {
     functions
 }
 
-fn summary(changes: &Changes) -> String {
-    if changes.applicable.is_empty() { "nothing has changed".to_owned() } else { changes.applicable.join("; ") }
+fn summary<'a>(changes: impl Iterator<Item = &'a String>) -> String {
+    let changes: Vec<&str> = changes.map(String::as_str).collect();
+    if changes.is_empty() { "nothing has changed".to_owned() } else { changes.join("; ") }
 }
 
 #[cfg(test)]

@@ -231,9 +231,10 @@ impl Channel {
         self.current.is_some()
     }
 
-    /// Which worker speaks here; to be said before anything is sent.
-    pub const fn set_worker(&mut self, worker: WorkerId) {
+    /// Which worker speaks here; to be said before anything is sent. Workers that were given one seed draw from it differently.
+    pub fn set_worker(&mut self, worker: WorkerId) {
         self.config.worker = worker;
+        self.random.seed = self.random.seed.derive(&[worker.0]);
     }
 
     /// The time since 1970, as the system has it at `now`: certificates are held against it.

@@ -78,6 +78,11 @@ impl<'a> View<'a> {
         if head[1] != CHANNEL_VERSION {
             return Err(ChannelError::Version(head[1]));
         }
+        // Nothing else protects them.
+        let is_reserved_zero = head[3] == 0 && (head[0] == INITIATION || head[2] == 0);
+        if !is_reserved_zero {
+            return Err(short());
+        }
         match head[0] {
             INITIATION => {
                 let noise = datagram.get(INITIATION_HEADER_BYTES..).unwrap_or_default();

@@ -8,6 +8,7 @@ mod observing;
 mod operations;
 mod other_protocols;
 mod refusals;
+mod secured;
 mod site;
 mod transports;
 mod workers;

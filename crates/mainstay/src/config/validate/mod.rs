@@ -10,6 +10,7 @@ mod groups;
 mod log;
 mod nat;
 mod ports;
+mod security;
 mod transport;
 mod workers;
 
