@@ -97,6 +97,7 @@ fn main() {
         role: role_config(),
         selection: Selection::default(),
         hold_first_reply: Duration::ZERO,
+        sharing: None,
         peers: vec![],
         security: None,
     };
@@ -128,6 +129,7 @@ fn main() {
             role: role_config(),
             selection: Selection::default(),
             hold_first_reply: Duration::ZERO,
+            wait_for_peer: Duration::ZERO,
             peers: vec![],
             security: None,
         };

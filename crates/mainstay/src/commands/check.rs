@@ -5,6 +5,7 @@ use std::path::Path;
 use super::CommandError;
 use super::host::Host;
 use crate::config;
+use crate::control::Credentials;
 use crate::gateway::credentials;
 use crate::output::{self, counted};
 
@@ -25,6 +26,9 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
     {
         // They are this host's, as interfaces are.
         eprintln!("warning: {error}");
+    }
+    if let Some(access) = &config.control {
+        Credentials::load(access)?;
     }
     let host = Host::look(config);
     if json {

@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
 use network_functions::chain::ChainLayout;
@@ -22,7 +22,7 @@ use crate::config::{self, ConfigError, validated::Config, validated::Function};
 use crate::control::inquiry::AskError;
 use crate::control::orders::{OperationError, Operations, Order, ReloadOrder};
 use crate::control::types::{EventKind, ReloadReport};
-use crate::control::{ControlSender, OrderOutcome};
+use crate::control::{ControlSender, Credentials, OrderOutcome, RemoteServer};
 use crate::logging;
 
 /// What the data path runs with.
@@ -31,8 +31,8 @@ struct Running {
     /// The chain's functions: those of the configuration, and those that stay once they were there.
     functions: Vec<Function>,
     layout: ChainLayout,
-    /// The fingerprint of the keys and certificates in force.
-    credentials: Option<u64>,
+    /// The fingerprint of the keys and certificates that the channels with peers are secured by.
+    channels: Option<u64>,
 }
 
 /// Puts another configuration in force, and takes the node out of service and back.
@@ -41,19 +41,26 @@ pub(super) struct Operator {
     secrets: Secrets,
     sender: ControlSender,
     running: Mutex<Running>,
+    /// Where the control API is offered from afar.
+    remote: Mutex<Weak<RemoteServer>>,
 }
 
 impl Operator {
     /// For a gateway that runs with `config`, read from `path`. Reads the file again whenever that is requested, until nobody
     /// can any more. What comes while it is being read counts as one.
     pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
-        let Ready { sender, layout, secrets, reload_requests, credentials } = ready;
+        let Ready { sender, layout, secrets, reload_requests, credentials: channels } = ready;
         let functions = config.chain.clone();
-        let running = Mutex::new(Running { config, functions, layout, credentials });
-        let operator = Arc::new(Self { path, secrets, sender, running });
+        let running = Mutex::new(Running { config, functions, layout, channels });
+        let operator = Arc::new(Self { path, secrets, sender, running, remote: Mutex::default() });
         let serving = Arc::clone(&operator);
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
         spawned.map(|_| operator).map_err(GatewayError::Thread)
+    }
+
+    /// Has reloads exchange what clients of the server must show.
+    pub(super) fn exchanges_credentials_of(&self, server: &Arc<RemoteServer>) {
+        *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(server);
     }
 
     fn serve(&self, triggered: &Receiver<()>) {
@@ -113,10 +120,18 @@ impl Operator {
         };
         // Files may hold something else under the same name.
         let security = reconfigurations.first().and_then(|first| first.security.as_ref());
-        let credentials = security.map(|security| security.credentials.fingerprint());
-        let described = security.filter(|_| credentials != running.credentials).map(|it| it.credentials.describe());
+        let channels = security.map(|security| security.credentials.fingerprint());
+        let described = security.filter(|_| channels != running.channels).map(|it| it.credentials.describe());
         let described = described.map(|described| format!("replication.security: {described} from now on"));
         report.changes.extend(described.clone());
+        // Read anew whether or not the section changed: the files may have.
+        let credentials = match config.control.as_ref().map(Credentials::load).transpose() {
+            Ok(credentials) => credentials,
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return Ok(());
+            }
+        };
         if report.check_only {
             return Ok(());
         }
@@ -137,7 +152,11 @@ impl Operator {
         if config.node.log != running.config.node.log && !logging::set_level(config.node.log) {
             report.warnings.push(format!("node.log has no effect: {} goes before it", logging::VARIABLE));
         }
-        *running = Running { config, functions, layout, credentials };
+        let remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some((remote, credentials)) = remote.zip(credentials) {
+            remote.exchange(credentials);
+        }
+        *running = Running { config, functions, layout, channels };
         Ok(())
     }
 

@@ -3,12 +3,14 @@
 mod cluster;
 mod ftp;
 mod ftp_workers;
+mod groups;
 mod large_packets;
 mod observing;
 mod operations;
 mod other_protocols;
 mod refusals;
 mod secured;
+mod sharing;
 mod site;
 mod transports;
 mod workers;

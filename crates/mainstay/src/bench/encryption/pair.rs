@@ -261,6 +261,7 @@ fn node_config(id: u8, connections_max: u32, is_encrypted: bool) -> NodeConfig {
             session: Some(SessionConfig { peer_timeout: Duration::from_secs(600), ..SessionConfig::default() }),
             transport: Transport::Native,
         }],
+        sharing: None,
         security: is_encrypted.then(security),
     }
 }
