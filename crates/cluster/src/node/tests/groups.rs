@@ -188,7 +188,7 @@ fn other_groups_need_a_restart_and_priorities_do_not() {
     assert_eq!(cluster.node_mut(0).reload(now, fewer), Err(ReloadError::GroupsDiffer));
     let mut unknown = with_rules(&cluster, 0, rules(None));
     unknown.forwarding.ports[0].shared[0].group = GroupId(2);
-    assert!(matches!(cluster.node_mut(0).reload(now, unknown), Err(ReloadError::Groups(_))));
+    assert!(matches!(cluster.node_mut(0).reload(now, unknown), Err(ReloadError::Config(_))));
 
     let mut higher = with_rules(&cluster, 0, rules(None));
     higher.role.groups[1].priority = 250;
