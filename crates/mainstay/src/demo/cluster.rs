@@ -307,7 +307,8 @@ fn start_node(
 }
 
 /// A node's configuration file.
-fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
+#[must_use]
+pub fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let addresses = |both: [std::net::IpAddr; 2]| {
         format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
