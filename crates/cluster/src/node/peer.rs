@@ -82,10 +82,10 @@ impl Peer {
             };
             events.push(now, event);
         }
-        if self.replica.no_room > 0 && !self.is_replica_incomplete {
-            self.is_replica_incomplete = true;
+        if self.resync.lacks_room && !self.is_replica_incomplete {
             events.push(now, NodeEvent::ReplicaIncomplete(self.id));
         }
+        self.is_replica_incomplete = self.resync.lacks_room;
     }
 
     /// The failure detector hears the peer.
@@ -108,7 +108,7 @@ impl Peer {
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let status = session.status();
-        self.orphaned_at.is_some() || status.is_synchronised()
+        self.orphaned_at.is_some() || (status.is_synchronised() && !self.resync.lacks_room)
     }
 }
 

@@ -50,6 +50,8 @@ pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
 pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
+    /// As `connections_max`, of the second node.
+    pub(super) standby_connections_max: Option<u32>,
     pub(super) replicates: bool,
     pub(super) transport: Transport,
     pub(super) limits: Limits,
@@ -70,6 +72,7 @@ impl Default for Options {
         Self {
             hold_first_reply: Duration::ZERO,
             connections_max: 64,
+            standby_connections_max: None,
             replicates: true,
             transport: Transport::Native,
             limits: Limits::default(),
@@ -170,10 +173,11 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         shared: [prefix(shared).into()].into_iter().chain(options.has_groups.then(|| of_second(second))).collect(),
         mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
-    let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
+    let connections_max = options.standby_connections_max.filter(|_| id == 1).unwrap_or(options.connections_max);
+    let session = SessionConfig { connections_max, ..SessionConfig::default() };
     NodeConfig {
         node: NodeId(id),
-        connections_max: options.connections_max,
+        connections_max,
         limits: options.limits,
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
