@@ -2,8 +2,8 @@
 
 mod ftp;
 mod groups;
-mod transport;
 mod security;
+mod transport;
 
 use std::path::Path;
 use std::time::Duration;
