@@ -1,13 +1,15 @@
 //! One run: traffic, a kill in the middle of it, and what became of the connections.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet_io::IoError;
 
 use super::clock::Epoch;
-use super::cluster::{Cluster, ClusterError, ClusterPlan, Tuning};
+use super::cluster::{Cluster, ClusterError, ClusterPlan, Shape, Tuning};
 use super::distance::Distances;
+use super::multi_primary::ways;
 use super::report::{RunReport, Settings};
 use super::session::{Session, TrafficError};
 use super::topology::Topology;
@@ -15,7 +17,7 @@ use super::traffic::Kind;
 use super::traffic::client::Plan;
 use super::watch::{Waited, Watch, WatchError};
 use crate::config::validated::Backend;
-use crate::control::types::EventKind;
+use crate::control::types::{Event, EventKind};
 use crate::emulator::LinkError;
 use crate::output::{Progress, count};
 
@@ -32,7 +34,7 @@ const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
 const SPARE_CONNECTIONS: usize = 4096;
 
 /// How often a run is repeated.
-const REPETITIONS_MAX: usize = 3;
+pub const REPETITIONS_MAX: usize = 3;
 /// How long the first connections may take.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the standby may take to take over.
@@ -84,6 +86,10 @@ pub struct Stage<'a> {
     pub settings: &'a Settings,
     /// The nodes' files stay.
     pub keep_logs: bool,
+    /// How the nodes share the work.
+    pub shape: Shape,
+    /// Where the server listens: connections take the addresses in turn.
+    pub servers: Vec<SocketAddr>,
 }
 
 impl Stage<'_> {
@@ -108,8 +114,11 @@ impl Stage<'_> {
         tell("building the network");
         let mut topology = Topology::build()?;
         let mut distances = Distances::lay(&mut topology, self.settings)?;
+        if self.shape == Shape::BothActive {
+            ways::build(&topology)?;
+        }
         let topology = Arc::new(topology);
-        let mut cluster = Cluster::start(&topology, self.cluster_plan(is_replicated))?;
+        let mut cluster = Cluster::start_as(self.shape, &topology, self.cluster_plan(is_replicated))?;
         if self.keep_logs {
             let files = cluster.keep_files();
             self.progress.show("");
@@ -152,7 +161,7 @@ impl Stage<'_> {
         let mut connections = MIX.to_vec();
         connections.push((Kind::Ramp, ramp));
         Plan {
-            servers: Topology::server_addresses(),
+            servers: self.servers.clone(),
             connections,
             bulk_bytes_per_s: BULK_BYTES_PER_S,
             ramp_per_s: self.ramp_per_s(),
@@ -196,7 +205,9 @@ impl Stage<'_> {
         // Not asked before it can have happened: the standby has other things to do.
         self.watch.pass_until(killed_at.instant() + Duration::from_millis(150))?;
         let waited = self.watch.until(deadline, || -> Result<bool, WatchError> {
-            Ok(cluster.standby_events().iter().any(|event| event.kind == EventKind::Announced))
+            let has_announced =
+                |event: &Event| event.kind == EventKind::Announced && killed_at.ms_to_event(event.monotonic_ns) >= 0.0;
+            Ok(cluster.standby_events().iter().any(has_announced))
         })?;
         if waited == Waited::TooLate {
             self.progress.show("the standby has not taken over");

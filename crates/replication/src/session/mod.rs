@@ -50,6 +50,7 @@ struct Retired {
 }
 
 /// Replication between this node and one peer.
+#[cfg_attr(test, derive(Clone))]
 pub struct Session {
     config: SessionConfig,
     local: NodeId,
@@ -57,6 +58,8 @@ pub struct Session {
     random: SplitMix,
     link: Link,
     session: u32,
+    /// Whether this session and one of the peer's have known each other.
+    has_been_open: bool,
     peer_session: Option<u32>,
     retired: ArrayVec<Retired, RETIRED_SESSIONS_MAX>,
     sender: Sender,
@@ -97,6 +100,7 @@ impl Session {
             random,
             link: Link::Seeking,
             session,
+            has_been_open: false,
             peer_session: None,
             retired: ArrayVec::new(),
             sender: Sender::new(&config, first),
@@ -143,6 +147,12 @@ impl Session {
     #[must_use]
     pub fn is_told(&self, handle: Handle) -> bool {
         self.sender.is_told(handle)
+    }
+
+    /// Whether the peer hears what this node tells.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.link == Link::Open
     }
 
     /// Whether the peer has the connection, as far as waiting for it has a purpose: it has acknowledged a message about
@@ -256,11 +266,17 @@ impl Session {
     /// This session's numbering begins anew, with a new session number.
     fn renew(&mut self) {
         self.change_link(Input::OutOfSync);
+        self.number_anew();
+        self.events.push(SessionEvent::Renumbered);
+    }
+
+    /// Draws a new session and a new first number. Only while the link is not open.
+    fn number_anew(&mut self) {
         self.session = self.random.session();
         let first = self.random.next() as u32;
         self.sender.renumber(first);
+        self.has_been_open = false;
         self.hello_at = Instant::ZERO;
-        self.events.push(SessionEvent::Renumbered);
     }
 
     fn note_synchronised(&mut self) {
@@ -274,6 +290,7 @@ impl Session {
 }
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+#[cfg_attr(test, derive(Clone))]
 struct SplitMix(u64);
 
 impl SplitMix {

@@ -38,6 +38,7 @@ pub(super) enum Loss {
 }
 
 /// The queue holds handles and never bytes, each at most once: a connection that changes while it waits costs nothing.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Changes {
     entries: Vec<Entry>,
     queue: VecDeque<Handle>,
@@ -206,5 +207,19 @@ impl Changes {
             self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED | OWED);
         }
         self.owed = 0;
+    }
+}
+
+#[cfg(test)]
+impl Changes {
+    /// Appends what its future depends on: numbers as seen from `next`, rounds from `round`.
+    pub(super) fn normal_form(&self, next: u32, round: u16, out: &mut Vec<u64>) {
+        let Self { entries, queue, queued_max: _, owed } = self;
+        for Entry { last_number, told_round, flags } in entries.iter().copied() {
+            let behind = if flags & IN_FLIGHT != 0 { next.wrapping_sub(last_number) } else { 0 };
+            out.push(u64::from(flags) | u64::from(told_round == round) << 8 | u64::from(behind) << 16);
+        }
+        out.push(u64::from(*owed) << 32 | queue.len() as u64);
+        out.extend(queue.iter().map(|handle| u64::from(handle.0)));
     }
 }

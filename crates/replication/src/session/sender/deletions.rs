@@ -15,6 +15,7 @@ pub(super) struct DeletionId(u32);
 type Attributes = ArrayVec<u8, DELETION_BYTES_MAX>;
 
 /// A slab of deletions and the queue of those to be sent. Memory grows to what was once needed, up to the limit.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Deletions {
     slots: Vec<Attributes>,
     free: Vec<DeletionId>,
@@ -73,5 +74,22 @@ impl Deletions {
         self.slots.clear();
         self.free.clear();
         self.queue.clear();
+    }
+}
+
+#[cfg(test)]
+impl Deletions {
+    /// Appends what its future depends on: the names, for what identifiers they have is of no consequence.
+    pub(super) fn normal_form(&self, out: &mut Vec<u64>) {
+        let Self { slots: _, free: _, queue, slots_max: _ } = self;
+        out.push(queue.len() as u64);
+        for id in queue {
+            self.name(*id, out);
+        }
+    }
+
+    /// Appends one name.
+    pub(super) fn name(&self, id: DeletionId, out: &mut Vec<u64>) {
+        out.extend(self.slots[id.0 as usize].iter().map(|byte| u64::from(*byte)));
     }
 }

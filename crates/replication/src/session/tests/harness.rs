@@ -19,14 +19,16 @@ pub(super) struct Connection {
 }
 
 /// A node's own connections by slot, and its copies of the peer's by tuple.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Table {
     pub(super) slots: Vec<Option<Connection>>,
     pub(super) copies: BTreeMap<u32, Connection>,
-    unrefreshed: BTreeSet<u32>,
-    newest_seen: BTreeMap<u32, Connection>,
+    pub(super) unrefreshed: BTreeSet<u32>,
+    pub(super) newest_seen: BTreeMap<u32, Connection>,
+    /// What was applied after something newer: the newer, then the older.
+    pub(super) backwards: Option<(Connection, Connection)>,
     /// Copies removed by the end of an earlier connection with their tuple: right only if they have ended too.
-    removed_later: Vec<Connection>,
+    pub(super) removed_later: Vec<Connection>,
     pub(super) swept: usize,
     pub(super) applied: Vec<(Kind, Connection)>,
     pub(super) padding_bytes: usize,
@@ -57,7 +59,9 @@ impl Store for Table {
     fn apply(&mut self, _: Instant, _: NodeId, kind: Kind, bytes: &[u8]) -> Result<(), ApplyError> {
         let connection = Connection { tuple: word(bytes, 0)?, incarnation: word(bytes, 4)?, version: word(bytes, 8)? };
         let newest = self.newest_seen.entry(connection.tuple).or_insert(connection);
-        assert!(*newest <= connection, "{connection:?} was applied after {newest:?}");
+        if *newest > connection {
+            self.backwards.get_or_insert((*newest, connection));
+        }
         *newest = connection;
         self.copies.insert(connection.tuple, connection);
         self.unrefreshed.remove(&connection.tuple);
@@ -287,6 +291,9 @@ impl Pair {
         }
         while let Some(event) = node.session.poll_event() {
             node.events.push(event);
+        }
+        if let Some((newer, older)) = node.table.backwards {
+            panic!("{older:?} was applied after {newer:?}");
         }
         for removed in core::mem::take(&mut node.table.removed_later) {
             let lives = |own: &Connection| own.tuple == removed.tuple && own.incarnation == removed.incarnation;

@@ -2,5 +2,6 @@
 
 mod harness;
 mod hostile;
+mod model;
 mod properties;
 mod scenarios;
