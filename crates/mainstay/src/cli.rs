@@ -1,5 +1,7 @@
 //! The command line.
 
+mod encryption;
+mod key;
 mod link;
 mod looking;
 mod replication;
@@ -12,6 +14,8 @@ use clap::{Args, Parser, Subcommand};
 use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
+pub use encryption::BenchEncryptionArgs;
+pub use key::KeyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
@@ -58,6 +62,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
     Link(LinkArgs),
+    /// Makes a key that nodes authenticate each other by
+    Key(KeyArgs),
     /// Side-by-side measurements against what one would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -124,6 +130,8 @@ pub enum BenchCommand {
     Workers(BenchWorkersArgs),
     /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
     Packets(BenchPacketsArgs),
+    /// What it costs that nodes encrypt what they say to each other
+    Encryption(BenchEncryptionArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
     /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
@@ -255,7 +263,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with = "rolling_restart")]
     pub link_loss: f64,
     /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
-    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with = "rolling_restart")]
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
     pub rtt_ms: f64,
     /// Open so many further connections while the node is killed
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]

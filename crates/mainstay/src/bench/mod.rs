@@ -4,6 +4,7 @@
 //! told. Both sides of every ratio are told with it.
 
 pub mod bulk;
+pub mod encryption;
 pub mod packets;
 pub mod pipeline;
 pub mod replication;

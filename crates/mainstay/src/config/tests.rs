@@ -2,6 +2,7 @@
 
 mod ftp;
 mod groups;
+mod security;
 mod transport;
 
 use std::path::Path;
@@ -52,6 +53,8 @@ id = 1
 address = "10.99.0.2:3781"
 [failure_detection]
 interval = "10ms"
+[replication.security]
+mode = "plain"
 "#;
 
 fn check(text: &str) -> Result<Checked, ConfigError> {

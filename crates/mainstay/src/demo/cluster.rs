@@ -21,6 +21,7 @@ pub use self::tuning::Tuning;
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
+use crate::commands;
 use crate::config::validated::Backend;
 use crate::control::client::Client;
 use crate::control::types::{Event, Status};
@@ -76,6 +77,9 @@ pub enum ClusterError {
         /// What the system said.
         source: io::Error,
     },
+    /// The nodes' key cannot be written.
+    #[error(transparent)]
+    Key(#[from] commands::key::KeyNotWritten),
     /// A node cannot be started.
     #[error(transparent)]
     Start(#[from] IoError),
@@ -333,8 +337,8 @@ fn start_node(
     let name = NAMES[number];
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-    fs::write(&config, configuration(number, (plan, shape), &control_socket))
-        .map_err(|source| directory.error(source))?;
+    let text = configuration(number, (plan, shape), &control_socket) + &security_configuration(plan, &directory.key());
+    fs::write(&config, text).map_err(|source| directory.error(source))?;
     // A node that is started again goes on in its log.
     let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
@@ -347,7 +351,8 @@ fn start_node(
 }
 
 /// A node's configuration file.
-fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
+#[must_use]
+pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let mut text = format!(
         "chain = [\"firewall\", \"nat\"]\n\n\
@@ -411,6 +416,11 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     )
 }
 
+/// The nodes have a key in common, which nobody else has.
+fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
+    if plan.has_standby { format!("\n[replication.security]\npre_shared_keys = [{key:?}]\n") } else { String::new() }
+}
+
 /// A private directory, removed with all that is in it unless it is to be kept.
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
@@ -421,9 +431,18 @@ impl Directory {
     pub(crate) fn create() -> Result<Self, ClusterError> {
         let path = std::env::temp_dir().join(format!("mainstay-demo-{:016x}", packet_io::random::number()));
         match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => Ok(Self { path, is_kept: false }),
+            Ok(()) => {
+                let directory = Self { path, is_kept: false };
+                commands::key::write(&directory.key(), &commands::key::draw())?;
+                Ok(directory)
+            }
             Err(source) => Err(ClusterError::Files { directory: path, source }),
         }
+    }
+
+    /// The key that the nodes have in common.
+    fn key(&self) -> PathBuf {
+        self.path.join("cluster.key")
     }
 
     pub(crate) fn error(&self, source: io::Error) -> ClusterError {

@@ -105,14 +105,7 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
-    let settings = Settings {
-        sync_loss: args.sync_loss,
-        link_loss: args.link_loss,
-        rtt_ms: args.rtt_ms,
-        ramp: args.ramp,
-        seconds: args.seconds,
-        workers: args.workers,
-    };
+    let settings = Settings::new(args);
     let progress = output::Progress::new();
     let stage = Stage {
         watch,

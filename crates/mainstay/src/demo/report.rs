@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::clock::Epoch;
 use super::traffic::Kind;
 use super::traffic::outcome::{Outcome, Timeline};
+use crate::cli::DemoArgs;
 use crate::control::types::{Event, EventKind};
 
 /// What is drawn of the time before the kill, in milliseconds.
@@ -30,6 +31,21 @@ pub struct Settings {
     pub seconds: f64,
     /// Workers of each node.
     pub workers: u8,
+}
+
+impl Settings {
+    /// As the command line has it.
+    #[must_use]
+    pub const fn new(args: &DemoArgs) -> Self {
+        Self {
+            sync_loss: args.sync_loss,
+            link_loss: args.link_loss,
+            rtt_ms: args.rtt_ms,
+            ramp: args.ramp,
+            seconds: args.seconds,
+            workers: args.workers,
+        }
+    }
 }
 
 /// The demo's result: what became of the connections with replication, and without it for comparison.

@@ -113,10 +113,10 @@ impl Stage<'_> {
         let tell = |what: &str| self.progress.show(&format!("{name}: {what}"));
         tell("building the network");
         let mut topology = Topology::build()?;
-        let mut distances = Distances::lay(&mut topology, self.settings)?;
         if self.shape == Shape::BothActive {
             ways::build(&topology)?;
         }
+        let mut distances = Distances::lay(&mut topology, self.settings)?;
         let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(self.shape, &topology, self.cluster_plan(is_replicated))?;
         if self.keep_logs {

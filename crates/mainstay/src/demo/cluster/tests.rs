@@ -51,6 +51,7 @@ fn where_both_are_active_each_prefers_its_own_group() {
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     for number in [0, 1] {
         let config = checked_as(Shape::BothActive, number, plan);
