@@ -178,6 +178,9 @@ pub struct BenchSetupRateArgs {
     /// Connections that the client has open at a time
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub in_flight: u16,
+    /// Both nodes carry connections, half each
+    #[arg(long)]
+    pub multi_primary: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -253,6 +256,12 @@ pub struct DemoArgs {
     /// Kill nothing: reload, drain and restart the nodes one after the other instead
     #[arg(long, conflicts_with_all = ["ramp", "report"])]
     pub rolling_restart: bool,
+    /// Both nodes carry connections, half each; then measure what replication costs in sessions a second
+    #[arg(long, conflicts_with = "report")]
+    pub multi_primary: bool,
+    /// With --multi-primary, keep each connection to one node: else half of them pass through both, one direction each
+    #[arg(long, requires = "multi_primary")]
+    pub symmetric: bool,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,

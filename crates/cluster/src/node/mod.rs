@@ -22,6 +22,7 @@ mod peer;
 mod reload;
 mod resync;
 mod roles;
+mod sharing;
 mod status;
 mod store;
 mod stream;
@@ -159,6 +160,7 @@ impl Node {
     /// are on the wire.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
         let began_at_ns = self.pipeline.observation.latency.begin_batch();
+        self.note_living();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
             peers: &self.peers,
@@ -195,6 +197,8 @@ impl Node {
         let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
         self.handle_session_events(now);
         self.release_held(now);
+        self.release_waiting(now);
+        self.tell_changes();
         Ok(result?)
     }
 
@@ -227,6 +231,8 @@ impl Node {
         self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
+        self.note_living();
+        self.release_waiting(now);
         self.more_expiries = self.expire(now);
         self.judge_some(now);
         self.tell_changes();
@@ -246,6 +252,7 @@ impl Node {
             self.pipeline.next_expiry(),
             self.drain_given_up_at,
             self.others.poll_timeout(),
+            self.pipeline.waiting_deadline(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -322,7 +329,8 @@ impl Node {
         for change in &changes {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
-                TableChange::TakenOver { slot } | TableChange::FunctionsChanged { slot } => {
+                TableChange::TakenOver { slot } => self.tell_taken_over(*slot),
+                TableChange::FunctionsChanged { slot } => {
                     peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
                 TableChange::Changed { slot, change, previous_state } => {
@@ -355,7 +363,9 @@ impl Node {
     fn tell_changed(&mut self, slot: Slot, change: Change, previous_state: u8) {
         let Some(connection) = self.pipeline.connection(slot) else { return };
         let (protocol, state) = (connection.original.protocol, connection.protocol.state);
-        if is_worth_telling(self.selection, protocol, previous_state, state, change) {
+        if is_worth_telling(self.selection, protocol, previous_state, state, change)
+            || sharing::is_worth_telling(connection, change)
+        {
             peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
         }
     }

@@ -4,6 +4,7 @@ use flow::connection::flags;
 use flow::table::{InsertError, Slot};
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
 
+use super::sharing::Word;
 use super::{Pipeline, TableChange, record, record_mut};
 
 /// What became of a copy that a peer sent.
@@ -37,11 +38,17 @@ impl Pipeline {
         copy.flags |= flags::COPY;
         let known = self.lookup(&copy.original);
         if let Some((slot, Direction::Original)) = known {
-            let connection = record_mut(&mut self.table, slot);
+            let connection = record(&self.table, slot);
             if !prevails(from, copy.version, connection) {
+                // Both nodes are its masters, and not every version is told: the other one must hear of this one's.
+                if self.sharing.is_some() && connection.owner == self.node {
+                    self.changes.push(TableChange::TakenOver { slot });
+                }
                 return Applied::Stale;
             }
             if connection.reply == copy.reply {
+                let word = self.weigh_word(now, from, slot, &mut copy);
+                let connection = record_mut(&mut self.table, slot);
                 copy.packets = connection.packets;
                 copy.bytes = connection.bytes;
                 let expires_at = Instant::from_nanos(copy.expires_at_nanos);
@@ -50,6 +57,11 @@ impl Pipeline {
                 if is_sooner {
                     self.table.expire_sooner(slot, expires_at);
                 }
+                if word == Word::LacksSomething {
+                    self.take_over_shared(now, slot);
+                    self.changes.push(TableChange::TakenOver { slot });
+                }
+                self.note_told(slot);
                 return Applied::Taken;
             }
         }
@@ -64,7 +76,10 @@ impl Pipeline {
             self.remove_untold(slot);
         }
         match self.insert(copy, self.table.hash(&copy.original), now) {
-            Ok(_) => Applied::Taken,
+            Ok(slot) => {
+                self.note_told(slot);
+                Applied::Taken
+            }
             Err(InsertError::Full) => Applied::Full,
             Err(InsertError::TupleInUse) => Applied::Conflict,
         }

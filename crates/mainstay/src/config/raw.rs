@@ -284,6 +284,8 @@ pub struct RawReplication {
     pub transport: Option<Text>,
     /// How long at most first replies wait for a peer's confirmation.
     pub hold_first_reply: Option<Text>,
+    /// How long at most a packet that cannot be judged waits for what a peer tells, where nodes forward at the same time.
+    pub wait_for_peer: Option<Text>,
     /// Share of incoming datagrams thrown away, for tests only.
     pub test_loss: Option<Spanned<f64>>,
     /// Largest datagram.

@@ -187,6 +187,7 @@ impl Changes {
             representation,
             transport,
             hold_first_reply,
+            wait_for_peer,
             test_loss,
             datagram_bytes_max,
             in_flight_messages_max,
@@ -205,6 +206,7 @@ impl Changes {
         }
         self.restart("replication.transport", transport, &new.transport);
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
+        self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
         self.restart("replication.test_loss", test_loss, &new.test_loss);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
         self.restart("replication.in_flight_messages_max", in_flight_messages_max, &new.in_flight_messages_max);
@@ -333,6 +335,30 @@ mod tests {
             ["node.nodes: 2 before, 3 now", "limits.connections_max: 1000000 before, 7 now"]
         );
         assert_eq!(changes.applicable, ["node.priority: 200 before, 7 now"]);
+    }
+
+    #[test]
+    fn a_groups_priority_changes_at_once_and_its_name_from_the_next_start() {
+        const GROUPS: &str = include_str!("../../../../examples/multi-primary-a.toml");
+        let changed = |part: &str, by: &str| {
+            assert!(GROUPS.contains(part), "{part}");
+            let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+            Changes::between(&parse(GROUPS), &parse(&GROUPS.replace(part, by)))
+        };
+        assert_eq!(
+            changed("priority = 200", "priority = 7").applicable,
+            ["priority of group \"left\": 200 before, 7 now"]
+        );
+        assert_eq!(
+            changed("\"right\"", "\"other\"").needs_restart,
+            ["groups: [\"left\", \"right\"] before, [\"left\", \"other\"] now"]
+        );
+        let moved =
+            changed("name = \"right\"\naddresses = [\"10.0.0.2/24\"", "name = \"right\"\naddresses = [\"10.0.0.3/24\"");
+        assert_eq!(
+            moved.applicable,
+            ["port \"inside\": address: added 10.0.0.3/24 of group \"right\"; removed 10.0.0.2/24 of group \"right\""]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mainstay::config::validated::Backend;
 use mainstay::control::client::Client;
 use mainstay::control::types::{PeerStatus, Status};
-use mainstay::demo::cluster::{ClusterPlan, NAMES, configuration};
+use mainstay::demo::cluster::{ClusterPlan, NAMES, Shape, configuration};
 use mainstay::demo::topology::{INTERFACES, Topology};
 use packet_io::netlink::Netlink;
 use packet_io::signal::die_with_parent;
@@ -72,7 +72,8 @@ impl Cluster {
             backend: Backend::default(),
         };
         let config = self.file(number, "toml");
-        fs::write(&config, configuration(number, plan, &self.file(number, "sock"))).expect("a temporary file");
+        fs::write(&config, configuration(number, (plan, Shape::OneActive), &self.file(number, "sock")))
+            .expect("a temporary file");
         let log =
             OpenOptions::new().create(true).append(true).open(self.file(number, "log")).expect("a temporary file");
         let program = env!("CARGO_BIN_EXE_mainstay");

@@ -149,6 +149,12 @@ impl Session {
         self.sender.is_told(handle)
     }
 
+    /// Whether the peer hears what this node tells.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.link == Link::Open
+    }
+
     /// Whether the peer has the connection, as far as waiting for it has a purpose: it has acknowledged a message about
     /// it, or it does not listen at present.
     #[must_use]

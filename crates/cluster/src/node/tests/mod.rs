@@ -3,11 +3,13 @@
 mod cluster;
 mod ftp;
 mod ftp_workers;
+mod groups;
 mod large_packets;
 mod observing;
 mod operations;
 mod other_protocols;
 mod refusals;
+mod sharing;
 mod site;
 mod transports;
 mod workers;
