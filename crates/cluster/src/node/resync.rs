@@ -21,10 +21,10 @@ const SLOTS_PER_STEP: usize = 256;
 pub(super) struct Resync {
     epoch: bool,
     cursor: Option<Slot>,
-    /// Copies were refused since the peer last began to tell all, for want of room.
-    pub(super) lacks_room: bool,
     /// All copies of the peer's are of what it has told since it last came.
     is_settled: bool,
+    /// Copies were refused since the peer last began to tell all, for want of room.
+    pub(super) lacks_room: bool,
 }
 
 impl Resync {
@@ -37,8 +37,8 @@ impl Resync {
     pub(super) const fn start(&mut self) {
         self.epoch = !self.epoch;
         self.cursor = None;
-        self.lacks_room = false;
         self.is_settled = false;
+        self.lacks_room = false;
     }
 
     /// The peer has told all: what still carries the old mark is to go.
