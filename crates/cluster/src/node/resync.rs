@@ -23,6 +23,8 @@ pub(super) struct Resync {
     cursor: Option<Slot>,
     /// All copies of the peer's are of what it has told since it last came.
     is_settled: bool,
+    /// Copies were refused since the peer last began to tell all, for want of room.
+    pub(super) lacks_room: bool,
 }
 
 impl Resync {
@@ -36,6 +38,7 @@ impl Resync {
         self.epoch = !self.epoch;
         self.cursor = None;
         self.is_settled = false;
+        self.lacks_room = false;
     }
 
     /// The peer has told all: what still carries the old mark is to go.

@@ -88,6 +88,7 @@ impl Store for ReplicaStore<'_> {
             Applied::Conflict => self.counters.conflicts += 1,
             Applied::Full => {
                 self.counters.no_room += 1;
+                self.resync.lacks_room = true;
                 return Err(ApplyError::Full);
             }
         }

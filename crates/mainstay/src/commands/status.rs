@@ -98,8 +98,14 @@ pub fn describe(status: &Status) -> String {
         whole(rates.connections_per_s),
         configuration(status),
     );
-    for table in [group_table(status), peer_table(status), worker_table(status), port_table(status), drop_table(status)]
-    {
+    for table in [
+        group_table(status),
+        peer_table(status),
+        channel_table(status),
+        worker_table(status),
+        port_table(status),
+        drop_table(status),
+    ] {
         if !table.is_empty() {
             text.push('\n');
             text.push_str(&table.render());
@@ -182,6 +188,35 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
         count(peer.lost),
         peer.last_heard_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
     ]
+}
+
+fn channel_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("PEER", Left),
+        ("ENCRYPTED BY", Left),
+        ("KEYS FOR", Right),
+        ("HANDSHAKES", Right),
+        ("REFUSED", Left),
+    ]);
+    for peer in &status.peers {
+        let channel = &peer.channel;
+        let by = match channel.secured_by.as_str() {
+            "plain" => "nothing: plain text",
+            "establishing" => "nothing yet, and nothing is said",
+            by => by,
+        };
+        let refused: Vec<String> =
+            channel.refused.iter().map(|it| format!("{} {}", count(it.datagrams), it.reason)).collect();
+        table.row([
+            peer.id.to_string(),
+            by.to_owned(),
+            channel.keys_since_ns.map_or_else(|| "-".to_owned(), |since| ago(status.monotonic_now_ns, since)),
+            count(channel.handshakes),
+            if refused.is_empty() { "-".to_owned() } else { refused.join(", ") },
+        ]);
+    }
+    table
 }
 
 fn worker_table(status: &Status) -> Table {

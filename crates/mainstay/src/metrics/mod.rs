@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
+use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::Status;
+use crate::control::types::{ChannelStatus, Status};
 
 pub use exposition::render;
 pub use server::{MetricsError, MetricsServer};
@@ -111,6 +112,9 @@ metrics! {
     ReplicationReceived: Counter "replication_received_messages_total" ["peer"] "Messages received from the peer.",
     ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
     ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
+    ChannelSecured: Gauge "channel_secured" ["peer"] "1 while what is said to the peer is encrypted.",
+    ChannelHandshakes: Counter "channel_handshakes_total" ["peer"] "Handshakes that made session keys with the peer.",
+    ChannelRefused: Counter "channel_refused_datagrams_total" ["peer", "reason"] "Datagrams from the peer's address that its secure channel refused.",
     Reloads: Counter "reloads_total" ["outcome"] "Times that the configuration was read again: applied, or refused.",
     WorkerConnections: Gauge "worker_connections" ["worker"] "Connections that the worker holds.",
     WorkerLoad: Gauge "worker_load_ratio" ["worker"] "Share of its time that the worker worked.",
@@ -237,6 +241,17 @@ impl Samples {
             self.add_count(Metric::ReplicationReceived, &labels, peer.received);
             self.add_count(Metric::ReplicationResent, &labels, peer.resent);
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
+            self.add_channel(&id, &peer.channel);
+        }
+    }
+
+    /// Adds what the channel with a peer tells.
+    fn add_channel(&mut self, peer: &str, channel: &ChannelStatus) {
+        self.add_flag(Metric::ChannelSecured, &[peer], channel.is_secured());
+        self.add_count(Metric::ChannelHandshakes, &[peer], channel.handshakes);
+        for reason in Refusal::ALL {
+            let found = channel.refused.iter().find(|refused| refused.reason == reason.label());
+            self.add_count(Metric::ChannelRefused, &[peer, reason.label()], found.map_or(0, |it| it.datagrams));
         }
     }
 
