@@ -23,7 +23,7 @@ use replication::{ApplyError, PeerError, SessionConfig, Transport};
 use crate::forwarding::MssClamp;
 use crate::group::GroupId;
 use crate::node::{Node, NodeConfig, NodeError, PeerConfig, Security, Transmit};
-use crate::pipeline::Limits;
+use crate::pipeline::{Limits, SharingConfig};
 use crate::{failure_detector, forwarding, role};
 
 pub(super) const INSIDE: PortId = PortId(0);
@@ -197,7 +197,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         },
         selection: Selection::default(),
         hold_first_reply: options.hold_first_reply,
-        sharing: None,
+        sharing: options.has_groups.then(SharingConfig::default),
         peers: std::vec![PeerConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),
