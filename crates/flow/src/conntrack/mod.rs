@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::wire::{Headers, Transport, ip_protocol};
 use crate::{Direction, DropReason, Instant, connection};
 
-pub use replica::{attribute, decode_protocol_state, encode_protocol_state};
+pub use replica::{agreed_protocol_state, attribute, decode_protocol_state, encode_protocol_state};
 pub use tcp::{TCP_RETRANSMISSIONS_MAX, TcpState};
 pub use timeouts::{Timeouts, TrackerConfig};
 pub use udp::{UDP_STREAM_AFTER, UdpState};

@@ -9,8 +9,11 @@
 //! a batch [`Session::poll_transmit`] until it is false. Datagrams of the peer go to [`Session::handle_datagram`], and when
 //! [`Session::poll_timeout`] has come, [`Session::handle_timeout`] is called; after each of the two, `poll_transmit` again.
 
+mod agreement;
+mod comparison;
 mod config;
 mod input;
+pub(crate) mod item;
 mod link;
 mod output;
 mod receiver;
@@ -26,16 +29,19 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 use flow::{Instant, NodeId};
 
+use self::agreement::Agreement;
 use self::link::{Action, Input};
 use self::receiver::{PeerRound, Receiver};
-use self::sender::Sender;
+use self::sender::{Answers, Sender};
 use self::status::{Events, SessionCounters};
 
+pub use self::agreement::{AgreementStatus, COMPARE_INTERVAL, WALK_PERIOD};
 pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
+pub use self::item::{BUCKETS_MAX, Item};
 pub use self::link::Link;
 pub use self::sender::DELETION_BYTES_MAX;
 pub use self::status::{EVENTS_MAX, PeerError, SessionEvent, SessionStatus};
-pub use self::store::{ApplyError, Handle, Store};
+pub use self::store::{ApplyError, Handle, Holding, Store};
 
 /// Sessions of the peer that are over and must not be taken up again when a datagram of theirs comes late.
 const RETIRED_SESSIONS_MAX: usize = 4;
@@ -60,6 +66,8 @@ pub struct Session {
     retired: ArrayVec<Retired, RETIRED_SESSIONS_MAX>,
     sender: Sender,
     receiver: Receiver,
+    agreement: Agreement,
+    answers: Answers,
     /// Header flags that the next datagram is to carry.
     pending: u8,
     /// Somebody waits for an acknowledgement that has not been asked for yet.
@@ -100,6 +108,8 @@ impl Session {
             retired: ArrayVec::new(),
             sender: Sender::new(&config, first),
             receiver: Receiver::new(),
+            agreement: Agreement::new(),
+            answers: Answers::default(),
             pending: 0,
             is_awaited: false,
             asked_at: None,
@@ -130,11 +140,13 @@ impl Session {
     /// A connection ended, and its slot may be used again. `attributes` (at most [`DELETION_BYTES_MAX`] bytes) name it to
     /// the peer. Of a connection that was never marked as changed since its slot was taken, the peer is not told.
     pub fn mark_deleted(&mut self, handle: Handle, attributes: &[u8]) {
+        self.note_gone(handle);
         self.sender.mark_deleted(handle, attributes);
     }
 
     /// A slot became free of which the peer need not hear (it held a copy of the peer's own connection).
     pub fn forget(&mut self, handle: Handle) {
+        self.note_gone(handle);
         self.sender.forget(handle);
     }
 
@@ -233,6 +245,7 @@ impl Session {
             round_trip: self.sender.round_trip.smoothed(),
             last_heard: self.last_heard,
             oldest_unacknowledged_at: self.sender.oldest_unacknowledged_at(),
+            agreement: self.agreement.status(),
         }
     }
 
@@ -241,12 +254,14 @@ impl Session {
         self.link = link;
         match action {
             Action::Nothing => {}
-            Action::Tell => self.sender.open(),
+            Action::Tell => self.sender.open(self.item_key()),
             Action::Suspend => {
                 self.sender.suspend();
                 self.is_awaited = false;
                 self.hello_interval = self.config.hello_interval_min;
                 self.was_synchronised = false;
+                self.agreement.stop();
+                self.answers.clear();
             }
         }
         action
@@ -262,11 +277,14 @@ impl Session {
         self.events.push(SessionEvent::Renumbered);
     }
 
-    fn note_synchronised(&mut self) {
+    fn note_synchronised(&mut self, now: Instant) {
         let heard = matches!(self.receiver.round, PeerRound::Completed(_));
         let is_synchronised = self.link == Link::Open && heard && self.sender.is_synchronised();
         if is_synchronised && !self.was_synchronised {
             self.events.push(SessionEvent::Synchronised);
+        }
+        if is_synchronised != self.agreement.is_started() {
+            if is_synchronised { self.agreement.start(now) } else { self.agreement.stop() }
         }
         self.was_synchronised = is_synchronised;
     }
