@@ -25,7 +25,7 @@ fn forwarder(now: Instant) -> Forwarder {
         mac,
         mtu_bytes: 1500,
         own: vec![],
-        shared: vec![Prefix::new(address.into(), 24)],
+        shared: vec![Prefix::new(address.into(), 24).into()],
         mss_clamp: None,
     };
     let network = |index: u32| Ipv4Addr::from_bits(Ipv4Addr::new(100, 0, 0, 0).to_bits() + (index << 8));
@@ -40,7 +40,7 @@ fn forwarder(now: Instant) -> Forwarder {
         seed: 1,
     };
     let mut forwarder = Forwarder::new(config).expect("the configuration is right");
-    forwarder.set_active(now, true);
+    forwarder.set_held(now, cluster::GroupSet::ALL);
     let neighbours = (0..HOSTS).map(|index| (0, host(index), Ipv4Addr::new(10, 0, 0, 1)));
     for (port, address, shared) in neighbours.chain([(1, GATEWAY, Ipv4Addr::new(192, 0, 2, 1))]) {
         let mut bytes = build::arp_request(MacAddress([2, 1, 1, 1, 1, 1]), address, shared);

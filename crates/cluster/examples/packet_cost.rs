@@ -64,7 +64,7 @@ fn surroundings(now: Instant) -> Surroundings {
         mac: MAC[number],
         mtu_bytes: 1500,
         own: vec![],
-        shared: vec![Prefix::new(OWN[number].into(), 24)],
+        shared: vec![Prefix::new(OWN[number].into(), 24).into()],
         mss_clamp: None,
     };
     let route = |destination, number: u8| Route {
@@ -78,7 +78,7 @@ fn surroundings(now: Instant) -> Surroundings {
     ];
     let config = Config { ports: vec![port(0), port(1)], routes, seed: 1 };
     let mut forwarder = Forwarder::new(config).expect("the configuration is right");
-    forwarder.set_active(now, true);
+    forwarder.set_held(now, cluster::GroupSet::ALL);
     for (port, (gateway, own)) in GATEWAYS.into_iter().zip(OWN).enumerate() {
         let mut bytes = build::arp_request(MacAddress([2, 1, 1, 1, 1, 1]), gateway, own);
         let length_bytes = bytes.len();
@@ -179,7 +179,7 @@ impl Gateway {
 
     fn pass(&mut self, batch: &mut PacketBatch<'_>) {
         self.pipeline.handle_packets(self.now, batch, &mut self.surroundings);
-        self.pipeline.expire(self.now, 1, CopyExpiry::PutOff(std::time::Duration::ZERO));
+        self.pipeline.expire(self.now, 1, |_| CopyExpiry::PutOff(std::time::Duration::ZERO));
         let changes = self.pipeline.take_changes();
         self.pipeline.return_changes(changes);
     }

@@ -45,7 +45,7 @@ fn forwarding() -> forwarding::Config {
         mac,
         mtu_bytes: 1500,
         own: vec![],
-        shared: vec![forwarding::Prefix::new(address.into(), 8)],
+        shared: vec![forwarding::Prefix::new(address.into(), 8).into()],
         mss_clamp: None,
     };
     forwarding::Config {

@@ -40,4 +40,7 @@ pub mod pipeline;
 
 pub mod role;
 
+mod group;
 mod random;
+
+pub use group::{GROUPS_MAX, GroupId, GroupSet};

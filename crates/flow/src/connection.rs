@@ -106,8 +106,9 @@ pub mod flags {
     pub const EXPECTS: u8 = 16;
     /// It was expected on behalf of another one.
     pub const RELATED: u8 = 32;
-    /// It began at this node, and no earlier connection with its tuple was known: nobody else ever was its master.
-    pub const BEGUN_HERE: u8 = 64;
+    /// Its master has seen no packet of it: it speaks for a connection of which it has a copy. Only while a copy is on its way
+    /// into the table.
+    pub const UNSEEN: u8 = 64;
 }
 
 impl Connection {

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod link;
 mod looking;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
+pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 
@@ -50,6 +52,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
+    /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
+    Link(LinkArgs),
     /// Side-by-side measurements against what one would use instead
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -9,6 +9,7 @@ pub mod commands;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod emulator;
 pub mod gateway;
 pub mod logging;
 pub mod metrics;
@@ -51,6 +52,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Undrain(args) => commands::drain::undrain(args),
         Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
+        Command::Link(args) => Ok(emulator::run(args)?),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
         Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),

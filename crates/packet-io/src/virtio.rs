@@ -81,7 +81,7 @@ pub(crate) fn emit(checksum: Checksum, segmentation: Segmentation, frame: &[u8])
 /// Bytes of header before the payload. The frame's own word goes before that of whoever sent it, which may count
 /// payload in: the kernel puts these bytes, and only these, into the linear part of its buffer, so that a needless 64 KB
 /// would each time cost it a search for contiguous memory.
-fn header_bytes(checksum: Checksum, segmentation: Segmentation, frame: &[u8]) -> u16 {
+pub(crate) fn header_bytes(checksum: Checksum, segmentation: Segmentation, frame: &[u8]) -> u16 {
     let Checksum::Partial { start, .. } = checksum else { return segmentation.header_bytes.min(frame_limit(frame)) };
     let transport = usize::from(start);
     let transport_header_bytes = match segmentation.kind {

@@ -3,6 +3,7 @@
 //! * [`session`]: the FT-FW protocol (seed 001, section 5) between two nodes, as a value. A [`Session`] is told which
 //!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
+//! * [`baseline`]: the same over plain UDP and over TCP, to measure the protocol against; a [`PeerSession`] is any of the three.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
 //!
 //! It knows no socket, clock, thread or unseeded randomness, and not what a connection is: a [`Store`] turns handles
@@ -61,12 +62,15 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod baseline;
 pub mod message;
+mod peer_session;
 pub mod representation;
 mod serial;
 pub mod session;
 
 pub use message::{Kind, PROTOCOL_VERSION};
+pub use peer_session::{PeerSession, Transport};
 pub use session::{
     AgreementStatus, ApplyError, ConfigError, Handle, Holding, Item, Link, PeerError, Session, SessionConfig,
     SessionEvent, SessionStatus, Store,

@@ -17,7 +17,7 @@ mod checkers;
 mod host;
 mod link;
 mod many;
-mod random;
+pub mod random;
 pub mod report;
 mod sabotage;
 pub mod scenario;

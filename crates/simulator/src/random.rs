@@ -3,10 +3,12 @@
 /// Xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), its state filled by
 /// SplitMix64 from one number. Not for secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Random([u64; 4]);
+pub struct Random([u64; 4]);
 
 impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// A generator whose numbers all follow from `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
         let mut state = [0; 4];
         let mut at = seed;
         let mut index = 0;
@@ -19,11 +21,13 @@ impl Random {
     }
 
     /// A generator of its own for a part of the run, so that what one part draws does not shift what another gets.
-    pub(crate) const fn fork(&mut self) -> Self {
+    #[must_use]
+    pub const fn fork(&mut self) -> Self {
         Self::new(self.next())
     }
 
-    pub(crate) const fn next(&mut self) -> u64 {
+    /// The next number, all values equally likely.
+    pub const fn next(&mut self) -> u64 {
         let [a, b, c, d] = self.0;
         let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let (c, d) = (c ^ a, d ^ b);
@@ -32,17 +36,20 @@ impl Random {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(crate) const fn between(&mut self, low: u64, high: u64) -> u64 {
+    #[must_use]
+    pub const fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
     /// True in `per_mille` of a thousand cases.
-    pub(crate) const fn chance(&mut self, per_mille: u32) -> bool {
+    #[must_use]
+    pub const fn chance(&mut self, per_mille: u32) -> bool {
         self.next() % 1000 < per_mille as u64
     }
 
     /// One of several values.
-    pub(crate) const fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+    #[must_use]
+    pub const fn pick<T: Copy>(&mut self, values: &[T]) -> T {
         values[(self.next() % values.len() as u64) as usize]
     }
 }

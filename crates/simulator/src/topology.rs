@@ -24,7 +24,7 @@ use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
-use replication::SessionConfig;
+use replication::{SessionConfig, Transport};
 
 use crate::host::{HostConfig, SERVICE_PORT};
 use crate::random::mix;
@@ -136,6 +136,7 @@ pub(crate) fn node_config(scenario: &Scenario, node: usize, incarnation: u32, wi
             id: peer,
             detector: failure_detector::Config::default(),
             session: with_replication.then(SessionConfig::default),
+            transport: Transport::Native,
         }],
     }
 }
@@ -193,7 +194,7 @@ fn forwarding(node: usize, seed: u64) -> forwarding::Config {
             mac: node_mac(node, side),
             mtu_bytes: 1500,
             own: own.map(prefix).into(),
-            shared: side.shared().map(prefix).into(),
+            shared: side.shared().map(|address| prefix(address).into()).into(),
             mss_clamp: None,
         }
     };

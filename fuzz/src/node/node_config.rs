@@ -14,8 +14,8 @@ use network_functions::chain::ChainBuilder;
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
 use network_functions::rule_set::Conditions;
-use replication::SessionConfig;
 use replication::representation::Selection;
+use replication::{SessionConfig, Transport};
 
 /// Few, so that the table is full now and then.
 pub(super) const CONNECTIONS_MAX: u32 = 8;
@@ -34,7 +34,7 @@ pub(super) fn node_config() -> NodeConfig {
         mac: port_mac(number),
         mtu_bytes: 1500,
         own: Vec::new(),
-        shared: vec![forwarding::Prefix::new(IpAddr::V4(v4), 24), forwarding::Prefix::new(IpAddr::V6(v6), 64)],
+        shared: [(IpAddr::V4(v4), 24), (IpAddr::V6(v6), 64)].map(|(ip, bits)| forwarding::Prefix::new(ip, bits).into()).into(),
         mss_clamp: Some(forwarding::MssClamp::Mtu),
     };
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
@@ -58,6 +58,7 @@ pub(super) fn node_config() -> NodeConfig {
             id: NodeId(1),
             detector: failure_detector::Config::default(),
             session: Some(session),
+            transport: Transport::Native,
         }],
     }
 }

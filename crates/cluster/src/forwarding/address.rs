@@ -7,13 +7,23 @@ use flow::wire::MacAddress;
 use flow::{PortId, Tuple};
 
 use super::config::{Port, Prefix};
+use crate::group::{GroupId, GroupSet};
 
 /// An address on one of the node's ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct LocalAddress {
     pub(super) prefix: Prefix,
     pub(super) port: PortId,
-    pub(super) is_shared: bool,
+    /// The group of a shared address; `None`: it is this node's alone.
+    pub(super) group: Option<GroupId>,
+}
+
+impl LocalAddress {
+    /// Whether a node that holds these groups answers for it.
+    #[inline]
+    pub(super) fn is_held(&self, held: GroupSet) -> bool {
+        self.group.is_none_or(|group| held.contains(group))
+    }
 }
 
 /// All addresses of all ports, in the order of the addresses, those of IPv4 first.
@@ -30,9 +40,9 @@ impl LocalAddresses {
         let mut all = Vec::new();
         for (port, id) in ports.iter().zip((0..=u8::MAX).map(PortId)) {
             let link_local = Prefix::new(IpAddr::V6(link_local(port.mac)), 64);
-            let own = port.own.iter().chain([&link_local]).map(|prefix| (*prefix, false));
-            let shared = port.shared.iter().map(|prefix| (*prefix, true));
-            all.extend(own.chain(shared).map(|(prefix, is_shared)| LocalAddress { prefix, port: id, is_shared }));
+            let own = port.own.iter().chain([&link_local]).map(|prefix| (*prefix, None));
+            let shared = port.shared.iter().map(|shared| (shared.prefix, Some(shared.group)));
+            all.extend(own.chain(shared).map(|(prefix, group)| LocalAddress { prefix, port: id, group }));
         }
         all.sort_unstable();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -78,21 +88,20 @@ impl LocalAddresses {
         same.find(|local| local.port == port).or(Some(first))
     }
 
-    pub(super) fn shared(&self) -> impl Iterator<Item = &LocalAddress> {
-        self.all.iter().filter(|local| local.is_shared)
+    /// The shared addresses of these groups.
+    pub(super) fn shared(&self, groups: GroupSet) -> impl Iterator<Item = &LocalAddress> {
+        self.all.iter().filter(move |local| local.group.is_some_and(|group| groups.contains(group)))
     }
 
     /// The address to speak from on `port` to `peer`, on its link or beyond: one in the peer's network before others, and
-    /// then a shared one, if those may be used, before the node's own. IPv6 link-local addresses are the last resort.
-    pub(super) fn source_for(&self, port: PortId, peer: IpAddr, may_use_shared: bool) -> Option<IpAddr> {
+    /// then a shared one of the groups `held` before the node's own. IPv6 link-local addresses are the last resort.
+    pub(super) fn source_for(&self, port: PortId, peer: IpAddr, held: GroupSet) -> Option<IpAddr> {
         let usable = self.all.iter().filter(|local| {
-            local.port == port
-                && local.prefix.address.is_ipv4() == peer.is_ipv4()
-                && (may_use_shared || !local.is_shared)
+            local.port == port && local.prefix.address.is_ipv4() == peer.is_ipv4() && local.is_held(held)
         });
         let best = usable.max_by_key(|local| {
             let is_link_local = matches!(local.prefix.address, IpAddr::V6(address) if address.is_unicast_link_local());
-            (local.prefix.contains(peer), !is_link_local, local.is_shared)
+            (local.prefix.contains(peer), !is_link_local, local.group.is_some())
         });
         best.map(|local| local.prefix.address)
     }

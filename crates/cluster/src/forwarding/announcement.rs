@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use flow::Instant;
 
+use crate::group::GroupSet;
+
 /// When announcements go out, counted from the first: at once, and again because they may be lost, or reach a switch
 /// that is still busy with the failure.
 pub const ANNOUNCEMENT_ROUNDS: [Duration; 5] = [
@@ -17,14 +19,16 @@ pub const ANNOUNCEMENT_ROUNDS: [Duration; 5] = [
 /// Rounds of announcements, each over all items.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announcement {
+    /// Whose addresses are announced.
+    pub(super) groups: GroupSet,
     began: Instant,
     round: usize,
     item: usize,
 }
 
 impl Announcement {
-    pub(super) const fn begin(now: Instant) -> Self {
-        Self { began: now, round: 0, item: 0 }
+    pub(super) const fn begin(now: Instant, groups: GroupSet) -> Self {
+        Self { groups, began: now, round: 0, item: 0 }
     }
 
     /// When the next item is due. `None`: all is said.

@@ -18,7 +18,7 @@ const ANSWER_TTL: u8 = 64;
 
 impl Forwarder {
     /// An ARP packet, which begins `offset` bytes into the frame. It is learnt from whatever the role; it is answered
-    /// for the node's own addresses, and for the shared ones while active.
+    /// for the node's own addresses, and for the shared ones that it holds.
     pub fn handle_arp(&mut self, now: Instant, frame: &Frame<'_>, offset: u16) -> Disposition {
         let bytes = frame.bytes().get(usize::from(offset)..).unwrap_or_default();
         let arp = match ArpView::new_checked(bytes) {
@@ -36,7 +36,7 @@ impl Forwarder {
         let is_answer = arp.operation() == ArpOperation::Reply && arp.target_mac() == mac;
         let how = match arp.operation() {
             ArpOperation::Reply if is_answer => Learnt::Confirmed,
-            ArpOperation::Request if (is_for_this_node || !self.is_active) && !arp.is_gratuitous() => Learnt::Asked,
+            ArpOperation::Request if (is_for_this_node || !self.is_active()) && !arp.is_gratuitous() => Learnt::Asked,
             _ => Learnt::Overheard,
         };
         self.learn(now, (ingress, sender), arp.sender_mac(), how);

@@ -7,6 +7,7 @@ use flow::PortId;
 use flow::wire::MacAddress;
 
 use super::mss_clamp::MssClamp;
+use crate::group::GroupId;
 
 /// Addresses of either kind that a port can have.
 pub const ADDRESSES_PER_PORT_MAX: usize = 64;
@@ -46,6 +47,22 @@ impl Prefix {
     }
 }
 
+/// An address that the cluster shares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shared {
+    /// The address and its network.
+    pub prefix: Prefix,
+    /// The group that it moves with.
+    pub group: GroupId,
+}
+
+/// An address of the first group, which is the only one unless there are several.
+impl From<Prefix> for Shared {
+    fn from(prefix: Prefix) -> Self {
+        Self { prefix, group: GroupId::FIRST }
+    }
+}
+
 /// A port and the addresses on its link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
@@ -55,8 +72,8 @@ pub struct Port {
     pub mtu_bytes: u32,
     /// Addresses that are this node's alone; they are answered for whatever its role.
     pub own: Vec<Prefix>,
-    /// Addresses that the cluster shares; they are answered for while active.
-    pub shared: Vec<Prefix>,
+    /// Addresses that the cluster shares; they are answered for while their group is held.
+    pub shared: Vec<Shared>,
     /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
     pub mss_clamp: Option<MssClamp>,
 }
@@ -151,11 +168,16 @@ impl Config {
 }
 
 impl Port {
+    /// The networks on its link.
+    pub(super) fn networks(&self) -> impl Iterator<Item = &Prefix> + Clone {
+        self.own.iter().chain(self.shared.iter().map(|shared| &shared.prefix))
+    }
+
     /// Whether the address is in one of the networks on the port's link, IPv6's link-local network included.
     #[must_use]
     pub fn is_on_link(&self, address: IpAddr) -> bool {
         let link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
-        link_local || self.own.iter().chain(&self.shared).any(|prefix| prefix.contains(address))
+        link_local || self.networks().any(|prefix| prefix.contains(address))
     }
 }
 
@@ -164,7 +186,7 @@ fn check_port(port: &Port) -> Result<(), ConfigError> {
     if addresses > ADDRESSES_PER_PORT_MAX {
         return Err(ConfigError::TooManyAddresses(addresses));
     }
-    let mut all = port.own.iter().chain(&port.shared);
+    let mut all = port.networks();
     if let Some(prefix) = all.clone().find(|prefix| !prefix.is_valid()) {
         return Err(ConfigError::PrefixLength(*prefix));
     }

@@ -57,11 +57,11 @@ impl Forwarder {
         cause: ErrorCause,
     ) {
         let Ok(link) = EthernetView::new_checked(frame) else { return };
-        if !self.is_active || link.destination().is_group() || !may_be_answered(headers) {
+        if !self.is_active() || link.destination().is_group() || !may_be_answered(headers) {
             return;
         }
         let sender = headers.tuple.source_ip();
-        let Some(from) = self.addresses.source_for(ingress, sender, true) else { return };
+        let Some(from) = self.addresses.source_for(ingress, sender, self.held) else { return };
         let Some(port) = self.ports.get(usize::from(ingress.0)) else { return };
         if !self.error_tokens.take(now, &ERRORS) {
             self.counters.errors_limited += 1;

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use flow::wire::arp::ArpOperation;
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
 use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind, TokenBucket};
@@ -18,6 +17,7 @@ use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, Q
 use super::oversize::{may_be_cut, wire_bytes};
 use super::route::RouteTable;
 use super::sharing::{Learning, Sharing};
+use crate::group::GroupSet;
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
 /// counted: whoever asked will ask again.
@@ -110,7 +110,8 @@ pub struct Forwarder {
     pub(super) routes: RouteTable,
     pub(super) next_hops: Vec<NextHop>,
     pub(super) neighbours: Neighbours,
-    pub(super) is_active: bool,
+    /// The groups of shared addresses that this node answers for. It forwards if there is any.
+    pub(super) held: GroupSet,
     pub(super) announcement: Option<Announcement>,
     pub(super) warming: Option<Warming>,
     /// Packets whose next hop answered and pieces of packets that were cut, then the node's own frames. The first were
@@ -118,7 +119,7 @@ pub struct Forwarder {
     pub(super) released: VecDeque<Pending>,
     pub(super) sharing: Sharing,
     pub(super) learnings: VecDeque<Learning>,
-    control: VecDeque<Pending>,
+    pub(super) control: VecDeque<Pending>,
     pub(super) error_tokens: TokenBucket,
     pub(super) counters: Counters,
     /// Why the packet that was forwarded last was refused, until its sender is told.
@@ -145,7 +146,7 @@ impl Forwarder {
             ports: config.ports,
             next_hops,
             neighbours,
-            is_active: false,
+            held: GroupSet::EMPTY,
             announcement: None,
             warming: (!config.routes.is_empty()).then_some(Warming { slot: 0, at: Instant::ZERO, everybody: false }),
             sharing: Sharing::Alone,
@@ -157,32 +158,6 @@ impl Forwarder {
             refusal: None,
             has_just_queued: false,
         })
-    }
-
-    /// Whether to forward and to answer for the shared addresses. On becoming active the neighbours are asked to confirm
-    /// their link addresses; those of the gateways are resolved if they are not known.
-    pub fn set_active(&mut self, now: Instant, active: bool) {
-        if self.is_active == active {
-            return;
-        }
-        self.is_active = active;
-        self.announcement = None;
-        if active {
-            let warms = self.sharing != Sharing::IsTold;
-            self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
-        } else {
-            self.counters.abandoned_packets += self.released.len() as u64;
-            self.released.clear();
-            self.control.clear();
-        }
-    }
-
-    /// Tells the neighbours, again and again for some seconds, that the shared addresses are here. Without effect while
-    /// not active.
-    pub fn announce(&mut self, now: Instant) {
-        if self.is_active && self.sharing != Sharing::IsTold {
-            self.announcement = Some(Announcement::begin(now));
-        }
     }
 
     /// Looks at a packet that came in, before the functions do: afterwards an error could no longer quote it as it was.
@@ -200,14 +175,15 @@ impl Forwarder {
             return Admission::Refused(DropReason::OtherHost);
         }
         if let Some(local) = self.addresses.find_destination(&packet.headers.tuple, ingress) {
-            let is_held = !local.is_shared || self.is_active;
+            // Who holds another group forwards whatever is sent to its port, so also what is for a translated connection.
+            let is_held = local.group.is_none() || self.is_active();
             return if is_held { Admission::Local } else { self.admit_while_not_held(packet) };
         }
         if to_group || destination.is_multicast() {
             let is_discovery = packet.headers.tuple.version == 6 && destination.is_multicast();
             return if is_discovery { Admission::Local } else { Admission::Refused(DropReason::LinkBroadcast) };
         }
-        if !self.is_active {
+        if !self.is_active() {
             return Admission::Refused(DropReason::NotActive);
         }
         if is_link_local(destination) || is_link_local(packet.headers.tuple.source_ip()) {
@@ -235,7 +211,7 @@ impl Forwarder {
     /// address, or pieces of it are to be sent, and come out of [`Forwarder::poll_transmit`]. After any other disposition
     /// than [`Disposition::Transmit`], call [`Forwarder::note_not_sent`].
     pub fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
-        if !self.is_active {
+        if !self.is_active() {
             return Disposition::Drop(DropReason::NotActive);
         }
         let destination = packet.headers.tuple.destination_ip();
@@ -334,14 +310,12 @@ impl Forwarder {
 
     /// Whether this node answers for the address on the port now.
     pub(super) fn answers_for(&self, address: IpAddr, port: PortId) -> bool {
-        self.addresses
-            .find(address, port)
-            .is_some_and(|local| local.port == port && (!local.is_shared || self.is_active))
+        self.addresses.find(address, port).is_some_and(|local| local.port == port && local.is_held(self.held))
     }
 
     /// Sends a packet that waited, now that its next hop's link address is known.
     pub(super) fn release(&mut self, port: PortId, to: MacAddress, packet: QueuedPacket) {
-        if !self.is_active {
+        if !self.is_active() {
             self.counters.abandoned_packets += 1;
             return;
         }
@@ -413,7 +387,7 @@ impl Forwarder {
     /// Asks for a link address: everybody on the link, or the last known owner.
     fn solicit(&mut self, entry: &Entry) {
         let mac = self.ports[usize::from(entry.port.0)].mac;
-        let source = self.addresses.source_for(entry.port, entry.address, self.is_active);
+        let source = self.addresses.source_for(entry.port, entry.address, self.held);
         let mut frame = match (entry.address, source) {
             (IpAddr::V4(target), Some(IpAddr::V4(source))) => build::arp_request(mac, source, target),
             // A node that stands by and has no address of its own must not claim a shared one: it sends a probe
@@ -427,35 +401,6 @@ impl Forwarder {
         }
         self.counters.solicitations += 1;
         self.push_control(entry.port, frame);
-    }
-
-    /// The announcement that is due: for IPv4 the request and the reply form, for some hosts learn from one alone; for
-    /// IPv6 an unsolicited advertisement to all nodes.
-    fn next_announcement(&mut self, now: Instant) -> Option<(PortId, Vec<u8>)> {
-        let announcement = self.announcement.as_mut()?;
-        let forms = |address: IpAddr| if address.is_ipv4() { 2 } else { 1 };
-        let items = self.addresses.shared().map(|local| forms(local.prefix.address)).sum();
-        let Some(mut item) = announcement.next_item(now, items) else {
-            if announcement.due().is_none() {
-                self.announcement = None;
-            }
-            return None;
-        };
-        let local = self.addresses.shared().find(|local| {
-            let forms = forms(local.prefix.address);
-            let is_it = item < forms;
-            item = if is_it { item } else { item - forms };
-            is_it
-        })?;
-        let mac = self.ports[usize::from(local.port.0)].mac;
-        let frame = match local.prefix.address {
-            IpAddr::V4(address) => {
-                let operation = if item == 0 { ArpOperation::Request } else { ArpOperation::Reply };
-                build::gratuitous_arp(operation, mac, address)
-            }
-            IpAddr::V6(address) => build::unsolicited_neighbour_advertisement(mac, address, true),
-        };
-        Some((local.port, frame))
     }
 }
 
@@ -476,14 +421,14 @@ pub(super) fn route_table(config: &Config, neighbours: &mut Neighbours, now: Ins
         add(route.destination, NextHop { port: route.port, gateway: Some(route.gateway), slot });
     }
     for (port, id) in config.ports.iter().zip((0..=u8::MAX).map(PortId)) {
-        for prefix in port.own.iter().chain(&port.shared) {
+        for prefix in port.networks() {
             add(*prefix, NextHop { port: id, gateway: None, slot: None });
         }
     }
     (RouteTable::new(&routes), next_hops)
 }
 
-const fn own_frame(port: PortId) -> OutFrame {
+pub(super) const fn own_frame(port: PortId) -> OutFrame {
     OutFrame {
         port,
         checksum: Checksum::Valid,

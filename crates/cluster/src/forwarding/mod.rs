@@ -15,6 +15,7 @@
 //! ```
 //! What it has to say on its own account is polled by [`Forwarder::poll_transmit`].
 //!
+//! Shared addresses are of groups ([`crate::GroupId`]), each of which is held or not; a node that holds any forwards.
 //! A node that stands by neither answers for the shared addresses nor forwards, but learns neighbours from what it
 //! hears, so that after a take-over nothing waits for resolution. It knows nothing of why it is active.
 //!
@@ -27,6 +28,7 @@ mod answers;
 mod config;
 mod error_message;
 mod forwarder;
+mod holding;
 mod mss_clamp;
 mod neighbour;
 mod oversize;
@@ -38,7 +40,7 @@ mod sharing;
 mod tests;
 
 pub use announcement::ANNOUNCEMENT_ROUNDS;
-pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route};
+pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route, Shared};
 pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
 pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop, OutFrame};
 pub use mss_clamp::MssClamp;

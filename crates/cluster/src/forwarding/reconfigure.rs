@@ -8,6 +8,7 @@ use super::address::{LocalAddress, LocalAddresses};
 use super::config::{Config, ConfigError};
 use super::forwarder::{Forwarder, Warming, route_table};
 use super::sharing::Sharing;
+use crate::group::GroupSet;
 
 /// Why a forwarder cannot take another configuration while it works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -32,7 +33,7 @@ impl Forwarder {
     }
 
     /// Takes other addresses, routes and MTUs for its ports. What it knows of neighbours, and packets that wait for one,
-    /// stay. While it is active, shared addresses that are new are announced (with all the others, which harms nobody);
+    /// stay. Shared addresses that are new and held are announced (with all the others, which harms nobody);
     /// of those that are gone nobody is told: it no longer answers for them. True when addresses are announced.
     ///
     /// # Errors
@@ -40,8 +41,8 @@ impl Forwarder {
     pub fn reconfigure(&mut self, now: Instant, config: Config) -> Result<bool, ReconfigureError> {
         self.check_reconfiguration(&config)?;
         let addresses = LocalAddresses::new(&config.ports);
-        let is_new = |local: &LocalAddress| self.addresses.shared().all(|known| known != local);
-        let announces = self.is_active && addresses.shared().any(is_new);
+        let is_new = |local: &LocalAddress| self.addresses.shared(GroupSet::ALL).all(|known| known != local);
+        let announces = addresses.shared(self.held).any(is_new);
         self.neighbours.unpin_all();
         (self.routes, self.next_hops) = route_table(&config, &mut self.neighbours, now);
         self.addresses = addresses;
@@ -54,7 +55,7 @@ impl Forwarder {
         }
         // An announcement that is under way counts through addresses that are others now: it begins anew.
         if announces || self.announcement.is_some() {
-            self.announce(now);
+            self.announce(now, self.held);
         }
         Ok(announces)
     }

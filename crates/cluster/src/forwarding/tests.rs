@@ -15,6 +15,7 @@ use flow::{Checksum, Disposition, DropReason, Frame, Instant, PortId, Segmentati
 use proptest::prelude::*;
 
 use super::*;
+use crate::group::GroupSet;
 
 const INSIDE: PortId = PortId(0);
 const OUTSIDE: PortId = PortId(1);
@@ -38,7 +39,7 @@ fn config() -> Config {
         mac,
         mtu_bytes: 1500,
         own: vec![],
-        shared: vec![Prefix::new(v4.into(), 24), Prefix::new(v6.into(), 64)],
+        shared: vec![Prefix::new(v4.into(), 24).into(), Prefix::new(v6.into(), 64).into()],
         mss_clamp: None,
     };
     let everywhere =
@@ -71,7 +72,7 @@ impl Bench {
 
     fn active() -> Self {
         let mut bench = Self::standby();
-        bench.forwarder.set_active(bench.now, true);
+        bench.forwarder.set_held(bench.now, GroupSet::ALL);
         bench
     }
 
@@ -262,7 +263,7 @@ fn a_node_that_stands_by_is_silent_about_shared_addresses_but_learns_who_asks() 
     for address in [IpAddr::V4(HOST), IpAddr::V6(HOST6)] {
         assert_eq!(bench.forwarder.neighbour(INSIDE, address), Some((NeighbourState::Stale, HOST_MAC)));
     }
-    bench.forwarder.announce(bench.now);
+    bench.forwarder.announce(bench.now, GroupSet::ALL);
     assert_eq!(bench.drain(), [], "there is nothing to announce while standing by");
 }
 
@@ -279,7 +280,7 @@ fn a_node_that_stands_by_resolves_gateways_without_claiming_a_shared_address() {
         }
     }
     bench.feed(OUTSIDE, arp_reply(GATEWAY_MAC, GATEWAY, (OUTSIDE_MAC, Ipv4Addr::UNSPECIFIED)));
-    bench.forwarder.set_active(bench.now, true);
+    bench.forwarder.set_held(bench.now, GroupSet::ALL);
     assert_eq!(bench.feed(INSIDE, to_server()).disposition, Disposition::Transmit(OUTSIDE), "nothing waits");
 }
 
@@ -332,7 +333,7 @@ fn neighbour_discovery_that_a_router_has_passed_on_is_not_believed() {
 #[test]
 fn becoming_active_is_announced_at_once_and_again_in_every_form() {
     let mut bench = Bench::settled();
-    bench.forwarder.announce(bench.now);
+    bench.forwarder.announce(bench.now, GroupSet::ALL);
     let sent = bench.run_ms(5000);
     let at_ms = |is_it: &dyn Fn(&[u8]) -> bool| -> Vec<u64> {
         sent.iter().filter(|(_, _, bytes)| is_it(bytes)).map(|(ms, ..)| *ms).collect()
@@ -363,9 +364,9 @@ fn becoming_active_is_announced_at_once_and_again_in_every_form() {
 #[test]
 fn giving_up_the_role_ends_announcements_and_drops_what_waits() {
     let mut bench = Bench::active();
-    bench.forwarder.announce(bench.now);
+    bench.forwarder.announce(bench.now, GroupSet::ALL);
     assert_eq!(bench.feed(INSIDE, to_server()).disposition, Disposition::Consumed);
-    bench.forwarder.set_active(bench.now, false);
+    bench.forwarder.set_held(bench.now, GroupSet::EMPTY);
     bench.feed(OUTSIDE, arp_reply(GATEWAY_MAC, GATEWAY, (OUTSIDE_MAC, OUTSIDE_SHARED)));
     let sent = bench.run_ms(4000);
     let is_gratuitous = |bytes: &[u8]| {
@@ -402,7 +403,7 @@ fn senders_are_told_of_time_exceeded_no_route_and_packets_too_big() {
     let mut without_routes = config();
     without_routes.routes.clear();
     let mut bench = Bench { now: Instant::ZERO, forwarder: Forwarder::new(without_routes).unwrap() };
-    bench.forwarder.set_active(bench.now, true);
+    bench.forwarder.set_held(bench.now, GroupSet::ALL);
     assert_eq!(bench.feed(INSIDE, to_server()).disposition, Disposition::Drop(DropReason::NoRoute));
     assert_eq!(bench.drain().len(), 1);
 }
@@ -529,7 +530,7 @@ fn other_addresses_and_routes_are_taken_while_packets_pass_and_only_new_addresse
     let mut bench = Bench::settled();
     let added = Ipv4Addr::new(192, 0, 2, 2);
     let mut other = config();
-    other.ports[1].shared.push(Prefix::new(added.into(), 24));
+    other.ports[1].shared.push(Prefix::new(added.into(), 24).into());
     other.routes[0].gateway = Ipv4Addr::new(192, 0, 2, 253).into();
     assert_eq!(bench.forwarder.reconfigure(bench.now, other.clone()), Ok(true));
     let said = bench.run_ms(1);
@@ -582,7 +583,7 @@ fn a_configuration_that_cannot_work_is_refused_with_what_to_do() {
     let error = Forwarder::new(broken).unwrap_err();
     assert_eq!(error, ConfigError::GatewayNotOnLink { gateway: SERVER.into(), port: OUTSIDE });
     let mut broken = config();
-    broken.ports[0].shared[0].length_bits = 33;
+    broken.ports[0].shared[0].prefix.length_bits = 33;
     assert!(matches!(Forwarder::new(broken), Err(ConfigError::PrefixLength(_))));
     let mut broken = config();
     broken.routes[0].gateway = GATEWAY6.into();

@@ -8,7 +8,7 @@ use flow::conntrack::{Tracker, TrackerConfig};
 use flow::{HashKey, Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
-use replication::{Session, SessionConfig};
+use replication::{PeerSession, SessionConfig, Transport};
 
 use super::event::Events;
 use super::held::HeldReplies;
@@ -18,6 +18,7 @@ use super::resync::Resync;
 use super::store::ReplicaCounters;
 use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
+use crate::group::{GROUPS_MAX, GroupId};
 use crate::pipeline::{Limits, Pipeline};
 
 /// What a node is made from. The chain, the hash key and the seed are its own; all else is alike on nodes that back
@@ -59,6 +60,8 @@ pub struct PeerConfig {
     pub detector: failure_detector::Config,
     /// How connections are told to it; `None`: not at all.
     pub session: Option<SessionConfig>,
+    /// What carries it.
+    pub transport: Transport,
 }
 
 /// Why a node cannot be made from its configuration: the part that is unsound.
@@ -73,6 +76,15 @@ pub enum ConfigError {
     /// Failure detection.
     #[error(transparent)]
     Detection(#[from] failure_detector::ConfigError),
+    /// More groups of addresses than a cluster can have.
+    #[error("{0} groups of shared addresses are too many: {GROUPS_MAX} at most")]
+    TooManyGroups(usize),
+    /// Two groups that the nodes could not tell apart.
+    #[error("two groups of shared addresses have the same identity; give one of them another name")]
+    DuplicateGroup,
+    /// A shared address is of a group that there is not.
+    #[error("a shared address is of group {}, which is not configured", .0.0)]
+    UnknownGroup(GroupId),
     /// A peer has the node's own number, or two peers share one.
     #[error("node {} is among the peers twice, or is this node itself", .0.0)]
     DuplicatePeer(NodeId),
@@ -87,6 +99,7 @@ impl NodeConfig {
                 return Err(ConfigError::DuplicatePeer(*id));
             }
         }
+        check_groups(&self.role, &self.forwarding)?;
         let peers = self
             .peers
             .iter()
@@ -101,7 +114,7 @@ impl NodeConfig {
             pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain)
                 .with_limits(self.limits),
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
-            role: role::RoleAutomaton::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
+            roles: role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
             peers,
             held: HeldReplies::default(),
             others: Others::default(),
@@ -121,7 +134,7 @@ impl NodeConfig {
             None => None,
             Some(config) => {
                 let config = SessionConfig { connections_max: self.connections_max, ..config };
-                Some(Session::new(config, self.node, peer.id, seed)?)
+                Some(PeerSession::new(peer.transport, config, self.node, peer.id, seed)?)
             }
         };
         // RFC 5880 section 6.8.1: unique among this system's sessions and not 0; random besides.
@@ -136,8 +149,24 @@ impl NodeConfig {
             is_watched: true,
             is_said_up: false,
             refused: None,
-            heartbeat: None,
+            heartbeats: None,
             is_replica_incomplete: false,
         })
     }
+}
+
+/// Checks that there are such groups, and that their addresses are of one of them.
+pub(super) fn check_groups(role: &role::Config, forwarding: &forwarding::Config) -> Result<(), ConfigError> {
+    let groups = &role.groups;
+    if groups.len() > GROUPS_MAX {
+        return Err(ConfigError::TooManyGroups(groups.len()));
+    }
+    let is_duplicate = |index: usize| groups[..index].iter().any(|other| other.identity == groups[index].identity);
+    if (0..groups.len()).any(is_duplicate) {
+        return Err(ConfigError::DuplicateGroup);
+    }
+    let count = groups.len().max(1);
+    let mut shared = forwarding.ports.iter().flat_map(|port| &port.shared);
+    let unknown = shared.find(|shared| shared.group.index() >= count);
+    unknown.map_or(Ok(()), |shared| Err(ConfigError::UnknownGroup(shared.group)))
 }

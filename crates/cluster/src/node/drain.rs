@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use flow::Instant;
 
-use super::{Node, NodeEvent};
+use super::{GroupStatus, Node, NodeEvent, PeerStatus};
 use crate::role::State;
 
 /// How long a node that is being drained waits for another to take its addresses, before it goes on as before. Shorter
@@ -38,10 +38,11 @@ impl Node {
         if !is_forced {
             self.check_drain(now)?;
         }
-        if matches!(self.role.state(), State::Active | State::TakingOver) && !is_forced {
+        let is_to_be_relieved = self.roles.states().any(|state| matches!(state, State::Active | State::TakingOver));
+        if is_to_be_relieved && !is_forced {
             self.drain_given_up_at = Some(now + DRAIN_HANDOVER_MAX);
         }
-        self.role.leave(now);
+        self.roles.leave(now);
         self.handle_role_events(now);
         Ok(())
     }
@@ -49,34 +50,39 @@ impl Node {
     /// Takes part again: stands by, or goes on holding the addresses if nobody has taken them yet.
     pub fn undrain(&mut self, now: Instant) {
         self.drain_given_up_at = None;
-        self.role.rejoin(now);
+        self.roles.rejoin(now);
         self.handle_role_events(now);
     }
 
     fn check_drain(&self, now: Instant) -> Result<(), DrainRefused> {
         let status = self.status(now);
-        match self.role.state() {
-            State::Leaving | State::Left => Ok(()),
-            _ if status.peers.is_empty() => Err(DrainRefused::NoPeer),
-            State::Active | State::TakingOver => {
-                let is_somebody_ready = status.peers.iter().any(super::PeerStatus::would_relieve);
-                if is_somebody_ready { Ok(()) } else { Err(DrainRefused::NobodyReady) }
-            }
-            State::Init | State::Standby => {
-                let holds = |peer: &super::PeerStatus| peer.heartbeat.is_some_and(|said| said.state.holds_addresses());
-                if status.peers.iter().any(holds) { Ok(()) } else { Err(DrainRefused::NobodyHolds) }
-            }
-        }
+        status.groups.iter().try_for_each(|group| check_group(group, &status.peers))
     }
 
     /// Goes on if nobody has come to relieve a node that may not leave unrelieved.
     pub(super) fn look_after_drain(&mut self, now: Instant) {
-        if self.role.state() != State::Leaving {
+        if self.roles.states().all(|state| state != State::Leaving) {
             self.drain_given_up_at = None;
         }
         if self.drain_given_up_at.is_some_and(|at| at <= now) {
             self.undrain(now);
             self.events.push(now, NodeEvent::DrainGivenUp);
+        }
+    }
+}
+
+/// Whether a node can do without this one in the group.
+fn check_group(GroupStatus { group, role, .. }: &GroupStatus, peers: &[PeerStatus]) -> Result<(), DrainRefused> {
+    match role {
+        State::Left | State::Leaving => Ok(()),
+        _ if peers.is_empty() => Err(DrainRefused::NoPeer),
+        State::Active | State::TakingOver => {
+            let is_somebody_ready = peers.iter().any(|peer| peer.would_relieve(*group));
+            if is_somebody_ready { Ok(()) } else { Err(DrainRefused::NobodyReady) }
+        }
+        State::Init | State::Standby => {
+            let is_held = peers.iter().any(|peer| peer.holds(*group));
+            if is_held { Ok(()) } else { Err(DrainRefused::NobodyHolds) }
         }
     }
 }

@@ -4,6 +4,8 @@ use alloc::collections::VecDeque;
 
 use flow::{Instant, NodeId, WorkerId};
 
+use crate::group::GroupId;
+
 /// The most events that wait to be polled; when there are more, the oldest goes.
 pub(super) const EVENTS_PENDING_MAX: usize = 1024;
 
@@ -14,18 +16,25 @@ pub enum NodeEvent {
     PeerUp(NodeId),
     /// The failure detector no longer does.
     PeerDown(NodeId),
-    /// This node takes the shared addresses over; the state of the connections is usable.
+    /// This node takes a group's shared addresses over; the state of the connections is usable.
     BecameActive {
+        /// The group.
+        group: GroupId,
         /// The number of the take-over.
         term: u64,
     },
-    /// The neighbours were told that the shared addresses are here.
+    /// The neighbours were told that a group's shared addresses are here.
     AddressesAnnounced {
+        /// The group.
+        group: GroupId,
         /// The number of the take-over.
         term: u64,
     },
-    /// This node gave the shared addresses up.
-    BecameStandby,
+    /// This node gave a group's shared addresses up.
+    BecameStandby {
+        /// The group.
+        group: GroupId,
+    },
     /// The first packet of a connection whose copy this node took over was sent on.
     FirstPacketAfterTakeOver,
     /// The peer tells all its connections.
@@ -42,6 +51,20 @@ pub enum NodeEvent {
     Synchronised(NodeId),
     /// The table is full and the peer's connections no longer fit: raise `limits.connections_max`.
     ReplicaIncomplete(NodeId),
+    /// Copies of the peer's connections are not what the peer told. They are being put right.
+    ReplicasDiffer {
+        /// The peer.
+        peer: NodeId,
+        /// Connections found since the last word of it.
+        connections: u32,
+    },
+    /// After that: the copies of the peer's connections are what it told.
+    ReplicasAgree {
+        /// The peer.
+        peer: NodeId,
+        /// Copies that were told again or removed.
+        repaired: u32,
+    },
     /// All connections were held against the configuration in force.
     Judged {
         /// Those that were ended because it does not allow them any more.

@@ -1,7 +1,8 @@
 //! Holding connections against a configuration that is newer than they are.
 //!
 //! A connection's master judges it. A node that stands by when it is told to judge therefore owes it: should it take the
-//! connections over before the master has judged them, it does so itself.
+//! connections over before the master has judged them, it does so itself. Of nodes that each hold some of the groups of addresses,
+//! each judges its own connections, and owes those of the others.
 
 use flow::Instant;
 
@@ -16,6 +17,8 @@ const JUDGED_PER_TIMEOUT_MAX: usize = 128;
 pub(super) struct Judging {
     /// The connections have not all been judged since this node was last told to.
     is_owed: bool,
+    /// Others' connections are judged as well as this node's own.
+    is_of_all: bool,
     /// Connections that were ended so before.
     ended_before: u64,
 }
@@ -32,10 +35,13 @@ impl Judging {
         pipeline.stop_judging();
     }
 
-    /// Begins, from the first connection on, if it is owed.
-    pub(super) const fn take_up(&mut self, pipeline: &mut Pipeline) {
+    /// Begins, from the first connection on, if it is owed: with those of all masters, or with this node's own.
+    pub(super) const fn take_up(&mut self, pipeline: &mut Pipeline, is_of_all: bool) {
         if self.is_owed {
-            self.ended_before = pipeline.counters().disallowed;
+            if !pipeline.is_judging() {
+                self.ended_before = pipeline.counters().disallowed;
+            }
+            self.is_of_all = is_of_all;
             pipeline.begin_judging();
         }
     }
@@ -52,9 +58,10 @@ impl Node {
         if !self.pipeline.is_judging() {
             return;
         }
-        self.pipeline.judge_some(now, JUDGED_PER_TIMEOUT_MAX);
+        self.pipeline.judge_some(now, JUDGED_PER_TIMEOUT_MAX, self.judging.is_of_all);
         if !self.pipeline.is_judging() {
-            self.judging.is_owed = false;
+            // Others judge theirs, unless they die first.
+            self.judging.is_owed = !self.judging.is_of_all;
             let ended = self.pipeline.counters().disallowed - self.judging.ended_before;
             self.events.push(now, NodeEvent::Judged { ended });
         }

@@ -1,7 +1,7 @@
 //! One node of the cluster, as a value: packets, datagrams and time go in, packets, datagrams and events come out.
 //!
 //! The same value runs in the daemon, in the simulator and in tests. It owns the [`Pipeline`] (connections), the
-//! [`Forwarder`] (addresses, routes, neighbours), the [`RoleAutomaton`] (who holds the addresses) and, for each peer,
+//! [`Forwarder`] (addresses, routes, neighbours), the [`Roles`] (who holds which addresses) and, for each peer,
 //! a failure detector and a replication session.
 //!
 //! ```text
@@ -13,6 +13,7 @@
 
 mod again;
 mod config;
+mod copies;
 mod drain;
 mod event;
 mod held;
@@ -21,8 +22,10 @@ mod observing;
 mod peer;
 mod reload;
 mod resync;
+mod roles;
 mod status;
 mod store;
+mod stream;
 mod surroundings;
 mod workers;
 
@@ -32,21 +35,23 @@ use alloc::vec::Vec;
 use flow::conntrack::Change;
 use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
-use replication::representation::{Selection, is_worth_telling, precise};
+use replication::baseline::StreamError;
+use replication::representation::{Selection, is_worth_telling};
 use replication::{Handle, PeerError};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
-use crate::pipeline::{CopyExpiry, Pipeline, TableChange};
-use crate::role::{self, Division, Heartbeat, RoleAutomaton};
+use crate::pipeline::{Pipeline, TableChange};
+use crate::role::{self, Division, Heartbeats, Roles};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
-pub use status::{NodeStatus, PeerStatus};
+pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
+pub use stream::StreamInput;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use event::Events;
@@ -56,10 +61,6 @@ use peer::Peer;
 use surroundings::Surroundings;
 use workers::Others;
 
-/// Connections whose time has come that are ended in one call of [`Node::handle_timeout`].
-const EXPIRIES_PER_TIMEOUT_MAX: usize = 256;
-/// A copy whose own timer ran out while its master lives is looked at again after this time.
-const COPY_LOOK_AGAIN: core::time::Duration = core::time::Duration::from_secs(60);
 /// The most frames of the node's own making that wait to be polled; further ones are dropped as
 /// [`DropReason::TransmitFailed`].
 const OUTBOX_FRAMES_MAX: usize = 8192;
@@ -94,6 +95,9 @@ pub enum NodeError {
     /// The replication session discarded it.
     #[error(transparent)]
     Replication(#[from] PeerError),
+    /// The stream with the peer is of no more use.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// The peer divides its packets otherwise.
     #[error(
         "node {} runs {theirs} workers, this node {ours}: give both the same workers.count, and the same release", .peer.0
@@ -126,7 +130,7 @@ pub struct Node {
     hold_first_reply: core::time::Duration,
     pipeline: Pipeline,
     forwarder: Forwarder,
-    role: RoleAutomaton,
+    roles: Roles,
     peers: Vec<Peer>,
     held: HeldReplies,
     /// The node's other workers.
@@ -177,19 +181,21 @@ impl Node {
     /// Why it was not taken; the node goes on.
     pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
         if role::is_heartbeat(datagram) {
-            let heartbeat = Heartbeat::decode(datagram)?;
-            self.role.handle_heartbeat(now, &heartbeat).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
-            self.note_division(now, heartbeat.node, Division::decode(datagram));
+            let heartbeats = Heartbeats::decode(datagram)?;
+            self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
+            self.note_division(now, heartbeats.first.node, Division::decode(datagram));
             self.handle_role_events(now);
             return Ok(());
         }
-        let speaks_for_all = self.role.state().holds_addresses();
+        self.remember_untold(now);
+        let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         if let Some(theirs) = peer.refused {
             let ours = self.pipeline.shard.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
         let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
+        self.tell_changes();
         self.handle_session_events(now);
         self.release_held(now);
         Ok(result?)
@@ -208,7 +214,7 @@ impl Node {
 
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let speaks_for_all = self.role.state().holds_addresses();
+        let speaks_for_all = self.speaks_for_all();
         for peer in &mut self.peers {
             peer.detector.handle_timeout(now);
             if let Some(session) = &mut peer.session {
@@ -219,15 +225,15 @@ impl Node {
         self.handle_detector_events(now);
         self.handle_session_events(now);
         self.go_on_when_usable(now);
-        self.role.handle_timeout(now);
+        self.roles.handle_timeout(now);
         self.handle_role_events(now);
         self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
-        let copies = self.copy_expiry();
-        self.more_expiries = self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies);
+        self.more_expiries = self.expire(now);
         self.judge_some(now);
         self.tell_changes();
+        self.remember_untold(now);
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
@@ -238,7 +244,7 @@ impl Node {
         }
         let peers = self.peers.iter().flat_map(Peer::poll_timeouts);
         let own = [
-            self.role.poll_timeout(),
+            self.roles.poll_timeout(),
             self.forwarder.poll_timeout(),
             self.held.poll_timeout(),
             self.pipeline.next_expiry(),
@@ -256,7 +262,7 @@ impl Node {
     /// As [`Node::poll_transmit`], only what goes to peers.
     pub fn poll_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
-        let speaks_for_all = self.role.state().holds_addresses();
+        let speaks_for_all = self.speaks_for_all();
         for peer in &mut self.peers {
             if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, buffer) {
                 return Some(Transmit::Replication(peer.id));
@@ -265,12 +271,12 @@ impl Node {
                 return Some(Transmit::Detection(peer.id));
             }
         }
-        if let Some(heartbeat) = self.role.poll_heartbeat(now) {
-            self.peers.iter_mut().for_each(|peer| peer.heartbeat = Some(heartbeat));
+        if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
+            self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
         }
-        let (id, heartbeat) = self.peers.iter_mut().find_map(|peer| Some((peer.id, peer.heartbeat.take()?)))?;
+        let (id, heartbeats) = self.peers.iter_mut().find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
         buffer.clear();
-        heartbeat.encode(buffer);
+        heartbeats.encode(buffer);
         Division::of(self.pipeline.shard.place().steering).encode(buffer);
         Some(Transmit::Replication(id))
     }
@@ -293,14 +299,8 @@ impl Node {
     /// Gives the addresses up in good order, so that the peer takes them before this node ends.
     pub fn leave(&mut self, now: Instant) {
         self.drain_given_up_at = None;
-        self.role.leave(now);
+        self.roles.leave(now);
         self.handle_role_events(now);
-    }
-
-    /// Whether this node holds the shared addresses.
-    #[must_use]
-    pub const fn holds_addresses(&self) -> bool {
-        self.role.state().holds_addresses()
     }
 
     /// The pipeline, to be read by operators.
@@ -326,19 +326,16 @@ impl Node {
         for change in &changes {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
+                TableChange::Copied { slot } => self.note_copied(*slot),
                 TableChange::TakenOver { slot } | TableChange::FunctionsChanged { slot } => {
+                    self.note_copied(*slot);
                     peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
                 TableChange::Changed { slot, change, previous_state } => {
                     self.tell_changed(*slot, *change, *previous_state);
                 }
-                TableChange::Ended { slot, ended } => {
-                    self.attributes.clear();
-                    precise::encode_ended(ended, &mut self.attributes);
-                    for session in peer::sessions(&mut self.peers) {
-                        session.mark_deleted(Handle(slot.0), &self.attributes);
-                    }
-                }
+                TableChange::Ended { slot, ended } => self.tell_ended(*slot, ended),
+                TableChange::Refused { to, ended } => self.tell_refused(*to, ended),
             }
         }
         self.pipeline.return_changes(changes);
@@ -380,12 +377,12 @@ impl Node {
                     Event::Up => {
                         self.peers[index].orphaned_at = None;
                         self.events.push(now, NodeEvent::PeerUp(id));
-                        self.role.handle_peer_up(now, id)
+                        self.roles.handle_peer_up(now, id)
                     }
                     Event::Down { .. } => {
                         self.peers[index].orphaned_at = Some(now);
                         self.events.push(now, NodeEvent::PeerDown(id));
-                        self.role.handle_peer_down(now, id)
+                        self.roles.handle_peer_down(now, id)
                     }
                 };
                 debug_assert!(told.is_ok(), "the role automaton is built with the same peers");
@@ -399,44 +396,8 @@ impl Node {
             peer.collect_session_events(now, &mut self.events);
         }
         let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
-        self.role.set_synchronised(now, synchronised);
+        self.roles.set_synchronised(now, synchronised);
         self.handle_role_events(now);
-    }
-
-    fn handle_role_events(&mut self, now: Instant) {
-        while let Some(event) = self.role.poll_event() {
-            match event {
-                role::Event::BecomeActive { term } => {
-                    // Copies lie in the table that packets are looked up in: there is nothing to commit but to have the other
-                    // workers forward.
-                    self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
-                    self.events.push(now, NodeEvent::BecameActive { term });
-                    self.judging.take_up(&mut self.pipeline);
-                    if !self.awaits_others(now, term) {
-                        self.role.handle_state_usable(now);
-                    }
-                }
-                role::Event::AnnounceAddresses { term } => {
-                    self.forwarder.set_active(now, true);
-                    self.forwarder.announce(now);
-                    self.events.push(now, NodeEvent::AddressesAnnounced { term });
-                }
-                role::Event::BecomeStandby => {
-                    self.await_nobody();
-                    self.forwarder.set_active(now, false);
-                    self.judging.leave_off(&mut self.pipeline);
-                    self.events.push(now, NodeEvent::BecameStandby);
-                }
-            }
-        }
-    }
-
-    fn copy_expiry(&self) -> CopyExpiry {
-        let orphaned_at = self.peers.iter().filter_map(|peer| peer.orphaned_at).max();
-        match orphaned_at {
-            Some(at) if self.role.state().holds_addresses() => CopyExpiry::Since(at),
-            _ => CopyExpiry::PutOff(COPY_LOOK_AGAIN),
-        }
     }
 
     /// Sends on the first replies whose connection a backup knows by now, or whose time is over.

@@ -4,26 +4,26 @@ use alloc::vec::Vec;
 
 use flow::table::Slot;
 use flow::{Instant, NodeId};
-use replication::{Handle, PeerError, Session, SessionEvent};
+use replication::{Handle, PeerError, PeerSession, SessionEvent};
 
 use super::event::{Events, NodeEvent};
 use super::resync::Resync;
 use super::store::{ReplicaCounters, ReplicaStore};
 use crate::failure_detector;
 use crate::pipeline::Pipeline;
-use crate::role::{Division, Heartbeat};
+use crate::role::{Division, Heartbeats};
 
 /// A peer: its failure detector, and the session with it unless replication is off.
 pub(super) struct Peer {
     pub(super) id: NodeId,
     pub(super) detector: failure_detector::Session,
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<PeerSession>,
     pub(super) resync: Resync,
     pub(super) replica: ReplicaCounters,
     /// Since when the peer is down, if it is.
     pub(super) orphaned_at: Option<Instant>,
-    /// A heartbeat that waits to be sent to it.
-    pub(super) heartbeat: Option<Heartbeat>,
+    /// Heartbeats that wait to be sent to it.
+    pub(super) heartbeats: Option<Heartbeats>,
     pub(super) is_replica_incomplete: bool,
     /// This worker runs its failure detector. The others are told by it.
     pub(super) is_watched: bool,
@@ -73,6 +73,8 @@ impl Peer {
                 SessionEvent::ResyncStarted => NodeEvent::ResyncStarted(self.id),
                 SessionEvent::ResyncCompleted => NodeEvent::ResyncCompleted(self.id),
                 SessionEvent::Synchronised => NodeEvent::Synchronised(self.id),
+                SessionEvent::Diverged { connections } => NodeEvent::ReplicasDiffer { peer: self.id, connections },
+                SessionEvent::Agreed { repaired } => NodeEvent::ReplicasAgree { peer: self.id, repaired },
             };
             events.push(now, event);
         }
@@ -91,7 +93,7 @@ impl Peer {
     pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 2] {
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
         let detector = if self.is_watched { self.detector.poll_timeout() } else { None };
-        [detector, session.and_then(Session::poll_timeout)]
+        [detector, session.and_then(PeerSession::poll_timeout)]
     }
 
     /// This node has a copy of all that the peer has, or there is nobody to copy from.
@@ -103,7 +105,7 @@ impl Peer {
 }
 
 /// The sessions with all peers that are told of connections.
-pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut Session> {
+pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut PeerSession> {
     peers.iter_mut().filter_map(|peer| peer.session.as_mut())
 }
 

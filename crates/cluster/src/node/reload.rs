@@ -11,7 +11,8 @@ use flow::{Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
 
-use super::Node;
+use super::config::check_groups;
+use super::{ConfigError, Node};
 use crate::{failure_detector, forwarding, role};
 
 /// What can change while a node works.
@@ -81,6 +82,12 @@ pub enum ReloadError {
     /// The chain would look for states where they are not.
     #[error("the chain is not laid out for the connections that there are: restart the node")]
     ChainLayout,
+    /// Groups of shared addresses were added, removed or renamed.
+    #[error("the groups of shared addresses are not those that the node began with: restart the node")]
+    GroupsDiffer,
+    /// Addresses are of a group that there is not.
+    #[error(transparent)]
+    Groups(#[from] ConfigError),
     /// The peers are others.
     #[error("the peers are not those that the node began with: restart the node")]
     PeersDiffer,
@@ -107,13 +114,11 @@ impl Node {
             Reevaluation::Keep => self.judging.forgive(&mut self.pipeline),
             Reevaluation::Judge => {
                 self.judging.owe();
-                if self.holds_addresses() {
-                    self.judging.take_up(&mut self.pipeline);
-                }
+                self.judge_as_roles_are();
             }
         }
         // Last, because it may make this node active, or another.
-        self.role.reconfigure(now, new.role);
+        self.roles.reconfigure(now, new.role);
         self.handle_role_events(now);
         Ok(Reloaded { announces, judges: self.pipeline.is_judging() })
     }
@@ -123,6 +128,10 @@ impl Node {
         if !new.chain.continues(self.pipeline.chain()) {
             return Err(ReloadError::ChainLayout);
         }
+        if !self.roles.are_those_of(&new.role) {
+            return Err(ReloadError::GroupsDiffer);
+        }
+        check_groups(&new.role, &new.forwarding)?;
         self.forwarder.check_reconfiguration(&new.forwarding)?;
         let mut ids: Vec<NodeId> = new.peers.iter().map(|peer| peer.id).collect();
         let mut known: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();

@@ -8,21 +8,25 @@ use replication::SessionStatus;
 
 use super::peer::Peer;
 use super::{Node, ReplicaCounters};
+use crate::group::GroupId;
+use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
 
 /// How a node stands.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
-    /// Its role.
+    /// Its role: active if it is for any group.
     pub role: role::State,
-    /// The latest take-over that it knows of.
-    pub term: u64,
+    /// Its role in each group, in the order of the groups; one at least.
+    pub groups: Vec<GroupStatus>,
     /// The number that nodes have in common if they are configured alike.
     pub configuration: Option<u64>,
     /// Connections held, copies included.
     pub connections: u32,
     /// Connections held at most.
     pub connections_max: u32,
+    /// Connections that ended while a peer that knows them was away.
+    pub tombstones: TombstoneCounters,
     /// First replies that were kept back.
     pub replies_held: u64,
     /// Of those, the ones let go unconfirmed because their time was over.
@@ -31,6 +35,19 @@ pub struct NodeStatus {
     pub forwarding: forwarding::Counters,
     /// The peers.
     pub peers: Vec<PeerStatus>,
+}
+
+/// How a node stands to a group of shared addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupStatus {
+    /// The group.
+    pub group: GroupId,
+    /// Its role.
+    pub role: role::State,
+    /// The latest take-over that it knows of.
+    pub term: u64,
+    /// Its priority: the highest wins.
+    pub priority: u8,
 }
 
 /// How a node stands to a peer.
@@ -42,8 +59,8 @@ pub struct PeerStatus {
     pub detector: failure_detector::Status,
     /// Since when it is down, if it is.
     pub down_since: Option<Instant>,
-    /// What it last said of its role, if that still counts.
-    pub heartbeat: Option<role::Heartbeat>,
+    /// What it last said of its role in each of this node's groups, if that still counts.
+    pub heartbeats: Vec<Option<role::Heartbeat>>,
     /// How it divides its packets among its workers, if that is not how this node does: then replication is refused.
     pub refused: Option<role::Division>,
     /// The replication session; `None` when replication is off.
@@ -64,17 +81,29 @@ impl PeerStatus {
             && self.session.is_some_and(|session| session.link == replication::Link::Open && session.told)
     }
 
+    /// What it last said of its role in the group, if that still counts.
+    #[must_use]
+    pub fn heartbeat(&self, group: GroupId) -> Option<role::Heartbeat> {
+        self.heartbeats.get(group.index()).copied().flatten()
+    }
+
     /// The peer is drained, or about to be: it takes nothing over.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.heartbeat.is_some_and(|said| matches!(said.state, role::State::Leaving | role::State::Left))
+        self.heartbeats.iter().flatten().any(|said| matches!(said.state, role::State::Leaving | role::State::Left))
     }
 
-    /// The peer could take over and would, if this node left.
+    /// The peer could take the group over and would, if this node left.
     #[must_use]
-    pub fn would_relieve(&self) -> bool {
+    pub fn would_relieve(&self, group: GroupId) -> bool {
         let stands_by = |said: role::Heartbeat| said.state == role::State::Standby && said.synchronised;
-        self.could_take_over() && self.heartbeat.is_some_and(stands_by)
+        self.could_take_over() && self.heartbeat(group).is_some_and(stands_by)
+    }
+
+    /// The peer says that it holds the group's addresses.
+    #[must_use]
+    pub fn holds(&self, group: GroupId) -> bool {
+        self.heartbeat(group).is_some_and(|said| said.state.holds_addresses())
     }
 }
 
@@ -85,14 +114,19 @@ fn detector_status(peer: &Peer) -> failure_detector::Status {
     if peer.is_watched { status } else { failure_detector::Status { state, ..status } }
 }
 
+fn group_status(node: &Node, group: GroupId) -> GroupStatus {
+    let roles = &node.roles;
+    GroupStatus { group, role: roles.state(group), term: roles.term(group), priority: roles.priority(group) }
+}
+
 pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
     let peers = node.peers.iter().map(|peer| {
-        let session = peer.session.as_ref().map(replication::Session::status);
+        let session = peer.session.as_ref().map(replication::PeerSession::status);
         PeerStatus {
             id: peer.id,
             detector: detector_status(peer),
             down_since: peer.orphaned_at,
-            heartbeat: node.role.peer(now, peer.id),
+            heartbeats: node.roles.groups().map(|group| node.roles.peer(now, peer.id, group)).collect(),
             refused: peer.refused,
             session,
             lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
@@ -100,11 +134,12 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         }
     });
     NodeStatus {
-        role: node.role.state(),
-        term: node.role.term(),
-        configuration: node.role.configuration(),
+        role: node.roles.summary(),
+        groups: node.roles.groups().map(|group| group_status(node, group)).collect(),
+        configuration: node.roles.configuration(),
         connections: node.pipeline.table().len(),
         connections_max: node.pipeline.table().capacity(),
+        tombstones: node.pipeline.tombstones(),
         replies_held: node.held.held,
         replies_overdue: node.held.overdue,
         forwarding: node.forwarder.counters(),

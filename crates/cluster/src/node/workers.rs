@@ -5,8 +5,8 @@
 //!
 //! | letter | from | to | says |
 //! |---|---|---|---|
-//! | [`Letter::Standing`] | lead | others | role and peers, whenever they change |
-//! | [`Letter::Report`] | others | lead | which take-over their connections are usable for, and whether they have all copies |
+//! | [`Letter::Standing`] | lead | others | roles and peers, whenever they change |
+//! | [`Letter::Report`] | others | lead | which take-overs their connections are usable for, and whether they have all copies |
 //! | [`Letter::Neighbour`] | lead | others | what ARP and neighbour discovery taught it |
 //! | [`Letter::Redirect`] | any | any | replies of whose connections come to the receiver |
 //! | [`Letter::Announcement`] | any | any | connections that are expected, or have come as expected |
@@ -27,11 +27,13 @@ use core::time::Duration;
 
 use flow::{BATCH_FRAMES_MAX, Instant, NodeId, PacketBatch, WorkerId};
 
+use super::roles::forwards;
 use super::surroundings::Surroundings;
 use super::{ConfigError, Node, NodeConfig, NodeEvent};
 use crate::forwarding::{Learning, Sharing};
+use crate::group::{GROUPS_MAX, GroupId};
 use crate::pipeline::{Announcement, HandedFrame, Place, Redirect};
-use crate::role::{Division, RoleAutomaton, State};
+use crate::role::{Division, Roles, State};
 
 /// How long the lead waits for the other workers before it announces the addresses. A worker that is late then drops its
 /// packets a little longer; better than a node that never takes over.
@@ -59,8 +61,8 @@ pub enum Letter {
 /// How the node stands: the whole of it, so that a later one stands for all earlier ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Standing {
-    state: State,
-    term: u64,
+    /// State and latest take-over of each group.
+    groups: Vec<(State, u64)>,
     peers: Vec<PeerStanding>,
 }
 
@@ -76,8 +78,8 @@ struct PeerStanding {
 /// How a worker stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The take-over for which its connections are usable; 0 while it stands by.
-    usable_term: u64,
+    /// The take-over of each group for which its connections are usable; 0 while it stands by.
+    usable_terms: [u64; GROUPS_MAX],
     /// It has a copy of every connection that it is to back up.
     is_synchronised: bool,
 }
@@ -91,11 +93,11 @@ pub(super) struct Others {
     reports: Vec<Report>,
     /// The lead's: what it said last.
     told: Option<Standing>,
-    /// The lead's: a take-over that waits for the others, and until when.
-    awaited: Option<(u64, Instant)>,
+    /// The lead's: a take-over of each group that waits for the others, and until when.
+    awaited: [Option<(u64, Instant)>; GROUPS_MAX],
     /// What this worker said last.
     reported: Option<Report>,
-    usable_term: u64,
+    usable_terms: [u64; GROUPS_MAX],
 }
 
 impl Others {
@@ -114,7 +116,7 @@ impl Others {
 
     /// When the others are waited for no longer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.awaited.map(|(_, until)| until)
+        self.awaited.iter().flatten().map(|(_, until)| *until).min()
     }
 }
 
@@ -135,7 +137,7 @@ impl Node {
             node.others.reports = vec![Report::default(); usize::from(place.steering.workers()) - 1];
         } else {
             node.forwarder.set_sharing(Sharing::IsTold);
-            node.role = RoleAutomaton::following(role, now);
+            node.roles = Roles::following(role, now);
             node.peers.iter_mut().for_each(|peer| peer.is_watched = false);
         }
         Ok(node)
@@ -220,7 +222,8 @@ impl Node {
     }
 
     fn tell_standing(&mut self) {
-        let (state, term) = (self.role.state(), self.role.term());
+        let roles = &self.roles;
+        let groups = || roles.groups().map(|group| (roles.state(group), roles.term(group)));
         let peers = || {
             self.peers.iter().map(|peer| PeerStanding {
                 id: peer.id,
@@ -233,9 +236,9 @@ impl Node {
             .others
             .told
             .as_ref()
-            .is_some_and(|told| (told.state, told.term) == (state, term) && told.peers.iter().copied().eq(peers()));
+            .is_some_and(|told| told.groups.iter().copied().eq(groups()) && told.peers.iter().copied().eq(peers()));
         if !is_told {
-            let standing = Standing { state, term, peers: peers().collect() };
+            let standing = Standing { groups: groups().collect(), peers: peers().collect() };
             self.others.told = Some(standing.clone());
             self.tell_all(&Letter::Standing(standing));
         }
@@ -243,7 +246,7 @@ impl Node {
 
     fn report(&mut self) {
         let is_synchronised = self.peers.iter().all(super::Peer::is_synchronised_or_away);
-        let report = Report { usable_term: self.others.usable_term, is_synchronised };
+        let report = Report { usable_terms: self.others.usable_terms, is_synchronised };
         if self.others.reported != Some(report) {
             self.others.reported = Some(report);
             self.others.push(WorkerId::LEAD, Letter::Report(report));
@@ -252,20 +255,18 @@ impl Node {
 
     /// What the lead says counts here.
     fn follow(&mut self, now: Instant, standing: &Standing) {
-        let forwards = |state: State| state.holds_addresses() || state == State::TakingOver;
-        let (before, after) = (forwards(self.role.state()), forwards(standing.state));
-        self.role.follow(now, standing.state, standing.term);
-        self.forwarder.set_active(now, after);
-        self.others.usable_term = if after { standing.term } else { 0 };
-        if before && !after {
-            self.judging.leave_off(&mut self.pipeline);
+        let before = self.roles.groups_in(forwards);
+        for (group, (state, term)) in self.roles.groups().zip(&standing.groups) {
+            self.roles.follow(now, group, *state, *term);
+            self.others.usable_terms[group.index()] = if forwards(*state) { *term } else { 0 };
         }
-        if after && !before {
+        let after = self.roles.groups_in(forwards);
+        self.forwarder.set_held(now, after);
+        if !after.without(before).is_empty() {
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
-            self.judging.take_up(&mut self.pipeline);
         }
-        if before && !after {
-            self.judging.leave_off(&mut self.pipeline);
+        if before != after {
+            self.judge_as_roles_are();
         }
         for told in &standing.peers {
             let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };
@@ -282,31 +283,34 @@ impl Node {
         self.handle_session_events(now);
     }
 
-    /// A take-over began. True if other workers must make their connections usable first.
-    pub(super) fn awaits_others(&mut self, now: Instant, term: u64) -> bool {
-        let must_wait = self.others.reports.iter().any(|report| report.usable_term != term);
-        self.others.awaited = must_wait.then_some((term, now + USABLE_WITHIN));
+    /// A take-over of the group began. True if other workers must make their connections usable first.
+    pub(super) fn awaits_others(&mut self, now: Instant, group: GroupId, term: u64) -> bool {
+        let must_wait = self.others.reports.iter().any(|report| report.usable_terms[group.index()] != term);
+        self.others.awaited[group.index()] = must_wait.then_some((term, now + USABLE_WITHIN));
         must_wait
     }
 
-    /// The take-over that waits for the others is off.
-    pub(super) const fn await_nobody(&mut self) {
-        self.others.awaited = None;
+    /// The take-over of the group that waits for the others is off.
+    pub(super) const fn await_nobody(&mut self, group: GroupId) {
+        self.others.awaited[group.index()] = None;
     }
 
-    /// Goes on with a take-over when all workers are ready for it, or one has been waited for too long.
+    /// Goes on with the take-overs for which all workers are ready, or one has been waited for too long.
     pub(super) fn go_on_when_usable(&mut self, now: Instant) {
-        let Some((term, until)) = self.others.awaited else { return };
-        let mut late = (1..).map(WorkerId).zip(&self.others.reports).filter(|(_, report)| report.usable_term != term);
-        if let Some((worker, _)) = late.next() {
-            if now < until {
-                return;
+        for group in self.roles.groups() {
+            let Some((term, until)) = self.others.awaited[group.index()] else { continue };
+            let is_late = |report: &Report| report.usable_terms[group.index()] != term;
+            let late = (1..).map(WorkerId).zip(&self.others.reports).find(|(_, report)| is_late(report));
+            if let Some((worker, _)) = late {
+                if now < until {
+                    continue;
+                }
+                self.events.push(now, NodeEvent::WorkerLate(worker));
             }
-            self.events.push(now, NodeEvent::WorkerLate(worker));
+            self.others.awaited[group.index()] = None;
+            self.roles.handle_state_usable(now, group);
+            self.handle_role_events(now);
         }
-        self.others.awaited = None;
-        self.role.handle_state_usable(now);
-        self.handle_role_events(now);
     }
 
     /// A heartbeat says how its sender divides its packets. Nodes that do it otherwise would look for copies where there are

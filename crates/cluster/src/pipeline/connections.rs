@@ -49,6 +49,8 @@ impl Pipeline {
             self.observe_tracking(slot, previous_state, &advance, taken_over.then_some(master));
         }
         if advance.next == Next::Reopen {
+            // What others know of the one that ends must not count more than what they are told of the next.
+            self.begins_after(record(&self.table, slot).version);
             self.end(slot, CloseReason::TcpClosed);
             let hash = self.table.hash(&packet.headers.tuple);
             return self.handle_unknown(now, packet, hash, is_local, edge);
@@ -158,6 +160,7 @@ impl Pipeline {
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let tuple = packet.headers.tuple;
+        let first_version = self.first_version(&tuple);
         if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
         }
@@ -165,6 +168,7 @@ impl Pipeline {
         self.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
         self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
+        connection.version = first_version;
         let mut runtime = Runtime {
             now,
             node: self.node,
@@ -292,6 +296,7 @@ impl Pipeline {
     /// its relations to others.
     pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
         let removed = self.table.remove(slot)?;
+        self.note_copy_gone(slot, &removed);
         self.discount_of_source(&removed.original);
         self.shard.note_removed(&removed);
         self.forget_relations(&removed);

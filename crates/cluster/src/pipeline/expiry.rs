@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use flow::Instant;
 use flow::connection::flags;
+use flow::{Instant, NodeId};
 use network_functions::function::CloseReason;
 
 use super::{Pipeline, record_mut};
@@ -20,10 +20,11 @@ pub enum CopyExpiry {
 
 impl Pipeline {
     /// Ends connections whose time has come by `now`, at most `connections_max` a call, and gives up packets whose
-    /// fragments did not all come. True when more may be waiting.
-    pub fn expire(&mut self, now: Instant, connections_max: usize, copies: CopyExpiry) -> bool {
+    /// fragments did not all come. `copies` says what becomes of a master's copies. True when more may be waiting.
+    pub fn expire(&mut self, now: Instant, connections_max: usize, copies: impl Fn(NodeId) -> CopyExpiry) -> bool {
         self.observation.set_now(now);
         self.expire_fragments(now);
+        self.forget_old_tombstones(now);
         for _ in 0..connections_max {
             let Some(slot) = self.table.poll_expired(now) else { return false };
             let connection = record_mut(&mut self.table, slot);
@@ -31,7 +32,7 @@ impl Pipeline {
             if connection.flags & flags::COPY != 0 && connection.owner != self.node {
                 let timeout =
                     self.tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
-                let look_again_at = match copies {
+                let look_again_at = match copies(connection.owner) {
                     CopyExpiry::PutOff(delay) => now + delay,
                     CopyExpiry::Since(orphaned_at) => orphaned_at + timeout,
                 };

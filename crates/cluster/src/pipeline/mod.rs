@@ -26,6 +26,7 @@ mod replica;
 mod shard;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -55,6 +56,8 @@ pub use limits::{Limits, SourceLimit};
 use related::Related;
 pub use replica::{Applied, Remnants};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
+use tombstones::Tombstones;
+pub use tombstones::{TOMBSTONE_LIFETIME, TOMBSTONES_MAX, TombstoneCounters};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {
@@ -127,6 +130,18 @@ pub enum TableChange {
         /// Its name.
         ended: Ended,
     },
+    /// What lies in the slot has another node for its master, or had: a copy came, changed or went.
+    Copied {
+        /// Where it lies or lay.
+        slot: Slot,
+    },
+    /// A peer told of a connection that has ended here: it must learn so.
+    Refused {
+        /// The peer.
+        to: NodeId,
+        /// The end, newer than the peer's word.
+        ended: Ended,
+    },
 }
 
 /// The connection table with everything that acts on it.
@@ -141,6 +156,7 @@ pub struct Pipeline {
     log: Log,
     expectations: Expectations,
     related: Related,
+    tombstones: Tombstones,
     announcements: Announcements,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
@@ -170,6 +186,7 @@ impl Pipeline {
             log: Log::default(),
             expectations: Expectations::default(),
             related: Related::default(),
+            tombstones: Tombstones::new(connections_max),
             announcements: Announcements::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
@@ -197,6 +214,11 @@ impl Pipeline {
     #[must_use]
     pub const fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// The connections, to be changed behind the node's back: for simulations that break something on purpose.
+    pub const fn table_to_break(&mut self) -> &mut Table {
+        &mut self.table
     }
 
     /// The chain.

@@ -39,15 +39,18 @@ impl Pipeline {
         self.unjudged_from.is_some()
     }
 
-    /// Holds up to `connections_max` more connections against the chain and ends those that it does not allow any more.
-    pub fn judge_some(&mut self, now: Instant, connections_max: usize) {
+    /// Looks at up to `connections_max` more connections, those of other masters only if `is_of_all`, holds them against the
+    /// chain and ends those that it does not allow any more.
+    pub fn judge_some(&mut self, now: Instant, connections_max: usize, is_of_all: bool) {
         for _ in 0..connections_max {
             let Some(from) = self.unjudged_from else { return };
             let Some(slot) = self.table.next_occupied(from) else {
                 self.unjudged_from = None;
                 return;
             };
-            self.judge(now, slot);
+            if is_of_all || self.connection(slot).is_some_and(|connection| connection.owner == self.node) {
+                self.judge(now, slot);
+            }
             self.unjudged_from = slot.0.checked_add(1).map(Slot);
         }
     }

@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId};
 
-use super::Heartbeat;
 use super::state::{Duty, Input, State, transition};
+use super::{GroupConfig, Heartbeat};
 
 /// Peers that a node can have.
 pub const PEERS_MAX: usize = 255;
@@ -36,6 +36,9 @@ pub struct Config {
     pub handover_limit: Duration,
     /// Said in heartbeats: a number that nodes have in common if they are configured alike.
     pub configuration: Option<u64>,
+    /// The groups of shared addresses, of which each is chosen for by itself, with its own priority and preemption. Empty:
+    /// there is one, with those above.
+    pub groups: Vec<GroupConfig>,
 }
 
 impl Config {
@@ -52,6 +55,7 @@ impl Config {
             heartbeat_timeout: Duration::from_millis(200),
             handover_limit: Duration::from_secs(5),
             configuration: None,
+            groups: Vec::new(),
         }
     }
 }
@@ -231,11 +235,18 @@ impl RoleAutomaton {
 
     /// The heartbeat that is due to every peer now.
     pub fn poll_heartbeat(&mut self, now: Instant) -> Option<Heartbeat> {
-        if self.peers.is_empty() || now < self.heartbeat_at {
-            return None;
-        }
+        self.is_heartbeat_due(now).then(|| self.next_heartbeat(now))
+    }
+
+    /// Whether [`RoleAutomaton::poll_heartbeat`] has one now.
+    pub(super) fn is_heartbeat_due(&self, now: Instant) -> bool {
+        !self.peers.is_empty() && self.heartbeat_at <= now
+    }
+
+    /// A heartbeat, due or not: the next one is due an interval later.
+    pub(super) fn next_heartbeat(&mut self, now: Instant) -> Heartbeat {
         self.heartbeat_at = now + self.config.heartbeat_interval;
-        Some(self.own_heartbeat())
+        self.own_heartbeat()
     }
 
     /// What is to be done.
@@ -269,6 +280,11 @@ impl RoleAutomaton {
 
     fn peer_mut(&mut self, node: NodeId) -> Result<&mut Peer, UnknownPeer> {
         self.peers.iter_mut().find(|peer| peer.node == node).ok_or(UnknownPeer(node))
+    }
+
+    /// This node's priority.
+    pub(super) const fn priority(&self) -> u8 {
+        self.config.priority
     }
 
     const fn own_heartbeat(&self) -> Heartbeat {

@@ -15,6 +15,8 @@ pub(super) mod attribute {
     pub(super) const SYNCHRONISED: u16 = 4;
     pub(super) const TERM: u16 = 5;
     pub(super) const CONFIGURATION: u16 = 6;
+    /// Of [`super::super::GroupHeartbeat`].
+    pub(in super::super) const GROUP: u16 = 7;
     /// Of [`super::super::Division`].
     pub(in super::super) const DIVISION: u16 = 8;
 }

@@ -12,18 +12,25 @@
 //! 5. Addresses are announced after the state that they need is usable, never before:
 //!    [`Event::BecomeActive`] → [`RoleAutomaton::handle_state_usable`] → [`Event::AnnounceAddresses`].
 //!
+//! Where the shared addresses are of several groups, each group has an automaton of its own ([`Roles`]), so that a node can
+//! hold some groups and back others up.
+//!
 //! A peer is heard while the failure detector says so, or while its heartbeats come. Two nodes that do not hear each
 //! other at all both become active: no rule can tell a dead peer from a cut link.
 
 mod automaton;
 mod following;
+mod groups;
 mod heartbeat;
+mod roles;
 mod state;
 #[cfg(test)]
 mod tests;
 mod workers;
 
 pub use automaton::{Config, EVENTS_PENDING_MAX, Event, PEERS_MAX, RoleAutomaton, UnknownPeer};
+pub use groups::{GroupConfig, GroupHeartbeat, Heartbeats};
 pub use heartbeat::{Heartbeat, HeartbeatError, is_heartbeat};
+pub use roles::Roles;
 pub use state::State;
 pub use workers::Division;

@@ -6,6 +6,7 @@
 pub mod bulk;
 pub mod packets;
 pub mod pipeline;
+pub mod replication;
 mod rounds;
 pub mod setup_rate;
 pub mod workers;

@@ -20,6 +20,7 @@ use crate::bench::BenchError;
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
 use crate::demo::DemoError;
+use crate::emulator::EmulatorError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
 use crate::replay::ReplayError;
@@ -60,6 +61,9 @@ pub enum CommandError {
     /// The capture cannot be written.
     #[error(transparent)]
     Capture(#[from] capture::CaptureError),
+    /// The link does not run.
+    #[error(transparent)]
+    Link(#[from] EmulatorError),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

@@ -98,7 +98,8 @@ pub fn describe(status: &Status) -> String {
         whole(rates.connections_per_s),
         configuration(status),
     );
-    for table in [peer_table(status), worker_table(status), port_table(status), drop_table(status)] {
+    for table in [group_table(status), peer_table(status), worker_table(status), port_table(status), drop_table(status)]
+    {
         if !table.is_empty() {
             text.push('\n');
             text.push_str(&table.render());
@@ -121,6 +122,25 @@ fn configuration(status: &Status) -> String {
         _ => format!(": another on {}; change the file there too and reload it", others.join(", ")),
     };
     format!("Config       {}{remark}\n", status.configuration)
+}
+
+fn group_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table =
+        Table::new(&[("GROUP", Left), ("ROLE", Left), ("FOR", Right), ("PRIORITY", Right), ("HELD BY", Left)]);
+    for group in &status.node.groups {
+        let here = (group.role == "active").then_some("this node".to_owned());
+        let peers = status.peers.iter().filter(|peer| peer.holds.contains(&group.name));
+        let holders: Vec<String> = here.into_iter().chain(peers.map(|peer| format!("node {}", peer.id))).collect();
+        table.row([
+            group.name.clone(),
+            group.role.clone(),
+            ago(status.monotonic_now_ns, group.role_since_ns),
+            group.priority.to_string(),
+            if holders.is_empty() { "nobody heard".to_owned() } else { holders.join(", ") },
+        ]);
+    }
+    table
 }
 
 fn peer_table(status: &Status) -> Table {

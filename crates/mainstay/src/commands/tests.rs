@@ -10,7 +10,13 @@ use crate::metrics::{Metric, Samples};
 fn node_status() -> Status {
     Status {
         program_version: "0.1.0".to_owned(),
-        node: NodeStatus { id: 0, name: "left".to_owned(), role: "active".to_owned(), role_since_ns: 10_000_000_000 },
+        node: NodeStatus {
+            id: 0,
+            name: "left".to_owned(),
+            role: "active".to_owned(),
+            role_since_ns: 10_000_000_000,
+            groups: Vec::new(),
+        },
         monotonic_now_ns: 202_000_000_000,
         uptime_s: 3725.0,
         configuration: "0123456789abcdef".to_owned(),

@@ -21,6 +21,9 @@ pub struct RawConfig {
     /// `[[port]]`.
     #[serde(default)]
     pub port: Vec<Spanned<RawPort>>,
+    /// `[[group]]`.
+    #[serde(default)]
+    pub group: Vec<Spanned<RawGroup>>,
     /// `[[route]]`.
     #[serde(default)]
     pub route: Vec<Spanned<RawRoute>>,
@@ -82,11 +85,37 @@ pub struct RawPort {
     pub interface: Text,
     /// How packets are taken from it and given to it.
     pub backend: Option<Text>,
-    /// Shared addresses with their prefix lengths.
+    /// Shared addresses with their prefix lengths, where there is one group.
     #[serde(default)]
     pub addresses: Vec<Text>,
+    /// `[[port.group]]`.
+    #[serde(default)]
+    pub group: Vec<Spanned<RawPortGroup>>,
     /// To what the maximum segment size of TCP connections is lowered.
     pub mss_clamp: Option<Spanned<MssText>>,
+}
+
+/// `[[group]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawGroup {
+    /// Name, the same on all nodes.
+    pub name: Text,
+    /// Which node is preferred as the one that holds it.
+    pub priority: Option<u8>,
+    /// Whether a node of higher priority takes it from a healthy one.
+    pub preempt: Option<bool>,
+}
+
+/// `[[port.group]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawPortGroup {
+    /// Which group.
+    pub name: Text,
+    /// Its shared addresses on the port, with their prefix lengths.
+    #[serde(default)]
+    pub addresses: Vec<Text>,
 }
 
 /// `[[route]]`.
@@ -249,6 +278,8 @@ pub struct RawReplication {
     pub local: Text,
     /// Which changes are told.
     pub representation: Option<Text>,
+    /// What carries it.
+    pub transport: Option<Text>,
     /// How long at most first replies wait for a peer's confirmation.
     pub hold_first_reply: Option<Text>,
     /// Share of incoming datagrams thrown away, for tests only.

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::GroupId;
 use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
+use replication::Transport;
 
 pub use super::limits::Limits;
 pub use super::timeouts::Timeouts;
@@ -18,6 +20,9 @@ pub struct Config {
     pub node: Node,
     /// Its ports; a [`PortId`] is an index.
     pub ports: Vec<Port>,
+    /// Groups of shared addresses, each of which is on one node at a time; a [`GroupId`] is an index. Empty: all addresses
+    /// are of one group, [`GroupId::FIRST`].
+    pub groups: Vec<Group>,
     /// Static routes. Networks of the ports' own addresses are not among them.
     pub routes: Vec<Route>,
     /// Connections held at most, 1 to 2^31.
@@ -61,7 +66,7 @@ pub struct Node {
     pub name: String,
     /// Nodes of the cluster, this one included: they divide the NAT ports among them.
     pub nodes: u8,
-    /// The higher, the rather this node is the active one.
+    /// The higher, the rather this node is the active one; where there are groups, each has its own.
     pub priority: u8,
     /// Where the control API listens.
     pub control_socket: PathBuf,
@@ -158,10 +163,44 @@ pub struct Port {
     pub interface: String,
     /// How packets are taken from it and given to it.
     pub backend: Backend,
-    /// Shared addresses, announced by whichever node is active, with the lengths of their networks.
-    pub addresses: Vec<Prefix>,
+    /// Shared addresses, announced by whichever node holds their group.
+    pub addresses: Vec<SharedAddress>,
     /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
     pub mss_clamp: Option<MssClamp>,
+}
+
+/// A group of shared addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Its name, the same on all nodes.
+    pub name: String,
+    /// The higher, the rather this node holds it.
+    pub priority: u8,
+    /// Whether this node takes it from a healthy one of lower priority.
+    pub preempt: bool,
+}
+
+impl Group {
+    /// The number by which nodes know the group.
+    #[must_use]
+    pub fn identity(&self) -> u32 {
+        Self::identity_of(&self.name)
+    }
+
+    /// The number by which nodes know a group of this name: FNV-1a, 32 bits.
+    #[must_use]
+    pub fn identity_of(name: &str) -> u32 {
+        name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    }
+}
+
+/// A shared address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedAddress {
+    /// The address, with the length of its network.
+    pub prefix: Prefix,
+    /// Its group.
+    pub group: GroupId,
 }
 
 /// A static route.
@@ -363,6 +402,8 @@ pub struct Replication {
     pub local: SocketAddr,
     /// Which changes are told.
     pub representation: Representation,
+    /// What carries it.
+    pub transport: Transport,
     /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
     pub hold_first_reply: Duration,
     /// Share of the peers' datagrams, those of failure detection included, thrown away as they come in, 0 to 1. For

@@ -132,6 +132,11 @@ const MSS_BYTES_MAX: u16 = 65_495;
 /// Ports from the first to the last, both included.
 pub type PortRange = RangeInclusive<u16>;
 
+/// Reads a duration that a command line or a command spells as configurations do.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration(text).map_err(|mistake| format!("{}: {}", mistake.problem, mistake.remedy))
+}
+
 pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
     let mistake = || {
         Mistake::new(

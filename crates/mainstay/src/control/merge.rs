@@ -82,9 +82,14 @@ enum Merge {
 fn merge_of(name: &str) -> Merge {
     let metric = Metric::ALL.iter().find(|metric| metric.name() == name);
     match metric {
-        Some(Metric::BuildInfo | Metric::Uptime | Metric::NodeActive | Metric::PeerUp | Metric::Takeovers) => {
-            Merge::Lead
-        }
+        Some(
+            Metric::BuildInfo
+            | Metric::Uptime
+            | Metric::NodeActive
+            | Metric::GroupActive
+            | Metric::PeerUp
+            | Metric::Takeovers,
+        ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised) => Merge::Least,
         Some(Metric::ReplicationLag) => Merge::Greatest,
         _ => Merge::Sum,

@@ -285,6 +285,24 @@ pub struct NodeStatus {
     pub role: String,
     /// Since when it has the role, in nanoseconds of the monotonic clock.
     pub role_since_ns: u64,
+    /// Its role in each group of shared addresses, where there are several; `role` then says the most telling of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupStatus>,
+}
+
+/// A node's role in a group of shared addresses.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// The group's name.
+    pub name: String,
+    /// As the node's role.
+    pub role: String,
+    /// Since when it has the role, in nanoseconds of the monotonic clock.
+    pub role_since_ns: u64,
+    /// Its priority for the group: the highest wins.
+    pub priority: u8,
+    /// The number of the group's latest take-over that it knows of.
+    pub term: u64,
 }
 
 /// Whether a peer could take over.
@@ -330,8 +348,11 @@ pub struct PeerStatus {
     pub detector: String,
     /// The replication session's state.
     pub session: String,
-    /// The role that it says it has.
+    /// The role that it says it has; of several, the most telling.
     pub role: String,
+    /// The groups of shared addresses whose addresses it says it holds, by name, where there are several groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<String>,
     /// The fingerprint of its configuration, if it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<String>,

@@ -120,14 +120,16 @@ pub(super) fn reconfiguration(
 /// other up must be.
 pub(super) fn fingerprint(config: &Config) -> u64 {
     let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
-    let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
+    let groups: Vec<_> = config.groups.iter().map(|group| &group.name).collect();
+    let told =
+        config.cluster.as_ref().map(|cluster| (cluster.replication.representation, cluster.replication.transport));
     fnv(&format!(
         "{:?}",
         (
-            config.workers.count,
+            (config.workers.count, groups),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
-            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, told),
         )
     ))
 }
@@ -180,7 +182,13 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         None => (Duration::ZERO, false),
     };
     let configuration = Some(fingerprint(config));
-    role::Config { priority: config.node.priority, startup_hold, preempt, configuration, ..defaults }
+    let groups = config.groups.iter().map(|group| role::GroupConfig {
+        identity: group.identity(),
+        priority: group.priority,
+        preempt: group.preempt,
+    });
+    let groups = groups.collect();
+    role::Config { priority: config.node.priority, startup_hold, preempt, configuration, groups, ..defaults }
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
@@ -205,7 +213,11 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
         ..defaults
     };
     let session = (replication.representation != Representation::None).then_some(session);
-    replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
+    replication
+        .peers
+        .iter()
+        .map(|peer| PeerConfig { id: peer.id, detector, session, transport: replication.transport })
+        .collect()
 }
 
 fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
@@ -229,8 +241,11 @@ fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, 
 }
 
 /// A port's shared addresses as the forwarder takes them.
-pub(crate) fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Prefix> {
-    port.addresses.iter().map(|prefix| forwarding_prefix(*prefix)).collect()
+pub(crate) fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Shared> {
+    let addresses = port.addresses.iter();
+    let shared =
+        addresses.map(|address| forwarding::Shared { prefix: forwarding_prefix(address.prefix), group: address.group });
+    shared.collect()
 }
 
 /// The routes as the forwarder takes them.

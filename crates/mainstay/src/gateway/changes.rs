@@ -7,8 +7,8 @@ use std::time::Duration;
 use cluster::node::Reevaluation;
 
 use crate::config::validated::{
-    Cluster, Config, FailureDetection, Ftp, Function, Node, OnReload, Peer, Port, Replication, Representation,
-    Tracking, Workers,
+    Cluster, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication, Representation,
+    SharedAddress, Tracking, Workers,
 };
 
 /// Names that a phrase lists; of more it tells the number.
@@ -31,6 +31,7 @@ impl Changes {
         let Config {
             node,
             ports,
+            groups,
             routes,
             connections_max,
             limits,
@@ -58,7 +59,8 @@ impl Changes {
         };
         let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
         changes.node(node, &new.node);
-        changes.ports(ports, &new.ports);
+        changes.groups(groups, &new.groups);
+        changes.ports((ports, groups), (&new.ports, &new.groups));
         changes.restart("workers.count", count, &new.workers.count);
         changes.restart("workers.pin", pin, &new.workers.pin);
         changes.list("route", routes, &new.routes, |route| route.to.to_string());
@@ -105,7 +107,21 @@ impl Changes {
         self.restart("node.log_per_s", log_per_s, &new.log_per_s);
     }
 
-    fn ports(&mut self, old: &[Port], new: &[Port]) {
+    fn groups(&mut self, old: &[Group], new: &[Group]) {
+        let names = |groups: &[Group]| groups.iter().map(|group| group.name.clone()).collect::<Vec<_>>();
+        if names(old) != names(new) {
+            // The nodes know them by their names, and this node's addresses by their places.
+            self.restart("groups", &names(old), &names(new));
+            return;
+        }
+        for (old, new) in old.iter().zip(new) {
+            let Group { name, priority, preempt } = old;
+            self.apply(&format!("priority of group {name:?}"), priority, &new.priority);
+            self.apply(&format!("preempt of group {name:?}"), preempt, &new.preempt);
+        }
+    }
+
+    fn ports(&mut self, (old, old_groups): (&[Port], &[Group]), (new, new_groups): (&[Port], &[Group])) {
         let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
         if names(old) != names(new) {
             // Connections and rules refer to ports by their places.
@@ -118,7 +134,11 @@ impl Changes {
             self.restart(&format!("backend of port {name:?}"), backend, &new.backend);
             self.apply(&format!("mss_clamp of port {name:?}"), mss_clamp, &new.mss_clamp);
             let what = format!("port {name:?}: address");
-            self.list(&what, addresses, &new.addresses, ToString::to_string);
+            let described = |addresses: &[SharedAddress], groups: &[Group]| -> Vec<String> {
+                addresses.iter().map(|address| describe(address, groups)).collect()
+            };
+            let (before, after) = (described(addresses, old_groups), described(&new.addresses, new_groups));
+            self.list(&what, &before, &after, Clone::clone);
         }
     }
 
@@ -148,6 +168,7 @@ impl Changes {
         let Replication {
             local,
             representation,
+            transport,
             hold_first_reply,
             test_loss,
             datagram_bytes_max,
@@ -165,6 +186,7 @@ impl Changes {
         } else {
             self.restart("replication.representation", representation, &new.representation);
         }
+        self.restart("replication.transport", transport, &new.transport);
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.restart("replication.test_loss", test_loss, &new.test_loss);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
@@ -205,6 +227,14 @@ impl Changes {
 fn names(chain: &[Function]) -> Vec<&'static str> {
     let name = |function: &Function| Function::ALL.iter().find(|(_, known)| known == function).map(|(name, _)| *name);
     chain.iter().filter_map(name).collect()
+}
+
+/// An address, with its group where it has one by name.
+fn describe(address: &SharedAddress, groups: &[Group]) -> String {
+    match groups.get(address.group.index()) {
+        Some(group) => format!("{} of group {:?}", address.prefix, group.name),
+        None => address.prefix.to_string(),
+    }
 }
 
 fn rules(number: usize) -> String {

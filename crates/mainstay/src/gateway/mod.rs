@@ -13,6 +13,7 @@ mod ports;
 mod reload;
 mod reporting;
 mod service;
+mod streams;
 mod workers;
 
 use std::path::Path;

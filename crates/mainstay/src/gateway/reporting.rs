@@ -1,5 +1,6 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
+mod groups;
 mod orders;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::logging::limit::UNLIMITED_TARGET;
 use crate::metrics::{Metric, Samples};
 use crate::output::counted;
 
+use self::groups::{GroupRoles, peer_role};
 use super::reload::describe_fingerprint;
 
 /// Rates are taken over this time.
@@ -61,6 +63,7 @@ pub(super) struct Reporting {
     peer_addresses: BTreeMap<u8, SocketAddr>,
     started_at: Instant,
     role_since: Instant,
+    roles: GroupRoles,
     takeovers: u64,
     events: EventLog,
     rates: Rates,
@@ -91,6 +94,7 @@ impl Reporting {
             peer_addresses: peers.map(|peer| (peer.id.0, peer.address)).collect(),
             started_at: now,
             role_since: now,
+            roles: GroupRoles::new(config, now),
             takeovers: 0,
             events: EventLog::default(),
             rates: Rates::default(),
@@ -144,18 +148,19 @@ impl Reporting {
 
     pub(super) fn note_event(&mut self, at: Instant, event: NodeEvent) {
         let peer = |id: NodeId| format!("node {}", id.0);
-        let term = |term: u64| format!("take-over {term}");
         let (kind, detail) = match event {
             NodeEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
             NodeEvent::PeerDown(id) => (EventKind::PeerDown, peer(id)),
-            NodeEvent::BecameActive { term: number } => {
+            NodeEvent::BecameActive { group, term } => {
                 (self.role_since, self.takeovers) = (at, self.takeovers + 1);
-                (EventKind::BecameActive, term(number))
+                self.roles.note_change(group, at);
+                (EventKind::BecameActive, self.roles.take_over(group, term))
             }
-            NodeEvent::AddressesAnnounced { term: number } => (EventKind::Announced, term(number)),
-            NodeEvent::BecameStandby => {
+            NodeEvent::AddressesAnnounced { group, term } => (EventKind::Announced, self.roles.take_over(group, term)),
+            NodeEvent::BecameStandby { group } => {
                 self.role_since = at;
-                (EventKind::BecameStandby, String::new())
+                self.roles.note_change(group, at);
+                (EventKind::BecameStandby, self.roles.name(group).unwrap_or_default())
             }
             NodeEvent::FirstPacketAfterTakeOver => (EventKind::FirstPacketForwarded, String::new()),
             NodeEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),
@@ -334,6 +339,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
                 name: reporting.name.clone(),
                 role: role_name(status.role).to_owned(),
                 role_since_ns: reporting.role_since.as_nanos(),
+                groups: reporting.roles.statuses(&status),
             },
             monotonic_now_ns: now.as_nanos(),
             uptime_s: now.saturating_since(reporting.started_at).as_secs_f64(),
@@ -476,8 +482,9 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
             Some(Link::Closed) => "closed",
         }
         .to_owned(),
-        role: peer.heartbeat.map_or("unknown", |heartbeat| role_name(heartbeat.state)).to_owned(),
-        configuration: peer.heartbeat.and_then(|heartbeat| heartbeat.configuration).map(describe_fingerprint),
+        role: peer_role(peer).to_owned(),
+        holds: reporting.roles.held_by(peer),
+        configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe_fingerprint),
         synchronised: peer.could_take_over(),
         lag_ms: peer.lag.as_secs_f64() * 1e3,
         rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),

@@ -66,6 +66,7 @@ metrics! {
     BuildInfo: Gauge "build_info" ["version"] "Always 1; the label tells the program's version.",
     Uptime: Gauge "uptime_seconds" [] "Seconds since the gateway started.",
     NodeActive: Gauge "node_active" [] "1 while this node holds the shared addresses.",
+    GroupActive: Gauge "group_active" ["group"] "1 while this node holds the group's shared addresses, where there are several groups.",
     TakeoverReady: Gauge "takeover_ready" [] "1 while a peer could take over without losing connections.",
     PacketsReceived: Counter "received_packets_total" ["port"] "Packets received.",
     BytesReceived: Counter "received_bytes_total" ["port"] "Bytes received.",
@@ -190,6 +191,9 @@ impl Samples {
         self.add(Metric::BuildInfo, &[&status.program_version], 1.0);
         self.add(Metric::Uptime, &[], status.uptime_s);
         self.add_flag(Metric::NodeActive, &[], status.node.role == "active");
+        for group in &status.node.groups {
+            self.add_flag(Metric::GroupActive, &[&group.name], group.role == "active");
+        }
         self.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
         self.add_count(Metric::Connections, &[], status.connections.count);
         self.add_count(Metric::ConnectionsMax, &[], status.connections.max);

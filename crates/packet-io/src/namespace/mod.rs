@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
 
@@ -44,6 +45,30 @@ impl Namespace {
         let file = File::open(THREAD_NAMESPACE)
             .map_err(|error| IoError::from_io(error, format!("opening {THREAD_NAMESPACE}")))?;
         Ok(Self { descriptor: file.into() })
+    }
+
+    /// The namespace that a file stands for: `/run/netns/NAME` for those that `ip netns` made, `/proc/PID/ns/net` for a
+    /// process's.
+    ///
+    /// # Errors
+    /// There is no such file, or it may not be opened.
+    pub fn open(path: &Path) -> Result<Self, IoError> {
+        let file = File::open(path)
+            .map_err(|error| IoError::from_io(error, format!("opening the network namespace {}", path.display())))?;
+        Ok(Self { descriptor: file.into() })
+    }
+
+    /// Leaves the namespace open in the child that `command` starts. Returns the path that the child finds it under, which
+    /// [`Namespace::open`] takes. Start the child while the namespace is held here.
+    pub fn pass_to(&self, command: &mut Command) -> PathBuf {
+        let number = self.descriptor.as_raw_fd();
+        let inherit = move || {
+            // SAFETY: fcntl with these arguments takes no pointers; `number` is open in the child, for it is here.
+            check(unsafe { libc::fcntl(number, libc::F_SETFD, 0) }).map(drop)
+        };
+        // SAFETY: between fork and exec the closure makes one system call; it neither allocates nor takes a lock.
+        unsafe { command.pre_exec(inherit) };
+        PathBuf::from(format!("/proc/self/fd/{number}"))
     }
 
     fn make() -> Result<Self, IoError> {

@@ -175,6 +175,15 @@ impl Netlink {
         self.set(name, LinkAttribute::Mtu(mtu_bytes), &format!("setting the MTU of {name} to {mtu_bytes}"))
     }
 
+    /// Sets how many packets wait at most to be sent by the interface.
+    ///
+    /// # Errors
+    /// It does not exist, or the process may not.
+    pub fn set_transmit_queue(&mut self, name: &str, packets: u32) -> Result<(), IoError> {
+        let operation = format!("setting the transmit queue of {name} to {packets} packets");
+        self.set(name, LinkAttribute::TxQueueLen(packets), &operation)
+    }
+
     fn set(&mut self, name: &str, attribute: LinkAttribute, operation: &str) -> Result<(), IoError> {
         let mut message = LinkMessage::default();
         message.header.index = self.interface(name)?.index;

@@ -16,7 +16,18 @@ const CLONE_DEVICE: &str = "/dev/net/tun";
 const OFFLOADS: [libc::c_uint; 2] = [TCP_OFFLOADS | libc::TUN_F_USO4 | libc::TUN_F_USO6, TCP_OFFLOADS];
 const TCP_OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
+/// What a tunnel device carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DeviceKind {
+    /// IP packets (tun).
+    #[default]
+    Ip,
+    /// Ethernet frames (tap).
+    Ethernet,
+}
+
 /// A tunnel device.
+#[derive(Debug)]
 pub(super) struct Device {
     device: OwnedFd,
     /// Makes the port readable when something waits that does not come from the device.
@@ -30,7 +41,7 @@ pub(super) fn says_down(error: &io::Error) -> bool {
 }
 
 impl Device {
-    pub(super) fn open(interface: &str, offload: bool) -> Result<Self, IoError> {
+    pub(super) fn open(interface: &str, kind: DeviceKind, offload: bool) -> Result<Self, IoError> {
         let explain = |error: io::Error| explain(error, interface);
         let device = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(CLONE_DEVICE);
         let device = OwnedFd::from(device.map_err(|error| match error.kind() {
@@ -39,7 +50,7 @@ impl Device {
             )),
             _ => explain(error),
         })?);
-        attach(device.as_fd(), interface).map_err(explain)?;
+        attach(device.as_fd(), interface, kind).map_err(explain)?;
         set_offloads(device.as_fd(), offload).map_err(explain)?;
         Netlink::open()?.set_up(interface, true)?;
         Ok(Self { device, waker: Waker::new()?, is_awake: false })
@@ -92,7 +103,7 @@ impl AsFd for Device {
 }
 
 /// Takes the tunnel device of this name, or makes it.
-fn attach(device: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
+fn attach(device: BorrowedFd<'_>, interface: &str, kind: DeviceKind) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid ifreq.
     let mut request: libc::ifreq = unsafe { zeroed() };
     let name = interface.as_bytes();
@@ -102,7 +113,11 @@ fn attach(device: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = *from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    let carries = match kind {
+        DeviceKind::Ip => libc::IFF_TUN,
+        DeviceKind::Ethernet => libc::IFF_TAP,
+    };
+    request.ifr_ifru.ifru_flags = (carries | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one ifreq, which lives on.
     check(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
 }
@@ -128,8 +143,8 @@ fn explain(error: io::Error, interface: &str) -> IoError {
         Some(libc::EPERM | libc::EACCES) => IoError::NotPermitted { operation, capability: "CAP_NET_ADMIN" },
         Some(libc::EBUSY) => IoError::Misuse(format!("{operation}: another program has it open; stop it")),
         Some(libc::EINVAL) => IoError::Misuse(format!(
-            "{operation}: there is an interface of this name that is not a tunnel device (or one of the kind tap); \
-             delete it, or write another name"
+            "{operation}: there is an interface of this name that is not a tunnel device (or one of the other kind, tun or \
+             tap); delete it, or write another name"
         )),
         _ => IoError::from_io(error, operation),
     }

@@ -10,6 +10,7 @@
 
 mod device;
 mod neighbour;
+mod raw;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,6 +24,9 @@ use crate::{IoError, PacketIo, PortCounters, TransmitFailure};
 
 use device::Device;
 use neighbour::{Answer, answer};
+
+pub use device::DeviceKind;
+pub use raw::{MESSAGE_BYTES_MAX, RawTunnel, wire_length_bytes};
 
 /// The node's link address on such a port.
 pub const NODE_MAC: MacAddress = MacAddress([0x02, 0x74, 0x75, 0x6e, 0, 1]);
@@ -98,7 +102,7 @@ impl TunIo {
             return Err(IoError::Misuse(format!("{} ports are too many: at most {PORTS_MAX}", configs.len())));
         }
         let open = |config: &PortConfig| {
-            let device = Device::open(&config.interface, config.offload)?;
+            let device = Device::open(&config.interface, DeviceKind::Ip, config.offload)?;
             Ok(Port { device, answers: VecDeque::new(), is_down: false, counters: PortCounters::default() })
         };
         let ports = configs.iter().map(open).collect::<Result<Vec<_>, IoError>>()?;

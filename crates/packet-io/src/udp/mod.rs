@@ -288,7 +288,7 @@ fn time_to_live(message: &libc::msghdr) -> Option<u8> {
 }
 
 /// An address as the system calls want it, and its length.
-fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+pub(crate) fn raw_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all-zero bytes are a valid sockaddr_storage.
     let mut raw: libc::sockaddr_storage = unsafe { zeroed() };
     let length = match address {

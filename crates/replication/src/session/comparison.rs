@@ -15,8 +15,9 @@ use crate::message::{ASK, DIGESTS, Header, LISTING};
 impl Session {
     /// What lies in a slot changed, where copies of the peer's have a part in it: one was entered, renewed, removed or taken
     /// over, or a connection of this node's became one. To be called before the next datagram is handled or polled.
-    pub fn note_copy(&mut self, handle: Handle, store: &impl Store) {
-        let holding = store.holding(self.sender.key(), self.peer, handle);
+    /// `holding` says what lies there, given the key of [`Store::item`].
+    pub fn note_copy(&mut self, handle: Handle, holding: impl FnOnce(u64) -> Holding) {
+        let holding = holding(self.sender.key());
         let before = self.sender.hold(handle, holding);
         let after = if let Holding::Peers(item) = holding { item } else { Item::NONE };
         if before != after {
@@ -24,8 +25,8 @@ impl Session {
         }
     }
 
-    /// A connection has ended that the peer knows as its own, or as a third node's: it is told, though this node never told it
-    /// of the connection. `attributes` are as in [`Session::mark_deleted`].
+    /// A connection has ended that is not in this node's table and that the peer has told of: it is told. `attributes` are as
+    /// in [`Session::mark_deleted`].
     pub fn tell_end(&mut self, attributes: &[u8]) {
         self.sender.tell_end(attributes, Item::NONE);
     }

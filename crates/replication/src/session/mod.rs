@@ -33,7 +33,8 @@ use self::agreement::Agreement;
 use self::link::{Action, Input};
 use self::receiver::{PeerRound, Receiver};
 use self::sender::{Answers, Sender};
-use self::status::{Events, SessionCounters};
+pub(crate) use self::status::Events;
+use self::status::SessionCounters;
 
 pub use self::agreement::{AgreementStatus, COMPARE_INTERVAL, WALK_PERIOD};
 pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
@@ -142,6 +143,13 @@ impl Session {
     pub fn mark_deleted(&mut self, handle: Handle, attributes: &[u8]) {
         self.note_gone(handle);
         self.sender.mark_deleted(handle, attributes);
+    }
+
+    /// As [`Session::mark_deleted`], of a connection that the peer knows, whoever told it: it is told even if this node never
+    /// told it of the connection.
+    pub fn mark_deleted_anyway(&mut self, handle: Handle, attributes: &[u8]) {
+        self.note_gone(handle);
+        self.sender.mark_deleted_anyway(handle, attributes);
     }
 
     /// A slot became free of which the peer need not hear (it held a copy of the peer's own connection).

@@ -175,13 +175,13 @@ pub(super) struct SessionCounters {
 
 /// Events that wait to be polled.
 #[derive(Default)]
-pub(super) struct Events {
+pub(crate) struct Events {
     queue: VecDeque<SessionEvent>,
     pub(super) dropped: u64,
 }
 
 impl Events {
-    pub(super) fn push(&mut self, event: SessionEvent) {
+    pub(crate) fn push(&mut self, event: SessionEvent) {
         if self.queue.len() == EVENTS_MAX {
             self.queue.pop_front();
             self.dropped += 1;
@@ -189,7 +189,7 @@ impl Events {
         self.queue.push_back(event);
     }
 
-    pub(super) fn pop(&mut self) -> Option<SessionEvent> {
+    pub(crate) fn pop(&mut self) -> Option<SessionEvent> {
         self.queue.pop_front()
     }
 }

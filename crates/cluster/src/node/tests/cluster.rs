@@ -15,8 +15,8 @@ use network_functions::ftp::{Ftp, FtpConfig};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
-use replication::SessionConfig;
 use replication::representation::Selection;
+use replication::{SessionConfig, Transport};
 
 use crate::forwarding::MssClamp;
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
@@ -45,6 +45,7 @@ pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
     pub(super) replicates: bool,
+    pub(super) transport: Transport,
     pub(super) limits: Limits,
     pub(super) outside_mtu_bytes: u32,
     pub(super) mss_clamp: Option<MssClamp>,
@@ -60,6 +61,7 @@ impl Default for Options {
             hold_first_reply: Duration::ZERO,
             connections_max: 64,
             replicates: true,
+            transport: Transport::Native,
             limits: Limits::default(),
             outside_mtu_bytes: 1500,
             mss_clamp: None,
@@ -143,7 +145,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         mac: port_mac(id, port),
         mtu_bytes: if port == OUTSIDE { options.outside_mtu_bytes } else { 1500 },
         own: Vec::new(),
-        shared: std::vec![prefix(shared)],
+        shared: std::vec![prefix(shared).into()],
         mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
     let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
@@ -167,6 +169,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),
             session: options.replicates.then_some(session),
+            transport: options.transport,
         }],
     }
 }
@@ -181,6 +184,8 @@ pub(super) struct Cluster {
     /// Frames that reached the client and the server.
     at_client: VecDeque<Vec<u8>>,
     at_server: VecDeque<Vec<u8>>,
+    /// The nodes have a stream between them.
+    pub(super) has_stream: bool,
 }
 
 impl Cluster {
@@ -195,6 +200,7 @@ impl Cluster {
             is_replication_cut: false,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
+            has_stream: false,
         };
         cluster.run_until("node 0 to be active and heard by node 1", |cluster| {
             let is_heard = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
@@ -203,11 +209,15 @@ impl Cluster {
         cluster
     }
 
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.nodes.iter().flatten().all(|node| {
             let peer = &node.status(self.now).peers[0];
             peer.session.is_none_or(|session| session.is_synchronised() && session.in_flight == 0)
         })
+    }
+
+    pub(super) fn lives(&self, id: u8) -> bool {
+        self.nodes[usize::from(id)].is_some()
     }
 
     pub(super) fn node(&self, id: u8) -> &Node {
@@ -265,7 +275,7 @@ impl Cluster {
                 is_quiet = false;
                 self.carry(id, transmit, &buffer);
             }
-            if is_quiet {
+            if is_quiet && self.carry_streams() {
                 return;
             }
         }

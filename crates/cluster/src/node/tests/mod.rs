@@ -9,6 +9,7 @@ mod operations;
 mod other_protocols;
 mod refusals;
 mod site;
+mod transports;
 mod workers;
 
 use std::time::Duration;
@@ -54,7 +55,7 @@ fn a_connection_goes_on_through_the_other_node_when_the_active_one_dies() {
     // Far beyond what the copy has seen of the connection.
     exchange(&mut cluster, 40_000, seen_port, 1_000_009, 2_000_007);
 
-    let NodeEvent::BecameActive { term } = events(&mut cluster, 1)[1] else { panic!("taking over comes second") };
+    let NodeEvent::BecameActive { term, .. } = events(&mut cluster, 1)[1] else { panic!("taking over comes second") };
     assert_eq!(cluster.node(1).pipeline().counters().taken_over, 1);
     assert!(term > 1, "a later take-over than the first node's");
 }

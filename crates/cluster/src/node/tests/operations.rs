@@ -10,6 +10,7 @@ use network_functions::firewall::Rule;
 use super::cluster::{Cluster, Options, firewall, nat, node_config, rules, segment, syn};
 use super::{ACK, events, exchange};
 use crate::forwarding::{self, ReconfigureError};
+use crate::group::GroupId;
 use crate::node::{
     DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError,
 };
@@ -175,7 +176,7 @@ fn other_detection_times_and_a_new_address_are_taken_without_a_peer_down() {
             let mut new = with_rules(&cluster, id, rules(None));
             let interval = Duration::from_millis(interval_ms);
             (new.peers[0].detector.desired_min_tx, new.peers[0].detector.required_min_rx) = (interval, interval);
-            new.forwarding.ports[0].shared.push(forwarding::Prefix::new([10, 1, 0, 2].into(), 24));
+            new.forwarding.ports[0].shared.push(forwarding::Prefix::new([10, 1, 0, 2].into(), 24).into());
             let reloaded = reload(&mut cluster, id, new);
             assert_eq!(reloaded.announces, id == 0 && interval_ms == 50, "what is new, by the node that holds it");
             cluster.run(Duration::from_secs(2));
@@ -190,7 +191,9 @@ fn other_detection_times_and_a_new_address_are_taken_without_a_peer_down() {
 #[test]
 fn nodes_tell_each_other_whether_they_are_configured_alike() {
     let mut cluster = Cluster::start(Options::default());
-    let heard = |cluster: &Cluster| cluster.node(1).status(cluster.now).peers[0].heartbeat.unwrap().configuration;
+    let heard = |cluster: &Cluster| {
+        cluster.node(1).status(cluster.now).peers[0].heartbeat(GroupId::FIRST).unwrap().configuration
+    };
     assert_eq!(heard(&cluster), None);
     let mut new = with_rules(&cluster, 0, rules(None));
     new.role.configuration = Some(42);
@@ -293,8 +296,9 @@ fn a_restarted_node_is_drained_to_only_when_it_has_its_connections_back() {
             assert!(now < limit, "it does not learn them");
             cluster.run(Duration::from_millis(1));
         }
-        cluster
-            .run_until("it to be ready", |cluster| cluster.node(1 - id).status(cluster.now).peers[0].would_relieve());
+        cluster.run_until("it to be ready", |cluster| {
+            cluster.node(1 - id).status(cluster.now).peers[0].would_relieve(GroupId::FIRST)
+        });
         assert_eq!(cluster.connections(id), 20);
     }
     for (port, seen_port) in ports {

@@ -118,7 +118,7 @@ fn a_transport_header_in_two_pieces_is_not_believed() {
     assert!(bench.feed(INSIDE, cut(&syn, 9, 16)).is_empty());
     assert_eq!(bench.dropped(DropReason::TinyFragment), 1);
     bench.now = bench.now + Duration::from_secs(10);
-    bench.pipeline.expire(bench.now, 10, CopyExpiry::PutOff(Duration::ZERO));
+    bench.pipeline.expire(bench.now, 10, |_| CopyExpiry::PutOff(Duration::ZERO));
     assert_eq!(bench.dropped(DropReason::FragmentTimeout), 5, "the others waited for what did not come");
 }
 

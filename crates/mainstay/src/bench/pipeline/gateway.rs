@@ -140,7 +140,7 @@ impl Gateway {
         let began = thread_cpu_time();
         for batch in &mut batches {
             self.pipeline.handle_packets(self.now, batch, &mut Egress);
-            self.pipeline.expire(self.now, 1, CopyExpiry::PutOff(Duration::ZERO));
+            self.pipeline.expire(self.now, 1, |_| CopyExpiry::PutOff(Duration::ZERO));
             let changes = self.pipeline.take_changes();
             self.pipeline.return_changes(changes);
         }

@@ -44,6 +44,7 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
     let detection = raw.failure_detection.as_ref().map_or(&defaults, Spanned::get_ref);
     let failure_detection = failure_detection(detection, local, ports, findings);
     check_local_ports(raw, local, &failure_detection, findings);
+    super::transport::check(section.get_ref(), &replication, findings);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -54,7 +55,7 @@ fn own_address(subject: &str, text: &Text, ports: &[Port], findings: &mut Findin
         let mistake = Mistake::new(format!("{} is a multicast address", address.ip()), "write an address of this node");
         findings.error(text.span(), subject, mistake);
     }
-    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.address == address.ip()) {
+    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.prefix.address == address.ip()) {
         let mistake = Mistake::new(
             format!("{} is a shared address and moves to whichever node is active", address.ip()),
             "write an address that stays with this node",
@@ -97,6 +98,7 @@ fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &
     Replication {
         local,
         representation: representation.unwrap_or_default(),
+        transport: super::transport::transport(raw, findings),
         hold_first_reply: ranged(
             "replication.hold_first_reply",
             raw.hold_first_reply.as_ref(),

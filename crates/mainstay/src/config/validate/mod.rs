@@ -6,9 +6,11 @@
 mod cluster;
 mod firewall;
 mod ftp;
+mod groups;
 mod log;
 mod nat;
 mod ports;
+mod transport;
 mod workers;
 
 use std::net::IpAddr;
@@ -38,7 +40,9 @@ pub(crate) const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/control.sock";
 pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     let peers = raw.replication.as_ref().map_or(0, |replication| replication.get_ref().peer.len());
     let node = node(raw.node.as_ref(), peers, findings);
-    let ports = ports::ports(&raw.port, findings);
+    let groups = groups::groups(raw, &node, findings);
+    let ports = ports::ports(&raw.port, &groups, findings);
+    groups::check_use(raw, &ports, findings);
     let cluster = cluster::cluster(raw, &node, &ports, findings);
     let workers = workers::workers(&raw.workers, cluster.is_some(), findings);
     workers::check_backends(&raw.workers, workers, &ports, findings);
@@ -75,6 +79,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
         workers,
         cluster,
+        groups,
         node,
         ports,
     }

@@ -80,7 +80,7 @@ fn warn_if_nobody_answers(
     ports: &[Port],
     findings: &mut Findings<'_>,
 ) {
-    let held = ports.iter().flat_map(|port| &port.addresses).any(|own| own.address == address);
+    let held = ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
     if !held {
         let mistake = Mistake::new(
             format!("no port holds {address}"),

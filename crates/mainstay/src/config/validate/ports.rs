@@ -7,8 +7,9 @@ use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawPort, RawRoute, Text};
-use super::super::validated::{Backend, Port, Route};
+use super::super::validated::{Backend, Group, Port, Route, SharedAddress};
 use super::super::value::{self, Prefix};
+use super::groups::grouped_addresses;
 use super::{family_name, named, one_of, parsed};
 
 /// Ports of a node at most: an index has to fit into a connection's record.
@@ -16,7 +17,7 @@ const PORTS_MAX: usize = 64;
 /// Longest name of an interface (Linux's `IFNAMSIZ` less the terminator).
 const INTERFACE_BYTES_MAX: usize = 15;
 
-pub(super) fn ports(raw: &[Spanned<RawPort>], findings: &mut Findings<'_>) -> Vec<Port> {
+pub(super) fn ports(raw: &[Spanned<RawPort>], groups: &[Group], findings: &mut Findings<'_>) -> Vec<Port> {
     if raw.len() < 2 {
         let mistake = Mistake::new(
             format!(
@@ -34,13 +35,13 @@ pub(super) fn ports(raw: &[Spanned<RawPort>], findings: &mut Findings<'_>) -> Ve
     let mut ports: Vec<Port> = Vec::new();
     for (index, written) in raw.iter().take(PORTS_MAX).enumerate() {
         let id = PortId(u8::try_from(index).unwrap_or(u8::MAX));
-        let port = port(id, written.get_ref(), &ports, findings);
+        let port = port(id, written.get_ref(), groups, &ports, findings);
         ports.push(port);
     }
     ports
 }
 
-fn port(id: PortId, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>) -> Port {
+fn port(id: PortId, raw: &RawPort, groups: &[Group], earlier: &[Port], findings: &mut Findings<'_>) -> Port {
     let subject = format!("port {:?}", raw.name.get_ref());
     let name = named("port.name", &raw.name, findings);
     if earlier.iter().any(|port| port.name == name) {
@@ -56,17 +57,17 @@ fn port(id: PortId, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>
         findings.error(raw.interface.span(), &subject, mistake);
     }
     let backend = backend(&subject, raw, earlier, findings);
-    if raw.addresses.is_empty() {
+    if raw.addresses.is_empty() && raw.group.is_empty() {
         let mistake = Mistake::new(
             "the port has no shared address, so nobody on its network can use the gateway as next hop",
             "add addresses = [\"10.0.0.1/24\"] with an address of your network",
         );
         findings.warning(raw.name.span(), &subject, mistake);
     }
-    let mut addresses: Vec<Prefix> = Vec::new();
-    for text in &raw.addresses {
-        if let Some(address) = parsed(&subject, text, |text| shared_address(text, earlier, &addresses), findings) {
-            addresses.push(address);
+    let mut addresses: Vec<SharedAddress> = Vec::new();
+    for (group, text) in grouped_addresses(&subject, raw, groups, findings) {
+        if let Some(prefix) = parsed(&subject, text, |text| shared_address(text, earlier, &addresses), findings) {
+            addresses.push(SharedAddress { prefix, group });
         }
     }
     let mss_clamp = raw.mss_clamp.as_ref().and_then(|clamp| {
@@ -114,17 +115,17 @@ fn interface(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String 
 }
 
 /// An address that hosts can use as their next hop and that collides with no other.
-fn shared_address(text: &str, earlier: &[Port], own: &[Prefix]) -> Result<Prefix, Mistake> {
+fn shared_address(text: &str, earlier: &[Port], own: &[SharedAddress]) -> Result<Prefix, Mistake> {
     if !text.contains('/') {
         return Err(Mistake::new(format!("{text:?} has no prefix length"), format!("write it like {text}/24")));
     }
     let address = value::prefix(text)?;
     host_address(address)?;
-    if own.iter().any(|other| other.address == address.address) {
+    if own.iter().any(|other| other.prefix.address == address.address) {
         return Err(Mistake::new(format!("{} is listed twice", address.address), "list it once"));
     }
     for port in earlier {
-        if let Some(other) = port.addresses.iter().find(|other| other.overlaps(address)) {
+        if let Some(other) = port.addresses.iter().map(|other| other.prefix).find(|other| other.overlaps(address)) {
             return Err(Mistake::new(
                 format!("{address} overlaps {other} of port {:?}", port.name),
                 "give each port its own network",
@@ -180,13 +181,13 @@ fn next_hop_port(to: Prefix, via: IpAddr, ports: &[Port]) -> Result<PortId, Mist
             format!("write an {} next hop", family_name(to.address)),
         ));
     }
-    if let Some(port) = ports.iter().find(|port| port.addresses.iter().any(|own| own.address == via)) {
+    if let Some(port) = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.address == via)) {
         return Err(Mistake::new(
             format!("the next hop {via} is the gateway's own address on port {:?}", port.name),
             "write the address of the next router",
         ));
     }
-    let on_link = ports.iter().find(|port| port.addresses.iter().any(|own| own.contains(via)));
+    let on_link = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.contains(via)));
     on_link.map(|port| port.id).ok_or_else(|| {
         Mistake::new(
             format!("the next hop {via} is on no port's network"),

@@ -160,6 +160,12 @@ impl Sender {
     }
 
     /// A connection ended that the peer knows of, whoever told it.
+    pub(super) fn mark_deleted_anyway(&mut self, handle: Handle, attributes: &[u8]) {
+        let item = self.changes.forget(handle).unwrap_or_default();
+        self.tell_end(attributes, item);
+    }
+
+    /// A connection has ended: the peer, which was told `item` of it, is to learn so.
     pub(super) fn tell_end(&mut self, attributes: &[u8], item: Item) {
         if self.open && self.deletions.push(attributes, item) {
             return;

@@ -378,7 +378,8 @@ impl Pair {
             node.errors += 1;
         }
         for handle in core::mem::take(&mut node.table.touched) {
-            node.session.note_copy(handle, &node.table);
+            let peer = NodeId(1 - to as u8);
+            node.session.note_copy(handle, |key| node.table.holding(key, peer, handle));
         }
         node.collect_events();
         for removed in core::mem::take(&mut node.table.removed_later) {

@@ -1,0 +1,85 @@
+//! The groups of shared addresses that a forwarder answers for, and how the neighbours are told of them.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use flow::wire::arp::ArpOperation;
+use flow::wire::build;
+use flow::{Instant, PortId};
+
+use super::announcement::Announcement;
+use super::forwarder::{Forwarder, Warming};
+use super::sharing::Sharing;
+use crate::group::GroupSet;
+
+impl Forwarder {
+    /// For which groups of shared addresses to answer; to forward, if there is any. When groups come, the neighbours are
+    /// asked to confirm their link addresses; those of the gateways are resolved if they are not known.
+    pub fn set_held(&mut self, now: Instant, held: GroupSet) {
+        let (come, gone) = (held.without(self.held), self.held.without(held));
+        self.held = held;
+        if let Some(announcement) = self.announcement.filter(|announcement| !announcement.groups.and(gone).is_empty()) {
+            // It counts through the addresses, which are fewer now.
+            let groups = announcement.groups.without(gone);
+            self.announcement = (!groups.is_empty()).then(|| Announcement::begin(now, groups));
+        }
+        if !come.is_empty() {
+            let warms = self.sharing != Sharing::IsTold;
+            self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
+        }
+        if !gone.is_empty() {
+            // Answers for an address that is another node's now; whoever asked will ask again.
+            self.control.clear();
+        }
+        if !self.is_active() {
+            self.counters.abandoned_packets += self.released.len() as u64;
+            self.released.clear();
+        }
+    }
+
+    /// Whether this node forwards: it holds a group.
+    #[inline]
+    pub(super) const fn is_active(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Tells the neighbours, again and again for some seconds, that the addresses of these groups are here; those that are
+    /// being announced begin anew. Without effect for groups that are not held.
+    pub fn announce(&mut self, now: Instant, groups: GroupSet) {
+        let before = self.announcement.map_or(GroupSet::EMPTY, |announcement| announcement.groups);
+        let groups = groups.or(before).and(self.held);
+        if !groups.is_empty() && self.sharing != Sharing::IsTold {
+            self.announcement = Some(Announcement::begin(now, groups));
+        }
+    }
+
+    /// The announcement that is due: for IPv4 the request and the reply form, for some hosts learn from one alone; for
+    /// IPv6 an unsolicited advertisement to all nodes.
+    pub(super) fn next_announcement(&mut self, now: Instant) -> Option<(PortId, Vec<u8>)> {
+        let announcement = self.announcement.as_mut()?;
+        let groups = announcement.groups;
+        let forms = |address: IpAddr| if address.is_ipv4() { 2 } else { 1 };
+        let items = self.addresses.shared(groups).map(|local| forms(local.prefix.address)).sum();
+        let Some(mut item) = announcement.next_item(now, items) else {
+            if announcement.due().is_none() {
+                self.announcement = None;
+            }
+            return None;
+        };
+        let local = self.addresses.shared(groups).find(|local| {
+            let forms = forms(local.prefix.address);
+            let is_it = item < forms;
+            item = if is_it { item } else { item - forms };
+            is_it
+        })?;
+        let mac = self.ports[usize::from(local.port.0)].mac;
+        let frame = match local.prefix.address {
+            IpAddr::V4(address) => {
+                let operation = if item == 0 { ArpOperation::Request } else { ArpOperation::Reply };
+                build::gratuitous_arp(operation, mac, address)
+            }
+            IpAddr::V6(address) => build::unsolicited_neighbour_advertisement(mac, address, true),
+        };
+        Some((local.port, frame))
+    }
+}

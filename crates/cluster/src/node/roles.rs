@@ -1,0 +1,97 @@
+//! What follows from the node's roles: for which addresses it answers, for which connections it speaks, and when copies of
+//! others' connections end.
+
+use flow::{Instant, NodeId};
+
+use super::peer::Peer;
+use super::{Node, NodeEvent};
+use crate::group::{GroupId, GroupSet};
+use crate::pipeline::CopyExpiry;
+use crate::role::{self, State};
+
+/// Connections whose time has come that are ended in one call of [`Node::handle_timeout`].
+const EXPIRIES_PER_TIMEOUT_MAX: usize = 256;
+/// A copy whose own timer runs out while its master lives is looked at again after this time.
+const COPY_LOOK_AGAIN: core::time::Duration = core::time::Duration::from_secs(60);
+
+/// Whether a node in this state handles the packets of a group, though it may not have told the neighbours yet.
+pub(super) fn forwards(state: State) -> bool {
+    state.holds_addresses() || state == State::TakingOver
+}
+
+impl Node {
+    /// Whether this node holds shared addresses, of whichever group.
+    #[must_use]
+    pub fn holds_addresses(&self) -> bool {
+        !self.held_groups().is_empty()
+    }
+
+    /// The groups whose addresses this node holds.
+    #[must_use]
+    pub fn held_groups(&self) -> GroupSet {
+        self.roles.held()
+    }
+
+    /// Whether this node speaks for all connections, whoever was their master: it holds the addresses of all groups. One that
+    /// shares them with others speaks for those that it is master of.
+    pub(super) fn speaks_for_all(&self) -> bool {
+        self.roles.are_all(State::holds_addresses)
+    }
+
+    pub(super) fn handle_role_events(&mut self, now: Instant) {
+        while let Some((group, event)) = self.roles.poll_event() {
+            match event {
+                role::Event::BecomeActive { term } => {
+                    // Copies lie in the table that packets are looked up in: there is nothing to commit but to have the other
+                    // workers forward.
+                    self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
+                    self.events.push(now, NodeEvent::BecameActive { group, term });
+                    self.judge_as_roles_are();
+                    if !self.awaits_others(now, group, term) {
+                        self.roles.handle_state_usable(now, group);
+                    }
+                }
+                role::Event::AnnounceAddresses { term } => {
+                    self.forwarder.set_held(now, self.roles.held());
+                    self.forwarder.announce(now, GroupSet::EMPTY.with(group));
+                    self.events.push(now, NodeEvent::AddressesAnnounced { group, term });
+                }
+                role::Event::BecomeStandby => self.give_up(now, group),
+            }
+        }
+    }
+
+    fn give_up(&mut self, now: Instant, group: GroupId) {
+        self.await_nobody(group);
+        self.forwarder.set_held(now, self.roles.held());
+        self.judge_as_roles_are();
+        self.events.push(now, NodeEvent::BecameStandby { group });
+    }
+
+    /// Takes up judging connections, or leaves it off, as the roles say now. Who forwards but some groups judges its own.
+    pub(super) fn judge_as_roles_are(&mut self) {
+        if self.roles.groups_in(forwards).is_empty() {
+            self.judging.leave_off(&mut self.pipeline);
+        } else {
+            self.judging.take_up(&mut self.pipeline, self.roles.are_all(forwards));
+        }
+    }
+
+    /// Ends connections whose time has come. True when more may be waiting.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        let (holds, speaks_for_all) = (self.holds_addresses(), self.speaks_for_all());
+        let peers = &self.peers;
+        let copies = |owner| copy_expiry(peers, owner, holds, speaks_for_all);
+        self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies)
+    }
+}
+
+/// What becomes of the owner's copies whose own timer runs out. They end with this node if it holds addresses and their
+/// owner is dead; if it holds all of them, nobody else can be master of any, whoever died.
+fn copy_expiry(peers: &[Peer], owner: NodeId, holds: bool, speaks_for_all: bool) -> CopyExpiry {
+    let lost = peers.iter().filter(|peer| speaks_for_all || peer.id == owner);
+    match lost.filter_map(|peer| peer.orphaned_at).max() {
+        Some(at) if holds => CopyExpiry::Since(at),
+        _ => CopyExpiry::PutOff(COPY_LOOK_AGAIN),
+    }
+}

@@ -1,0 +1,148 @@
+//! What nodes tell each other of their roles where there are several groups of shared addresses.
+//!
+//! One datagram tells of all groups. What a heartbeat without groups says, it says of the first, so that a node that has
+//! but one, or a release that knows no groups, understands it; beside that it has an attribute for each group. Groups are
+//! known by a number that follows from their name, lest nodes whose files list them in different orders mean different ones.
+
+use alloc::vec::Vec;
+
+use flow::wire::tlv::{self, TlvError};
+
+use super::heartbeat::attribute;
+use super::{Heartbeat, HeartbeatError, State};
+use crate::group::GROUPS_MAX;
+
+/// Bytes of a group's attribute: identity, state, priority, term.
+const GROUP_BYTES: usize = 4 + 1 + 1 + 8;
+
+/// How a node takes part in the choice of who holds a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupConfig {
+    /// By what the nodes know the group: the same number on all of them, and another for each group.
+    pub identity: u32,
+    /// This node's priority for the group: the highest wins.
+    pub priority: u8,
+    /// Whether to take the group from a working node of lower priority, once synchronised.
+    pub preempt: bool,
+}
+
+/// How a node stands to a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupHeartbeat {
+    /// The group's [`GroupConfig::identity`].
+    pub identity: u32,
+    /// The node's state.
+    pub state: State,
+    /// Its priority.
+    pub priority: u8,
+    /// The number of the group's latest take-over that it knows of.
+    pub term: u64,
+}
+
+/// How a node stands to all groups.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Heartbeats {
+    /// To the first or only one, and what is true of the node whatever the group.
+    pub first: Heartbeat,
+    /// To each of several, the first included; empty where there is one.
+    pub groups: Vec<GroupHeartbeat>,
+}
+
+impl Heartbeats {
+    /// Appends them to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        // What may be left out goes first: a heartbeat that was cut short then never passes for a whole one.
+        for group in &self.groups {
+            let mut value = [0; GROUP_BYTES];
+            value[..4].copy_from_slice(&group.identity.to_be_bytes());
+            (value[4], value[5]) = (group.state.number(), group.priority);
+            value[6..].copy_from_slice(&group.term.to_be_bytes());
+            tlv::put(out, attribute::GROUP, &value);
+        }
+        self.first.encode(out);
+    }
+
+    /// Reads what [`Heartbeats::encode`] wrote. Groups beyond [`GROUPS_MAX`] are not read.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes. Never panics, whatever they are.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeartbeatError> {
+        let first = Heartbeat::decode(bytes)?;
+        let of_groups = tlv::read(bytes).flatten().filter(|(kind, _)| *kind == attribute::GROUP);
+        let groups = of_groups.take(GROUPS_MAX).map(|(_, value)| decode_group(value)).collect::<Result<_, _>>()?;
+        Ok(Self { first, groups })
+    }
+}
+
+fn decode_group(value: &[u8]) -> Result<GroupHeartbeat, HeartbeatError> {
+    let value: &[u8; GROUP_BYTES] = value.try_into().map_err(|_| TlvError::ValueSize(attribute::GROUP))?;
+    let [i0, i1, i2, i3, state, priority, term @ ..] = *value;
+    Ok(GroupHeartbeat {
+        identity: u32::from_be_bytes([i0, i1, i2, i3]),
+        state: State::from_number(state).ok_or(HeartbeatError::UnknownState(state))?,
+        priority,
+        term: u64::from_be_bytes(term),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::NodeId;
+    use proptest::prelude::*;
+
+    fn group() -> impl Strategy<Value = GroupHeartbeat> {
+        (any::<u32>(), 0u8..6, any::<u8>(), any::<u64>()).prop_map(|(identity, state, priority, term)| GroupHeartbeat {
+            identity,
+            state: State::from_number(state).unwrap(),
+            priority,
+            term,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+            let _ = Heartbeats::decode(&bytes);
+        }
+
+        #[test]
+        fn what_is_encoded_is_decoded_and_who_knows_no_groups_reads_the_first(
+            groups in proptest::collection::vec(group(), 0..=GROUPS_MAX), node in any::<u8>(), term in any::<u64>(),
+        ) {
+            let first = Heartbeat {
+                node: NodeId(node), state: State::Standby, priority: 7, synchronised: true, term, configuration: Some(9),
+            };
+            let all = Heartbeats { first, groups };
+            let mut bytes = Vec::new();
+            all.encode(&mut bytes);
+            prop_assert_eq!(Heartbeat::decode(&bytes), Ok(first));
+            prop_assert_eq!(Heartbeats::decode(&bytes), Ok(all));
+            for length in 0..bytes.len() {
+                prop_assert!(Heartbeats::decode(&bytes[..length]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_of_another_size_or_state_is_refused() {
+        let first = Heartbeat {
+            node: NodeId(1),
+            state: State::Active,
+            priority: 1,
+            synchronised: true,
+            term: 1,
+            configuration: None,
+        };
+        let with = |value: &[u8]| {
+            let mut bytes = Vec::new();
+            tlv::put(&mut bytes, attribute::GROUP, value);
+            first.encode(&mut bytes);
+            Heartbeats::decode(&bytes)
+        };
+        assert_eq!(with(&[0; 13]), Err(TlvError::ValueSize(attribute::GROUP).into()));
+        let mut unknown_state = [0; GROUP_BYTES];
+        unknown_state[4] = 6;
+        assert_eq!(with(&unknown_state), Err(HeartbeatError::UnknownState(6)));
+    }
+}

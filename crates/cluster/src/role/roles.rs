@@ -1,0 +1,235 @@
+//! A node's roles: an automaton for each group of shared addresses.
+
+use alloc::vec::Vec;
+
+use flow::{Instant, NodeId};
+
+use super::{Config, Event, GroupConfig, GroupHeartbeat, Heartbeat, Heartbeats, RoleAutomaton, State, UnknownPeer};
+use crate::group::{GROUPS_MAX, GroupId, GroupSet};
+
+/// The states in the order in which they tell most of a node that is in several of them.
+const MOST_TELLING_FIRST: [State; 6] =
+    [State::Active, State::Leaving, State::TakingOver, State::Init, State::Standby, State::Left];
+
+/// Chooses, together with those of the other nodes, who holds which group.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    automata: Vec<RoleAutomaton>,
+    /// By what the nodes know the groups; empty where there is one.
+    identities: Vec<u32>,
+}
+
+impl Roles {
+    /// Roles that begin to listen now.
+    ///
+    /// # Panics
+    /// With more than [`GROUPS_MAX`] groups, or with peers that [`RoleAutomaton::new`] refuses.
+    #[must_use]
+    pub fn new(config: Config, now: Instant) -> Self {
+        Self::of(config, |config| RoleAutomaton::new(config, now))
+    }
+
+    /// Roles that decide nothing: they are what they are told by [`Roles::follow`].
+    ///
+    /// # Panics
+    /// As [`Roles::new`].
+    #[must_use]
+    pub fn following(config: Config, now: Instant) -> Self {
+        Self::of(config, |config| RoleAutomaton::following(config, now))
+    }
+
+    fn of(config: Config, automaton: impl Fn(Config) -> RoleAutomaton) -> Self {
+        assert!(config.groups.len() <= GROUPS_MAX);
+        let identities = identities(&config);
+        Self { automata: each(config).into_iter().map(automaton).collect(), identities }
+    }
+
+    /// The groups, in their order.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.automata.len()).map(GroupId::at)
+    }
+
+    /// Whether nodes that know each other's groups by these configurations' numbers mean the same.
+    #[must_use]
+    pub fn are_those_of(&self, config: &Config) -> bool {
+        each(config.clone()).len() == self.automata.len() && identities(config) == self.identities
+    }
+
+    /// As [`RoleAutomaton::handle_peer_up`], for every group.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_peer_up(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
+        self.automata.iter_mut().try_for_each(|automaton| automaton.handle_peer_up(now, node))
+    }
+
+    /// As [`RoleAutomaton::handle_peer_down`], for every group.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_peer_down(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
+        self.automata.iter_mut().try_for_each(|automaton| automaton.handle_peer_down(now, node))
+    }
+
+    /// A peer says how it stands. Where both nodes have several groups, these go by their identities, and those that this node
+    /// does not have are passed over; else the peer's first group is this node's first.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_heartbeats(&mut self, now: Instant, said: &Heartbeats) -> Result<(), UnknownPeer> {
+        if said.groups.is_empty() || self.identities.is_empty() {
+            return self.automata[0].handle_heartbeat(now, &said.first);
+        }
+        for group in &said.groups {
+            let Some(index) = self.identities.iter().position(|identity| *identity == group.identity) else { continue };
+            let GroupHeartbeat { state, priority, term, .. } = *group;
+            self.automata[index].handle_heartbeat(now, &Heartbeat { state, priority, term, ..said.first })?;
+        }
+        Ok(())
+    }
+
+    /// As [`RoleAutomaton::set_synchronised`]: connections belong to no group.
+    pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
+        self.automata.iter_mut().for_each(|automaton| automaton.set_synchronised(now, synchronised));
+    }
+
+    /// What [`Event::BecomeActive`] asked for is done for the group.
+    pub fn handle_state_usable(&mut self, now: Instant, group: GroupId) {
+        if let Some(automaton) = self.automata.get_mut(group.index()) {
+            automaton.handle_state_usable(now);
+        }
+    }
+
+    /// An operator wants the node to hand over all that it holds and take no part any more.
+    pub fn leave(&mut self, now: Instant) {
+        self.automata.iter_mut().for_each(|automaton| automaton.leave(now));
+    }
+
+    /// An operator wants the node back.
+    pub fn rejoin(&mut self, now: Instant) {
+        self.automata.iter_mut().for_each(|automaton| automaton.rejoin(now));
+    }
+
+    /// As [`RoleAutomaton::reconfigure`], with a configuration [of these groups](Roles::are_those_of).
+    pub fn reconfigure(&mut self, now: Instant, config: Config) {
+        debug_assert!(self.are_those_of(&config), "groups stay while a node works");
+        for (automaton, config) in self.automata.iter_mut().zip(each(config)) {
+            automaton.reconfigure(now, config);
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.automata.iter_mut().for_each(|automaton| automaton.handle_timeout(now));
+    }
+
+    /// When [`Roles::handle_timeout`] or [`Roles::poll_heartbeats`] next has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.automata.iter().filter_map(RoleAutomaton::poll_timeout).min()
+    }
+
+    /// The heartbeats that are due to every peer now: of all groups as soon as one is due.
+    pub fn poll_heartbeats(&mut self, now: Instant) -> Option<Heartbeats> {
+        if !self.automata.iter().any(|automaton| automaton.is_heartbeat_due(now)) {
+            return None;
+        }
+        let said: Vec<Heartbeat> = self.automata.iter_mut().map(|automaton| automaton.next_heartbeat(now)).collect();
+        let of_group = |(identity, said): (&u32, &Heartbeat)| GroupHeartbeat {
+            identity: *identity,
+            state: said.state,
+            priority: said.priority,
+            term: said.term,
+        };
+        Some(Heartbeats { first: said[0], groups: self.identities.iter().zip(&said).map(of_group).collect() })
+    }
+
+    /// What is to be done, and of which group.
+    pub fn poll_event(&mut self) -> Option<(GroupId, Event)> {
+        let groups = self.groups();
+        groups.zip(&mut self.automata).find_map(|(group, automaton)| Some((group, automaton.poll_event()?)))
+    }
+
+    /// The lead's state of the group, and the group's latest take-over that it knows of.
+    pub fn follow(&mut self, now: Instant, group: GroupId, state: State, term: u64) {
+        if let Some(automaton) = self.automata.get_mut(group.index()) {
+            automaton.follow(now, state, term);
+        }
+    }
+
+    /// This node's state in the group; [`State::Left`] of one that there is not.
+    #[must_use]
+    pub fn state(&self, group: GroupId) -> State {
+        self.automata.get(group.index()).map_or(State::Left, RoleAutomaton::state)
+    }
+
+    /// The states of all groups, in their order.
+    pub fn states(&self) -> impl Iterator<Item = State> + '_ {
+        self.automata.iter().map(RoleAutomaton::state)
+    }
+
+    /// What there is to say of the node in a word: that it is active if it is for any group.
+    #[must_use]
+    pub fn summary(&self) -> State {
+        let is_in = |state: &&State| self.states().any(|own| own == **state);
+        MOST_TELLING_FIRST.iter().find(is_in).copied().unwrap_or(State::Left)
+    }
+
+    /// The number of the group's latest take-over that this node knows of.
+    #[must_use]
+    pub fn term(&self, group: GroupId) -> u64 {
+        self.automata.get(group.index()).map_or(0, RoleAutomaton::term)
+    }
+
+    /// This node's priority for the group.
+    #[must_use]
+    pub fn priority(&self, group: GroupId) -> u8 {
+        self.automata.get(group.index()).map_or(0, RoleAutomaton::priority)
+    }
+
+    /// The groups whose addresses this node answers for.
+    #[must_use]
+    pub fn held(&self) -> GroupSet {
+        self.groups_in(State::holds_addresses)
+    }
+
+    /// The groups that are in such a state.
+    #[must_use]
+    pub fn groups_in(&self, is_such: impl Fn(State) -> bool) -> GroupSet {
+        self.groups().filter(|group| is_such(self.state(*group))).collect()
+    }
+
+    /// Whether all groups are in such a state.
+    #[must_use]
+    pub fn are_all(&self, is_such: impl Fn(State) -> bool) -> bool {
+        self.states().all(is_such)
+    }
+
+    /// The number that nodes have in common if they are configured alike.
+    #[must_use]
+    pub fn configuration(&self) -> Option<u64> {
+        self.automata[0].configuration()
+    }
+
+    /// What a peer last said of the group, while it counts.
+    #[must_use]
+    pub fn peer(&self, now: Instant, node: NodeId, group: GroupId) -> Option<Heartbeat> {
+        self.automata.get(group.index())?.peer(now, node)
+    }
+}
+
+/// A configuration for each group.
+fn each(mut config: Config) -> Vec<Config> {
+    let groups = core::mem::take(&mut config.groups);
+    if groups.is_empty() {
+        return alloc::vec![config];
+    }
+    let of = |GroupConfig { priority, preempt, .. }| Config { priority, preempt, ..config.clone() };
+    groups.into_iter().map(of).collect()
+}
+
+/// A group that is alone needs no name.
+fn identities(config: &Config) -> Vec<u32> {
+    let groups = if config.groups.len() > 1 { &config.groups[..] } else { &[] };
+    groups.iter().map(|group| group.identity).collect()
+}
