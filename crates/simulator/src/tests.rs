@@ -20,6 +20,7 @@ fn every_promise_is_kept() {
     for seed in SEEDS {
         let outcome = run(seed, Options::default());
         assert!(outcome.is_sound(), "seed {seed}: {:#?}", outcome.problems);
+        assert_eq!(outcome.copies_differing, 0, "seed {seed}: nothing is suspected that was only on its way");
         totals.add(&outcome);
     }
     assert!(totals.connections > 20 && totals.kills > 10, "the seeds must put connections at risk: {totals:?}");
@@ -70,6 +71,23 @@ fn bytes_out_of_their_place_are_noticed() {
 #[test]
 fn nodes_that_both_hold_the_addresses_are_noticed() {
     assert!(broken(Sabotage::DeafNodes).contains(&Problem::TwoActive));
+}
+
+#[test]
+fn copies_broken_behind_the_nodes_backs_are_found_and_put_right() {
+    for sabotage in [Sabotage::LostCopies, Sabotage::AlteredCopies, Sabotage::GhostCopies] {
+        let options = Options { sabotage: Some(sabotage), ..Options::default() };
+        let (mut broken, mut repaired) = (0, 0);
+        for seed in SEEDS {
+            let outcome = run(seed, options);
+            assert!(outcome.is_sound(), "{sabotage:?}, seed {seed}: {:#?}", outcome.problems);
+            broken += outcome.copies_broken;
+            repaired += outcome.copies_repaired;
+        }
+        assert!(broken > 20, "{sabotage:?}: there must be something to repair: {broken}");
+        // What ended by itself in the meantime needs no repair.
+        assert!(repaired > broken / 2, "{sabotage:?}: {repaired} of {broken} repaired");
+    }
 }
 
 #[test]

@@ -184,6 +184,32 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
     ]
 }
 
+/// How this node's copies stand to what its peers told.
+fn agreement_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("COPIES OF", Right),
+        ("AGREE AS OF", Left),
+        ("DIVERGENT", Right),
+        ("FOUND", Right),
+        ("REPAIRED", Right),
+        ("GHOSTS REMOVED", Right),
+    ]);
+    for PeerStatus { id, agreement, .. } in status.peers.iter().filter(|peer| peer.session != "off") {
+        table.row([
+            id.to_string(),
+            agreement
+                .agreed_ns
+                .map_or_else(|| "never compared".to_owned(), |at| format!("{} ago", ago(status.monotonic_now_ns, at))),
+            count(agreement.divergent),
+            count(agreement.found),
+            count(agreement.repaired),
+            count(agreement.ghosts_removed),
+        ]);
+    }
+    table
+}
+
 fn worker_table(status: &Status) -> Table {
     use Align::Right;
     let mut table = Table::new(&[

@@ -30,6 +30,8 @@ const SERVICE_DELAY_NANOS_MAX: u64 = 30_000;
 /// How often the replicas are compared when all is done, and for how long before they are held to differ.
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(20);
 const COMPARISONS_MAX: u32 = 250;
+/// What is wrong with copies is found and put right within this time.
+const REPAIR_WAIT: Duration = Duration::from_secs(10);
 /// Longer than connections that have ended stay in the tables.
 const EXPIRY_WAIT: Duration = Duration::from_secs(100);
 
@@ -108,6 +110,7 @@ impl<'a> World<'a> {
         }
         self.run_until(self.scenario.ends_at, |world| world.is_calm && world.is_done());
         self.compare_replicas();
+        self.break_and_compare();
         if self.scenario.waits_for_expiry && self.outcome.is_sound() {
             self.wait_for_expiry();
         }
@@ -408,6 +411,21 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Copies broken behind the nodes' backs are put right.
+    fn break_and_compare(&mut self) {
+        let Some(sabotage) = self.options.sabotage.filter(|sabotage| sabotage.is_to_be_repaired()) else { return };
+        if !self.outcome.is_sound() {
+            return;
+        }
+        for machine in &mut self.machines {
+            if let Some(value) = &mut machine.node {
+                self.outcome.copies_broken += sabotage::break_copies(value, sabotage, self.now);
+            }
+        }
+        self.run_until(self.now + REPAIR_WAIT, |_| false);
+        self.compare_replicas();
+    }
+
     /// Long after the last packet nothing that has ended may be left, and the tables must still agree.
     fn wait_for_expiry(&mut self) {
         self.run_until(self.now + EXPIRY_WAIT, |_| false);
@@ -424,8 +442,11 @@ impl<'a> World<'a> {
         self.checkers.finish(self.now, &view, &mut self.outcome);
         for machine in &self.machines {
             let Some(node) = &machine.node else { continue };
-            let sessions = node.status(self.now).peers.into_iter().filter_map(|peer| peer.session);
-            self.outcome.messages_lost += sessions.map(|session| session.lost).sum::<u64>();
+            for session in node.status(self.now).peers.into_iter().filter_map(|peer| peer.session) {
+                self.outcome.messages_lost += session.lost;
+                self.outcome.copies_differing += session.agreement.divergent_found;
+                self.outcome.copies_repaired += session.agreement.repaired + session.agreement.ghosts_removed;
+            }
         }
         self.outcome.simulated = self.now.saturating_since(Instant::ZERO);
         self.outcome.digest = self.trace.digest();

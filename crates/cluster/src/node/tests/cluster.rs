@@ -16,10 +16,10 @@ use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, Sour
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::representation::Selection;
-use replication::{SessionConfig, Transport};
+use replication::{ApplyError, PeerError, SessionConfig, Transport};
 
 use crate::forwarding::MssClamp;
-use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
+use crate::node::{Node, NodeConfig, NodeError, PeerConfig, Transmit};
 use crate::pipeline::Limits;
 use crate::{failure_detector, forwarding, role};
 
@@ -44,6 +44,8 @@ pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
 pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
+    /// If it is another one for the second node.
+    pub(super) standby_connections_max: Option<u32>,
     pub(super) replicates: bool,
     pub(super) transport: Transport,
     pub(super) limits: Limits,
@@ -60,6 +62,7 @@ impl Default for Options {
         Self {
             hold_first_reply: Duration::ZERO,
             connections_max: 64,
+            standby_connections_max: None,
             replicates: true,
             transport: Transport::Native,
             limits: Limits::default(),
@@ -148,10 +151,11 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         shared: std::vec![prefix(shared).into()],
         mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
-    let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
+    let connections_max = options.standby_connections_max.filter(|_| id == 1).unwrap_or(options.connections_max);
+    let session = SessionConfig { connections_max, ..SessionConfig::default() };
     NodeConfig {
         node: NodeId(id),
-        connections_max: options.connections_max,
+        connections_max,
         limits: options.limits,
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
@@ -181,6 +185,8 @@ pub(super) struct Cluster {
     nodes: [Option<Node>; 2],
     /// Replication datagrams are thrown away while set.
     pub(super) is_replication_cut: bool,
+    /// Failure-detection packets are thrown away while set.
+    pub(super) is_detection_cut: bool,
     /// Frames that reached the client and the server.
     at_client: VecDeque<Vec<u8>>,
     at_server: VecDeque<Vec<u8>>,
@@ -198,6 +204,7 @@ impl Cluster {
             options,
             nodes,
             is_replication_cut: false,
+            is_detection_cut: false,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
             has_stream: false,
@@ -286,13 +293,16 @@ impl Cluster {
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
             Transmit::Port { port, .. } => self.carry_frame(port, bytes),
+            Transmit::Detection(_) if self.is_detection_cut => {}
             Transmit::Detection(_) => {
                 peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
             }
             Transmit::Replication(_) if self.is_replication_cut => {}
             Transmit::Replication(_) => {
                 if let Some(peer) = peer {
-                    peer.handle_replication(now, NodeId(from), bytes).unwrap();
+                    let result = peer.handle_replication(now, NodeId(from), bytes);
+                    let is_full = PeerError::Apply(ApplyError::Full);
+                    assert!(result.is_ok() || result == Err(NodeError::Replication(is_full)), "{result:?}");
                     // What is due at once is done before anything is sent, as in the daemon.
                     peer.handle_timeout(now);
                 }
