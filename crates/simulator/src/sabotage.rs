@@ -3,7 +3,7 @@
 use cluster::node::Node;
 use flow::connection::flags;
 use flow::wire::{self, Parsed, Transport};
-use flow::{Frame, PortId};
+use flow::{Frame, NodeId, PortId};
 
 use crate::checkers::order::Order;
 
@@ -36,16 +36,16 @@ impl Sabotage {
 }
 
 /// Does to one in three of a node's copies, behind its back, what the sabotage says. How many it did it to.
-pub(crate) fn break_copies(value: &mut Node, sabotage: Sabotage, now: flow::Instant) -> u64 {
+pub(crate) fn break_copies(node: NodeId, value: &mut Node, sabotage: Sabotage, now: flow::Instant) -> u64 {
     let table = value.pipeline_mut().table_to_break();
-    let is_copy = |connection: &flow::Connection| connection.flags & flags::COPY != 0;
+    let is_copy = |connection: &flow::Connection| connection.owner != node;
     let copies: Vec<_> = table.iter().filter(|(_, connection)| is_copy(connection)).collect();
     let victims: Vec<_> = copies.iter().step_by(3).map(|(slot, connection)| (*slot, **connection)).collect();
     let mut broken = 0;
     for (slot, copy) in victims {
         let is_done = match sabotage {
             Sabotage::LostCopies => table.remove(slot).is_some(),
-            Sabotage::AlteredCopies => table.get_mut(slot).map(|copy| copy.version ^= 1 << 9).is_some(),
+            Sabotage::AlteredCopies => table.get_mut(slot).map(|copy| copy.protocol.state ^= 1).is_some(),
             _ => {
                 let mut ghost = copy;
                 ghost.original.source_port ^= 0x4000;

@@ -98,8 +98,15 @@ pub fn describe(status: &Status) -> String {
         whole(rates.connections_per_s),
         configuration(status),
     );
-    for table in [group_table(status), peer_table(status), worker_table(status), port_table(status), drop_table(status)]
-    {
+    let tables = [
+        group_table(status),
+        peer_table(status),
+        agreement_table(status),
+        worker_table(status),
+        port_table(status),
+        drop_table(status),
+    ];
+    for table in tables {
         if !table.is_empty() {
             text.push('\n');
             text.push_str(&table.render());

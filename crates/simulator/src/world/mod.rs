@@ -417,9 +417,10 @@ impl<'a> World<'a> {
         if !self.outcome.is_sound() {
             return;
         }
-        for machine in &mut self.machines {
+        for (node, machine) in self.machines.iter_mut().enumerate() {
             if let Some(value) = &mut machine.node {
-                self.outcome.copies_broken += sabotage::break_copies(value, sabotage, self.now);
+                let node = NodeId(node as u8);
+                self.outcome.copies_broken += sabotage::break_copies(node, value, sabotage, self.now);
             }
         }
         self.run_until(self.now + REPAIR_WAIT, |_| false);
