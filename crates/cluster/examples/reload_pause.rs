@@ -97,6 +97,7 @@ fn main() {
         role: role_config(),
         selection: Selection::default(),
         hold_first_reply: Duration::ZERO,
+        sharing: None,
         peers: vec![],
     };
     let mut node = Node::new(config, now).expect("the configuration is right");
@@ -127,6 +128,7 @@ fn main() {
             role: role_config(),
             selection: Selection::default(),
             hold_first_reply: Duration::ZERO,
+            wait_for_peer: Duration::ZERO,
             peers: vec![],
         };
         let begun = Clock::now();

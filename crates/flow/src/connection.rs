@@ -106,9 +106,12 @@ pub mod flags {
     pub const EXPECTS: u8 = 16;
     /// It was expected on behalf of another one.
     pub const RELATED: u8 = 32;
+    /// Its packets reach two living nodes, so that each sees a part of the conversation. The windows of TCP are not held
+    /// against its segments.
+    pub const SHARED: u8 = 64;
     /// Its master has seen no packet of it: it speaks for a connection of which it has a copy. Only while a copy is on its way
     /// into the table.
-    pub const UNSEEN: u8 = 64;
+    pub const UNSEEN: u8 = 128;
 }
 
 impl Connection {
@@ -173,6 +176,14 @@ impl Connection {
         self.version = (self.version | 0xffff).wrapping_add(1);
     }
 
+    /// The version of a connection that begins in this one's place, with the same tuple. It is newer than whatever a former
+    /// or a next master of this one can have reached, so that no word of this one counts against it: two masters on, where
+    /// a take-over is one on.
+    #[must_use]
+    pub const fn version_of_successor(&self) -> u32 {
+        ((self.version | 0xffff).wrapping_add(1) | 0xffff).wrapping_add(1)
+    }
+
     /// Whether `version` is newer than this record's, counting round the end (RFC 1982).
     #[must_use]
     pub const fn is_older_than(&self, version: u32) -> bool {
@@ -230,6 +241,10 @@ mod tests {
             new_master.take_over(NodeId(2));
             assert_eq!(new_master.owner, NodeId(2));
             assert!(old_master.is_older_than(new_master.version));
+            let successor = copy.version_of_successor();
+            let mut next_master = copy;
+            next_master.take_over(NodeId(2));
+            assert!(old_master.is_older_than(successor) && next_master.is_older_than(successor));
             assert!(!new_master.is_older_than(new_master.version), "nothing is newer than itself");
         }
     }

@@ -2,6 +2,7 @@
 
 mod link;
 mod looking;
+mod target;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use crate::replay::PortMapping;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
 #[derive(Debug, Parser)]
@@ -176,6 +178,9 @@ pub struct BenchSetupRateArgs {
     /// Connections that the client has open at a time
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub in_flight: u16,
+    /// Both nodes carry connections, half each
+    #[arg(long)]
+    pub multi_primary: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -251,6 +256,12 @@ pub struct DemoArgs {
     /// Kill nothing: reload, drain and restart the nodes one after the other instead
     #[arg(long, conflicts_with_all = ["ramp", "report"])]
     pub rolling_restart: bool,
+    /// Both nodes carry connections, half each; then measure what replication costs in sessions a second
+    #[arg(long, conflicts_with = "report")]
+    pub multi_primary: bool,
+    /// With --multi-primary, keep each connection to one node: else half of them pass through both, one direction each
+    #[arg(long, requires = "multi_primary")]
+    pub symmetric: bool,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
@@ -302,14 +313,6 @@ pub struct GatewayArgs {
     /// With --check, print one JSON object
     #[arg(long, requires = "check")]
     pub json: bool,
-}
-
-/// Where a running gateway is found.
-#[derive(Debug, Args)]
-pub struct SocketArgs {
-    /// Control socket of the gateway
-    #[arg(long, value_name = "PATH", default_value = crate::config::CONTROL_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
 }
 
 /// `mainstay status`.

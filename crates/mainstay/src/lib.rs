@@ -15,6 +15,7 @@ pub mod logging;
 pub mod metrics;
 pub mod output;
 pub mod replay;
+pub mod secret_file;
 
 use std::process::ExitCode;
 

@@ -47,6 +47,27 @@ fn connections_outlive_their_node_when_it_has_several_workers() {
 }
 
 #[test]
+fn where_both_nodes_carry_connections_the_survivor_carries_all() {
+    if let NamespaceSupport::Forbidden(why) = probe() {
+        println!("skipped: {why}");
+        return;
+    }
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--multi-primary", "--json", "--seconds", "2", "--ramp", "200"])
+        .output()
+        .expect("the program can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let number = |pointer: &str| result.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer);
+    assert!(number("/connections") >= 66.0 + 175.0, "{result:#}");
+    assert_eq!((number("/survived"), number("/broken")), (number("/connections"), 0.0), "{result:#}");
+    assert!(number("/detection_ms") < DETECTION_MS_MAX, "{result:#}");
+    // What replication costs is measured on a quiet machine; here, that it is measured.
+    assert!(number("/session_rate_ratio") > 0.3 && number("/sessions_per_s/replication_on") > 100.0, "{result:#}");
+}
+
+#[test]
 fn connections_outlive_their_node_with_replication_and_only_with_it() {
     let Some((result, html)) = run_demo(&["--ramp", "200"]) else { return };
     let number = |pointer: &str| result.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer);

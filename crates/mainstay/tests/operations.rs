@@ -36,6 +36,24 @@ fn reloads_a_drain_and_a_rolling_restart_under_load_lose_no_connection() {
     assert!(number("longest_gap_ms") < GAP_MS_MAX, "{result:#}");
 }
 
+#[test]
+fn where_both_nodes_carry_connections_neither_a_drain_nor_a_restart_loses_one() {
+    if let NamespaceSupport::Forbidden(why) = probe() {
+        println!("skipped: {why}");
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--multi-primary", "--rolling-restart", "--json", "--seconds", "2"])
+        .output()
+        .expect("the program can be run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}\n{}", String::from_utf8_lossy(&output.stdout));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let number = |key: &str| result[key].as_f64().expect(key);
+    assert_eq!((number("connections"), number("survived"), number("broken")), (66.0, 66.0, 0.0), "{result:#}");
+    assert!(number("bytes_verified") > 10e6, "{result:#}");
+}
+
 /// How long the gateway may take for anything.
 const WITHIN: Duration = Duration::from_secs(20);
 

@@ -108,6 +108,15 @@ impl PeerSession {
         each!(self, session => session.forget(handle));
     }
 
+    /// Whether the peer hears what this node tells.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Native(session) => session.is_open(),
+            Self::Datagram(_) | Self::Stream(_) => self.status().link == crate::Link::Open,
+        }
+    }
+
     /// Whether waiting for the peer to have the connection has no purpose any more. Nobody acknowledges but in the native
     /// protocol, so that there waiting never has one.
     #[must_use]

@@ -22,7 +22,7 @@ pub enum Sabotage {
     DeafNodes,
     /// When all is quiet, copies vanish from the tables, once: to be found and told again.
     LostCopies,
-    /// When all is quiet, bits of copies turn over, once: to be found and told again.
+    /// When all is quiet, copies become older than they are, once: to be found and told again.
     AlteredCopies,
     /// When all is quiet, copies appear that nobody told of, once: to be found and removed.
     GhostCopies,
@@ -45,7 +45,9 @@ pub(crate) fn break_copies(node: NodeId, value: &mut Node, sabotage: Sabotage, n
     for (slot, copy) in victims {
         let is_done = match sabotage {
             Sabotage::LostCopies => table.remove(slot).is_some(),
-            Sabotage::AlteredCopies => table.get_mut(slot).map(|copy| copy.protocol.state ^= 1).is_some(),
+            Sabotage::AlteredCopies => {
+                table.get_mut(slot).map(|copy| copy.version = copy.version.wrapping_sub(1)).is_some()
+            }
             _ => {
                 let mut ghost = copy;
                 ghost.original.source_port ^= 0x4000;

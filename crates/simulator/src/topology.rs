@@ -132,6 +132,7 @@ pub(crate) fn node_config(scenario: &Scenario, node: usize, incarnation: u32, wi
         role: role::Config::new(id, Vec::new()),
         selection: scenario.selection,
         hold_first_reply: scenario.hold_first_reply,
+        sharing: None,
         peers: vec![PeerConfig {
             id: peer,
             detector: failure_detector::Config::default(),

@@ -54,6 +54,7 @@ pub(super) fn node_config() -> NodeConfig {
         role: role::Config { priority: 100, startup_hold: Duration::ZERO, ..role::Config::new(NodeId(0), Vec::new()) },
         selection: Selection::default(),
         hold_first_reply: Duration::from_millis(20),
+        sharing: None,
         peers: vec![PeerConfig {
             id: NodeId(1),
             detector: failure_detector::Config::default(),

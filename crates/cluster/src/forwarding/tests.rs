@@ -1,5 +1,7 @@
 //! A forwarder between two links, fed with frames as its node would feed it.
 
+mod groups;
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use std::vec;

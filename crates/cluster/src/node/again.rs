@@ -10,27 +10,36 @@ use super::{Node, OUTBOX_FRAMES_MAX, OutFrame};
 impl Node {
     /// Hands frames in again, with what they set free in their turn; what comes of them waits to be polled.
     pub(super) fn hand_in_again(&mut self, now: Instant, frames: Vec<OwnedFrame>) {
-        let mut next = Some(frames);
-        while let Some(mut frames) = next {
+        // They were steered when they came.
+        self.hand_in_again_as(now, frames, false);
+    }
+
+    /// As [`Node::hand_in_again`]; with `is_steering`, frames go to the worker that they turn out to belong to.
+    pub(super) fn hand_in_again_as(&mut self, now: Instant, frames: Vec<OwnedFrame>, is_steering: bool) {
+        let mut next = Some((frames, is_steering));
+        while let Some((mut frames, is_steering)) = next {
             for part in frames.chunks_mut(BATCH_FRAMES_MAX) {
                 let mut batch: PacketBatch<'_> = part.iter_mut().map(OwnedFrame::frame).collect();
-                self.handle_again(now, &mut batch);
+                self.handle_again(now, &mut batch, is_steering);
             }
-            next = self.pipeline.take_released_fragments();
+            next = self.pipeline.take_released_fragments().map(|frames| (frames, false));
         }
         self.tell_changes();
         self.note_first_packet(now);
     }
 
-    fn handle_again(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
+    fn handle_again(&mut self, now: Instant, batch: &mut PacketBatch<'_>, is_steering: bool) {
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
             peers: &self.peers,
             held: None,
             hold_max: self.hold_first_reply,
         };
-        // They were steered when they came.
-        self.pipeline.handle_steered(now, batch, &mut surroundings);
+        if is_steering {
+            self.pipeline.handle_packets(now, batch, &mut surroundings);
+        } else {
+            self.pipeline.handle_steered(now, batch, &mut surroundings);
+        }
         for frame in batch.iter() {
             let Disposition::Transmit(port) = frame.disposition else { continue };
             if self.outbox.len() >= OUTBOX_FRAMES_MAX {

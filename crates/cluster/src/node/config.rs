@@ -19,7 +19,7 @@ use super::store::ReplicaCounters;
 use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
 use crate::group::{GROUPS_MAX, GroupId};
-use crate::pipeline::{Limits, Pipeline};
+use crate::pipeline::{Limits, Pipeline, SharingConfig};
 
 /// What a node is made from. The chain, the hash key and the seed are its own; all else is alike on nodes that back
 /// each other up.
@@ -47,6 +47,9 @@ pub struct NodeConfig {
     pub selection: Selection,
     /// How long at most a connection's first reply waits for a backup to confirm the connection; zero: not at all.
     pub hold_first_reply: Duration,
+    /// Other nodes forward at the same time, so that packets of one connection may come to several of them; `None`: one
+    /// node forwards at a time, and becomes master of whatever packets come to it.
+    pub sharing: Option<SharingConfig>,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
 }
@@ -107,12 +110,16 @@ impl NodeConfig {
             .map(|(peer, nth)| self.build_peer(peer, self.seed.rotate_left(16).wrapping_add(nth)))
             .collect::<Result<Vec<_>, _>>()?;
         let tracker = Tracker::new(self.tracker);
+        let mut pipeline =
+            Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain).with_limits(self.limits);
+        if let Some(sharing) = self.sharing {
+            pipeline = pipeline.with_sharing(sharing);
+        }
         Ok(Node {
             id: self.node,
             selection: self.selection,
             hold_first_reply: self.hold_first_reply,
-            pipeline: Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain)
-                .with_limits(self.limits),
+            pipeline,
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
             roles: role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
             peers,

@@ -23,6 +23,7 @@ mod peer;
 mod reload;
 mod resync;
 mod roles;
+mod sharing;
 mod status;
 mod store;
 mod stream;
@@ -160,6 +161,7 @@ impl Node {
     /// are on the wire.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
         let began_at_ns = self.pipeline.observation.latency.begin_batch();
+        self.note_living();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
             peers: &self.peers,
@@ -195,9 +197,10 @@ impl Node {
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
         let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
-        self.tell_changes();
         self.handle_session_events(now);
         self.release_held(now);
+        self.release_waiting(now);
+        self.tell_changes();
         Ok(result?)
     }
 
@@ -230,6 +233,8 @@ impl Node {
         self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
+        self.note_living();
+        self.release_waiting(now);
         self.more_expiries = self.expire(now);
         self.judge_some(now);
         self.tell_changes();
@@ -250,6 +255,7 @@ impl Node {
             self.pipeline.next_expiry(),
             self.drain_given_up_at,
             self.others.poll_timeout(),
+            self.pipeline.waiting_deadline(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -327,7 +333,11 @@ impl Node {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
                 TableChange::Copied { slot } => self.note_copied(*slot),
-                TableChange::TakenOver { slot } | TableChange::FunctionsChanged { slot } => {
+                TableChange::TakenOver { slot } => {
+                    self.note_copied(*slot);
+                    self.tell_taken_over(*slot);
+                }
+                TableChange::FunctionsChanged { slot } => {
                     self.note_copied(*slot);
                     peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
@@ -356,7 +366,9 @@ impl Node {
     fn tell_changed(&mut self, slot: Slot, change: Change, previous_state: u8) {
         let Some(connection) = self.pipeline.connection(slot) else { return };
         let (protocol, state) = (connection.original.protocol, connection.protocol.state);
-        if is_worth_telling(self.selection, protocol, previous_state, state, change) {
+        if is_worth_telling(self.selection, protocol, previous_state, state, change)
+            || sharing::is_worth_telling(connection, change)
+        {
             peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
         }
     }

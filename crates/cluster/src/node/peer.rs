@@ -65,6 +65,9 @@ impl Peer {
     pub(super) fn collect_session_events(&mut self, now: Instant, events: &mut Events) {
         let Some(session) = &mut self.session else { return };
         while let Some(event) = session.poll_event() {
+            if matches!(event, SessionEvent::PeerSilent | SessionEvent::PeerLeft | SessionEvent::PeerRestarted) {
+                self.resync.unsettle();
+            }
             let event = match event {
                 SessionEvent::PeerUp => NodeEvent::ReplicationUp(self.id),
                 SessionEvent::PeerSilent | SessionEvent::PeerLeft => NodeEvent::ReplicationDown(self.id),

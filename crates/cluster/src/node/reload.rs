@@ -32,6 +32,8 @@ pub struct Reconfiguration {
     pub selection: Selection,
     /// How long at most a connection's first reply waits for a backup to confirm the connection; zero: not at all.
     pub hold_first_reply: Duration,
+    /// Where other nodes forward beside this one: how long at most a packet that cannot be judged waits for what they tell.
+    pub wait_for_peer: Duration,
     /// The peers, who are the same.
     pub peers: Vec<PeerReconfiguration>,
 }
@@ -109,6 +111,7 @@ impl Node {
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);
         self.selection = new.selection;
         self.hold_first_reply = new.hold_first_reply;
+        self.pipeline.set_wait_for_peer(new.wait_for_peer);
         match new.reevaluation {
             Reevaluation::AsBefore => {}
             Reevaluation::Keep => self.judging.forgive(&mut self.pipeline),

@@ -21,6 +21,8 @@ const SLOTS_PER_STEP: usize = 256;
 pub(super) struct Resync {
     epoch: bool,
     cursor: Option<Slot>,
+    /// All copies of the peer's are of what it has told since it last came.
+    is_settled: bool,
 }
 
 impl Resync {
@@ -33,11 +35,22 @@ impl Resync {
     pub(super) const fn start(&mut self) {
         self.epoch = !self.epoch;
         self.cursor = None;
+        self.is_settled = false;
     }
 
     /// The peer has told all: what still carries the old mark is to go.
     pub(super) const fn complete(&mut self) {
         self.cursor = Some(Slot(0));
+    }
+
+    /// The peer is away: what is left of it may be all that anybody has.
+    pub(super) const fn unsettle(&mut self) {
+        self.is_settled = false;
+    }
+
+    /// Whether the peer has told all that it is master of since it last came, and no copy is left of what it was before.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// Whether [`Resync::step`] has something to do.
@@ -50,6 +63,7 @@ impl Resync {
         if let Some(cursor) = self.cursor {
             let remnants = if speaks_for_all { Remnants::Claim } else { Remnants::Remove };
             self.cursor = pipeline.sweep_copies(now, peer, self.epoch, remnants, cursor, SLOTS_PER_STEP);
+            self.is_settled = self.cursor.is_none();
         }
     }
 }

@@ -80,18 +80,41 @@ impl Node {
     /// Ends connections whose time has come. True when more may be waiting.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let (holds, speaks_for_all) = (self.holds_addresses(), self.speaks_for_all());
+        let lost = |peer: &Peer| Some((peer.id, peer.orphaned_at?));
         let peers = &self.peers;
-        let copies = |owner| copy_expiry(peers, owner, holds, speaks_for_all);
+        let copies = |owner| copy_expiry(peers.iter().filter_map(lost), owner, holds, speaks_for_all);
         self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies)
     }
 }
 
 /// What becomes of the owner's copies whose own timer runs out. They end with this node if it holds addresses and their
 /// owner is dead; if it holds all of them, nobody else can be master of any, whoever died.
-fn copy_expiry(peers: &[Peer], owner: NodeId, holds: bool, speaks_for_all: bool) -> CopyExpiry {
-    let lost = peers.iter().filter(|peer| speaks_for_all || peer.id == owner);
-    match lost.filter_map(|peer| peer.orphaned_at).max() {
+fn copy_expiry(
+    lost: impl Iterator<Item = (NodeId, Instant)>,
+    owner: NodeId,
+    holds: bool,
+    speaks_for_all: bool,
+) -> CopyExpiry {
+    let concerned = lost.filter(|(peer, _)| speaks_for_all || *peer == owner);
+    match concerned.map(|(_, at)| at).max() {
         Some(at) if holds => CopyExpiry::Since(at),
         _ => CopyExpiry::PutOff(COPY_LOOK_AGAIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_the_dead_end_with_whoever_holds_addresses_and_those_of_the_living_with_their_master() {
+        let (alive, dead, died_at) = (NodeId(1), NodeId(2), Instant::from_millis(7));
+        let expiry =
+            |owner, holds, speaks_for_all| copy_expiry([(dead, died_at)].into_iter(), owner, holds, speaks_for_all);
+        let put_off = CopyExpiry::PutOff(COPY_LOOK_AGAIN);
+        assert_eq!(expiry(dead, true, false), CopyExpiry::Since(died_at));
+        assert_eq!(expiry(alive, true, false), put_off, "it holds a group as well, and is master still");
+        assert_eq!(expiry(alive, true, true), CopyExpiry::Since(died_at), "it holds nothing any more");
+        assert_eq!((expiry(dead, false, false), expiry(alive, false, false)), (put_off, put_off));
     }
 }

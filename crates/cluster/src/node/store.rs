@@ -54,10 +54,17 @@ pub(super) struct ReplicaStore<'a> {
     pub(super) speaks_for_all: bool,
 }
 
+impl ReplicaStore<'_> {
+    /// Nobody else speaks for the connection.
+    fn may_claim(&self, slot: Slot) -> bool {
+        !self.pipeline.connection(slot).is_some_and(|connection| self.pipeline.is_in_living_hands(connection))
+    }
+}
+
 impl Store for ReplicaStore<'_> {
     fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
         let slot = Slot(handle.0);
-        if self.speaks_for_all {
+        if self.speaks_for_all && self.may_claim(slot) {
             self.pipeline.claim(now, slot);
         }
         let Some(connection) = self.pipeline.connection(slot) else { return false };
@@ -91,8 +98,11 @@ impl Store for ReplicaStore<'_> {
         Ok(())
     }
 
-    fn delete(&mut self, _now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
+    fn delete(&mut self, now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
         let ended = precise::decode_ended(attributes)?;
+        if ended.has_timed_out && self.pipeline.refuse_end(now, from, &ended.original) {
+            return Ok(());
+        }
         if self.pipeline.delete_copy(from, &ended.original, ended.version) {
             self.counters.removed += 1;
         }
@@ -111,7 +121,7 @@ impl Store for ReplicaStore<'_> {
         loop {
             slot = self.pipeline.table().next_occupied(slot)?;
             let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
-            if is_ours || self.speaks_for_all {
+            if is_ours || (self.speaks_for_all && self.may_claim(slot)) {
                 return Some(Handle(slot.0));
             }
             slot = Slot(slot.0 + 1);

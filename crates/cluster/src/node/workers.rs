@@ -152,6 +152,7 @@ impl Node {
     /// As [`Node::handle_packets`], for frames that another worker handed over.
     pub fn handle_handed_over(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
         self.pipeline.shard.counters.taken += batch.len() as u64;
+        self.note_living();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
             peers: &self.peers,
@@ -200,6 +201,7 @@ impl Node {
             Letter::Neighbour(learning) => self.forwarder.handle_learning(now, &learning),
             Letter::Redirect(redirect) => {
                 self.pipeline.handle_redirect(from, redirect);
+                self.release_waiting(now);
                 self.tell_changes();
             }
             Letter::Announcement(announcement) => {

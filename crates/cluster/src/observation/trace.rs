@@ -86,6 +86,8 @@ pub enum Step {
     Disallowed,
     /// It is the first answer, and is kept back until a backup knows the connection.
     HeldForBackup,
+    /// It can be judged only with what a peer is about to tell, and waits for that.
+    WaitsForPeer,
     /// With it this node became its connection's master.
     TakenOver {
         /// The master before.

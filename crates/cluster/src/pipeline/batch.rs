@@ -188,7 +188,7 @@ fn admit<E: Edge>(
 }
 
 /// The tuple under which a packet's connection is looked up.
-fn wanted(headers: &Headers) -> Tuple {
+pub(super) fn wanted(headers: &Headers) -> Tuple {
     match &headers.transport {
         // The error goes against the packet that it quotes.
         Transport::IcmpError(error) => error.inner.inverse(),

@@ -44,31 +44,56 @@ impl Pipeline {
             return Ok(Disposition::Consumed);
         }
         let master = known.owner;
-        let (advance, taken_over) = self.advance(now, packet, slot, direction);
+        let Some((advance, mut taken_over)) = self.track(now, packet, slot, direction, edge) else {
+            return Ok(Disposition::Consumed);
+        };
         if self.observation.attends() {
             self.observe_tracking(slot, previous_state, &advance, taken_over.then_some(master));
         }
         if advance.next == Next::Reopen {
-            // What others know of the one that ends must not count more than what they are told of the next.
-            self.begins_after(record(&self.table, slot).version);
-            self.end(slot, CloseReason::TcpClosed);
-            let hash = self.table.hash(&packet.headers.tuple);
-            return self.handle_unknown(now, packet, hash, is_local, edge);
+            if taken_over {
+                self.changes.push(TableChange::TakenOver { slot });
+            }
+            return self.reopen(now, packet, slot, is_local, edge);
         }
         let (verdict, states_changed) = match advance.verdict {
             Ok(()) => self.run_chain(now, packet, slot, direction),
             Err(reason) => (Verdict::Drop(reason), false),
         };
+        taken_over |= states_changed && self.take_over_if_guest(now, slot);
         let sent = self.send_known(now, packet, slot, direction, verdict, edge);
+        if taken_over {
+            // Also of one that ends: of the end of a connection that was never told of, peers are not told.
+            self.changes.push(TableChange::TakenOver { slot });
+        }
         if advance.next == Next::Close {
             self.end(slot, CloseReason::TcpClosed);
         } else if taken_over {
-            self.changes.push(TableChange::TakenOver { slot });
             self.follow(ConnectionChange::TakenOver, slot);
         } else if states_changed {
             self.changes.push(TableChange::FunctionsChanged { slot });
         } else if advance.change != Change::None {
             self.note_change(slot, advance.change, previous_state);
+        }
+        sent
+    }
+
+    /// A connection has ended and another begins with its tuple. It may begin elsewhere than the former one was told from:
+    /// its versions count from where those of the former one cannot come to.
+    fn reopen<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        is_local: bool,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let version = record(&self.table, slot).version_of_successor();
+        self.end(slot, CloseReason::TcpClosed);
+        let tuple = packet.headers.tuple;
+        let sent = self.handle_unknown(now, packet, self.table.hash(&tuple), is_local, edge);
+        if let Some((slot, _)) = self.lookup(&tuple) {
+            record_mut(&mut self.table, slot).version = version;
         }
         sent
     }
@@ -93,7 +118,13 @@ impl Pipeline {
     }
 
     /// Moves the connection's automaton on, taking the connection over if it was a copy.
-    fn advance(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> (Advance, bool) {
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+    ) -> (Advance, bool) {
         let connection = record_mut(&mut self.table, slot);
         let taken_over = connection.flags & flags::COPY != 0;
         if taken_over {
@@ -142,7 +173,7 @@ impl Pipeline {
     }
 
     #[inline(always)]
-    fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
+    pub(super) fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
         let connection = record_mut(&mut self.table, slot);
         if expires_at.as_nanos() >= connection.expires_at_nanos {
             connection.expires_at_nanos = expires_at.as_nanos();
@@ -161,6 +192,12 @@ impl Pipeline {
     ) -> Result<Disposition, DropReason> {
         let tuple = packet.headers.tuple;
         let first_version = self.first_version(&tuple);
+        if self.sharing.is_some()
+            && self.may_be_answer(now, packet, is_local)
+            && self.waits_for_peer(now, packet, DropReason::NoConnection)
+        {
+            return Ok(Disposition::Consumed);
+        }
         if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
         }
@@ -279,7 +316,9 @@ impl Pipeline {
             if self.observation.is_following() {
                 self.observation.note_connection(ConnectionChange::Ended, &connection, entered_at);
             }
-            self.changes.push(TableChange::Ended { slot, ended: Ended::from(&connection) });
+            let has_timed_out = self.sharing.is_some() && reason == CloseReason::Timeout;
+            let ended = Ended { has_timed_out, ..Ended::from(&connection) };
+            self.changes.push(TableChange::Ended { slot, ended });
         }
     }
 
@@ -289,6 +328,7 @@ impl Pipeline {
         let slot = self.table.insert_hashed(connection, hash, now)?;
         self.count_of_source(&connection.original);
         self.shard.note_entered(&connection);
+        self.begin_mark(now, slot);
         Ok(slot)
     }
 
@@ -324,13 +364,18 @@ impl Pipeline {
 /// The headers of a packet as connection tracking is to see them, where they differ from those that came in: a function gives
 /// segments of this connection other numbers.
 #[inline(always)]
-fn as_sent(chain: &Chain, connection: &Connection, packet: &Packet<'_, '_>, direction: Direction) -> Option<Headers> {
+pub(super) fn as_sent(
+    chain: &Chain,
+    connection: &Connection,
+    packet: &Packet<'_, '_>,
+    direction: Direction,
+) -> Option<Headers> {
     if chain.renumbers() { chain.as_sent(connection, packet.headers, direction) } else { None }
 }
 
 /// Counts a packet that passes.
 #[inline(always)]
-fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
+pub(super) fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
     connection.packets[direction.index()] += packets_in(packet.frame);
     connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
 }

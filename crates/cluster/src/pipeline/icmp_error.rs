@@ -21,6 +21,9 @@ impl Pipeline {
         found: Option<(Slot, Direction)>,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
+        if found.is_none() && self.waits_for_peer(now, packet, DropReason::UnrelatedIcmpError) {
+            return Ok(Disposition::Consumed);
+        }
         let (slot, direction) = found.ok_or(DropReason::UnrelatedIcmpError)?;
         let connection = self.table.get(slot).ok_or(DropReason::UnrelatedIcmpError)?;
         let as_sent = *connection.tuple(direction.reverse());

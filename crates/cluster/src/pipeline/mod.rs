@@ -17,6 +17,7 @@ mod connections;
 mod counters;
 mod expiry;
 mod fragments;
+mod guests;
 mod icmp_error;
 mod limits;
 mod observing;
@@ -24,10 +25,13 @@ mod related;
 mod renewal;
 mod replica;
 mod shard;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod tombstones;
+mod waiting;
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -48,6 +52,7 @@ use announcing::Announcements;
 use batch::Pending;
 use limits::Sources;
 use shard::Shard;
+use sharing::Sharing;
 
 pub use announcing::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use counters::PipelineCounters;
@@ -56,8 +61,11 @@ pub use limits::{Limits, SourceLimit};
 use related::Related;
 pub use replica::{Applied, Remnants};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
+pub use sharing::{SharingConfig, SharingCounters, WAIT_FOR_PEER_DEFAULT};
 use tombstones::Tombstones;
 pub use tombstones::{TOMBSTONE_LIFETIME, TOMBSTONES_MAX, TombstoneCounters};
+pub(crate) use waiting::Released;
+pub use waiting::{WAITING_BYTES_MAX, WAITING_FRAMES_MAX, WAITING_FRAMES_PER_SOURCE_MAX};
 
 /// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
 pub trait Edge {
@@ -167,6 +175,8 @@ pub struct Pipeline {
     fragments: FragmentTable,
     sources: Option<Sources>,
     key: HashKey,
+    /// Other nodes forward beside this one.
+    sharing: Option<Box<Sharing>>,
     pub(crate) shard: Shard,
     pub(crate) observation: Observation,
 }
@@ -195,6 +205,7 @@ impl Pipeline {
             fragments: FragmentTable::new(Limits::default().fragments, key),
             sources: None,
             key,
+            sharing: None,
             shard: Shard::default(),
             observation: Observation::default(),
         }

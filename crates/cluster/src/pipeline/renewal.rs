@@ -11,6 +11,7 @@ use network_functions::chain::Chain;
 use network_functions::function::{CloseReason, Judgement};
 
 use super::Pipeline;
+use super::sharing::Rehearsal;
 
 impl Pipeline {
     /// Takes a chain that [continues](Chain::continues) its own, and a tracker. Counters go on under their names;
@@ -19,6 +20,9 @@ impl Pipeline {
         debug_assert!(chain.continues(&self.chain), "the records are laid out for the chain that was");
         self.chain_counters = chain.continue_counters(&self.chain, &self.chain_counters);
         self.packets_use_states = chain.packets_use_states();
+        if let Some(sharing) = &mut self.sharing {
+            sharing.rehearsal = Rehearsal::new(&chain);
+        }
         self.chain = chain;
         self.tracker = tracker;
     }

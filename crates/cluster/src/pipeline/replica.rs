@@ -5,6 +5,7 @@ use flow::table::{InsertError, Slot};
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
 use network_functions::function::CloseReason;
 
+use super::sharing::Word;
 use super::{Pipeline, TableChange, record, record_mut};
 
 /// What became of a copy that a peer sent.
@@ -43,15 +44,17 @@ impl Pipeline {
         copy.flags = copy.flags & !flags::UNSEEN | flags::COPY;
         let known = self.lookup(&copy.original);
         if let Some((slot, Direction::Original)) = known {
-            let connection = record_mut(&mut self.table, slot);
+            let connection = record(&self.table, slot);
             if !prevails(from, copy.version, connection) {
                 if connection.owner == self.node {
-                    // The peer has not heard yet that this node knows better, or it has forgotten.
+                    // The other node has not heard yet that this one knows better, or has forgotten it.
                     self.changes.push(TableChange::TakenOver { slot });
                 }
                 return Applied::Stale;
             }
             if connection.reply == copy.reply {
+                let word = self.weigh_word(now, from, slot, &mut copy);
+                let connection = record_mut(&mut self.table, slot);
                 copy.packets = connection.packets;
                 copy.bytes = connection.bytes;
                 let expires_at = Instant::from_nanos(copy.expires_at_nanos);
@@ -61,6 +64,11 @@ impl Pipeline {
                     self.table.expire_sooner(slot, expires_at);
                 }
                 self.changes.push(TableChange::Copied { slot });
+                if word == Word::LacksSomething {
+                    self.take_over_shared(now, slot);
+                    self.changes.push(TableChange::TakenOver { slot });
+                }
+                self.note_told(slot);
                 return Applied::Taken;
             }
         }
@@ -77,6 +85,7 @@ impl Pipeline {
         match self.insert(copy, self.table.hash(&copy.original), now) {
             Ok(slot) => {
                 self.changes.push(TableChange::Copied { slot });
+                self.note_told(slot);
                 Applied::Taken
             }
             Err(InsertError::Full) => Applied::Full,

@@ -157,6 +157,10 @@ impl Shard {
         self.place
     }
 
+    pub(super) const fn is_steering(&self) -> bool {
+        self.is_steering
+    }
+
     /// Hands an ARP frame to the worker that speaks with neighbours, unless it is this one.
     pub(super) fn takes_from_lead(&mut self, frame: &mut Frame<'_>) -> bool {
         self.is_steering && self.hands_over(WorkerId::LEAD, frame)
@@ -312,6 +316,7 @@ impl Pipeline {
                     self.shard.redirects.len() < self.shard.redirects_max || self.shard.redirects.contains_key(&tuple);
                 if has_room && !self.table.is_used(&tuple) {
                     self.shard.redirects.insert(tuple, from);
+                    self.note_told_tuple(&tuple);
                 } else {
                     self.shard.counters.redirects_refused += 1;
                     self.shard.notes.push_back((from, Redirect::Refused(tuple)));

@@ -57,8 +57,6 @@ pub(super) struct Tombstones {
     /// Place of the first in the ring.
     first: u64,
     held_max: usize,
-    /// The version of a connection that ends for another with its tuple to begin.
-    reopened: Option<u32>,
     counters: TombstoneCounters,
 }
 
@@ -70,7 +68,6 @@ impl Tombstones {
             index: BTreeMap::new(),
             first: 0,
             held_max: held_max as usize,
-            reopened: None,
             counters: TombstoneCounters { held: 0, displaced: 0, refused: 0 },
         }
     }
@@ -144,20 +141,15 @@ impl Pipeline {
         self.tombstones.forget_old(now);
     }
 
-    /// The next connection begins in the place of one that has reached `version`.
-    pub(super) const fn begins_after(&mut self, version: u32) {
-        self.tombstones.reopened = Some(version);
-    }
-
-    /// The version that a new connection with this tuple begins with: newer than all of an earlier one, if there is word of it.
+    /// The version that a new connection with this tuple begins with: newer than all of an earlier one, if there is word of it,
+    /// and two masters on, as in [`Connection::version_of_successor`].
     #[inline]
-    pub(super) fn first_version(&mut self, original: &Tuple) -> u32 {
-        let reopened = self.tombstones.reopened.take();
-        if reopened.is_none() && self.tombstones.is_empty() {
+    pub(super) fn first_version(&self, original: &Tuple) -> u32 {
+        if self.tombstones.is_empty() {
             return 1;
         }
-        let ended = reopened.or_else(|| self.tombstones.version(self.tombstone_name(original)));
-        ended.map_or(1, beyond)
+        let ended = self.tombstones.version(self.tombstone_name(original));
+        ended.map_or(1, |version| beyond(beyond(version)))
     }
 
     /// The table's hash is the same both ways; the names of ends are not.
@@ -196,7 +188,8 @@ impl Pipeline {
             }
             None => {
                 self.tombstones.renew(name, beyond(latest));
-                let ended = Ended { original: copy.original, version: beyond(latest), owner: self.node };
+                let ended =
+                    Ended { original: copy.original, version: beyond(latest), owner: self.node, has_timed_out: false };
                 self.changes.push(TableChange::Refused { to: from, ended });
             }
         }

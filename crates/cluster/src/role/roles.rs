@@ -233,3 +233,6 @@ fn identities(config: &Config) -> Vec<u32> {
     let groups = if config.groups.len() > 1 { &config.groups[..] } else { &[] };
     groups.iter().map(|group| group.identity).collect()
 }
+
+#[cfg(test)]
+mod tests;

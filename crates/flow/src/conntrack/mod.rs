@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::wire::{Headers, Transport, ip_protocol};
 use crate::{Direction, DropReason, Instant, connection};
 
-pub use replica::{agreed_protocol_state, attribute, decode_protocol_state, encode_protocol_state};
+pub use replica::{attribute, decode_protocol_state, encode_protocol_state};
 pub use tcp::{TCP_RETRANSMISSIONS_MAX, TcpState};
 pub use timeouts::{Timeouts, TrackerConfig};
 pub use udp::{UDP_STREAM_AFTER, UdpState};
@@ -263,6 +263,21 @@ impl Tracker {
             tcp::take_over(state);
         }
     }
+}
+
+/// What two nodes know of one TCP connection, each having seen a part of it, goes together: `told` is what another node says
+/// of it, which counts, `known` what is known here. Of the latter is added what `told` lacks: that the handshake is over, a FIN,
+/// a RST. True if there was something to add.
+pub fn merge(protocol: u8, told: &mut ProtocolState, known: &ProtocolState) -> bool {
+    protocol == ip_protocol::TCP && tcp::merge(told, known)
+}
+
+/// Whether the connection is one of TCP whose handshake is not over: of such a one every node is told all that the others
+/// saw, numbers included.
+#[must_use]
+pub fn is_in_handshake(protocol: u8, state: &ProtocolState) -> bool {
+    let handshake = [TcpState::SynSent, TcpState::SynRecv, TcpState::SynSent2];
+    protocol == ip_protocol::TCP && TcpState::from_u8(state.state).is_some_and(|state| handshake.contains(&state))
 }
 
 /// Whether both sides have agreed to talk: TCP in ESTABLISHED, UDP that was answered. Protocols without such a state

@@ -82,19 +82,6 @@ pub fn decode_protocol_state(protocol: u8, attributes: &[u8]) -> Result<Protocol
     Ok(state)
 }
 
-/// What two nodes must agree on of a connection's automaton once [`encode_protocol_state`] has told it, as one number: the
-/// state, and of TCP each side's window scale and flags. Windows are not among it: a new master learns them afresh.
-#[must_use]
-#[inline]
-pub fn agreed_protocol_state(protocol: u8, state: &ProtocolState) -> u64 {
-    if protocol != ip_protocol::TCP {
-        return state.state.into();
-    }
-    state.peers.iter().fold(state.state.into(), |word, peer| {
-        word << 16 | u64::from(peer.window_scale.min(WINDOW_SCALE_MAX)) << 8 | u64::from(peer.flags & FLAGS)
-    })
-}
-
 fn checked_state(protocol: u8, number: u8) -> Option<u8> {
     match protocol {
         ip_protocol::TCP => TcpState::from_u8(number).filter(|state| *state != TcpState::None).map(|state| state as u8),
@@ -156,24 +143,6 @@ mod tests {
         assert_eq!(bytes.len(), 8 + 8);
         let read = decode_protocol_state(ip_protocol::TCP, &bytes).unwrap();
         assert_eq!(read.peers.map(|peer| (peer.window_scale, peer.window_max)), [(7, 0), (14, 0)]);
-    }
-
-    #[test]
-    fn nodes_agree_on_what_was_told_but_for_the_windows() {
-        let mut bytes = vec![];
-        let mut master = established();
-        encode_protocol_state(ip_protocol::TCP, &master, &mut bytes);
-        let copy = decode_protocol_state(ip_protocol::TCP, &bytes).unwrap();
-        let agreed = |state: &ProtocolState| agreed_protocol_state(ip_protocol::TCP, state);
-        master.peers[1].end = 5;
-        master.peers[0].flags |= peer_flags::RELEARNING;
-        assert_eq!(agreed(&master), agreed(&copy));
-        for wrong in [
-            ProtocolState { state: TcpState::FinWait as u8, ..copy },
-            ProtocolState { peers: [copy.peers[1], copy.peers[0]], ..copy },
-        ] {
-            assert_ne!(agreed(&wrong), agreed(&copy));
-        }
     }
 
     #[test]

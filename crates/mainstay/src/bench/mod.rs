@@ -15,6 +15,7 @@ use std::io;
 
 use packet_io::IoError;
 
+use self::replication::conntrackd::ConntrackdError;
 use crate::demo::cluster::ClusterError;
 use crate::demo::watch::WatchError;
 
@@ -48,6 +49,9 @@ pub enum BenchError {
     /// The nodes do not run as they should.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// The pair of routers with conntrackd does not run as it should.
+    #[error(transparent)]
+    Conntrackd(#[from] ConntrackdError),
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),

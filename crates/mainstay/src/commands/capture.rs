@@ -38,7 +38,7 @@ pub enum CaptureError {
 /// # Errors
 /// The gateway does not answer, or the file cannot be written.
 pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
-    let mut client = Client::connect(&args.socket.socket)?;
+    let mut client = Client::open(args.socket.target())?;
     let ports: Vec<String> = client.status()?.ports.into_iter().map(|port| port.name).collect();
     let writer = open(&args.write)?;
     let mut file = PcapngWriter::new(writer, ports.iter().map(String::as_str)).map_err(CaptureError::from)?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::CommandError;
 use super::host::Host;
 use crate::config;
+use crate::control::Credentials;
 use crate::output::{self, counted};
 
 /// Says what is doubtful on standard error and, when nothing is wrong, so on standard output, with what this host offers
@@ -18,6 +19,9 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         eprintln!("{warning}");
     }
     let config = &checked.config;
+    if let Some(access) = &config.control {
+        Credentials::load(access)?;
+    }
     let host = Host::look(config);
     if json {
         return Ok(output::print_json(&host)?);

@@ -40,7 +40,7 @@ struct Standing {
 /// # Errors
 /// The gateway does not answer, or refuses because connections would be lost.
 pub fn drain(args: &DrainArgs) -> Result<(), CommandError> {
-    let mut client = Client::connect(&args.socket.socket)?;
+    let mut client = Client::open(args.socket.target())?;
     client.drain(args.force)?;
     let status = await_role(&mut client, |role| matches!(role, "left" | "active"))?;
     if status.node.role == "active" {
@@ -54,7 +54,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), CommandError> {
 /// # Errors
 /// The gateway does not answer.
 pub fn undrain(args: &UndrainArgs) -> Result<(), CommandError> {
-    let mut client = Client::connect(&args.socket.socket)?;
+    let mut client = Client::open(args.socket.target())?;
     client.undrain()?;
     let status = await_role(&mut client, |role| matches!(role, "standby" | "active"))?;
     tell(&status, args.json, "in service")

@@ -27,7 +27,7 @@ pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
         return count_flows(args);
     }
     let mut flows = Vec::new();
-    let truncated = Client::connect(&args.socket.socket)?.flows(args.filter(), args.limit, |flow| flows.push(flow))?;
+    let truncated = Client::open(args.socket.target())?.flows(args.filter(), args.limit, |flow| flows.push(flow))?;
     if args.json {
         return Ok(output::print_json(&Flows { flows, truncated })?);
     }
@@ -56,7 +56,7 @@ fn count_flows(args: &FlowsArgs) -> Result<(), CommandError> {
         flows: u64,
     }
     let mut kinds = BTreeMap::new();
-    Client::connect(&args.socket.socket)?.flows(args.filter(), u64::MAX, |flow| tally(&mut kinds, flow))?;
+    Client::open(args.socket.target())?.flows(args.filter(), u64::MAX, |flow| tally(&mut kinds, flow))?;
     let counts = counts(kinds);
     if args.json {
         let flows = counts.iter().map(|count| count.flows).sum();

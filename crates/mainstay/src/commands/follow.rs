@@ -18,7 +18,7 @@ use crate::output::{self, count};
 pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
     let query = Query::Follow { filter: args.filter(), count: args.limit, seconds: args.seconds };
     let mut result = Ok(());
-    Client::connect(&args.socket.socket)?.stream(query, args.seconds, |line| {
+    Client::open(args.socket.target())?.stream(query, args.seconds, |line| {
         let text = match &line {
             _ if args.json => json_line(&line),
             Line::FlowEvent(event) => describe(event),

@@ -19,6 +19,7 @@ use std::io;
 use crate::bench::BenchError;
 use crate::config::ConfigError;
 use crate::control::client::ClientError;
+use crate::control::remote::RemoteError;
 use crate::demo::DemoError;
 use crate::emulator::EmulatorError;
 use crate::gateway::GatewayError;
@@ -34,6 +35,9 @@ pub enum CommandError {
     /// The gateway cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// What clients of the control API from afar must show cannot be had.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// The gateway cannot run.
     #[error(transparent)]
     Gateway(#[from] GatewayError),

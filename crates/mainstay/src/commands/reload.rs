@@ -26,7 +26,7 @@ pub enum NotReloaded {
 /// # Errors
 /// The gateway does not answer, the file was not put in force, or the output cannot be written.
 pub fn run(args: &ReloadArgs) -> Result<(), CommandError> {
-    let report = Client::connect(&args.socket.socket)?.reload(args.check_only)?;
+    let report = Client::open(args.socket.target())?.reload(args.check_only)?;
     if args.json {
         output::print_json(&report)?;
     } else {

@@ -33,7 +33,7 @@ pub fn run(args: &RulesArgs) -> Result<(), CommandError> {
     struct Rules {
         rules: Vec<RuleCount>,
     }
-    let rules = rules_of(&Client::connect(&args.socket.socket)?.counters()?);
+    let rules = rules_of(&Client::open(args.socket.target())?.counters()?);
     if args.json {
         return Ok(output::print_json(&Rules { rules })?);
     }

@@ -27,7 +27,7 @@ pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
     struct Latencies {
         latencies: Vec<latency::LatencyLine>,
     }
-    let mut client = Client::connect(&args.socket.socket)?;
+    let mut client = Client::open(args.socket.target())?;
     if args.events {
         let events = client.events()?;
         if args.json {

@@ -2,8 +2,8 @@
 
 use super::{flows, reload, rules, status};
 use crate::control::types::{
-    Agreement, BothWays, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, NodeStatus, PeerStatus,
-    PortStatus, Rates, ReloadReport, Status, TakeoverStatus,
+    Agreement, BothWays, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, GroupStatus, NodeStatus,
+    PeerStatus, PortStatus, Rates, ReloadReport, Status, TakeoverStatus,
 };
 use crate::metrics::{Metric, Samples};
 
@@ -84,6 +84,27 @@ firewall_denied    1 200
 no_route               3
 ";
     assert_eq!(status::describe(&node_status()), expected);
+}
+
+#[test]
+fn a_status_says_who_holds_which_group() {
+    let mut node = node_status();
+    let group = |name: &str, role: &str, priority| GroupStatus {
+        name: name.to_owned(),
+        role: role.to_owned(),
+        role_since_ns: 10_000_000_000,
+        priority,
+        term: 1,
+    };
+    node.node.groups = vec![group("left", "active", 200), group("right", "standby", 100), group("spare", "init", 7)];
+    node.peers[0].holds = vec!["right".to_owned()];
+    let expected = "\
+GROUP  ROLE            FOR  PRIORITY  HELD BY
+left   active   3 min 12 s       200  this node
+right  standby  3 min 12 s       100  node 1
+spare  init     3 min 12 s         7  nobody heard
+";
+    assert!(status::describe(&node).contains(expected), "{}", status::describe(&node));
 }
 
 #[test]

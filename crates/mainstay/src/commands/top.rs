@@ -113,7 +113,7 @@ pub struct View {
 /// # Errors
 /// The gateway does not answer, or the output cannot be written.
 pub fn run(args: &TopArgs) -> Result<(), CommandError> {
-    let mut client = Client::connect(&args.socket.socket)?;
+    let mut client = Client::open(args.socket.target())?;
     let interval = Duration::from_secs_f64(args.interval);
     let keys = if args.once { None } else { Some(keys()?) };
     let is_terminal = io::stdout().is_terminal() && !args.json && !args.once;

@@ -16,7 +16,7 @@ use crate::output;
 pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     let query = Query::Trace { filter: args.packets.filter(), count: args.count, seconds: args.seconds };
     let (mut traced, mut result) = (0, Ok(()));
-    Client::connect(&args.socket.socket)?.stream(query, args.seconds, |line| {
+    Client::open(args.socket.target())?.stream(query, args.seconds, |line| {
         traced += usize::from(matches!(line, Line::Trace(_)));
         let text = if args.json { json_line(&line) } else { describe_line(&line) };
         if result.is_ok() {
@@ -116,6 +116,7 @@ fn describe_step(step: &TracedStep) -> (&str, String) {
         TracedStep::FollowsFirstFragment => ("lookup", "goes the way of its first fragment".to_owned()),
         TracedStep::Disallowed => ("lookup", "the rules in force do not allow the connection: it has ended".to_owned()),
         TracedStep::HeldForBackup => ("lookup", "kept back until a backup knows the connection".to_owned()),
+        TracedStep::WaitsForPeer => ("lookup", "waits for what a peer is about to tell of its connection".to_owned()),
         TracedStep::TakenOver { from } => ("lookup", format!("the connection is taken over from node {from}")),
         TracedStep::Tracked { before, after, refused, connection } => {
             ("tracker", tracked(before, after, refused.as_deref(), connection.as_deref()))

@@ -49,6 +49,8 @@ pub struct RawConfig {
     pub replication: Option<Spanned<RawReplication>>,
     /// `[failure_detection]`.
     pub failure_detection: Option<Spanned<RawFailureDetection>>,
+    /// `[control]`.
+    pub control: Option<Spanned<RawControl>>,
 }
 
 /// `[node]`.
@@ -282,6 +284,8 @@ pub struct RawReplication {
     pub transport: Option<Text>,
     /// How long at most first replies wait for a peer's confirmation.
     pub hold_first_reply: Option<Text>,
+    /// How long at most a packet that cannot be judged waits for what a peer tells, where nodes forward at the same time.
+    pub wait_for_peer: Option<Text>,
     /// Share of incoming datagrams thrown away, for tests only.
     pub test_loss: Option<Spanned<f64>>,
     /// Largest datagram.
@@ -311,6 +315,37 @@ pub struct RawPeer {
     pub address: Text,
     /// Its address for failure detection, when that is another.
     pub failure_detection_address: Option<Text>,
+}
+
+/// `[control]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawControl {
+    /// Where to listen.
+    pub listen: Text,
+    /// File of tokens.
+    pub tokens: Option<Text>,
+    /// The gateway's certificate.
+    pub certificate: Option<Text>,
+    /// Its private key.
+    pub key: Option<Text>,
+    /// Certificates of the authority that vouches for clients.
+    pub client_authority: Option<Text>,
+    /// Without TLS, although others can reach it.
+    pub plain: Option<bool>,
+    /// `[[control.client]]`.
+    #[serde(default)]
+    pub client: Vec<Spanned<RawControlClient>>,
+}
+
+/// `[[control.client]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawControlClient {
+    /// The name in its certificate.
+    pub name: Text,
+    /// What it may do.
+    pub role: Text,
 }
 
 /// `[failure_detection]`.

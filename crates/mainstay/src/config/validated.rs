@@ -12,6 +12,7 @@ use replication::Transport;
 pub use super::limits::Limits;
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
+use crate::control::remote::RemoteAccess;
 
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,6 +56,8 @@ pub struct Config {
     pub ftp: Ftp,
     /// The other nodes; `None` for a gateway that stands alone.
     pub cluster: Option<Cluster>,
+    /// The control API from afar, if it is offered.
+    pub control: Option<RemoteAccess>,
 }
 
 /// This node.
@@ -406,6 +409,9 @@ pub struct Replication {
     pub transport: Transport,
     /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
     pub hold_first_reply: Duration,
+    /// Where nodes forward at the same time: how long at most a packet that cannot be judged without what a peer is about to
+    /// tell waits for it; zero: not at all.
+    pub wait_for_peer: Duration,
     /// Share of the peers' datagrams, those of failure detection included, thrown away as they come in, 0 to 1. For
     /// tests only.
     pub test_loss: f64,

@@ -1,12 +1,14 @@
 //! The client's side of the control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::remote::TlsError;
+use super::target::{Channel, Target};
 use super::types::{ErrorKind, Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, VERSION};
 use crate::metrics::Sample;
+use crate::secret_file::SecretFileError;
 
 /// How long the client waits for a line of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,11 +19,33 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("no gateway answers at {}: is it running? (mainstay gateway --config …)", .0.display())]
-    NoGateway(PathBuf),
+    #[error("no gateway answers at {0}: is it running? (mainstay gateway --config …)")]
+    NoGateway(Target),
     /// The socket belongs to someone else.
     #[error("this user may not speak with the gateway at {}: use the user that runs it, or root", .0.display())]
     NotAllowed(PathBuf),
+    /// The gateway is not who it should be, or does not trust this client's certificate.
+    #[error(
+        "no trust between this program and the gateway at {target}: {problem}: check --authority, --server-name and --certificate"
+    )]
+    Untrusted {
+        /// The gateway.
+        target: Target,
+        /// What the library says.
+        problem: String,
+    },
+    /// That cannot be a name in a certificate.
+    #[error("{0:?} is no name that a certificate can have: give one with --server-name")]
+    BadName(String),
+    /// The file of the token holds something else.
+    #[error("{} does not hold a token alone on one line", .0.display())]
+    NoToken(PathBuf),
+    /// The file of a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
+    /// The certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The gateway would not answer; it says why itself.
     #[error("the gateway refuses: {message}")]
     Refused {
@@ -34,10 +58,10 @@ pub enum ClientError {
     #[error("the gateway's answer is not understood ({0}): is this program of another version?")]
     NotUnderstood(String),
     /// The connection broke.
-    #[error("the connection to the gateway at {} broke: {source}", path.display())]
+    #[error("the connection to the gateway at {target} broke: {source}")]
     Broken {
-        /// The socket.
-        path: PathBuf,
+        /// The gateway.
+        target: Target,
         /// What the operating system said.
         source: io::Error,
     },
@@ -45,8 +69,8 @@ pub enum ClientError {
 
 /// A connection to a gateway.
 pub struct Client {
-    path: PathBuf,
-    reader: BufReader<UnixStream>,
+    target: Target,
+    reader: BufReader<Channel>,
 }
 
 impl Client {
@@ -55,14 +79,18 @@ impl Client {
     /// # Errors
     /// [`ClientError`], whose text is meant for the operator.
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
-        let stream = UnixStream::connect(path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoGateway(path.to_owned()),
-            io::ErrorKind::PermissionDenied => ClientError::NotAllowed(path.to_owned()),
-            _ => ClientError::Broken { path: path.to_owned(), source },
-        })?;
-        let broken = |source| ClientError::Broken { path: path.to_owned(), source };
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(broken)?;
-        Ok(Self { path: path.to_owned(), reader: BufReader::new(stream) })
+        Self::open(Target::Socket(path.to_owned()))
+    }
+
+    /// Connects to a gateway, here or elsewhere.
+    ///
+    /// # Errors
+    /// [`ClientError`], whose text is meant for the operator.
+    pub fn open(target: Target) -> Result<Self, ClientError> {
+        let channel = Channel::open(&target)?;
+        let set = channel.set_read_timeout(ANSWER_TIMEOUT);
+        set.map_err(|source| ClientError::Broken { target: target.clone(), source })?;
+        Ok(Self { target, reader: BufReader::new(channel) })
     }
 
     /// How the node is.
@@ -170,14 +198,14 @@ impl Client {
     /// [`ClientError`].
     pub fn stream(&mut self, query: Query, seconds: f64, mut take: impl FnMut(Line)) -> Result<(), ClientError> {
         let wait = ANSWER_TIMEOUT + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 2);
-        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
-        self.reader.get_ref().set_read_timeout(Some(wait)).map_err(broken)?;
+        let broken = |source| ClientError::Broken { target: self.target.clone(), source };
+        self.reader.get_ref().set_read_timeout(wait).map_err(broken)?;
         let result = self.ask(query, |line| {
             take(line);
             true
         });
-        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
-        self.reader.get_ref().set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(broken)?;
+        let broken = |source| ClientError::Broken { target: self.target.clone(), source };
+        self.reader.get_ref().set_read_timeout(ANSWER_TIMEOUT).map_err(broken)?;
         result.map(drop)
     }
 
@@ -203,7 +231,7 @@ impl Client {
     }
 
     fn read_line(&mut self, sent: Option<&io::Error>) -> Result<Line, ClientError> {
-        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
+        let broken = |source| ClientError::Broken { target: self.target.clone(), source };
         let mut line = Vec::new();
         self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(broken)?;
         if line.is_empty() {

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use cluster::observation::Subject;
 use super::flows::{FlowDescriber, FlowFilter, FlowsQuery};
 use super::inquiry::{AskError, ControlSender, INQUIRIES_WAITING_MAX};
 use super::orders::{OperationError, Operations};
+use super::remote::{Credentials, Reception, RemoteError, RemoteServer, Role};
 use super::streams::{self, Stream};
 use super::types::{ErrorKind, FlowFilterText, Line, PacketFilterText, Query, Request, VERSION};
 use super::watching;
@@ -59,6 +60,8 @@ struct Shared {
     describer: Arc<FlowDescriber>,
     operations: Arc<dyn Operations>,
     stopping: AtomicBool,
+    /// The number of the next client.
+    next_client: AtomicU64,
     /// Streams of the clients, to be closed when the server ends.
     clients: Mutex<HashMap<u64, UnixStream>>,
 }
@@ -91,11 +94,31 @@ impl ControlServer {
             describer,
             operations,
             stopping: AtomicBool::new(false),
+            next_client: AtomicU64::new(0),
             clients: Mutex::new(HashMap::new()),
         });
         let accepting = Arc::clone(&shared);
         let acceptor = thread::Builder::new().name("control".to_owned()).spawn(move || accept(&listener, &accepting));
         Ok(Self { path: path.to_owned(), file, shared, acceptor: Some(acceptor.map_err(system)?) })
+    }
+}
+
+impl ControlServer {
+    /// Offers the same from afar, to clients that show the credentials. To be dropped before this server.
+    ///
+    /// # Errors
+    /// Nothing can listen there.
+    pub fn listen_afar(&self, listen: SocketAddr, credentials: Credentials) -> Result<RemoteServer, RemoteError> {
+        RemoteServer::start(listen, credentials, Box::new(Clients(Arc::clone(&self.shared))))
+    }
+}
+
+/// Clients that were admitted elsewhere.
+struct Clients(Arc<Shared>);
+
+impl Reception for Clients {
+    fn receive(&self, stream: UnixStream, role: Role) {
+        admit(stream, role, &self.0);
     }
 }
 
@@ -165,12 +188,13 @@ fn bind_private(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
 }
 
 fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
-    for (number, stream) in (0..).zip(listener.incoming()) {
+    for stream in listener.incoming() {
         if shared.stopping.load(Ordering::Acquire) {
             return;
         }
         match stream {
-            Ok(stream) => admit(number, stream, shared),
+            // Whoever may open the socket's file runs the gateway.
+            Ok(stream) => admit(stream, Role::Operate, shared),
             Err(error) => {
                 tracing::warn!(%error, "a control client could not be accepted");
                 // Out of file descriptors, mostly: give the others time to end.
@@ -180,7 +204,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
-fn admit(number: u64, mut stream: UnixStream, shared: &Arc<Shared>) {
+fn admit(mut stream: UnixStream, role: Role, shared: &Arc<Shared>) {
     let configured =
         stream.set_read_timeout(Some(IDLE_TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(WRITE_TIMEOUT)));
     let Ok(()) = configured else { return };
@@ -197,11 +221,12 @@ fn admit(number: u64, mut stream: UnixStream, shared: &Arc<Shared>) {
         return;
     }
     let Ok(for_closing) = stream.try_clone() else { return };
+    let number = shared.next_client.fetch_add(1, Ordering::Relaxed);
     clients.insert(number, for_closing);
     drop(clients);
     let serving = Arc::clone(shared);
     let spawned = thread::Builder::new().name("control-client".to_owned()).spawn(move || {
-        if let Err(error) = serve(&stream, &serving) {
+        if let Err(error) = serve(&stream, role, &serving) {
             tracing::debug!(%error, "a control client was closed");
         }
         serving.clients().remove(&number);
@@ -212,7 +237,7 @@ fn admit(number: u64, mut stream: UnixStream, shared: &Arc<Shared>) {
 }
 
 /// Answers a client's requests until it goes, or breaks a limit.
-fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
+fn serve(stream: &UnixStream, role: Role, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut writer = BufWriter::new(stream);
     let mut line = Vec::new();
@@ -231,7 +256,8 @@ fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             let rest = io::copy(&mut reader.take(4 * REQUEST_BYTES_MAX as u64), &mut io::sink());
             return rest.map(|_| ());
         }
-        if let Err(failed) = parse(&line).and_then(|query| answer(&query, shared, &mut reader, &mut writer)) {
+        let permitted = parse(&line).and_then(|query| permit(query, role));
+        if let Err(failed) = permitted.and_then(|query| answer(&query, shared, &mut reader, &mut writer)) {
             match failed {
                 Failed::Request(line) => write_line(&mut writer, &line)?,
                 Failed::Client(error) => return Err(error),
@@ -281,7 +307,16 @@ impl From<io::Error> for Failed {
     }
 }
 
-fn error_line(error: ErrorKind, message: String) -> Line {
+/// The query, if a client of this role may ask it.
+fn permit(query: Query, role: Role) -> Result<Query, Failed> {
+    if role >= Role::needed_for(&query) {
+        return Ok(query);
+    }
+    let message = "this token or certificate may only read: use one whose role is operate".to_owned();
+    Err(Failed::Request(Box::new(error_line(ErrorKind::Denied, message))))
+}
+
+pub(super) fn error_line(error: ErrorKind, message: String) -> Line {
     Line::Error { version: VERSION, error, message }
 }
 

@@ -1,6 +1,7 @@
 //! Clients, limits and answers of the control socket.
 
 mod orders;
+mod remote;
 mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};

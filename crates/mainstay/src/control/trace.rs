@@ -98,6 +98,8 @@ pub enum TracedStep {
     Disallowed,
     /// It is a first reply, kept back until a backup knows the connection.
     HeldForBackup,
+    /// It waits for what a peer is about to tell of its connection.
+    WaitsForPeer,
     /// This node became the connection's master.
     TakenOver {
         /// The master before.
@@ -272,6 +274,7 @@ fn describe_step(step: &Step, describer: &FlowDescriber) -> TracedStep {
         Step::FollowsFirstFragment => TracedStep::FollowsFirstFragment,
         Step::Disallowed => TracedStep::Disallowed,
         Step::HeldForBackup => TracedStep::HeldForBackup,
+        Step::WaitsForPeer => TracedStep::WaitsForPeer,
         Step::TakenOver { from } => TracedStep::TakenOver { from: from.0 },
         Step::Tracked { before, after, verdict, next } => TracedStep::Tracked {
             before: (*before).to_owned(),

@@ -195,6 +195,8 @@ pub enum ErrorKind {
     Busy,
     /// It would do harm, or cannot be done as the gateway is now.
     Refused,
+    /// The client has not shown that it may.
+    Denied,
 }
 
 /// A captured frame.

@@ -1,6 +1,7 @@
 //! Two gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
 //! through their control sockets.
 
+mod multi_primary;
 mod operations;
 
 use std::fmt::Write as _;
@@ -47,6 +48,16 @@ pub struct ClusterPlan {
     pub workers: u8,
     /// What serves the nodes' ports.
     pub backend: Backend,
+}
+
+/// How the nodes share the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Shape {
+    /// One has all addresses, the other stands by.
+    #[default]
+    OneActive,
+    /// Each has a group of addresses, and stands by for the other's.
+    BothActive,
 }
 
 /// Why the nodes do not run as they should.
@@ -112,9 +123,10 @@ pub struct Cluster {
     /// Node a, then node b where there is one.
     nodes: Vec<Node>,
     plan: ClusterPlan,
-    /// Which of them is active.
+    shape: Shape,
+    /// Which of them is active, or the one that is to be killed where both are.
     active: usize,
-    /// Since when, in nanoseconds of the monotonic clock.
+    /// Since when roles are what they are, in nanoseconds of the monotonic clock.
     active_since_ns: u64,
     directory: Directory,
 }
@@ -125,13 +137,23 @@ impl Cluster {
     /// # Errors
     /// Files cannot be written or processes not be started.
     pub fn start(topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
-        let directory = Directory::create()?;
-        let numbers = 0..=usize::from(plan.has_standby);
-        let nodes = numbers.map(|number| start_node(topology, plan, &directory, number)).collect::<Result<_, _>>()?;
-        Ok(Self { nodes, plan, active: 0, active_since_ns: 0, directory })
+        Self::start_as(Shape::default(), topology, plan)
     }
 
-    /// Waits until one node is active and the other could take over (without replication: until both hear each other).
+    /// As [`Cluster::start`], of this shape; for both active the topology must have
+    /// [ways](super::multi_primary::ways) by either.
+    ///
+    /// # Errors
+    /// Files cannot be written or processes not be started.
+    pub fn start_as(shape: Shape, topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
+        let directory = Directory::create()?;
+        let numbers = 0..=usize::from(plan.has_standby);
+        let start = |number| start_node(topology, (plan, shape), &directory, number);
+        let nodes = numbers.map(start).collect::<Result<_, _>>()?;
+        Ok(Self { nodes, plan, shape, active: 0, active_since_ns: 0, directory })
+    }
+
+    /// Waits until one node is active (or each for its group) and the other could take over (without replication: until both hear each other).
     ///
     /// # Errors
     /// A node ended, or the deadline passed: with the ends of the logs.
@@ -235,6 +257,10 @@ impl Cluster {
     fn find_active(&mut self) -> Result<(), String> {
         let statuses = self.nodes.iter().map(|node| node.status().map(|status| status.node));
         let nodes = statuses.collect::<Result<Vec<_>, _>>()?;
+        if self.shape == Shape::BothActive {
+            (self.active, self.active_since_ns) = (0, multi_primary::since_when_each_has_its_group(&nodes)?);
+            return Ok(());
+        }
         let active = nodes.iter().position(|node| node.role == "active");
         match active {
             Some(active) if nodes.get(1 - active).is_none_or(|other| other.role == "standby") => {
@@ -287,14 +313,15 @@ impl Node {
 
 fn start_node(
     topology: &Topology,
-    plan: ClusterPlan,
+    (plan, shape): (ClusterPlan, Shape),
     directory: &Directory,
     number: usize,
 ) -> Result<Node, ClusterError> {
     let name = NAMES[number];
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-    fs::write(&config, configuration(number, plan, &control_socket)).map_err(|source| directory.error(source))?;
+    fs::write(&config, configuration(number, (plan, shape), &control_socket))
+        .map_err(|source| directory.error(source))?;
     // A node that is started again goes on in its log.
     let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
@@ -307,11 +334,8 @@ fn start_node(
 }
 
 /// A node's configuration file.
-fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> String {
+fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
-    let addresses = |both: [std::net::IpAddr; 2]| {
-        format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
-    };
     let mut text = format!(
         "chain = [\"firewall\", \"nat\"]\n\n\
          [node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n\n",
@@ -319,13 +343,19 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
         if has_standby { 2 } else { 1 },
         200 - 100 * number,
     );
-    for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
+    let ports = match shape {
+        Shape::OneActive => [INSIDE, OUTSIDE].map(|shared| format!("addresses = {}\n", addresses(shared))),
+        Shape::BothActive => {
+            text.push_str(&multi_primary::groups(number));
+            multi_primary::port_addresses()
+        }
+    };
+    for (name, shared) in INTERFACES.into_iter().zip(ports) {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\naddresses = {}\n\n",
-            backend.name(),
-            addresses(shared)
+            "[[port]]\nname = \"{name}\"\ninterface = \"{name}\"\nbackend = {:?}\n{shared}\n",
+            backend.name()
         );
     }
     let _ = write!(
@@ -334,6 +364,9 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
          [[firewall.rule]]\nname = \"out\"\nfrom = \"{}\"\naction = \"accept\"\n\n",
         INTERFACES[0]
     );
+    if shape == Shape::BothActive {
+        text.push_str(&multi_primary::translations());
+    }
     for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
     }
@@ -341,6 +374,11 @@ fn configuration(number: usize, plan: ClusterPlan, control_socket: &Path) -> Str
         text.push_str(&peer_configuration(number, plan));
     }
     text
+}
+
+/// Addresses of both families with the lengths of their networks, as a list.
+fn addresses(both: [std::net::IpAddr; 2]) -> String {
+    format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
 }
 
 /// What a node's configuration says of the other node.
@@ -357,13 +395,13 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.
-struct Directory {
-    path: PathBuf,
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
     is_kept: bool,
 }
 
 impl Directory {
-    fn create() -> Result<Self, ClusterError> {
+    pub(crate) fn create() -> Result<Self, ClusterError> {
         let path = std::env::temp_dir().join(format!("mainstay-demo-{:016x}", packet_io::random::number()));
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => Ok(Self { path, is_kept: false }),
@@ -371,7 +409,7 @@ impl Directory {
         }
     }
 
-    fn error(&self, source: io::Error) -> ClusterError {
+    pub(crate) fn error(&self, source: io::Error) -> ClusterError {
         ClusterError::Files { directory: self.path.clone(), source }
     }
 }

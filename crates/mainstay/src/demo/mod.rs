@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod cluster;
 pub mod html;
+pub mod multi_primary;
 pub mod operations;
 pub mod report;
 pub mod run;
@@ -27,8 +28,10 @@ use packet_io::{IoError, limits, sysctl};
 
 use crate::cli::DemoArgs;
 use crate::output;
+use cluster::Shape;
 use report::{Report, Settings};
 use run::{RunError, Stage};
+use topology::Topology;
 use watch::Watch;
 
 /// Descriptors that the demo needs beside those of its connections.
@@ -51,6 +54,9 @@ pub enum DemoError {
         /// What the system said.
         source: io::Error,
     },
+    /// What replication costs could not be measured.
+    #[error(transparent)]
+    Rate(#[from] crate::bench::BenchError),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),
@@ -78,6 +84,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     if args.rolling_restart {
         return operations::run(args, &watch);
     }
+    if args.multi_primary {
+        return multi_primary::run(args, &watch);
+    }
     let report = make_report(args, &watch)?;
     if let Some(path) = &args.report {
         fs::write(path, html::page(&report)).map_err(|source| DemoError::Page { path: path.clone(), source })?;
@@ -98,7 +107,14 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
     let settings =
         Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds, workers: args.workers };
     let progress = output::Progress::new();
-    let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs };
+    let stage = Stage {
+        watch,
+        progress: &progress,
+        settings: &settings,
+        keep_logs: args.keep_logs,
+        shape: Shape::OneActive,
+        servers: Topology::server_addresses(),
+    };
     let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let replicated = stage.run(true)?;
     let without_replication = stage.run(false)?;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::DemoError;
-use super::cluster::{Cluster, ClusterPlan};
+use super::cluster::{Cluster, ClusterPlan, Shape};
+use super::multi_primary::{self, ways};
 use super::run::{BULK_BYTES_PER_S, MIX, RunError};
 use super::session::Session;
 use super::topology::Topology;
@@ -134,17 +135,16 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         workers: args.workers,
         backend: Backend::default(),
     };
-    let mut cluster = Cluster::start(&topology, plan)?;
+    let (shape, servers) = multi_primary::shape_and_servers(args);
+    if shape == Shape::BothActive {
+        ways::build(&topology)?;
+    }
+    let mut cluster = Cluster::start_as(shape, &topology, plan)?;
     if args.keep_logs {
         eprintln!("configurations and logs are in {}", cluster.keep_files().display());
     }
     cluster.wait_until_ready(watch)?;
-    let plan = Plan {
-        servers: Topology::server_addresses(),
-        connections: MIX.to_vec(),
-        bulk_bytes_per_s: BULK_BYTES_PER_S,
-        ramp_per_s: 1,
-    };
+    let plan = Plan { servers, connections: MIX.to_vec(), bulk_bytes_per_s: BULK_BYTES_PER_S, ramp_per_s: 1 };
     let session = Session::start(&topology, plan)?;
     await_established(&session, watch)?;
     let mut longest_reload = Duration::ZERO;

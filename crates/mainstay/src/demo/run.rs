@@ -1,12 +1,14 @@
 //! One run: traffic, a kill in the middle of it, and what became of the connections.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet_io::IoError;
 
 use super::clock::Epoch;
-use super::cluster::{Cluster, ClusterError, ClusterPlan};
+use super::cluster::{Cluster, ClusterError, ClusterPlan, Shape};
+use super::multi_primary::ways;
 use super::report::{RunReport, Settings};
 use super::session::{Session, TrafficError};
 use super::topology::Topology;
@@ -14,7 +16,7 @@ use super::traffic::Kind;
 use super::traffic::client::Plan;
 use super::watch::{Waited, Watch, WatchError};
 use crate::config::validated::Backend;
-use crate::control::types::EventKind;
+use crate::control::types::{Event, EventKind};
 use crate::output::{Progress, count};
 
 /// Connections of each kind, beside the ramp.
@@ -30,7 +32,7 @@ const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
 const SPARE_CONNECTIONS: usize = 4096;
 
 /// How often a run is repeated.
-const REPETITIONS_MAX: usize = 3;
+pub const REPETITIONS_MAX: usize = 3;
 /// How long the first connections may take.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the standby may take to take over.
@@ -79,6 +81,10 @@ pub struct Stage<'a> {
     pub settings: &'a Settings,
     /// The nodes' files stay.
     pub keep_logs: bool,
+    /// How the nodes share the work.
+    pub shape: Shape,
+    /// Where the server listens: connections take the addresses in turn.
+    pub servers: Vec<SocketAddr>,
 }
 
 impl Stage<'_> {
@@ -102,7 +108,10 @@ impl Stage<'_> {
         let tell = |what: &str| self.progress.show(&format!("{name}: {what}"));
         tell("building the network");
         let topology = Arc::new(Topology::build()?);
-        let mut cluster = Cluster::start(&topology, self.cluster_plan(is_replicated))?;
+        if self.shape == Shape::BothActive {
+            ways::build(&topology)?;
+        }
+        let mut cluster = Cluster::start_as(self.shape, &topology, self.cluster_plan(is_replicated))?;
         if self.keep_logs {
             let files = cluster.keep_files();
             self.progress.show("");
@@ -141,7 +150,7 @@ impl Stage<'_> {
         let mut connections = MIX.to_vec();
         connections.push((Kind::Ramp, ramp));
         Plan {
-            servers: Topology::server_addresses(),
+            servers: self.servers.clone(),
             connections,
             bulk_bytes_per_s: BULK_BYTES_PER_S,
             ramp_per_s: self.ramp_per_s(),
@@ -185,7 +194,9 @@ impl Stage<'_> {
         // Not asked before it can have happened: the standby has other things to do.
         self.watch.pass_until(killed_at.instant() + Duration::from_millis(150))?;
         let waited = self.watch.until(deadline, || -> Result<bool, WatchError> {
-            Ok(cluster.standby_events().iter().any(|event| event.kind == EventKind::Announced))
+            let has_announced =
+                |event: &Event| event.kind == EventKind::Announced && killed_at.ms_to_event(event.monotonic_ns) >= 0.0;
+            Ok(cluster.standby_events().iter().any(has_announced))
         })?;
         if waited == Waited::TooLate {
             self.progress.show("the standby has not taken over");

@@ -41,18 +41,18 @@ pub const PREFIX_BITS: Both<u8> = [24, 64];
 pub const INTERFACES: [&str; 3] = ["inside", "outside", "sync"];
 
 const SYNC_PREFIX_BITS: u8 = 30;
-const BRIDGE: &str = "bridge";
+pub(super) const BRIDGE: &str = "bridge";
 /// Connections that wait to be accepted, at most, where the system lets it be raised.
 const ACCEPT_QUEUE_MAX: &str = "16384";
 /// Ports that the client connects from.
 const CLIENT_PORTS: &str = "1024 65535";
 
-const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+pub(super) const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(a, b, c, d))
 }
 
 /// `first:second:third::last`, with a zero `third` left out.
-const fn v6(first: u16, second: u16, third: u16, last: u16) -> IpAddr {
+pub(super) const fn v6(first: u16, second: u16, third: u16, last: u16) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(first, second, third, 0, 0, 0, 0, last))
 }
 

@@ -194,7 +194,7 @@ impl Link {
 
     fn ask_for_report(&mut self, line: &str) -> Result<Report, LinkError> {
         match self.ask(line)? {
-            Answer::Report(report) => Ok(report),
+            Answer::Report(report) => Ok(*report),
             other => Err(LinkError::Silent(format!("to {line:?} it said {other:?}"))),
         }
     }

@@ -138,7 +138,7 @@ impl Emulator {
                 self.tardiness.note_woken(clock::now());
             }
             if ready.contains(&SIGNALS) && matches!(signals.receive(), Some(Signal::Terminate | Signal::Interrupt)) {
-                return tell(&Answer::Report(self.report()));
+                return tell(&Answer::Report(Box::new(self.report())));
             }
             if ready.contains(&COMMANDS) {
                 for line in commands.read(&poller) {
@@ -206,7 +206,7 @@ impl Emulator {
         let command = Command::parse(line);
         let answer = match &command {
             Err(why) => Answer::Refused(why.clone()),
-            Ok(Command::Report | Command::End) => Answer::Report(self.report()),
+            Ok(Command::Report | Command::End) => Answer::Report(Box::new(self.report())),
             Ok(command) => self.obey(command).map_or_else(Answer::Refused, |()| Answer::Done),
         };
         tell(&answer)?;

@@ -76,7 +76,7 @@ pub(super) enum Answer {
     /// It did not, and why.
     Refused(String),
     /// What it was asked for.
-    Report(Report),
+    Report(Box<Report>),
 }
 
 /// How often packets were how late.
@@ -154,7 +154,7 @@ mod tests {
             backward: DirectionReport::default(),
         };
         assert!(report.is_too_late());
-        let text = serde_json::to_string(&Answer::Report(report.clone())).expect("it is plain data");
-        assert_eq!(serde_json::from_str::<Answer>(&text).expect("it was written so"), Answer::Report(report));
+        let text = serde_json::to_string(&Answer::Report(Box::new(report.clone()))).expect("it is plain data");
+        assert_eq!(serde_json::from_str::<Answer>(&text).expect("it was written so"), Answer::Report(Box::new(report)));
     }
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
+use cluster::pipeline::{SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -85,6 +86,7 @@ pub(crate) fn node_config_with(
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        sharing: sharing(config),
         peers: cluster.map(peers).unwrap_or_default(),
     })
 }
@@ -112,8 +114,16 @@ pub(super) fn reconfiguration(
         role: role_config(config, cluster),
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        wait_for_peer: cluster.map_or(WAIT_FOR_PEER_DEFAULT, |cluster| cluster.replication.wait_for_peer),
         peers: peers.into_iter().map(peer).collect(),
     })
+}
+
+/// Nodes that hold a group each forward at the same time.
+fn sharing(config: &Config) -> Option<SharingConfig> {
+    let replication = &config.cluster.as_ref()?.replication;
+    let wait_for_peer = replication.wait_for_peer;
+    (config.groups.len() > 1).then_some(SharingConfig { wait_for_peer })
 }
 
 /// A number that nodes of one program version have in common if they are configured alike, as far as nodes that back each

@@ -10,6 +10,7 @@ use crate::config::validated::{
     Cluster, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication, Representation,
     SharedAddress, Tracking, Workers,
 };
+use crate::control::remote::RemoteAccess;
 
 /// Names that a phrase lists; of more it tells the number.
 const NAMES_MAX: usize = 8;
@@ -48,6 +49,7 @@ impl Changes {
             ftp,
             workers: Workers { count, pin },
             cluster,
+            control,
         } = old;
         let reevaluation = match new.on_reload {
             // Whoever asks for it only now means also the connections that earlier rules let in.
@@ -83,6 +85,7 @@ impl Changes {
         changes.whole("nat.source", source_nat, &new.source_nat);
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
         changes.ftp(ftp, &new.ftp);
+        changes.control(control.as_ref(), new.control.as_ref());
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}
@@ -105,6 +108,20 @@ impl Changes {
         self.apply("node.log", &log.name(), &new.log.name());
         self.restart("node.log_format", log_format, &new.log_format);
         self.restart("node.log_per_s", log_per_s, &new.log_per_s);
+    }
+
+    /// What clients must show is read anew by every reload.
+    fn control(&mut self, old: Option<&RemoteAccess>, new: Option<&RemoteAccess>) {
+        let (Some(old), Some(new)) = (old, new) else {
+            self.restart("control.listen", &old.map(|access| access.listen), &new.map(|access| access.listen));
+            return;
+        };
+        let RemoteAccess { listen, tokens, identity, client_authority, clients } = old;
+        self.restart("control.listen", listen, &new.listen);
+        self.apply("control.tokens", tokens, &new.tokens);
+        self.apply("control.certificate", identity, &new.identity);
+        self.apply("control.client_authority", client_authority, &new.client_authority);
+        self.list("control client", clients, &new.clients, |(name, _)| name.clone());
     }
 
     fn groups(&mut self, old: &[Group], new: &[Group]) {
@@ -170,6 +187,7 @@ impl Changes {
             representation,
             transport,
             hold_first_reply,
+            wait_for_peer,
             test_loss,
             datagram_bytes_max,
             in_flight_messages_max,
@@ -188,6 +206,7 @@ impl Changes {
         }
         self.restart("replication.transport", transport, &new.transport);
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
+        self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
         self.restart("replication.test_loss", test_loss, &new.test_loss);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
         self.restart("replication.in_flight_messages_max", in_flight_messages_max, &new.in_flight_messages_max);
@@ -316,6 +335,30 @@ mod tests {
             ["node.nodes: 2 before, 3 now", "limits.connections_max: 1000000 before, 7 now"]
         );
         assert_eq!(changes.applicable, ["node.priority: 200 before, 7 now"]);
+    }
+
+    #[test]
+    fn a_groups_priority_changes_at_once_and_its_name_from_the_next_start() {
+        const GROUPS: &str = include_str!("../../../../examples/multi-primary-a.toml");
+        let changed = |part: &str, by: &str| {
+            assert!(GROUPS.contains(part), "{part}");
+            let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+            Changes::between(&parse(GROUPS), &parse(&GROUPS.replace(part, by)))
+        };
+        assert_eq!(
+            changed("priority = 200", "priority = 7").applicable,
+            ["priority of group \"left\": 200 before, 7 now"]
+        );
+        assert_eq!(
+            changed("\"right\"", "\"other\"").needs_restart,
+            ["groups: [\"left\", \"right\"] before, [\"left\", \"other\"] now"]
+        );
+        let moved =
+            changed("name = \"right\"\naddresses = [\"10.0.0.2/24\"", "name = \"right\"\naddresses = [\"10.0.0.3/24\"");
+        assert_eq!(
+            moved.applicable,
+            ["port \"inside\": address: added 10.0.0.3/24 of group \"right\"; removed 10.0.0.2/24 of group \"right\""]
+        );
     }
 
     #[test]

@@ -25,7 +25,8 @@ use packet_io::{clock, usage};
 
 use crate::commands::CommandError;
 use crate::config::{self, validated::Config};
-use crate::control::{ControlServer, FlowDescriber, ServerError};
+use crate::control::remote::{RemoteAccess, RemoteError};
+use crate::control::{ControlServer, Credentials, FlowDescriber, RemoteServer, ServerError};
 use crate::logging;
 use crate::metrics::server::{MetricsError, MetricsServer};
 use reload::Operator;
@@ -63,6 +64,9 @@ pub enum GatewayError {
     /// The control API cannot be served.
     #[error(transparent)]
     Control(#[from] ServerError),
+    /// The control API cannot be offered from afar.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -81,6 +85,18 @@ pub fn run(path: &Path) -> Result<(), CommandError> {
     Ok(serve(path, &checked.config)?)
 }
 
+/// Offers the control API over TCP. A reload exchanges what clients must show.
+fn offer_afar(
+    control: &ControlServer,
+    access: &RemoteAccess,
+    operator: &Operator,
+) -> Result<Arc<RemoteServer>, RemoteError> {
+    let server = Arc::new(control.listen_afar(access.listen, Credentials::load(access)?)?);
+    tracing::info!("the control API is offered at {}", server.address());
+    operator.exchanges_credentials_of(&server);
+    Ok(server)
+}
+
 fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = Signals::new()?;
@@ -95,9 +111,12 @@ fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
     let result = Workers::new(config)?.run(signals, |ready| {
         let sender = ready.sender.clone();
         let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
-        let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), operator)?;
+        let orders = Arc::<Operator>::clone(&operator);
+        let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), orders)?;
+        let remote = config.control.as_ref().map(|access| offer_afar(&control, access, &operator)).transpose()?;
         let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
-        Ok((control, metrics))
+        // They end in this order: clients from afar before the server that serves them.
+        Ok((remote, control, metrics))
     });
     logging::tell_suppressed(clock::now(), true);
     result

@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
 use network_functions::chain::ChainLayout;
@@ -22,7 +22,7 @@ use crate::config::{self, ConfigError, validated::Config, validated::Function};
 use crate::control::inquiry::AskError;
 use crate::control::orders::{OperationError, Operations, Order, ReloadOrder};
 use crate::control::types::{EventKind, ReloadReport};
-use crate::control::{ControlSender, OrderOutcome};
+use crate::control::{ControlSender, Credentials, OrderOutcome, RemoteServer};
 use crate::logging;
 
 /// What the data path runs with.
@@ -39,6 +39,8 @@ pub(super) struct Operator {
     secrets: Secrets,
     sender: ControlSender,
     running: Mutex<Running>,
+    /// Where the control API is offered from afar.
+    remote: Mutex<Weak<RemoteServer>>,
 }
 
 impl Operator {
@@ -48,10 +50,15 @@ impl Operator {
         let Ready { sender, layout, secrets, reload_requests } = ready;
         let functions = config.chain.clone();
         let running = Mutex::new(Running { config, functions, layout });
-        let operator = Arc::new(Self { path, secrets, sender, running });
+        let operator = Arc::new(Self { path, secrets, sender, running, remote: Mutex::default() });
         let serving = Arc::clone(&operator);
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
         spawned.map(|_| operator).map_err(GatewayError::Thread)
+    }
+
+    /// Has reloads exchange what clients of the server must show.
+    pub(super) fn exchanges_credentials_of(&self, server: &Arc<RemoteServer>) {
+        *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(server);
     }
 
     fn serve(&self, triggered: &Receiver<()>) {
@@ -109,6 +116,14 @@ impl Operator {
                 return Ok(());
             }
         };
+        // Read anew whether or not the section changed: the files may have.
+        let credentials = match config.control.as_ref().map(Credentials::load).transpose() {
+            Ok(credentials) => credentials,
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return Ok(());
+            }
+        };
         if report.check_only {
             return Ok(());
         }
@@ -127,6 +142,10 @@ impl Operator {
         }
         if config.node.log != running.config.node.log && !logging::set_level(config.node.log) {
             report.warnings.push(format!("node.log has no effect: {} goes before it", logging::VARIABLE));
+        }
+        let remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some((remote, credentials)) = remote.zip(credentials) {
+            remote.exchange(credentials);
         }
         *running = Running { config, functions, layout };
         Ok(())

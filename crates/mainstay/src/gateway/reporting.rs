@@ -2,6 +2,7 @@
 
 mod groups;
 mod orders;
+mod sharing;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -399,6 +400,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_latencies(self.node.latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
+        sharing::add(&mut samples, pipeline.sharing_counters());
         for (name, counted) in pipeline.chain().names().zip(pipeline.chain_counters().functions()) {
             samples.add_count(Metric::FunctionConnections, &[name], counted.connections);
             samples.add_count(Metric::FunctionConnectionsRefused, &[name], counted.connections_refused);

@@ -1,21 +1,18 @@
 //! A connection as one number: what a node and its peer must agree on.
 
-use flow::connection::flags;
-use flow::conntrack::agreed_protocol_state;
 use flow::{Connection, Tuple};
 
 use crate::session::Item;
 
-/// What a master and the holder of a copy must agree on of a connection once it was told: both tuples, the version, the
-/// flags that are told and the protocol's state, hashed under `key`. Time, counters, windows and functions' states are not
-/// among it: the first three are each node's own, and a release that does not know a function leaves its state out.
+/// What a master and the holder of a copy must agree on of a connection once it was told, hashed under `key`: both tuples
+/// and the version, which names what was told. The rest of a record is not among it. Time, counters and windows are each
+/// node's own; the state of a copy moves on without a word where several nodes get a connection's packets; and a release
+/// that does not know a function leaves its state out.
 #[must_use]
 pub fn item(key: u64, connection: &Connection) -> Item {
     let name = hash_tuple(key, &connection.original);
-    let state = agreed_protocol_state(connection.original.protocol, &connection.protocol);
-    let told = connection.flags & (flags::REPLIED | flags::ASSURED);
-    let numbers = u64::from(connection.version) << 8 | u64::from(told);
-    let check = mix(hash_tuple(!key, &connection.reply) ^ state, name ^ numbers.wrapping_mul(FACTORS[1]));
+    let version = u64::from(connection.version).wrapping_mul(FACTORS[1]);
+    let check = mix(hash_tuple(!key, &connection.reply), name ^ version);
     Item::new(name as u32, (check >> 32) as u32)
 }
 
@@ -48,6 +45,7 @@ fn hash_tuple(key: u64, tuple: &Tuple) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flow::connection::flags;
     use flow::conntrack::ProtocolState;
     use flow::{Instant, NodeId};
     use std::collections::BTreeSet;
@@ -67,17 +65,15 @@ mod tests {
             change(&mut connection);
             item(7, &connection)
         };
-        let equal: [fn(&mut Connection); 4] = [
+        let equal: [fn(&mut Connection); 5] = [
             |connection| connection.expires_at_nanos += 1,
             |connection| connection.packets[0] += 1,
             |connection| connection.flags |= flags::COPY | flags::RESYNCED,
             |connection| connection.protocol.peers[0].end += 1,
-        ];
-        let different: [fn(&mut Connection); 6] = [
-            |connection| connection.version ^= 1 << 31,
-            |connection| connection.flags |= flags::ASSURED,
             |connection| connection.protocol.state = 4,
-            |connection| connection.protocol.peers[1].window_scale = 3,
+        ];
+        let different: [fn(&mut Connection); 3] = [
+            |connection| connection.version ^= 1 << 31,
             |connection| connection.reply.destination_port ^= 1,
             |connection| connection.original.source[15] ^= 1,
         ];

@@ -44,6 +44,7 @@ impl Session {
             return Ok(());
         }
         if self.change_link(Input::Recognised) == Action::Tell {
+            self.has_been_open = true;
             self.pending |= ALIVE;
             self.events.push(SessionEvent::PeerUp);
         }
@@ -78,18 +79,17 @@ impl Session {
     /// A datagram that names this session, or says Hello, makes its sender's session the peer's; any header says where
     /// the peer's numbering stands.
     fn recognise(&mut self, now: Instant, header: &Header) -> Recognition {
-        let knows_us = header.peer_session == self.session;
         let hello = header.has(flags::HELLO);
         if self.peer_session != Some(header.session) {
             if self.retired.iter().any(|retired| retired.session == header.session && now < retired.until) {
                 self.counters.stale_datagrams += 1;
                 return Recognition::Dealt;
             }
-            if knows_us || hello {
+            if hello || header.peer_session == self.session {
                 self.adopt(now, header);
             }
         }
-        if knows_us {
+        if header.peer_session == self.session {
             return Recognition::Mutual;
         }
         if hello {
@@ -102,11 +102,17 @@ impl Session {
         Recognition::Dealt
     }
 
+    /// Which of the peer's two sessions is the younger cannot be seen: a late datagram may have brought the older one back.
+    /// So this node takes a new session as well when it has talked with the former one. Should that live, it learns from
+    /// this that it was forgotten, and tells everything again; and nothing that was said to the session before counts here.
     fn adopt(&mut self, now: Instant, header: &Header) {
         if let Some(former) = self.peer_session.replace(header.session) {
             self.retire(now, former);
             self.change_link(Input::PeerRenewed);
             self.events.push(SessionEvent::PeerRestarted);
+            if self.has_been_open {
+                self.number_anew();
+            }
         }
         self.receiver.reset(header.base());
         self.resync_asked = None;

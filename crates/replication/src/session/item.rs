@@ -75,6 +75,7 @@ pub(super) const fn buckets_for(connections: u32) -> u16 {
 }
 
 /// The sum of the items in each bucket.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Sums {
     sums: Box<[u64]>,
     count: u32,
@@ -116,6 +117,7 @@ impl Sums {
 }
 
 /// Messages under way that concern the connections of each bucket.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Unsettled(Box<[u16]>);
 
 impl Unsettled {

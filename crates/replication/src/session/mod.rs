@@ -56,6 +56,7 @@ struct Retired {
 }
 
 /// Replication between this node and one peer.
+#[cfg_attr(test, derive(Clone))]
 pub struct Session {
     config: SessionConfig,
     local: NodeId,
@@ -63,6 +64,8 @@ pub struct Session {
     random: SplitMix,
     link: Link,
     session: u32,
+    /// Whether this session and one of the peer's have known each other.
+    has_been_open: bool,
     peer_session: Option<u32>,
     retired: ArrayVec<Retired, RETIRED_SESSIONS_MAX>,
     sender: Sender,
@@ -105,6 +108,7 @@ impl Session {
             random,
             link: Link::Seeking,
             session,
+            has_been_open: false,
             peer_session: None,
             retired: ArrayVec::new(),
             sender: Sender::new(&config, first),
@@ -162,6 +166,12 @@ impl Session {
     #[must_use]
     pub fn is_told(&self, handle: Handle) -> bool {
         self.sender.is_told(handle)
+    }
+
+    /// Whether the peer hears what this node tells.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.link == Link::Open
     }
 
     /// Whether the peer has the connection, as far as waiting for it has a purpose: it has acknowledged a message about
@@ -278,11 +288,17 @@ impl Session {
     /// This session's numbering begins anew, with a new session number.
     fn renew(&mut self) {
         self.change_link(Input::OutOfSync);
+        self.number_anew();
+        self.events.push(SessionEvent::Renumbered);
+    }
+
+    /// Draws a new session and a new first number. Only while the link is not open.
+    fn number_anew(&mut self) {
         self.session = self.random.session();
         let first = self.random.next() as u32;
         self.sender.renumber(first);
+        self.has_been_open = false;
         self.hello_at = Instant::ZERO;
-        self.events.push(SessionEvent::Renumbered);
     }
 
     fn note_synchronised(&mut self, now: Instant) {
@@ -291,14 +307,16 @@ impl Session {
         if is_synchronised && !self.was_synchronised {
             self.events.push(SessionEvent::Synchronised);
         }
-        if is_synchronised != self.agreement.is_started() {
-            if is_synchronised { self.agreement.start(now) } else { self.agreement.stop() }
+        let compares = is_synchronised && self.config.compares_copies;
+        if compares != self.agreement.is_started() {
+            if compares { self.agreement.start(now) } else { self.agreement.stop() }
         }
         self.was_synchronised = is_synchronised;
     }
 }
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+#[cfg_attr(test, derive(Clone))]
 struct SplitMix(u64);
 
 impl SplitMix {

@@ -37,6 +37,7 @@ pub(crate) enum PeerRound {
 /// A number that comes when it is below `next` is either a duplicate or was counted missing, and the sender tells its
 /// content again under a new number; it is not used. So what is used is used in the order of its numbers.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Receiver {
     base: u32,
     next: u32,
@@ -155,6 +156,36 @@ impl Receiver {
     pub(crate) const fn ack_sent(&mut self) {
         self.ack_at = None;
         self.unacknowledged = 0;
+    }
+}
+
+#[cfg(test)]
+impl Receiver {
+    /// The number that is expected next, and the round: what a normal form is seen from when the peer cannot say.
+    pub(crate) const fn origin(&self) -> (u32, u8) {
+        match self.round {
+            PeerRound::None => (self.next, 0),
+            PeerRound::Started(round) | PeerRound::Completed(round) => (self.next, round),
+        }
+    }
+
+    /// Appends what its future depends on: times as seen from `now`, numbers from `number`, rounds from `round`.
+    pub(crate) fn normal_form(&self, now: Instant, (number, round): (u32, u8), out: &mut std::vec::Vec<u64>) {
+        let Self { base, next, missing, next_since: _, unacknowledged, ack_at, round: own, missed: _, late: _ } = self;
+        let behind = |of: u32| u64::from(number.wrapping_sub(of));
+        out.extend([behind(*base), behind(*next), u64::from(*unacknowledged), missing.len() as u64]);
+        out.extend(missing.iter().map(|range| behind(range.start) << 32 | behind(range.end)));
+        out.push(ack_at.map_or(0, |at| at.saturating_since(now).as_micros() as u64 + 1));
+        out.push(match own {
+            PeerRound::None => 0,
+            PeerRound::Started(own) => 1 << 8 | u64::from(round.wrapping_sub(*own)),
+            PeerRound::Completed(own) => 2 << 8 | u64::from(round.wrapping_sub(*own)),
+        });
+    }
+
+    /// Forgets that numbers from `number` on were received (sabotage).
+    pub(crate) const fn expect_again(&mut self, number: u32) {
+        self.next = number;
     }
 }
 

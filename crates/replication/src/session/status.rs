@@ -175,6 +175,7 @@ pub(super) struct SessionCounters {
 
 /// Events that wait to be polled.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Events {
     queue: VecDeque<SessionEvent>,
     pub(super) dropped: u64,

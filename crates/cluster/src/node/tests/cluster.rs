@@ -19,6 +19,7 @@ use replication::representation::Selection;
 use replication::{ApplyError, PeerError, SessionConfig, Transport};
 
 use crate::forwarding::MssClamp;
+use crate::group::GroupId;
 use crate::node::{Node, NodeConfig, NodeError, PeerConfig, Transmit};
 use crate::pipeline::Limits;
 use crate::{failure_detector, forwarding, role};
@@ -29,6 +30,9 @@ pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
 pub(super) const SHARED_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(super) const SHARED_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// The addresses of the second group, where there are two.
+pub(super) const SECOND_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
+pub(super) const SECOND_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 pub(super) const CLIENT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xc]);
 pub(super) const SERVER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x5]);
 /// What the buffer of a frame has behind it.
@@ -55,6 +59,8 @@ pub(super) struct Options {
     pub(super) is_forwarded: bool,
     /// What clients are is translated.
     pub(super) is_translated: bool,
+    /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
+    pub(super) has_groups: bool,
 }
 
 impl Default for Options {
@@ -70,6 +76,7 @@ impl Default for Options {
             mss_clamp: None,
             is_forwarded: false,
             is_translated: true,
+            has_groups: false,
         }
     }
 }
@@ -142,13 +149,23 @@ pub(super) fn ftp(id: u8) -> Ftp {
     .unwrap()
 }
 
+fn groups(id: u8) -> Vec<role::GroupConfig> {
+    let group = |number: u8| role::GroupConfig {
+        identity: number.into(),
+        priority: if number == id { 200 } else { 100 },
+        preempt: true,
+    };
+    std::vec![group(0), group(1)]
+}
+
 pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
     let prefix = |address: Ipv4Addr| forwarding::Prefix::new(address.into(), 24);
-    let port = |port: PortId, shared: Ipv4Addr| forwarding::Port {
+    let of_second = |address| forwarding::Shared { prefix: prefix(address), group: GroupId(1) };
+    let port = |port: PortId, shared: Ipv4Addr, second: Ipv4Addr| forwarding::Port {
         mac: port_mac(id, port),
         mtu_bytes: if port == OUTSIDE { options.outside_mtu_bytes } else { 1500 },
         own: Vec::new(),
-        shared: std::vec![prefix(shared).into()],
+        shared: [prefix(shared).into()].into_iter().chain(options.has_groups.then(|| of_second(second))).collect(),
         mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
     let connections_max = options.standby_connections_max.filter(|_| id == 1).unwrap_or(options.connections_max);
@@ -162,13 +179,18 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         tracker: TrackerConfig::default(),
         chain: chain(id, options),
         forwarding: forwarding::Config {
-            ports: std::vec![port(INSIDE, SHARED_INSIDE), port(OUTSIDE, SHARED_OUTSIDE)],
+            ports: std::vec![port(INSIDE, SHARED_INSIDE, SECOND_INSIDE), port(OUTSIDE, SHARED_OUTSIDE, SECOND_OUTSIDE)],
             routes: Vec::new(),
             seed: 3,
         },
-        role: role::Config { priority: 200 - id, ..role::Config::new(NodeId(id), Vec::new()) },
+        role: role::Config {
+            priority: 200 - id,
+            groups: if options.has_groups { groups(id) } else { Vec::new() },
+            ..role::Config::new(NodeId(id), Vec::new())
+        },
         selection: Selection::default(),
         hold_first_reply: options.hold_first_reply,
+        sharing: None,
         peers: std::vec![PeerConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),
@@ -187,6 +209,8 @@ pub(super) struct Cluster {
     pub(super) is_replication_cut: bool,
     /// Failure-detection packets are thrown away while set.
     pub(super) is_detection_cut: bool,
+    /// The node that hosts send their packets to, where several are active.
+    pub(super) via: Option<u8>,
     /// Frames that reached the client and the server.
     at_client: VecDeque<Vec<u8>>,
     at_server: VecDeque<Vec<u8>>,
@@ -205,6 +229,7 @@ impl Cluster {
             nodes,
             is_replication_cut: false,
             is_detection_cut: false,
+            via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
             has_stream: false,
@@ -374,7 +399,8 @@ impl Cluster {
     }
 
     fn active(&self) -> u8 {
-        (0..2).find(|id| self.nodes[usize::from(*id)].as_ref().is_some_and(Node::holds_addresses)).unwrap_or(0)
+        let is_active = |id: &u8| self.nodes[usize::from(*id)].as_ref().is_some_and(Node::holds_addresses);
+        self.via.or_else(|| (0..2).find(is_active)).unwrap_or(0)
     }
 
     pub(super) fn client_receives(&mut self) -> Option<Received> {

@@ -33,6 +33,7 @@ pub(super) fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfi
         role: config.role,
         selection: config.selection,
         hold_first_reply: config.hold_first_reply,
+        wait_for_peer: crate::pipeline::WAIT_FOR_PEER_DEFAULT,
         peers: config.peers.iter().map(peer).collect(),
     }
 }

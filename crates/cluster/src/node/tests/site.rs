@@ -60,6 +60,8 @@ pub(super) struct Site {
     pub(super) nodes: [Vec<Node>; 2],
     /// The worker that every frame arrives at, whatever it belongs to; `None`: the right one.
     pub(super) arrives_at: Option<WorkerId>,
+    /// The node that hosts send their packets to, where several are active.
+    pub(super) via: Option<u8>,
     /// Letters are kept back while set.
     pub(super) are_letters_held: bool,
     /// Replication datagrams are thrown away while set.
@@ -98,6 +100,7 @@ impl Site {
             now,
             nodes: [node(0), node(1)],
             arrives_at: None,
+            via: None,
             are_letters_held: false,
             is_replication_cut: false,
             letters: VecDeque::new(),
@@ -281,7 +284,7 @@ impl Site {
 
     fn active(&self) -> u8 {
         let holds = |id: &u8| self.nodes[usize::from(*id)].first().is_some_and(Node::holds_addresses);
-        (0..2).find(holds).expect("a node is active")
+        self.via.or_else(|| (0..2).find(holds)).expect("a node is active")
     }
 
     /// A segment of the client's, from `port` to `to` at the server.

@@ -10,7 +10,7 @@ use super::automaton::Kind;
 use super::sequence::{after, before, later};
 use super::{ProtocolState, TCP_RETRANSMISSIONS_MAX, TcpPeer, TcpState, TrackerConfig, peer_flags, window};
 use crate::Direction;
-use crate::connection::flags::{ASSURED, REPLIED};
+use crate::connection::flags::{ASSURED, REPLIED, SHARED};
 use crate::wire::TcpSegment;
 use crate::wire::tcp_flags::{ACK, FIN, RST, SYN, URG};
 
@@ -24,7 +24,8 @@ pub(in crate::conntrack) fn pass_plain(
     direction: Direction,
     segment: &TcpSegment,
 ) -> Option<Duration> {
-    let is_settled = state.state == TcpState::Established as u8 && flags & (REPLIED | ASSURED) == REPLIED | ASSURED;
+    let is_settled =
+        state.state == TcpState::Established as u8 && flags & (REPLIED | ASSURED | SHARED) == REPLIED | ASSURED;
     // An open window: while it is closed the connection has less time, and is probed beyond it.
     let is_plain = segment.flags & (SYN | FIN | RST | URG | ACK) == ACK
         && segment.sack_end == segment.acknowledgement

@@ -1,6 +1,7 @@
 //! TCP: the [`automaton`] says what a segment does to the state, the [`window`] whether it can be of the connection
 //! at all, [`reset`] which RSTs are to be believed, [`out_of_sync`] how to come back into step with end points that
-//! have begun again, [`take_over`](mod@take_over) how to go on from an old copy.
+//! have begun again, [`take_over`](mod@take_over) how to go on from an old copy, [`shared`] how to go on with a part of the
+//! segments.
 
 mod automaton;
 mod fast_path;
@@ -8,6 +9,7 @@ mod fragmented;
 mod out_of_sync;
 mod reset;
 mod sequence;
+mod shared;
 mod take_over;
 mod window;
 
@@ -23,6 +25,7 @@ use crate::{Direction, DropReason};
 
 pub(super) use self::fast_path::pass_plain;
 pub(super) use self::fragmented::extend;
+pub(super) use self::shared::merge;
 pub(super) use self::take_over::take_over;
 pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
 
@@ -138,7 +141,8 @@ pub(super) fn advance(
     segment: &TcpSegment,
 ) -> Advance {
     // Nearly all segments. They keep the state, and change nothing that a backup is told.
-    match pass_plain(config, state, *flags, direction, segment) {
+    let plain = pass_plain(config, state, *flags, direction, segment);
+    match plain.or_else(|| shared::pass_plain(config, state, *flags, direction, segment)) {
         Some(timeout) => Advance::pass(Change::None, Some(timeout)),
         None => general(config, state, flags, direction, segment),
     }
@@ -218,7 +222,7 @@ struct Arrival<'a> {
 
 impl Arrival<'_> {
     fn advance(mut self) -> Advance {
-        if take_over::is_unlearnt(self.state) {
+        if take_over::is_unlearnt(self.state) && !self.is_shared() {
             if self.kind == Kind::Rst {
                 return take_over::pass_reset(self.config, self.from);
             }
@@ -251,6 +255,9 @@ impl Arrival<'_> {
     }
 
     fn reset(self) -> Advance {
+        if self.windows_say_nothing() {
+            return self.shared_reset();
+        }
         match reset::judge(&self) {
             Reset::Invalid => Advance::refuse(DropReason::InvalidReset),
             Reset::Believed => self.accept(TcpState::Close),
@@ -263,6 +270,9 @@ impl Arrival<'_> {
     }
 
     fn move_if_in_window(self, next: TcpState) -> Advance {
+        if self.windows_say_nothing() {
+            return self.accept_shared(next);
+        }
         let look = window::Look {
             segment: self.segment,
             direction: self.direction,
@@ -273,6 +283,8 @@ impl Arrival<'_> {
         match window::check(self.state, &look) {
             Judgement::Accept => self.accept(next),
             Judgement::Ignore => Advance::pass(Change::None, None),
+            // The other node may have seen what it answers. It proves nothing here, and its receiver can judge it.
+            Judgement::OutOfWindow if self.is_shared() && self.kind != Kind::Rst => Advance::pass(Change::None, None),
             Judgement::OutOfWindow if self.kind == Kind::Rst => self.refuse(DropReason::InvalidReset),
             Judgement::OutOfWindow => self.refuse(DropReason::OutOfWindow),
         }
@@ -313,6 +325,9 @@ impl Arrival<'_> {
     fn timeout(&self, next: TcpState) -> Duration {
         let timeouts = &self.config.timeouts;
         let normal = timeouts.tcp(next);
+        if self.windows_say_nothing() {
+            return shared::timeout(self.config, self.kind, next);
+        }
         let either = self.state.peers[0].flags | self.state.peers[1].flags;
         if self.state.retransmissions >= TCP_RETRANSMISSIONS_MAX && normal > timeouts.tcp_retransmission {
             timeouts.tcp_retransmission

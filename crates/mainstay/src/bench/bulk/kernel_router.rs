@@ -45,7 +45,7 @@ fn forward() -> Result<(), IoError> {
 }
 
 /// Connections may be opened from inside only, and leave with the outside address: what the node is configured to do.
-fn rules() -> String {
+pub(in crate::bench) fn rules() -> String {
     let [inside, outside, _] = INTERFACES;
     format!(
         "table inet gateway {{

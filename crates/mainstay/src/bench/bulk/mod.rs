@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use packet_io::namespace::Namespace;
 
-pub(super) use self::kernel_router::{KernelRules, load_rules};
+pub(super) use self::kernel_router::{KernelRules, load_rules, rules};
 use self::report::Report;
 use self::streams::Streams;
 use super::BenchError;

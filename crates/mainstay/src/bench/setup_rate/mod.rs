@@ -6,6 +6,8 @@
 //!
 //! All ends of the network and both nodes share this machine's processors: what the standby spends on replication
 //! takes time from the active node and from the traffic, which on machines of their own it does not.
+//!
+//! With `--multi-primary` both nodes carry connections, half each, and back each other up.
 
 mod client;
 mod report;
@@ -16,9 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet_io::{IoError, limits, sysctl};
+use serde::Serialize;
 
 use self::client::{Client, Tally};
-use self::report::Report;
+use self::report::{Report, Sides};
 use self::server::Server;
 use super::BenchError;
 use super::rounds::{self, Rounds};
@@ -26,7 +29,8 @@ use crate::cli::BenchSetupRateArgs;
 use crate::commands::CommandError;
 use crate::config::validated::Backend;
 use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan};
+use crate::demo::cluster::{Cluster, ClusterPlan, Shape};
+use crate::demo::multi_primary::ways;
 use crate::demo::topology::{SERVER, Topology};
 use crate::demo::watch::Watch;
 use crate::output::Progress;
@@ -61,27 +65,54 @@ struct Figures {
 
 fn measure(args: &BenchSetupRateArgs) -> Result<Report, BenchError> {
     demo::gain_namespaces()?;
-    let watch = Watch::new()?;
+    let (on, off) = compare(args, &Watch::new()?, &Progress::new())?;
+    Ok(Report::new(args, &on, &off))
+}
+
+/// Sessions a second, with replication and without.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Rates {
+    /// With.
+    pub replication_on: f64,
+    /// Without.
+    pub replication_off: f64,
+}
+
+/// The median ratio of sessions a second with replication to those without, and the medians of both. The process must be
+/// allowed to make networks.
+///
+/// # Errors
+/// The networks cannot be built, or connections fail.
+pub fn ratio(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<(f64, Rates), BenchError> {
+    let (on, off) = compare(args, watch, progress)?;
+    let report = Report::new(args, &on, &off);
+    let Sides { replication_on, replication_off } = report.per_s;
+    Ok((report.ratio, Rates { replication_on, replication_off }))
+}
+
+/// The figures of a pair with replication and of one without.
+fn compare(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<(Figures, Figures), BenchError> {
     // Each connection has a socket at either end, both in this process.
     limits::raise_open_files(SPARE_DESCRIPTORS + 4 * u64::from(args.in_flight))?;
-    let progress = Progress::new();
     progress.show("building the networks");
-    let mut replicated = Pair::start(&watch, true)?;
-    let mut unreplicated = Pair::start(&watch, false)?;
+    let shape = if args.multi_primary { Shape::BothActive } else { Shape::OneActive };
+    let mut replicated = Pair::start(watch, shape, true)?;
+    let mut unreplicated = Pair::start(watch, shape, false)?;
     let (mut on, mut off) = (Figures::default(), Figures::default());
-    rounds::repeat(&progress, "connections", args.rounds, |round| {
+    rounds::repeat(progress, "connections", args.rounds, |round| {
         for (pair, figures) in rounds::turns(round, [(&mut replicated, &mut on), (&mut unreplicated, &mut off)]) {
-            pair.measure(&watch, args, figures)?;
+            pair.measure(watch, args, figures)?;
         }
         Ok::<_, BenchError>(())
     })?;
-    Ok(Report::new(args, &on, &off))
+    Ok((on, off))
 }
 
 /// A pair of nodes between a client and a server.
 struct Pair {
     topology: Arc<Topology>,
     cluster: Cluster,
+    servers: Vec<SocketAddr>,
     /// Kept for as long as the pair is.
     _server: Server,
 }
@@ -94,9 +125,17 @@ struct Reading {
 }
 
 impl Pair {
-    fn start(watch: &Watch, is_replicated: bool) -> Result<Self, BenchError> {
+    fn start(watch: &Watch, shape: Shape, is_replicated: bool) -> Result<Self, BenchError> {
         let topology = Arc::new(Topology::build()?);
         topology.client.run(allow_reuse_of_ports)??;
+        let servers = match shape {
+            Shape::OneActive => server_addresses(),
+            Shape::BothActive => {
+                ways::build(&topology)?;
+                let addresses = ways::server_addresses(ways::chosen(false), SERVER_PORTS);
+                addresses.into_iter().filter(SocketAddr::is_ipv4).collect()
+            }
+        };
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated,
@@ -105,15 +144,15 @@ impl Pair {
             workers: 1,
             backend: Backend::default(),
         };
-        let mut cluster = Cluster::start(&topology, plan)?;
+        let mut cluster = Cluster::start_as(shape, &topology, plan)?;
         cluster.wait_until_ready(watch)?;
-        let server = Server::start(&topology.server, &server_addresses())?;
-        Ok(Self { topology, cluster, _server: server })
+        let server = Server::start(&topology.server, &servers)?;
+        Ok(Self { topology, cluster, servers, _server: server })
     }
 
     /// Makes connections for the time asked for and adds a figure of each kind.
     fn measure(&mut self, watch: &Watch, args: &BenchSetupRateArgs, into: &mut Figures) -> Result<(), BenchError> {
-        let client = Client::start(&self.topology, server_addresses(), args.in_flight)?;
+        let client = Client::start(&self.topology, self.servers.clone(), args.in_flight)?;
         watch.pass_until(Instant::now() + WARM_UP)?;
         let before = self.read(&client);
         watch.pass_until(before.at + Duration::from_secs_f64(args.seconds))?;

@@ -17,9 +17,9 @@ pub(super) struct Sides<T> {
 /// What a connection costs a node, in microseconds of processor time, with what the kernel does on its behalf.
 #[derive(Debug, Serialize)]
 pub(super) struct Cpu {
-    /// The node that the connection passes through.
+    /// The node that the connection passes through; node a where both carry connections.
     pub(super) active: f64,
-    /// The node that stands by.
+    /// The node that stands by; node b where both carry connections.
     pub(super) standby: f64,
 }
 
@@ -27,6 +27,8 @@ pub(super) struct Cpu {
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) in_flight: u16,
+    /// Both nodes carried connections.
+    pub(super) multi_primary: bool,
     pub(super) rounds: u32,
     pub(super) seconds_per_round: f64,
     pub(super) per_s: Sides<f64>,
@@ -46,6 +48,7 @@ impl Report {
         let (rate_on, rate_off) = (&on.connections_per_s, &off.connections_per_s);
         Self {
             in_flight: args.in_flight,
+            multi_primary: args.multi_primary,
             rounds: args.rounds,
             seconds_per_round: args.seconds,
             per_s: Sides { replication_on: rate_on.median().round(), replication_off: rate_off.median().round() },
@@ -60,13 +63,14 @@ impl Report {
 
     /// The result as people read it.
     pub(super) fn describe(&self) -> String {
+        let nodes = if self.multi_primary { ["CPU NODE A", "CPU NODE B"] } else { ["CPU ACTIVE", "CPU STANDBY"] };
         let mut table = Table::new(&[
             ("CONNECTIONS A SECOND", Align::Left),
             ("MEDIAN", Align::Right),
             ("LEAST", Align::Right),
             ("MOST", Align::Right),
-            ("CPU ACTIVE", Align::Right),
-            ("CPU STANDBY", Align::Right),
+            (nodes[0], Align::Right),
+            (nodes[1], Align::Right),
         ]);
         let Self { per_s, spans_per_s: spans, cpu_us_per_connection: cpu, .. } = self;
         let rows = [
@@ -79,10 +83,11 @@ impl Report {
             table.row([name.to_owned()].into_iter().chain(rates).chain(cpu));
         }
         format!(
-            "TCP connections with one request and one answer through a pair of nodes, {} open at a time, {} rounds of \
+            "TCP connections with one request and one answer through a pair of nodes{}, {} open at a time, {} rounds of \
              {} s each\n\n{}\n\
              With replication {:.3} of the connections are made that are made without. Processor time is a node's for \
              each\nconnection, with what the kernel does on its behalf.\n",
+            if self.multi_primary { ", both of which carry them" } else { "" },
             self.in_flight,
             self.rounds,
             self.seconds_per_round,

@@ -47,7 +47,7 @@ fn the_report_tells_both_sides_and_what_they_cost() {
         off.connections_per_s.push(rate_off);
     }
     on.active_cpu_us.push(41.26);
-    let args = BenchSetupRateArgs { seconds: 1.0, rounds: 3, in_flight: 16, json: false };
+    let args = BenchSetupRateArgs { seconds: 1.0, rounds: 3, in_flight: 16, multi_primary: false, json: false };
     let report = Report::new(&args, &on, &off);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["per_s"], serde_json::json!({"replication_on": 9500.0, "replication_off": 10_000.0}));

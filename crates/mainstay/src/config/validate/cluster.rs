@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
 use toml::Spanned;
 
@@ -104,6 +105,13 @@ fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &
             raw.hold_first_reply.as_ref(),
             ms(0),
             ms(0)..=ms(1000),
+            findings,
+        ),
+        wait_for_peer: ranged(
+            "replication.wait_for_peer",
+            raw.wait_for_peer.as_ref(),
+            WAIT_FOR_PEER_DEFAULT,
+            ms(0)..=ms(200),
             findings,
         ),
         test_loss: test_loss(raw.test_loss.as_ref(), findings),

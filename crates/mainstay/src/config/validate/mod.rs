@@ -4,6 +4,7 @@
 //! a configuration with stand-ins in it never leaves [`super::parse`].
 
 mod cluster;
+mod control;
 mod firewall;
 mod ftp;
 mod groups;
@@ -79,6 +80,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
         workers,
         cluster,
+        control: control::remote(raw.control.as_ref(), findings),
         groups,
         node,
         ports,

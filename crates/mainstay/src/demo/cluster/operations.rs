@@ -45,7 +45,7 @@ impl Cluster {
     /// The node does not put it in force.
     pub fn reload(&mut self, number: usize, appended: &str) -> Result<ReloadReport, ClusterError> {
         let node = &self.nodes[number];
-        let text = configuration(number, self.plan, &node.control_socket);
+        let text = configuration(number, (self.plan, self.shape), &node.control_socket);
         let path = self.directory.path.join(format!("{}.toml", node.name));
         fs::write(path, format!("{text}\n{appended}")).map_err(|source| self.directory.error(source))?;
         let report = node.ask(|client| client.reload(false))?;
@@ -87,7 +87,7 @@ impl Cluster {
             let why = format!("it has not ended within {} s", ENDS_WITHIN.as_secs());
             return Err(ClusterError::Refused { name: node.name, why });
         }
-        self.nodes[number] = start_node(topology, self.plan, &self.directory, number)?;
+        self.nodes[number] = start_node(topology, (self.plan, self.shape), &self.directory, number)?;
         self.wait_until_ready(watch)
     }
 }

@@ -8,9 +8,13 @@ use crate::config::validated::Backend;
 use crate::config::validated::Representation;
 
 fn checked(number: usize, plan: ClusterPlan) -> config::validated::Config {
+    checked_as(Shape::default(), number, plan)
+}
+
+fn checked_as(shape: Shape, number: usize, plan: ClusterPlan) -> config::validated::Config {
     let directory = Directory::create().unwrap();
     let path = directory.path.join("node.toml");
-    fs::write(&path, configuration(number, plan, Path::new("/tmp/node.sock"))).unwrap();
+    fs::write(&path, configuration(number, (plan, shape), Path::new("/tmp/node.sock"))).unwrap();
     let checked = config::load(&path).unwrap_or_else(|error| panic!("{error}"));
     checked.config
 }
@@ -34,6 +38,26 @@ fn both_nodes_are_given_right_configurations() {
             assert_eq!(replication.hold_first_reply, Duration::from_millis(250));
             assert_eq!(config.source_nat.len(), 2);
         }
+    }
+}
+
+#[test]
+fn where_both_are_active_each_prefers_its_own_group() {
+    let plan = ClusterPlan {
+        has_standby: true,
+        is_replicated: true,
+        sync_loss: 0.0,
+        connections_max: 5000,
+        workers: 1,
+        backend: Backend::default(),
+    };
+    for number in [0, 1] {
+        let config = checked_as(Shape::BothActive, number, plan);
+        let priorities: Vec<u8> = config.groups.iter().map(|group| group.priority).collect();
+        assert_eq!(priorities, if number == 0 { [200, 100] } else { [100, 200] });
+        assert!(config.groups.iter().all(|group| group.preempt));
+        let of_group = |index| config.ports[1].addresses.iter().filter(move |own| own.group.index() == index).count();
+        assert_eq!((of_group(0), of_group(1)), (2, 2));
     }
 }
 

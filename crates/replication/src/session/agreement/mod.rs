@@ -102,6 +102,7 @@ struct Divergent {
 }
 
 /// The comparison with one peer.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Agreement {
     phase: Phase,
     /// When the phase is looked at again; `None` while there is nobody to compare with.

@@ -18,6 +18,7 @@ const STEPS_MIN: u32 = 8;
 const STEPS_MAX: u32 = (WALK_PERIOD.as_millis() / STEP_INTERVAL_MIN.as_millis()) as u32;
 
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Walk {
     cursor: u32,
     at: Option<Instant>,

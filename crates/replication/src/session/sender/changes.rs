@@ -50,6 +50,7 @@ pub(super) enum Loss {
 }
 
 /// The queue holds handles and never bytes, each at most once: a connection that changes while it waits costs nothing.
+#[cfg_attr(test, derive(Clone))]
 pub(in crate::session) struct Changes {
     entries: Vec<Entry>,
     queue: VecDeque<Handle>,
@@ -300,5 +301,21 @@ impl Changes {
             self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED | OWED);
         }
         self.owed = 0;
+    }
+}
+
+#[cfg(test)]
+impl Changes {
+    /// Appends what its future depends on: numbers as seen from `next`, rounds from `round`.
+    pub(super) fn normal_form(&self, next: u32, round: u16, out: &mut Vec<u64>) {
+        // On what is known of items hangs the comparison alone, which the check leaves out.
+        let Self { entries, queue, queued_max: _, owed, told: _, unsettled: _, copied: _, items_end: _ } = self;
+        for Entry { item: _, last_number, told_round, flags } in entries.iter().copied() {
+            let flags = flags & !(UNSETTLED | PEERS);
+            let behind = if flags & IN_FLIGHT != 0 { next.wrapping_sub(last_number) } else { 0 };
+            out.push(u64::from(flags) | u64::from(told_round == round) << 8 | u64::from(behind) << 16);
+        }
+        out.push(u64::from(*owed) << 32 | queue.len() as u64);
+        out.extend(queue.iter().map(|handle| u64::from(handle.0)));
     }
 }

@@ -26,16 +26,19 @@ pub(in crate::session) const COMPARISON_BYTES_MAX: usize = 512;
 
 /// What the peer asked for and has not got yet. Of either kind, a new question takes the place of the former.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(in crate::session) struct Answers {
     digests: Option<Digests>,
     listing: Option<Listing>,
 }
 
+#[cfg_attr(test, derive(Clone))]
 struct Digests {
     buckets: u16,
     wanted: Buckets,
 }
 
+#[cfg_attr(test, derive(Clone))]
 struct Listing {
     buckets: u16,
     question: u16,

@@ -24,6 +24,7 @@ struct Ended {
 }
 
 /// A slab of deletions and the queue of those to be sent. Memory grows to what was once needed, up to the limit.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Deletions {
     slots: Vec<Ended>,
     free: Vec<DeletionId>,
@@ -121,5 +122,22 @@ impl Deletions {
         self.unsettled.clear();
         self.slots.clear();
         self.free.clear();
+    }
+}
+
+#[cfg(test)]
+impl Deletions {
+    /// Appends what its future depends on: the names, for what identifiers they have is of no consequence.
+    pub(super) fn normal_form(&self, out: &mut Vec<u64>) {
+        let Self { slots: _, free: _, queue, slots_max: _, unsettled: _, untold: _ } = self;
+        out.push(queue.len() as u64);
+        for id in queue {
+            self.name(*id, out);
+        }
+    }
+
+    /// Appends one name.
+    pub(super) fn name(&self, id: DeletionId, out: &mut Vec<u64>) {
+        out.extend(self.slots[id.0 as usize].attributes.iter().map(|byte| u64::from(*byte)));
     }
 }

@@ -70,6 +70,7 @@ pub(super) struct SenderCounters {
 }
 
 /// What is to be told, what was told, and what became of it. It sends only while the link is open.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Sender {
     changes: Changes,
     deletions: Deletions,
@@ -526,5 +527,53 @@ impl Sender {
     pub(super) fn again_at(&self, config: &SessionConfig) -> Option<Instant> {
         let company = self.waiting_since.filter(|_| self.log.len() < usize::from(config.in_flight_messages_max));
         [self.walk_again_at, company.map(|since| since + config.batch_delay)].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+impl Sender {
+    /// Appends what its future depends on: times as seen from `now`, numbers from the next one. With
+    /// `probe_timeout_min` and `probe_timeout_max` equal, that leaves out the measured round trip.
+    pub(super) fn normal_form(&self, now: Instant, config: &SessionConfig, out: &mut Vec<u64>) {
+        assert_eq!(config.probe_timeout_min, config.probe_timeout_max);
+        // Named one by one, so that whoever adds a field is asked here what hangs on it.
+        let Self {
+            changes,
+            deletions,
+            walk,
+            log,
+            datagrams,
+            next,
+            open,
+            key: _,
+            waiting_since,
+            walk_again_at,
+            last_message_bytes,
+            probed_at,
+            probes,
+            round_trip: _,
+            counters: _,
+        } = self;
+        let age = |at: Instant, max: Duration| now.saturating_since(at).min(max).as_micros() as u64 + 1;
+        changes.normal_form(*next, walk.round, out);
+        deletions.normal_form(out);
+        walk.normal_form(*next, out);
+        out.push(log.len() as u64);
+        for sent in log {
+            match sent {
+                Sent::Change(handle) => out.push(u64::from(handle.0)),
+                Sent::Deletion(id) => deletions.name(*id, out),
+                Sent::ResyncEnd => out.push(1 << 32),
+            }
+        }
+        out.push(datagrams.len() as u64);
+        for SentDatagram { end, at } in datagrams {
+            let max = config.ack_delay + config.probe_timeout_max;
+            out.push(u64::from(next.wrapping_sub(*end)) << 32 | age(*at, max));
+        }
+        let waiting = waiting_since.map_or(0, |since| age(since, config.batch_delay));
+        let again = walk_again_at.map_or(0, |at| at.saturating_since(now).as_micros() as u64 + 1);
+        let probed = if *probes > 0 { age(*probed_at, config.probe_timeout_max) } else { 0 };
+        out.extend([u64::from(*open), waiting, again, probed, *last_message_bytes as u64]);
     }
 }

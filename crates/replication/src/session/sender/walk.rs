@@ -32,6 +32,7 @@ pub(super) enum Stage {
 }
 
 /// The sending side of a resynchronisation.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Walk {
     pub(super) stage: Stage,
     /// Counts resynchronisations, from 1.
@@ -110,5 +111,21 @@ impl Walk {
             self.stage = Stage::Needed;
         }
         !self.left_out
+    }
+}
+
+#[cfg(test)]
+impl Walk {
+    /// Appends what its future depends on: numbers as seen from `next`.
+    pub(super) fn normal_form(&self, next: u32, out: &mut alloc::vec::Vec<u64>) {
+        let Self { stage, round, left_out } = self;
+        let (name, detail) = match stage {
+            Stage::Needed => (0, 0),
+            Stage::Walking(cursor) => (1, cursor.0),
+            Stage::Settling { barrier } => (2, next.wrapping_sub(*barrier)),
+            Stage::Ending => (3, 0),
+            Stage::Done => (4, 0),
+        };
+        out.push(name | u64::from(*round == 0) << 8 | u64::from(*left_out) << 9 | u64::from(detail) << 16);
     }
 }

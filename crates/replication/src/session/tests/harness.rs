@@ -19,20 +19,22 @@ pub(super) struct Connection {
 }
 
 /// A node's own connections by slot, and its copies of the peer's by tuple.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Table {
     pub(super) slots: Vec<Option<Connection>>,
     pub(super) copies: BTreeMap<u32, Connection>,
     /// The tuple of the copy in each slot behind those of the node's own connections.
-    copy_slots: Vec<Option<u32>>,
+    pub(super) copy_slots: Vec<Option<u32>>,
     /// Slots whose copy changed.
-    touched: Vec<Handle>,
+    pub(super) touched: Vec<Handle>,
     /// The most copies that there is room for, if that is limited.
     pub(super) copies_max: Option<usize>,
-    unrefreshed: BTreeSet<u32>,
-    newest_seen: BTreeMap<u32, Connection>,
+    pub(super) unrefreshed: BTreeSet<u32>,
+    pub(super) newest_seen: BTreeMap<u32, Connection>,
+    /// What was applied after something newer: the newer, then the older.
+    pub(super) backwards: Option<(Connection, Connection)>,
     /// Copies removed by the end of an earlier connection with their tuple: right only if they have ended too.
-    removed_later: Vec<Connection>,
+    pub(super) removed_later: Vec<Connection>,
     pub(super) swept: usize,
     pub(super) applied: Vec<(Kind, Connection)>,
     pub(super) padding_bytes: usize,
@@ -98,7 +100,9 @@ impl Store for Table {
     fn apply(&mut self, _: Instant, _: NodeId, kind: Kind, bytes: &[u8]) -> Result<(), ApplyError> {
         let connection = Connection { tuple: word(bytes, 0)?, incarnation: word(bytes, 4)?, version: word(bytes, 8)? };
         let newest = self.newest_seen.entry(connection.tuple).or_insert(connection);
-        assert!(*newest <= connection, "{connection:?} was applied after {newest:?}");
+        if *newest > connection {
+            self.backwards.get_or_insert((*newest, connection));
+        }
         *newest = connection;
         let is_known = self.copies.contains_key(&connection.tuple);
         if !is_known && self.copies_max.is_some_and(|copies_max| self.copies.len() >= copies_max) {
@@ -382,6 +386,9 @@ impl Pair {
             node.session.note_copy(handle, |key| node.table.holding(key, peer, handle));
         }
         node.collect_events();
+        if let Some((newer, older)) = node.table.backwards {
+            panic!("{older:?} was applied after {newer:?}");
+        }
         for removed in core::mem::take(&mut node.table.removed_later) {
             let lives = |own: &Connection| own.tuple == removed.tuple && own.incarnation == removed.incarnation;
             let mut own = self.nodes[1 - to].table.slots.iter().flatten();

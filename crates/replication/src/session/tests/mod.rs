@@ -3,5 +3,6 @@
 mod agreement;
 mod harness;
 mod hostile;
+mod model;
 mod properties;
 mod scenarios;

@@ -376,3 +376,22 @@ fn connections_too_long_for_any_datagram_are_counted_and_left() {
     let status = pair.nodes[0].session.status();
     assert_eq!((status.too_long, status.queued), (1, 0));
 }
+
+#[test]
+fn a_late_answer_of_a_former_session_leaves_nobody_unsynchronised() {
+    let mut pair = Pair::new(31);
+    lose_what_the_second_sends(&mut pair);
+    pair.run_for(MILLISECOND);
+    let (_, late) = pair.sent.iter().rfind(|(to, _)| *to == 0).cloned().expect("the second node has answered");
+    pair.restart(1);
+    lose_nothing(&mut pair);
+    pair.open(1, 0, 1);
+    pair.run_until_synchronised();
+    // The answer names the first node's session and one of the second's that the first has never heard of.
+    let (now, first) = (pair.now, &mut pair.nodes[0]);
+    first.session.handle_datagram(now, &late, &mut first.table).expect("it is a datagram of the peer");
+    assert_eq!(first.session.status().link, Link::Seeking);
+    pair.run_until_synchronised();
+    pair.change(1, 0);
+    pair.run_until_equal();
+}

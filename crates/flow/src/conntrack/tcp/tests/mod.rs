@@ -5,6 +5,7 @@
 //! < SYN/ACK                      : pass SYN_RECV replied
 //! x> ACK len=100                              (a segment that another node passes: nobody here sees it)
 //! take over                                   (this node goes on from a copy)
+//! share                                       (from here on another living node sees segments too)
 //! < RST seq=9                    : invalid_reset ESTABLISHED
 //! ```
 //!
@@ -16,6 +17,7 @@ mod automaton;
 mod exchange;
 mod handshake;
 mod resets;
+mod shared;
 mod take_over;
 mod windows;
 
@@ -88,6 +90,10 @@ impl Stage {
         if line == "take over" {
             let state = self.connection.as_mut().expect("there is a connection to take over");
             return self.tracker.take_over(ip_protocol::TCP, state);
+        }
+        if line == "share" {
+            self.flags |= crate::connection::flags::SHARED;
+            return;
         }
         let (is_seen, line_seen) = line.strip_prefix('x').map_or((true, line), |rest| (false, rest));
         let (what, expected) = line_seen.split_once(':').unwrap_or((line_seen, ""));

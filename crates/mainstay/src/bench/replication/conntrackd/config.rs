@@ -1,0 +1,114 @@
+//! The daemons' configuration files, after conntrackd.conf(5).
+
+use std::net::IpAddr;
+
+use super::{ConntrackdPlan, Mode};
+use crate::demo::topology::{INTERFACES, SYNC};
+
+/// The port of either daemon.
+const PORT: u16 = 3780;
+/// Buffers of the replication sockets and of the kernel's events, in bytes: large enough that nothing is lost in them.
+const SOCKET_BUFFER_BYTES: u32 = 1 << 20;
+const EVENT_BUFFER_BYTES: u32 = 4 << 20;
+const EVENT_BUFFER_BYTES_MAX: u32 = 32 << 20;
+/// Buckets and entries of the daemon's caches.
+const CACHE_BUCKETS: u32 = 32_768;
+const CACHE_ENTRIES: u32 = 1 << 20;
+
+/// Files of a daemon.
+pub(super) struct Files {
+    pub(super) log: String,
+    pub(super) lock: String,
+    pub(super) control: String,
+}
+
+/// The configuration of the daemon of router `number`.
+pub(super) fn configuration(number: usize, plan: &ConntrackdPlan, files: &Files) -> String {
+    let (mode, transport) = match plan.mode {
+        Mode::Ftfw => ("FTFW", "UDP"),
+        Mode::Notrack => ("NOTRACK", "UDP"),
+        Mode::Tcp => ("NOTRACK", "TCP"),
+    };
+    let disables_cache = if plan.has_external_cache { "no" } else { "yes" };
+    let Files { log, lock, control } = files;
+    let (own, others, interface) = (SYNC[number], SYNC[1 - number], INTERFACES[2]);
+    format!(
+        "Sync {{
+    Mode {mode} {{
+        DisableExternalCache {disables_cache}
+    }}
+    {transport} {{
+        IPv4_address {own}
+        IPv4_Destination_Address {others}
+        Port {PORT}
+        Interface {interface}
+        SndSocketBuffer {SOCKET_BUFFER_BYTES}
+        RcvSocketBuffer {SOCKET_BUFFER_BYTES}
+        Checksum on
+    }}
+}}
+General {{
+    Systemd no
+    HashSize {CACHE_BUCKETS}
+    HashLimit {CACHE_ENTRIES}
+    LogFile {log}
+    Syslog no
+    LockFile {lock}
+    UNIX {{
+        Path {control}
+    }}
+    NetlinkBufferSize {EVENT_BUFFER_BYTES}
+    NetlinkBufferSizeMaxGrowth {EVENT_BUFFER_BYTES_MAX}
+    Filter From Kernelspace {{
+        Protocol Accept {{
+            TCP
+            UDP
+            ICMP
+            IPv6-ICMP
+        }}
+        Address Ignore {{
+{}        }}
+    }}
+}}
+",
+        ignored_addresses()
+    )
+}
+
+/// The routers' own addresses: what is said to a router itself does not outlive it.
+fn ignored_addresses() -> String {
+    let loopback: [IpAddr; 2] = [[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
+    let own = loopback.into_iter().chain(SYNC);
+    own.map(|address| {
+        let family = if address.is_ipv4() { 4 } else { 6 };
+        format!("            IPv{family}_address {address}\n")
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::topology::{CLIENT, INSIDE, OUTSIDE, SERVER};
+
+    #[test]
+    fn only_the_routers_own_connections_are_left_out() {
+        let files = Files { log: "/run/log".into(), lock: "/run/lock".into(), control: "/run/control".into() };
+        let text = configuration(1, &ConntrackdPlan::default(), &files);
+        for line in
+            ["Mode FTFW {", "IPv4_address 10.99.0.2", "IPv4_Destination_Address 10.99.0.1", "LockFile /run/lock"]
+        {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        // The shared addresses are at the ends of translated connections.
+        for address in INSIDE.into_iter().chain(OUTSIDE).chain(CLIENT).chain(SERVER) {
+            assert!(!text.contains(&address.to_string()), "{address} in {text}");
+        }
+        let direct = ConntrackdPlan { mode: Mode::Tcp, has_external_cache: false, ..ConntrackdPlan::default() };
+        let text = configuration(0, &direct, &files);
+        assert!(
+            ["Mode NOTRACK {", "TCP {", "DisableExternalCache yes"].iter().all(|line| text.contains(line)),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! What operators use today in a gateway's place: two Linux routers with a stateful firewall, whose connections conntrackd
+//! replicates, and whose addresses a manager moves.
+//!
+//! The harness is the manager (keepalived, as a rule). It knows of the death after the time that Mainstay's nodes take to
+//! notice it, and then does what the documentation of conntrackd has a backup do that becomes primary: commits the
+//! connections to the kernel, takes the addresses, announces them, and has conntrackd begin as a primary.
+
+mod config;
+mod daemon;
+mod router;
+#[cfg(test)]
+mod tests;
+
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use packet_io::{IoError, sysctl};
+
+use super::network::{Network, Route};
+use super::pair::{Pair, TakeOver};
+use crate::bench::BenchError;
+use crate::demo::clock::Epoch;
+use crate::demo::cluster::Directory;
+use crate::demo::topology::Topology;
+use crate::demo::watch::{Waited, Watch};
+
+use daemon::Daemon;
+
+/// How long the daemons may take until they hear each other.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// How long the survivor's first forwarded packet is waited for.
+const FIRST_PACKET_WITHIN: Duration = Duration::from_secs(1);
+/// What Mainstay's nodes take to notice that a peer is dead: ten times ten milliseconds.
+pub const DETECTION_DEFAULT: Duration = Duration::from_millis(100);
+
+/// How the daemons talk to each other (conntrackd.conf(5)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Its reliable protocol, over UDP.
+    #[default]
+    Ftfw,
+    /// Every change once, over UDP.
+    Notrack,
+    /// Every change once, over TCP.
+    Tcp,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ftfw, Self::Notrack, Self::Tcp];
+
+    /// What reports call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ftfw => "conntrackd",
+            Self::Notrack => "conntrackd-udp",
+            Self::Tcp => "conntrackd-tcp",
+        }
+    }
+}
+
+/// How the pair is to be run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConntrackdPlan {
+    /// How the daemons talk to each other.
+    pub mode: Mode,
+    /// The backup keeps the other's connections in its own memory and commits them to the kernel when it takes over. Without,
+    /// it gives them to the kernel as they come: taking over does not wait for the commit, which grows with the
+    /// connections, and the backup works more.
+    pub has_external_cache: bool,
+    /// From the death until the manager knows of it.
+    pub detection: Duration,
+}
+
+impl Default for ConntrackdPlan {
+    /// As conntrackd's documentation recommends, but for a manager that is as quick as Mainstay.
+    fn default() -> Self {
+        Self { mode: Mode::Ftfw, has_external_cache: true, detection: DETECTION_DEFAULT }
+    }
+}
+
+/// Why the pair does not run as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum ConntrackdError {
+    /// The machine cannot give what it needs.
+    #[error(transparent)]
+    System(#[from] IoError),
+    /// The machine lacks a program or a part of the kernel.
+    #[error("there is no comparison with conntrackd: {0}")]
+    Unavailable(String),
+    /// A daemon ended by itself.
+    #[error("conntrackd of router {name} ended ({status}) while it should run; its log ends with:\n{log}")]
+    Ended {
+        /// Which.
+        name: &'static str,
+        /// How.
+        status: ExitStatus,
+        /// The end of its log.
+        log: String,
+    },
+    /// The daemons run but do not hear each other.
+    #[error("the conntrackd of the two routers did not hear each other within {} s: {why}", READY_WITHIN.as_secs())]
+    NotReady {
+        /// What is missing.
+        why: String,
+    },
+    /// A daemon does not do what it is asked.
+    #[error("conntrackd of router {name} does not do what it is asked ({request}): {why}")]
+    Refused {
+        /// Which.
+        name: &'static str,
+        /// The option.
+        request: &'static str,
+        /// Its words.
+        why: String,
+    },
+}
+
+/// Whether such a pair can be run here; if not, why, and what to do about it.
+///
+/// # Errors
+/// A program is missing.
+pub fn available() -> Result<(), String> {
+    for (program, package) in [("conntrackd", "conntrackd"), ("nft", "nftables")] {
+        let mut command = Command::new(program);
+        command.arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .status()
+            .map_err(|error| format!("{program} cannot be run ({error}): install the package {package}"))?;
+    }
+    Ok(())
+}
+
+/// The two routers. Dropping it ends the daemons and removes their files; what it did to the network's namespaces stays.
+pub struct ConntrackdPair {
+    topology: Arc<Topology>,
+    routes: Vec<Route>,
+    plan: ConntrackdPlan,
+    daemons: [Daemon; 2],
+    active: usize,
+    _directory: Directory,
+}
+
+impl ConntrackdPair {
+    /// Makes routers of the network's nodes, the first of them active, and starts the daemons. The dedicated link has to be
+    /// there, with its addresses.
+    ///
+    /// # Errors
+    /// The machine lacks what it needs, or the network is not as it should be.
+    pub fn start(network: &Network, plan: ConntrackdPlan) -> Result<Self, BenchError> {
+        available().map_err(ConntrackdError::Unavailable)?;
+        let (topology, routes) = (network.topology().clone(), network.routes());
+        let directory = Directory::create()?;
+        for node in &topology.nodes {
+            router::prepare(node)?;
+        }
+        router::take_addresses(&topology.nodes[0], &routes)?;
+        let start = |number: usize| Daemon::start(&topology.nodes[number], &directory, number, &plan);
+        let daemons = [start(0)?, start(1)?];
+        Ok(Self { topology, routes, plan, daemons, active: 0, _directory: directory })
+    }
+
+    /// Connections that the backup could go on with.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn known_to_backup(&self) -> Result<u64, BenchError> {
+        let backup = 1 - self.active;
+        let node = &self.topology.nodes[backup];
+        if self.plan.has_external_cache {
+            return Ok(self.daemons[backup].external_cache_entries(node)?);
+        }
+        let count = node.run(|| sysctl::read("net/netfilter/nf_conntrack_count"))??;
+        Ok(count.parse().unwrap_or_default())
+    }
+
+    fn check_running(&mut self) -> Result<(), ConntrackdError> {
+        self.daemons.iter_mut().try_for_each(Daemon::check_running)
+    }
+
+    /// What the backup does that becomes primary, until the addresses are with it. Returns when they were.
+    fn take_over(&self, survivor: usize) -> Result<Instant, BenchError> {
+        let (node, daemon) = (&self.topology.nodes[survivor], &self.daemons[survivor]);
+        daemon.ask(node, "-c")?;
+        router::take_addresses(node, &self.routes)?;
+        router::announce(node)?;
+        Ok(Instant::now())
+    }
+
+    /// Has conntrackd begin as a primary: forget what it was told, read the kernel's connections, and tell them.
+    fn begin_as_primary(&self, survivor: usize) -> Result<(), ConntrackdError> {
+        let (node, daemon) = (&self.topology.nodes[survivor], &self.daemons[survivor]);
+        ["-f", "-R", "-B"].into_iter().try_for_each(|request| daemon.ask(node, request).map(drop))
+    }
+}
+
+impl Pair for ConntrackdPair {
+    fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), BenchError> {
+        let mut missing = String::new();
+        let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, BenchError> {
+            self.check_running()?;
+            let both = self.daemons.iter().zip(&self.topology.nodes);
+            let heard = both.map(|(daemon, node)| daemon.check_hears_peer(node, self.plan.mode));
+            missing = heard.collect::<Result<Vec<()>, String>>().err().unwrap_or_default();
+            Ok(missing.is_empty())
+        })?;
+        match waited {
+            Waited::Met => Ok(()),
+            Waited::TooLate => Err(ConntrackdError::NotReady { why: missing }.into()),
+        }
+    }
+
+    fn check_roles(&mut self) -> Result<(), BenchError> {
+        Ok(self.check_running()?)
+    }
+
+    fn kill_active(&mut self) -> Result<Epoch, BenchError> {
+        self.check_running()?;
+        let killed_at = Epoch::now();
+        router::stop_forwarding(&self.topology.nodes[self.active])?;
+        self.daemons[self.active].kill()?;
+        router::unplug(&self.topology.nodes[self.active])?;
+        Ok(killed_at)
+    }
+
+    fn await_take_over(&mut self, watch: &Watch, killed_at: Epoch) -> Result<TakeOver, BenchError> {
+        let survivor = 1 - self.active;
+        let node = &self.topology.nodes[survivor];
+        let forwarded_before = node.run(router::forwarded_packets)?;
+        watch.pass_until(killed_at.instant() + self.plan.detection)?;
+        let detected_ms = Some(killed_at.ms_to(Instant::now()));
+        let announced_ms = Some(killed_at.ms_to(self.take_over(survivor)?));
+        let first_packet = node.run(|| router::await_forwarding(forwarded_before, FIRST_PACKET_WITHIN))?;
+        let first_packet_ms = first_packet.map(|at| killed_at.ms_to(at));
+        self.begin_as_primary(survivor)?;
+        self.active = survivor;
+        Ok(TakeOver { detected_ms, announced_ms, first_packet_ms })
+    }
+}
