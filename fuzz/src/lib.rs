@@ -3,6 +3,7 @@
 
 pub mod attributes;
 pub mod capture;
+pub mod channel;
 pub mod configuration;
 pub mod control_request;
 pub mod failure_detection;
@@ -10,3 +11,4 @@ pub mod frame;
 pub mod heartbeat;
 pub mod node;
 pub mod session;
+pub mod transports;

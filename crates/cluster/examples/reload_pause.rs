@@ -99,6 +99,7 @@ fn main() {
         hold_first_reply: Duration::ZERO,
         sharing: None,
         peers: vec![],
+        security: None,
     };
     let mut node = Node::new(config, now).expect("the configuration is right");
     node.handle_timeout(now);
@@ -130,6 +131,7 @@ fn main() {
             hold_first_reply: Duration::ZERO,
             wait_for_peer: Duration::ZERO,
             peers: vec![],
+            security: None,
         };
         let begun = Clock::now();
         node.reload(now, new).expect("it can be taken");

@@ -1,7 +1,10 @@
 //! The command line.
 
+mod encryption;
+mod key;
 mod link;
 mod looking;
+mod replication;
 mod target;
 
 use std::path::PathBuf;
@@ -11,9 +14,12 @@ use clap::{Args, Parser, Subcommand};
 use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
+pub use encryption::BenchEncryptionArgs;
+pub use key::KeyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use replication::BenchReplicationArgs;
 pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
@@ -56,6 +62,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
     Link(LinkArgs),
+    /// Makes a key that nodes authenticate each other by
+    Key(KeyArgs),
     /// Side-by-side measurements against what one would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -122,8 +130,12 @@ pub enum BenchCommand {
     Workers(BenchWorkersArgs),
     /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
     Packets(BenchPacketsArgs),
+    /// What it costs that nodes encrypt what they say to each other
+    Encryption(BenchEncryptionArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
+    /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
+    Replication(BenchReplicationArgs),
 }
 
 /// `mainstay bench bulk`.
@@ -247,6 +259,12 @@ pub struct DemoArgs {
     /// Share of the datagrams between the nodes that is lost, 0 to 0.9
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub sync_loss: f64,
+    /// Share of the packets that the link between the nodes loses, 0 to 0.9; unlike --sync-loss, on the link itself
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with = "rolling_restart")]
+    pub link_loss: f64,
+    /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
+    pub rtt_ms: f64,
     /// Open so many further connections while the node is killed
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
     pub ramp: usize,
@@ -275,6 +293,9 @@ const RAMP_MAX: usize = 50_000;
 /// Seconds of traffic that the demo can be asked for.
 const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
 
+/// Round trips that the demo can be asked for, in milliseconds: it does not wait longer for connections to stand.
+const DEMO_ROUND_TRIP_MS: std::ops::RangeInclusive<f64> = 0.0..=500.0;
+
 /// Seconds that a measurement's turn can be asked to last.
 const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 
@@ -290,6 +311,10 @@ fn ramp(text: &str) -> Result<usize, String> {
 
 fn seconds(text: &str) -> Result<f64, String> {
     number_within(text, DEMO_SECONDS)
+}
+
+fn round_trip_ms(text: &str) -> Result<f64, String> {
+    number_within(text, DEMO_ROUND_TRIP_MS)
 }
 
 fn measured_seconds(text: &str) -> Result<f64, String> {

@@ -54,10 +54,13 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Link(args) => Ok(emulator::run(args)?),
+        Command::Key(args) => commands::key::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
         Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),
         Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
+        Command::Bench(BenchCommand::Encryption(args)) => bench::encryption::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
+        Command::Bench(BenchCommand::Replication(args)) => bench::replication::run(args),
     }
 }

@@ -50,6 +50,18 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// A key that all gateways of this process have in common.
+fn key_file() -> PathBuf {
+    static MADE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    let make = || {
+        let path = std::env::temp_dir().join(format!("mainstay-workers-{}.key", std::process::id()));
+        let made = Command::new(env!("CARGO_BIN_EXE_mainstay")).arg("key").arg("--output").arg(&path).output();
+        assert!(made.is_ok_and(|made| made.status.success()), "a key can be made");
+        path
+    };
+    MADE.get_or_init(make).clone()
+}
+
 impl Gateway {
     fn start(topology: &Topology, id: usize, workers: u8) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
@@ -65,13 +77,15 @@ impl Gateway {
              [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/24\"]\n\
              [[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n\
              [[nat.destination]]\ndestination = \"{outside}\"\nprotocol = \"tcp\"\nport = {}\nto = \"{client}:{}\"\n\
-             [replication]\nlocal = \"{}:3781\"\n[[replication.peer]]\nid = {other}\naddress = \"{}:3781\"\n",
+             [replication]\nlocal = \"{}:3781\"\n[[replication.peer]]\nid = {other}\naddress = \"{}:3781\"\n\
+             [replication.security]\npre_shared_keys = [{:?}]\n",
             200 - 100 * id,
             folder.join("socket"),
             FORWARDED.0,
             FORWARDED.1,
             SYNC[id],
             SYNC[other],
+            key_file(),
         );
         let config = folder.join("node.toml");
         fs::write(&config, text).expect("the configuration can be written");

@@ -5,6 +5,7 @@
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
 //! * [`baseline`]: the same over plain UDP and over TCP, to measure the protocol against; a [`PeerSession`] is any of the three.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
+//! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
 //!
 //! It knows no socket, clock, thread or unseeded randomness, and not what a connection is: a [`Store`] turns handles
 //! into attributes and attributes into connections.
@@ -66,6 +67,7 @@ pub mod baseline;
 pub mod message;
 mod peer_session;
 pub mod representation;
+pub mod secure;
 mod serial;
 pub mod session;
 

@@ -12,9 +12,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU8;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig};
+use cluster::node::{NodeConfig, PeerConfig, Security};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{Timeouts, TrackerConfig};
 use flow::wire::{MacAddress, ip_protocol};
@@ -24,6 +25,7 @@ use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::nat::{DestinationRule, Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
+use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotation, Seed};
 use replication::{SessionConfig, Transport};
 
 use crate::host::{HostConfig, SERVICE_PORT};
@@ -139,6 +141,30 @@ pub(crate) fn node_config(scenario: &Scenario, node: usize, incarnation: u32, wi
             session: with_replication.then(SessionConfig::default),
             transport: Transport::Native,
         }],
+        security: is_secured(scenario).then(|| security(scenario, secret, incarnation)),
+    }
+}
+
+/// Every other seed's nodes encrypt what they say to each other.
+pub(crate) fn is_secured(scenario: &Scenario) -> bool {
+    mix(scenario.seed ^ 0x5ec).is_multiple_of(2)
+}
+
+/// The nodes have a key in common; what is random differs from start to start.
+fn security(scenario: &Scenario, secret: u64, incarnation: u32) -> Security {
+    let mut key = [0; PRE_SHARED_KEY_BYTES];
+    key[..8].copy_from_slice(&scenario.seed.to_be_bytes());
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&secret.to_be_bytes());
+    let credentials =
+        Credentials::new(vec![PreSharedKey::new(key)], None).expect("one key is neither none nor too many");
+    Security {
+        credentials: Arc::new(credentials),
+        // Several exchanges in a run.
+        rotation: Rotation { interval: Duration::from_secs(2), ..Rotation::default() },
+        seed: Seed::new(seed),
+        // A clock that goes on between two starts, by an hour each time.
+        unix_time: Duration::from_secs(1_800_000_000 + 3600 * u64::from(incarnation)),
     }
 }
 

@@ -61,6 +61,7 @@ pub(super) fn node_config() -> NodeConfig {
             session: Some(session),
             transport: Transport::Native,
         }],
+        security: None,
     }
 }
 

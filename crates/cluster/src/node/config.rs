@@ -8,6 +8,7 @@ use flow::conntrack::{Tracker, TrackerConfig};
 use flow::{HashKey, Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
+use replication::secure::OVERHEAD_BYTES;
 use replication::{PeerSession, SessionConfig, Transport};
 
 use super::event::Events;
@@ -15,6 +16,7 @@ use super::held::HeldReplies;
 use super::judging::Judging;
 use super::peer::Peer;
 use super::resync::Resync;
+use super::securing::{PlainText, Security};
 use super::store::ReplicaCounters;
 use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
@@ -52,6 +54,8 @@ pub struct NodeConfig {
     pub sharing: Option<SharingConfig>,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
+    /// What the channels with them are secured by; `None`: they are not.
+    pub security: Option<Security>,
 }
 
 /// A peer.
@@ -91,6 +95,12 @@ pub enum ConfigError {
     /// A peer has the node's own number, or two peers share one.
     #[error("node {} is among the peers twice, or is this node itself", .0.0)]
     DuplicatePeer(NodeId),
+    /// Its certificate cannot be told from others.
+    #[error("no certificate_name is given for node {}: write the name that its certificate was issued for", .0.0)]
+    UnnamedPeer(NodeId),
+    /// A stream is not encrypted.
+    #[error("replication over TCP is not encrypted: take the native transport, or say mode = \"plain\"")]
+    StreamNotSecured,
 }
 
 impl NodeConfig {
@@ -107,7 +117,7 @@ impl NodeConfig {
             .peers
             .iter()
             .zip(1_u64..)
-            .map(|(peer, nth)| self.build_peer(peer, self.seed.rotate_left(16).wrapping_add(nth)))
+            .map(|(peer, nth)| self.build_peer(peer, self.seed.rotate_left(16).wrapping_add(nth), now))
             .collect::<Result<Vec<_>, _>>()?;
         let tracker = Tracker::new(self.tracker);
         let mut pipeline =
@@ -132,15 +142,19 @@ impl NodeConfig {
             more_expiries: false,
             judging: Judging::default(),
             drain_given_up_at: None,
+            plain: PlainText::default(),
         })
     }
 
-    fn build_peer(&self, peer: &PeerConfig, seed: u64) -> Result<Peer, ConfigError> {
+    fn build_peer(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
         peer.detector.check()?;
+        let channel = self.security.as_ref().map(|security| security.channel(self.node, peer, now)).transpose()?;
         let session = match peer.session {
             None => None,
             Some(config) => {
-                let config = SessionConfig { connections_max: self.connections_max, ..config };
+                let room_bytes = if channel.is_some() { OVERHEAD_BYTES } else { 0 };
+                let datagram_bytes_max = config.datagram_bytes_max.saturating_sub(room_bytes);
+                let config = SessionConfig { connections_max: self.connections_max, datagram_bytes_max, ..config };
                 Some(PeerSession::new(peer.transport, config, self.node, peer.id, seed)?)
             }
         };
@@ -158,6 +172,7 @@ impl NodeConfig {
             refused: None,
             heartbeats: None,
             is_replica_incomplete: false,
+            channel,
         })
     }
 }

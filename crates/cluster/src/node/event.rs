@@ -82,6 +82,10 @@ pub enum NodeEvent {
         /// This node's number of workers.
         ours: u8,
     },
+    /// The channel with the peer is encrypted from now on.
+    ChannelSecured(NodeId),
+    /// It is encrypted under new session keys.
+    SessionKeysExchanged(NodeId),
     /// The worker did not make its connections usable in time; the addresses were announced without it.
     WorkerLate(WorkerId),
 }

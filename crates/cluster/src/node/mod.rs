@@ -23,6 +23,7 @@ mod peer;
 mod reload;
 mod resync;
 mod roles;
+mod securing;
 mod sharing;
 mod status;
 mod store;
@@ -38,6 +39,7 @@ use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
 use replication::representation::{Selection, is_worth_telling};
+use replication::secure::ChannelError;
 use replication::{Handle, PeerError};
 
 use crate::failure_detector::{self, BfdError};
@@ -50,6 +52,7 @@ pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
+pub use securing::{Security, SecurityReconfiguration};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use stream::StreamInput;
@@ -59,6 +62,7 @@ use event::Events;
 use held::HeldReplies;
 use judging::Judging;
 use peer::Peer;
+use securing::PlainText;
 use surroundings::Surroundings;
 use workers::Others;
 
@@ -69,9 +73,9 @@ const OUTBOX_FRAMES_MAX: usize = 8192;
 /// Where a datagram or frame that was polled is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transmit {
-    /// A replication datagram for the peer.
+    /// A datagram for the peer's replication port: all that a peer is told with which the channel is secured.
     Replication(NodeId),
-    /// A failure-detection packet for the peer (time to live 255).
+    /// A failure-detection packet for the peer (time to live 255); not where the channel is secured.
     Detection(NodeId),
     /// A frame for one of the node's ports.
     Port {
@@ -114,6 +118,20 @@ pub enum NodeError {
     /// A heartbeat that cannot be read.
     #[error(transparent)]
     Heartbeat(#[from] role::HeartbeatError),
+    /// A heartbeat that speaks for another node.
+    #[error("node {} says a heartbeat as node {}: give each node its own node.id", .peer.0, .named.0)]
+    NotItsOwn {
+        /// Who said it.
+        peer: NodeId,
+        /// For whom.
+        named: NodeId,
+    },
+    /// The secure channel refused it.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The peer encrypts, and this node does not.
+    #[error("it encrypts what it says, this node does not: give this node the same [replication.security]")]
+    NotSecured,
 }
 
 /// A frame of the node's own making, or one that was kept back.
@@ -145,6 +163,8 @@ pub struct Node {
     judging: Judging,
     /// When a node that is being drained goes on if nobody has taken its addresses.
     drain_given_up_at: Option<Instant>,
+    /// What is about to be encrypted, and what was decrypted.
+    plain: PlainText,
 }
 
 impl Node {
@@ -177,13 +197,13 @@ impl Node {
         }
     }
 
-    /// A datagram on the replication channel.
-    ///
-    /// # Errors
-    /// Why it was not taken; the node goes on.
-    pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+    /// Replication or a heartbeat, as the peer wrote it.
+    fn handle_plain_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
         if role::is_heartbeat(datagram) {
             let heartbeats = Heartbeats::decode(datagram)?;
+            if heartbeats.first.node != from {
+                return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
+            }
             self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
             self.note_division(now, heartbeats.first.node, Division::decode(datagram));
             self.handle_role_events(now);
@@ -204,11 +224,7 @@ impl Node {
         Ok(result?)
     }
 
-    /// A packet on the failure-detection channel, with the time to live that it arrived with.
-    ///
-    /// # Errors
-    /// Why it was not taken; the node goes on.
-    pub fn handle_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
+    fn handle_plain_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         let result = peer.detector.handle_packet(now, packet, ttl);
         self.handle_detector_events(now);
@@ -218,6 +234,7 @@ impl Node {
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         let speaks_for_all = self.speaks_for_all();
+        self.handle_channel_timeouts(now);
         for peer in &mut self.peers {
             peer.detector.handle_timeout(now);
             if let Some(session) = &mut peer.session {
@@ -265,11 +282,11 @@ impl Node {
         self.poll_datagram(now, buffer).or_else(|| self.poll_frame(now, buffer))
     }
 
-    /// As [`Node::poll_transmit`], only what goes to peers.
-    pub fn poll_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    /// What is to be said to a peer next, not yet encrypted.
+    fn poll_plain_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
         let speaks_for_all = self.speaks_for_all();
-        for peer in &mut self.peers {
+        for peer in self.peers.iter_mut().filter(|peer| peer.can_be_told()) {
             if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, buffer) {
                 return Some(Transmit::Replication(peer.id));
             }
@@ -280,7 +297,8 @@ impl Node {
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
             self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
         }
-        let (id, heartbeats) = self.peers.iter_mut().find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
+        let mut listening = self.peers.iter_mut().filter(|peer| peer.can_be_told());
+        let (id, heartbeats) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
         buffer.clear();
         heartbeats.encode(buffer);
         Division::of(self.pipeline.shard.place().steering).encode(buffer);

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use flow::table::Slot;
 use flow::{Instant, NodeId};
+use replication::secure::Channel;
 use replication::{Handle, PeerError, PeerSession, SessionEvent};
 
 use super::event::{Events, NodeEvent};
@@ -31,6 +32,8 @@ pub(super) struct Peer {
     pub(super) is_said_up: bool,
     /// How it divides its packets, if that is not how this node does: then it is not spoken with.
     pub(super) refused: Option<Division>,
+    /// What is said to it, and what it says, is encrypted.
+    pub(super) channel: Option<Channel>,
 }
 
 impl Peer {
@@ -93,10 +96,14 @@ impl Peer {
     }
 
     /// When the detector or the session has something to do next.
-    pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 2] {
+    pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 3] {
+        let channel = self.channel.as_ref().and_then(Channel::poll_timeout);
+        if !self.can_be_told() {
+            return [None, None, channel];
+        }
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
         let detector = if self.is_watched { self.detector.poll_timeout() } else { None };
-        [detector, session.and_then(PeerSession::poll_timeout)]
+        [detector, session.and_then(PeerSession::poll_timeout), channel]
     }
 
     /// This node has a copy of all that the peer has, or there is nobody to copy from.

@@ -12,6 +12,7 @@ use network_functions::chain::Chain;
 use replication::representation::Selection;
 
 use super::config::check_groups;
+use super::securing::SecurityReconfiguration;
 use super::{ConfigError, Node};
 use crate::{failure_detector, forwarding, role};
 
@@ -36,6 +37,8 @@ pub struct Reconfiguration {
     pub wait_for_peer: Duration,
     /// The peers, who are the same.
     pub peers: Vec<PeerReconfiguration>,
+    /// What the channels with them are secured by, where they are.
+    pub security: Option<SecurityReconfiguration>,
 }
 
 /// What of the connections that began under earlier rules.
@@ -84,12 +87,15 @@ pub enum ReloadError {
     /// The chain would look for states where they are not.
     #[error("the chain is not laid out for the connections that there are: restart the node")]
     ChainLayout,
+    /// Encryption begins or ends.
+    #[error("[replication.security] begins or ends to encrypt: restart the node")]
+    SecurityDiffers,
     /// Groups of shared addresses were added, removed or renamed.
     #[error("the groups of shared addresses are not those that the node began with: restart the node")]
     GroupsDiffer,
-    /// Addresses are of a group that there is not.
+    /// Addresses are of a group that there is not, or a peer's certificate cannot be told from others.
     #[error(transparent)]
-    Groups(#[from] ConfigError),
+    Config(#[from] ConfigError),
     /// The peers are others.
     #[error("the peers are not those that the node began with: restart the node")]
     PeersDiffer,
@@ -106,6 +112,9 @@ impl Node {
             let Some(known) = self.peers.iter_mut().find(|known| known.id == peer.id) else { continue };
             known.detector.set_config(now, peer.detector)?;
             known.session.iter_mut().try_for_each(|session| session.set_batch_delay(peer.batch_delay))?;
+        }
+        if let Some(security) = &new.security {
+            self.renew_security(now, security);
         }
         let announces = self.forwarder.reconfigure(now, new.forwarding)?;
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);
@@ -143,6 +152,7 @@ impl Node {
         if ids != known {
             return Err(ReloadError::PeersDiffer);
         }
+        self.check_security(new.security.as_ref())?;
         for peer in &new.peers {
             peer.detector.check()?;
             let session = self.peers.iter().find(|known| known.id == peer.id).and_then(|known| known.session.as_ref());

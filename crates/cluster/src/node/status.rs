@@ -69,6 +69,8 @@ pub struct PeerStatus {
     pub lag: Duration,
     /// What it told.
     pub replica: ReplicaCounters,
+    /// The secure channel; `None` when all is said in plain text.
+    pub channel: Option<replication::secure::ChannelStatus>,
 }
 
 impl PeerStatus {
@@ -131,6 +133,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
             session,
             lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
             replica: peer.replica,
+            channel: peer.channel.as_ref().map(replication::secure::Channel::status),
         }
     });
     NodeStatus {

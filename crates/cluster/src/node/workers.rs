@@ -129,6 +129,7 @@ impl Node {
         let role = config.role.clone();
         let mut node = Self::new(config, now)?;
         node.pipeline.set_place(place);
+        node.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()).for_each(|it| it.set_worker(place.worker));
         if place.is_alone() {
             return Ok(node);
         }

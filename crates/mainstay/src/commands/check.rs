@@ -6,6 +6,7 @@ use super::CommandError;
 use super::host::Host;
 use crate::config;
 use crate::control::Credentials;
+use crate::gateway::credentials;
 use crate::output::{self, counted};
 
 /// Says what is doubtful on standard error and, when nothing is wrong, so on standard output, with what this host offers
@@ -19,6 +20,13 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         eprintln!("{warning}");
     }
     let config = &checked.config;
+    let cluster = config.cluster.as_ref();
+    if let Some(security) = cluster.and_then(|cluster| cluster.replication.security.as_ref())
+        && let Err(error) = credentials::load(security)
+    {
+        // They are this host's, as interfaces are.
+        eprintln!("warning: {error}");
+    }
     if let Some(access) = &config.control {
         Credentials::load(access)?;
     }

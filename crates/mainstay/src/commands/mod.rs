@@ -6,6 +6,7 @@ pub mod drain;
 pub mod flows;
 pub mod follow;
 mod host;
+pub mod key;
 pub mod latency;
 pub mod reload;
 pub mod rules;
@@ -68,6 +69,9 @@ pub enum CommandError {
     /// The link does not run.
     #[error(transparent)]
     Link(#[from] EmulatorError),
+    /// A key was not made.
+    #[error(transparent)]
+    Key(#[from] key::KeyNotWritten),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

@@ -102,6 +102,7 @@ pub fn describe(status: &Status) -> String {
         group_table(status),
         peer_table(status),
         agreement_table(status),
+        channel_table(status),
         worker_table(status),
         port_table(status),
         drop_table(status),
@@ -212,6 +213,35 @@ fn agreement_table(status: &Status) -> Table {
             count(agreement.found),
             count(agreement.repaired),
             count(agreement.ghosts_removed),
+        ]);
+    }
+    table
+}
+
+fn channel_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("PEER", Left),
+        ("ENCRYPTED BY", Left),
+        ("KEYS FOR", Right),
+        ("HANDSHAKES", Right),
+        ("REFUSED", Left),
+    ]);
+    for peer in &status.peers {
+        let channel = &peer.channel;
+        let by = match channel.secured_by.as_str() {
+            "plain" => "nothing: plain text",
+            "establishing" => "nothing yet, and nothing is said",
+            by => by,
+        };
+        let refused: Vec<String> =
+            channel.refused.iter().map(|it| format!("{} {}", count(it.datagrams), it.reason)).collect();
+        table.row([
+            peer.id.to_string(),
+            by.to_owned(),
+            channel.keys_since_ns.map_or_else(|| "-".to_owned(), |since| ago(status.monotonic_now_ns, since)),
+            count(channel.handshakes),
+            if refused.is_empty() { "-".to_owned() } else { refused.join(", ") },
         ]);
     }
     table

@@ -6,6 +6,7 @@
 pub mod diagnostic;
 pub mod limits;
 pub mod raw;
+pub mod security;
 pub mod timeouts;
 mod validate;
 pub mod validated;

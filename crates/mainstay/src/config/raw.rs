@@ -4,6 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use super::limits::RawLimits;
+pub use super::security::RawSecurity;
 pub use super::timeouts::RawTimeouts;
 use super::value::{MssText, PortText, ProtocolText};
 
@@ -300,6 +301,8 @@ pub struct RawReplication {
     pub alive_interval: Option<Text>,
     /// Silence after which a peer counts as away.
     pub peer_timeout: Option<Text>,
+    /// `[replication.security]`.
+    pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.
     #[serde(default)]
     pub peer: Vec<Spanned<RawPeer>>,
@@ -315,6 +318,8 @@ pub struct RawPeer {
     pub address: Text,
     /// Its address for failure detection, when that is another.
     pub failure_detection_address: Option<Text>,
+    /// The name that its certificate was issued for.
+    pub certificate_name: Option<Text>,
 }
 
 /// `[control]`.

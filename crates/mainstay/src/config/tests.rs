@@ -2,6 +2,8 @@
 
 mod ftp;
 mod groups;
+mod security;
+mod transport;
 
 use std::path::Path;
 use std::time::Duration;
@@ -51,6 +53,8 @@ id = 1
 address = "10.99.0.2:3781"
 [failure_detection]
 interval = "10ms"
+[replication.security]
+mode = "plain"
 "#;
 
 fn check(text: &str) -> Result<Checked, ConfigError> {

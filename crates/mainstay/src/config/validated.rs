@@ -10,6 +10,7 @@ use flow::{NodeId, PortId};
 use replication::Transport;
 
 pub use super::limits::Limits;
+pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
 use crate::control::remote::RemoteAccess;
@@ -429,6 +430,8 @@ pub struct Replication {
     pub peer_timeout: Duration,
     /// The other nodes, never empty.
     pub peers: Vec<Peer>,
+    /// What all that is said to them is secured by; `None`: nothing, it is plain text.
+    pub security: Option<Security>,
 }
 
 /// Another node.

@@ -59,6 +59,7 @@ fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
     peer.resent += other.resent;
     peer.lost += other.lost;
     add_agreement(&mut peer.agreement, &other.agreement);
+    peer.channel.add(&other.channel);
     peer.last_heard_ns = peer.last_heard_ns.max(other.last_heard_ns);
 }
 
@@ -102,7 +103,7 @@ fn merge_of(name: &str) -> Merge {
             | Metric::PeerUp
             | Metric::Takeovers,
         ) => Merge::Lead,
-        Some(Metric::TakeoverReady | Metric::PeerSynchronised) => Merge::Least,
+        Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,
         Some(Metric::ReplicationLag) => Merge::Greatest,
         _ => Merge::Sum,
     }

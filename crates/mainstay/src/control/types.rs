@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::channel_status::{ChannelStatus, RefusedCount};
 pub use super::orders::ReloadReport;
 pub use super::trace::Trace;
 pub use super::watching::PacketFilterText;
@@ -369,6 +370,9 @@ pub struct PeerStatus {
     pub address: String,
     /// The failure detector's state: `up`, `down`, `init` or `admin_down`.
     pub detector: String,
+    /// How what is said to it is secured.
+    #[serde(default)]
+    pub channel: ChannelStatus,
     /// The replication session's state.
     pub session: String,
     /// The role that it says it has; of several, the most telling.
@@ -524,6 +528,10 @@ pub enum EventKind {
     FirstPacketForwarded,
     /// Replication with a peer runs.
     ReplicationUp,
+    /// What is said to a peer is encrypted from now on.
+    ChannelSecured,
+    /// It is encrypted under new session keys.
+    SessionKeysExchanged,
     /// A peer's replication is silent.
     ReplicationDown,
     /// A peer was restarted and knows nothing.
@@ -567,6 +575,8 @@ impl EventKind {
             Self::Announced => "addresses announced",
             Self::FirstPacketForwarded => "first packet forwarded",
             Self::ReplicationUp => "replication up",
+            Self::ChannelSecured => "channel secured",
+            Self::SessionKeysExchanged => "session keys exchanged",
             Self::ReplicationDown => "replication down",
             Self::PeerRestarted => "peer restarted",
             Self::Synchronised => "synchronised",

@@ -3,6 +3,7 @@
 
 mod multi_primary;
 mod operations;
+mod tuning;
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -15,9 +16,12 @@ use std::time::{Duration, Instant};
 use packet_io::signal::die_with_parent;
 use packet_io::{IoError, usage};
 
+pub use self::tuning::Tuning;
+
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
+use crate::commands;
 use crate::config::validated::Backend;
 use crate::control::client::Client;
 use crate::control::types::{Event, Status};
@@ -48,6 +52,8 @@ pub struct ClusterPlan {
     pub workers: u8,
     /// What serves the nodes' ports.
     pub backend: Backend,
+    /// What experiments vary.
+    pub tuning: Tuning,
 }
 
 /// How the nodes share the work.
@@ -71,6 +77,9 @@ pub enum ClusterError {
         /// What the system said.
         source: io::Error,
     },
+    /// The nodes' key cannot be written.
+    #[error(transparent)]
+    Key(#[from] commands::key::KeyNotWritten),
     /// A node cannot be started.
     #[error(transparent)]
     Start(#[from] IoError),
@@ -185,6 +194,14 @@ impl Cluster {
     /// A node ended before, or the roles have moved.
     pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
         self.check_roles()?;
+        self.kill_active_unchecked()
+    }
+
+    /// As [`Cluster::kill_active`], of the node that was active when it was last looked at: for who has no time to look.
+    ///
+    /// # Errors
+    /// The node ended before.
+    pub fn kill_active_unchecked(&mut self) -> Result<Epoch, ClusterError> {
         let killed_at = Epoch::now();
         let child = &mut self.nodes[self.active].child;
         let ended = child.kill().and_then(|()| child.wait());
@@ -320,8 +337,8 @@ fn start_node(
     let name = NAMES[number];
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-    fs::write(&config, configuration(number, (plan, shape), &control_socket))
-        .map_err(|source| directory.error(source))?;
+    let text = configuration(number, (plan, shape), &control_socket) + &security_configuration(plan, &directory.key());
+    fs::write(&config, text).map_err(|source| directory.error(source))?;
     // A node that is started again goes on in its log.
     let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
@@ -370,6 +387,7 @@ fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_soc
     for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
     }
+    text.push_str(&plan.tuning.sections());
     if has_standby {
         text.push_str(&peer_configuration(number, plan));
     }
@@ -387,11 +405,19 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let representation = if plan.is_replicated { "precise-selective" } else { "none" };
     format!(
         "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {:?}\n\n\
+         {}test_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
-        SYNC[number], plan.sync_loss, SYNC[other],
+        SYNC[number],
+        plan.tuning.replication(HOLD_FIRST_REPLY),
+        plan.sync_loss,
+        SYNC[other],
     )
+}
+
+/// The nodes have a key in common, which nobody else has.
+fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
+    if plan.has_standby { format!("\n[replication.security]\npre_shared_keys = [{key:?}]\n") } else { String::new() }
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.
@@ -404,9 +430,18 @@ impl Directory {
     pub(crate) fn create() -> Result<Self, ClusterError> {
         let path = std::env::temp_dir().join(format!("mainstay-demo-{:016x}", packet_io::random::number()));
         match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => Ok(Self { path, is_kept: false }),
+            Ok(()) => {
+                let directory = Self { path, is_kept: false };
+                commands::key::write(&directory.key(), &commands::key::draw())?;
+                Ok(directory)
+            }
             Err(source) => Err(ClusterError::Files { directory: path, source }),
         }
+    }
+
+    /// The key that the nodes have in common.
+    fn key(&self) -> PathBuf {
+        self.path.join("cluster.key")
     }
 
     pub(crate) fn error(&self, source: io::Error) -> ClusterError {

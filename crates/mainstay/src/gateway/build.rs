@@ -22,7 +22,7 @@ use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
-use super::GatewayError;
+use super::{GatewayError, credentials};
 use crate::config::timeouts::Timeouts;
 use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Related, Representation};
 use crate::config::value;
@@ -88,6 +88,7 @@ pub(crate) fn node_config_with(
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
         peers: cluster.map(peers).unwrap_or_default(),
+        security: credentials::security(cluster)?,
     })
 }
 
@@ -116,6 +117,7 @@ pub(super) fn reconfiguration(
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         wait_for_peer: cluster.map_or(WAIT_FOR_PEER_DEFAULT, |cluster| cluster.replication.wait_for_peer),
         peers: peers.into_iter().map(peer).collect(),
+        security: credentials::reconfiguration(cluster)?,
     })
 }
 

@@ -8,7 +8,7 @@ use cluster::node::Reevaluation;
 
 use crate::config::validated::{
     Cluster, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication, Representation,
-    SharedAddress, Tracking, Workers,
+    Security, SharedAddress, Tracking, Workers,
 };
 use crate::control::remote::RemoteAccess;
 
@@ -196,6 +196,7 @@ impl Changes {
             alive_interval,
             peer_timeout,
             peers,
+            security,
         } = old;
         self.restart("replication.local", local, &new.local);
         let is_off = |representation: Representation| representation == Representation::None;
@@ -219,8 +220,25 @@ impl Changes {
         for (key, before, after) in durations {
             self.restart(&format!("replication.{key}"), before, after);
         }
+        self.security(security.as_ref(), new.security.as_ref());
         let named = |peer: &Peer| format!("node {}", peer.id.0);
         self.needs_restart.extend(list_phrase("replication.peer", peers, &new.peers, named));
+    }
+
+    /// Paths and times; what the files hold is compared when they have been read.
+    fn security(&mut self, old: Option<&Security>, new: Option<&Security>) {
+        match (old, new) {
+            (Some(old), Some(new)) => {
+                for ((key, before), (_, after)) in old.entries().into_iter().zip(new.entries()) {
+                    self.apply(&format!("replication.security.{key}"), &before, &after);
+                }
+            }
+            (None, None) => {}
+            (old, new) => {
+                let mode = |security: Option<&Security>| if security.is_some() { "encrypted" } else { "plain" };
+                self.restart("replication.security.mode", &mode(old), &mode(new));
+            }
+        }
     }
 
     fn apply<T: PartialEq + Debug>(&mut self, what: &str, old: &T, new: &T) {

@@ -15,6 +15,7 @@ use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
 use replication::Transport;
 
+use super::credentials;
 use super::mailbox::Post;
 use super::outgoing::FrameSender;
 use super::ports::Ports;
@@ -60,7 +61,8 @@ impl PeerSockets {
         let of_worker = |address| replication_address(address, worker).unwrap_or(address);
         let replication = UdpSocket::bind(of_worker(cluster.replication.local), &UdpOptions::default())?;
         let options = UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() };
-        let leads = worker == WorkerId::LEAD;
+        // Where the channels are secured, failure detection travels in them.
+        let leads = worker == WorkerId::LEAD && cluster.replication.security.is_none();
         let detection = leads.then(|| UdpSocket::bind(cluster.failure_detection.local, &options)).transpose()?;
         if cluster.replication.test_loss > 0.0 {
             replication.attach_random_loss(cluster.replication.test_loss)?;
@@ -113,6 +115,8 @@ pub(super) struct Setting {
     pub(super) receiver: ControlReceiver,
     /// The way to the other workers, if there are any.
     pub(super) post: Option<Post>,
+    /// The fingerprint of the keys and certificates that the node begins with.
+    pub(super) credentials: Option<u64>,
 }
 
 /// The node, what it sends and receives on, and what it tells operators.
@@ -134,12 +138,14 @@ pub(super) struct DataPath {
     look_at_ports_at: Instant,
     /// A signal asked the node to end: when it ends even if nobody takes the addresses.
     leaving_until: Option<Instant>,
+    /// The fingerprint of the keys and certificates that the node began with.
+    credentials: Option<u64>,
 }
 
 impl DataPath {
     /// Opens the sockets to the peers.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
-        let Setting { mut node, ports, signals, waker, receiver, post } = setting;
+        let Setting { mut node, ports, signals, waker, receiver, post, credentials } = setting;
         node.set_stopwatch(Box::new(MonotonicClock));
         let place = node.place();
         let peers = config
@@ -176,12 +182,18 @@ impl DataPath {
             frames: FrameSender::default(),
             look_at_ports_at: Instant::ZERO,
             leaving_until: None,
+            credentials,
         })
     }
 
     /// How the states of the chain lie in a connection's record.
     pub(super) fn chain_layout(&self) -> ChainLayout {
         self.node.pipeline().chain().layout()
+    }
+
+    /// The fingerprint of the keys and certificates that the node began with.
+    pub(super) const fn credentials(&self) -> Option<u64> {
+        self.credentials
     }
 
     /// Ends all workers.
@@ -194,6 +206,7 @@ impl DataPath {
         let mut ready = Vec::new();
         if self.node.place().leads() {
             self.reporting.note(clock::now(), EventKind::Started, env!("CARGO_PKG_VERSION"));
+            self.reporting.note_plain_text(clock::now());
         }
         loop {
             let wait = self.wait_until_due(clock::now());
@@ -244,6 +257,7 @@ impl DataPath {
         // A port that went down is never readable and must be looked for.
         if ready.contains(&PORTS) || self.look_at_ports_at <= now {
             self.look_at_ports_at = now + WAIT_MAX;
+            self.node.set_unix_time(now, credentials::unix_time());
             self.receive_packets()?;
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 pub(crate) mod build;
 mod changes;
+pub(crate) mod credentials;
 mod data_path;
 mod mailbox;
 mod outgoing;
@@ -53,6 +54,9 @@ pub enum GatewayError {
     /// The FTP helper cannot be made as configured.
     #[error("[ftp]: {0}")]
     Ftp(#[from] network_functions::ftp::FtpError),
+    /// Keys or certificates cannot be used.
+    #[error(transparent)]
+    Secret(#[from] credentials::SecretError),
     /// A prefix cannot be used.
     #[error(transparent)]
     Prefix(#[from] network_functions::address::PrefixError),

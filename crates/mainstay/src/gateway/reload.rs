@@ -31,6 +31,8 @@ struct Running {
     /// The chain's functions: those of the configuration, and those that stay once they were there.
     functions: Vec<Function>,
     layout: ChainLayout,
+    /// The fingerprint of the keys and certificates that the channels with peers are secured by.
+    channels: Option<u64>,
 }
 
 /// Puts another configuration in force, and takes the node out of service and back.
@@ -47,9 +49,9 @@ impl Operator {
     /// For a gateway that runs with `config`, read from `path`. Reads the file again whenever that is requested, until nobody
     /// can any more. What comes while it is being read counts as one.
     pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
-        let Ready { sender, layout, secrets, reload_requests } = ready;
+        let Ready { sender, layout, secrets, reload_requests, credentials: channels } = ready;
         let functions = config.chain.clone();
-        let running = Mutex::new(Running { config, functions, layout });
+        let running = Mutex::new(Running { config, functions, layout, channels });
         let operator = Arc::new(Self { path, secrets, sender, running, remote: Mutex::default() });
         let serving = Arc::clone(&operator);
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
@@ -116,6 +118,12 @@ impl Operator {
                 return Ok(());
             }
         };
+        // Files may hold something else under the same name.
+        let security = reconfigurations.first().and_then(|first| first.security.as_ref());
+        let channels = security.map(|security| security.credentials.fingerprint());
+        let described = security.filter(|_| channels != running.channels).map(|it| it.credentials.describe());
+        let described = described.map(|described| format!("replication.security: {described} from now on"));
+        report.changes.extend(described.clone());
         // Read anew whether or not the section changed: the files may have.
         let credentials = match config.control.as_ref().map(Credentials::load).transpose() {
             Ok(credentials) => credentials,
@@ -127,11 +135,12 @@ impl Operator {
         if report.check_only {
             return Ok(());
         }
+        let summary = summary(changes.applicable.iter().chain(&described));
         let Some(layout) = reconfigurations.first().map(|first| first.chain.layout()) else { return Ok(()) };
         // The lead, which is the first, comes last: it notes what was done.
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
-            let summary = summary(&changes);
-            let order = ReloadOrder { reconfiguration, node_name: config.node.name.clone(), summary };
+            let (node_name, summary) = (config.node.name.clone(), summary.clone());
+            let order = ReloadOrder { reconfiguration, node_name, summary };
             match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
                 Err(why) => {
@@ -147,7 +156,7 @@ impl Operator {
         if let Some((remote, credentials)) = remote.zip(credentials) {
             remote.exchange(credentials);
         }
-        *running = Running { config, functions, layout };
+        *running = Running { config, functions, layout, channels };
         Ok(())
     }
 
@@ -206,8 +215,9 @@ fn continued(before: &[Function], wanted: &[Function]) -> Vec<Function> {
     functions
 }
 
-fn summary(changes: &Changes) -> String {
-    if changes.applicable.is_empty() { "nothing has changed".to_owned() } else { changes.applicable.join("; ") }
+fn summary<'a>(changes: impl Iterator<Item = &'a String>) -> String {
+    let changes: Vec<&str> = changes.map(String::as_str).collect();
+    if changes.is_empty() { "nothing has changed".to_owned() } else { changes.join("; ") }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
+mod channel;
 mod groups;
 mod orders;
 mod sharing;
@@ -62,6 +63,8 @@ pub(super) struct Reporting {
     name: String,
     ports: Vec<(String, String)>,
     peer_addresses: BTreeMap<u8, SocketAddr>,
+    /// What nodes say to each other is not encrypted.
+    is_plain_text: bool,
     started_at: Instant,
     role_since: Instant,
     roles: GroupRoles,
@@ -93,6 +96,7 @@ impl Reporting {
             name: config.node.name.clone(),
             ports: config.ports.iter().map(|port| (port.name.clone(), port.interface.clone())).collect(),
             peer_addresses: peers.map(|peer| (peer.id.0, peer.address)).collect(),
+            is_plain_text: config.cluster.as_ref().is_some_and(|cluster| cluster.replication.security.is_none()),
             started_at: now,
             role_since: now,
             roles: GroupRoles::new(config, now),
@@ -178,6 +182,8 @@ impl Reporting {
                 EventKind::Warning,
                 "the drain is given up, as no peer took the addresses: see what keeps it from taking over".to_owned(),
             ),
+            NodeEvent::ChannelSecured(id) => (EventKind::ChannelSecured, peer(id)),
+            NodeEvent::SessionKeysExchanged(id) => (EventKind::SessionKeysExchanged, peer(id)),
             NodeEvent::WorkersDiffer { peer: id, theirs, ours } => (
                 EventKind::Warning,
                 format!(
@@ -208,6 +214,15 @@ impl Reporting {
             ),
         };
         self.note(at, kind, &detail);
+    }
+
+    /// Says so if whoever can reach the link can read and write what nodes say to each other.
+    pub(super) fn note_plain_text(&mut self, now: Instant) {
+        if self.is_plain_text {
+            let text = "what nodes say to each other is not encrypted: whoever can reach their link can read it, and can \
+                        harm the cluster (see [replication.security])";
+            self.note(now, EventKind::Warning, text);
+        }
     }
 
     /// Something that a peer sent could not be used: said, but not again and again.
@@ -493,6 +508,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
     let session = peer.session;
     PeerStatus {
         id: peer.id.0,
+        channel: channel::channel_status(peer),
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
         detector: match peer.detector.state {
             failure_detector::State::AdminDown => "admin_down",

@@ -45,6 +45,8 @@ pub(super) struct Ready {
     pub(super) secrets: Secrets,
     /// Something comes whenever a signal asks for the configuration to be read again.
     pub(super) reload_requests: Receiver<()>,
+    /// The fingerprint of the keys and certificates that the lead began with.
+    pub(super) credentials: Option<u64>,
 }
 
 impl<'a> Workers<'a> {
@@ -79,7 +81,8 @@ impl<'a> Workers<'a> {
         let sharing = Sharing::new(&config.ports, config.workers.count)?;
         let sharing = &sharing;
         let mut lead = open(config, secrets, sharing, lead, Some((signals, reload)))?;
-        let ready_now = Ready { sender, layout: lead.chain_layout(), secrets, reload_requests };
+        let (layout, credentials) = (lead.chain_layout(), lead.credentials());
+        let ready_now = Ready { sender, layout, secrets, reload_requests, credentials };
         thread::scope(|scope| {
             let mut followers = Vec::new();
             let mut is_whole = true;
@@ -126,9 +129,11 @@ fn open(
     let place = place(number, config.workers.count);
     // Before the node is made, which looks at interfaces that may be made here.
     let ports = Ports::open(&config.ports, sharing, number)?;
-    let mut node = Node::new_worker(build::node_config(config, &secrets)?, place, clock::now())?;
+    let node_config = build::node_config(config, &secrets)?;
+    let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
+    let mut node = Node::new_worker(node_config, place, clock::now())?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
-    let setting = Setting { node, ports, signals, waker, receiver, post };
+    let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
     Ok(DataPath::open(config, setting)?)
 }
 

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
 use flow::DropReason;
+use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::{Agreement, Status};
+use crate::control::types::{Agreement, ChannelStatus, Status};
 
 pub use exposition::render;
 pub use server::{MetricsError, MetricsServer};
@@ -118,6 +119,9 @@ metrics! {
     ReplicaGhosts: Counter "replica_ghosts_removed_total" ["peer"] "Copies removed because the peer had no such connection.",
     ReplicaChangedSilently: Counter "replica_changed_silently_total" ["peer"] "Copies that were not in the table as they had been entered.",
     ReplicaAgreementAge: Gauge "replica_agreement_age_seconds" ["peer"] "Time since the copies were last found to be what the peer told.",
+    ChannelSecured: Gauge "channel_secured" ["peer"] "1 while what is said to the peer is encrypted.",
+    ChannelHandshakes: Counter "channel_handshakes_total" ["peer"] "Handshakes that made session keys with the peer.",
+    ChannelRefused: Counter "channel_refused_datagrams_total" ["peer", "reason"] "Datagrams from the peer's address that its secure channel refused.",
     Reloads: Counter "reloads_total" ["outcome"] "Times that the configuration was read again: applied, or refused.",
     WorkerConnections: Gauge "worker_connections" ["worker"] "Connections that the worker holds.",
     WorkerLoad: Gauge "worker_load_ratio" ["worker"] "Share of its time that the worker worked.",
@@ -245,6 +249,7 @@ impl Samples {
             self.add_count(Metric::ReplicationResent, &labels, peer.resent);
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
             self.add_agreement(&labels, &peer.agreement, status.monotonic_now_ns);
+            self.add_channel(&id, &peer.channel);
         }
     }
 
@@ -258,6 +263,16 @@ impl Samples {
         if let Some(agreed_ns) = agreement.agreed_ns {
             let age = std::time::Duration::from_nanos(now_ns.saturating_sub(agreed_ns));
             self.add(Metric::ReplicaAgreementAge, labels, age.as_secs_f64());
+        }
+    }
+
+    /// Adds what the channel with a peer tells.
+    fn add_channel(&mut self, peer: &str, channel: &ChannelStatus) {
+        self.add_flag(Metric::ChannelSecured, &[peer], channel.is_secured());
+        self.add_count(Metric::ChannelHandshakes, &[peer], channel.handshakes);
+        for reason in Refusal::ALL {
+            let found = channel.refused.iter().find(|refused| refused.reason == reason.label());
+            self.add_count(Metric::ChannelRefused, &[peer, reason.label()], found.map_or(0, |it| it.datagrams));
         }
     }
 

@@ -34,6 +34,8 @@ local = "10.99.0.1:3781"
 [[replication.peer]]
 id = 1
 address = "10.99.0.2:3781"
+[replication.security]
+mode = "plain"
 "#;
 
 /// A network namespace with a gateway's interfaces, and a folder for its files.

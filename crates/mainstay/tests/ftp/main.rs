@@ -79,6 +79,7 @@ fn configuration(number: usize, workers: u8, socket: &str) -> String {
     }
     let (own, other) = (SYNC[number], SYNC[1 - number]);
     let _ = writeln!(text, "[replication]\nlocal = \"{own}:3781\"");
+    let _ = writeln!(text, "[replication.security]\nmode = \"plain\"");
     let _ = writeln!(text, "[[replication.peer]]\nid = {}\naddress = \"{other}:3781\"", 1 - number);
     text
 }

@@ -1,5 +1,6 @@
 //! Two nodes, a client on the inside, a server on the outside, and nothing but vectors between them.
 
+use alloc::sync::Arc;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,11 +17,12 @@ use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, Sour
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::representation::Selection;
+use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
 use replication::{ApplyError, PeerError, SessionConfig, Transport};
 
 use crate::forwarding::MssClamp;
 use crate::group::GroupId;
-use crate::node::{Node, NodeConfig, NodeError, PeerConfig, Transmit};
+use crate::node::{Node, NodeConfig, NodeError, PeerConfig, Security, Transmit};
 use crate::pipeline::Limits;
 use crate::{failure_detector, forwarding, role};
 
@@ -59,6 +61,8 @@ pub(super) struct Options {
     pub(super) is_forwarded: bool,
     /// What clients are is translated.
     pub(super) is_translated: bool,
+    /// Of each node the pre-shared key that its channel is secured by; `None`: plain text.
+    pub(super) keys: Option<[u8; 2]>,
     /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
     pub(super) has_groups: bool,
 }
@@ -76,6 +80,7 @@ impl Default for Options {
             mss_clamp: None,
             is_forwarded: false,
             is_translated: true,
+            keys: None,
             has_groups: false,
         }
     }
@@ -183,8 +188,10 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
             routes: Vec::new(),
             seed: 3,
         },
+        // Whoever has been told everything first takes the addresses first, which is chance where keys are agreed upon first.
         role: role::Config {
             priority: 200 - id,
+            preempt: options.keys.is_some(),
             groups: if options.has_groups { groups(id) } else { Vec::new() },
             ..role::Config::new(NodeId(id), Vec::new())
         },
@@ -197,6 +204,20 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
             session: options.replicates.then_some(session),
             transport: options.transport,
         }],
+        security: options.keys.map(|keys| security(keys[usize::from(id)], id, Instant::ZERO)),
+    }
+}
+
+/// What a node's channel is secured by that starts at `now`.
+pub(super) fn security(key: u8, id: u8, now: Instant) -> Security {
+    let since_start = now.saturating_since(Instant::ZERO);
+    let mut seed = [id; 32];
+    seed[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
+    Security {
+        credentials: Arc::new(Credentials::new(std::vec![PreSharedKey::new([key; 32])], None).unwrap()),
+        rotation: Rotation::default(),
+        seed: Seed::new(seed),
+        unix_time: Duration::from_secs(1_800_000_000) + since_start,
     }
 }
 
@@ -216,14 +237,29 @@ pub(super) struct Cluster {
     at_server: VecDeque<Vec<u8>>,
     /// The nodes have a stream between them.
     pub(super) has_stream: bool,
+    /// What nodes refused of each other, where channels are secured.
+    pub(super) refusals: Vec<(u8, NodeError)>,
+    /// All that went from node to node where channels are secured, and to which.
+    pub(super) overheard: Vec<(u8, Vec<u8>)>,
 }
 
 impl Cluster {
     /// Both nodes run, the first is active, and they have told each other everything.
     pub(super) fn start(options: Options) -> Self {
+        let mut cluster = Self::begin(options);
+        cluster.run_until("node 0 to be active and heard by node 1", |cluster| {
+            let is_heard = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
+            let is_chosen = cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses();
+            is_chosen && is_heard && cluster.is_settled()
+        });
+        cluster
+    }
+
+    /// Both nodes were made; nothing has happened yet.
+    pub(super) fn begin(options: Options) -> Self {
         let now = Instant::from_millis(1);
         let nodes = [0, 1].map(|id| Node::new(node_config(id, options), now).ok());
-        let mut cluster = Self {
+        Self {
             now,
             options,
             nodes,
@@ -233,12 +269,9 @@ impl Cluster {
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
             has_stream: false,
-        };
-        cluster.run_until("node 0 to be active and heard by node 1", |cluster| {
-            let is_heard = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
-            cluster.node(0).holds_addresses() && is_heard && cluster.is_settled()
-        });
-        cluster
+            refusals: Vec::new(),
+            overheard: Vec::new(),
+        }
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -270,7 +303,8 @@ impl Cluster {
 
     /// The node starts again and knows nothing.
     pub(super) fn restart(&mut self, id: u8) {
-        let config = NodeConfig { seed: self.now.as_nanos(), ..node_config(id, self.options) };
+        let security = self.options.keys.map(|keys| security(keys[usize::from(id)], id, self.now));
+        let config = NodeConfig { seed: self.now.as_nanos(), security, ..node_config(id, self.options) };
         self.nodes[usize::from(id)] = Node::new(config, self.now).ok();
     }
 
@@ -323,6 +357,14 @@ impl Cluster {
                 peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
             }
             Transmit::Replication(_) if self.is_replication_cut => {}
+            Transmit::Replication(_) if self.options.keys.is_some() => {
+                self.overheard.push((1 - from, bytes.to_vec()));
+                if let Some(peer) = peer {
+                    let refused = peer.handle_replication(now, NodeId(from), bytes).err();
+                    self.refusals.extend(refused.map(|error| (1 - from, error)));
+                    peer.handle_timeout(now);
+                }
+            }
             Transmit::Replication(_) => {
                 if let Some(peer) = peer {
                     let result = peer.handle_replication(now, NodeId(from), bytes);

@@ -10,6 +10,7 @@ mod observing;
 mod operations;
 mod other_protocols;
 mod refusals;
+mod secured;
 mod sharing;
 mod site;
 mod transports;

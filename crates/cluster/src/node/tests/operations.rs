@@ -13,6 +13,7 @@ use crate::forwarding::{self, ReconfigureError};
 use crate::group::GroupId;
 use crate::node::{
     DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError,
+    SecurityReconfiguration,
 };
 use crate::role::State;
 
@@ -35,6 +36,9 @@ pub(super) fn with_rules(cluster: &Cluster, id: u8, rules: Vec<Rule>) -> Reconfi
         hold_first_reply: config.hold_first_reply,
         wait_for_peer: crate::pipeline::WAIT_FOR_PEER_DEFAULT,
         peers: config.peers.iter().map(peer).collect(),
+        security: config
+            .security
+            .map(|security| SecurityReconfiguration { credentials: security.credentials, rotation: security.rotation }),
     }
 }
 

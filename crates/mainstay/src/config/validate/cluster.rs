@@ -21,7 +21,7 @@ const MULTIPLIER_DEFAULT: u8 = 10;
 /// Below this, a pause of the scheduler looks like a dead peer.
 const DETECTION_TIME_DOUBTFUL: Duration = Duration::from_millis(30);
 /// A datagram has to hold a connection's state, and must not exceed UDP's.
-const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
+pub(super) const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
 /// What an Ethernet frame holds after IPv4 and UDP headers.
 const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
 const IN_FLIGHT_MESSAGES: RangeInclusive<u16> = 256..=32_768;
@@ -46,6 +46,8 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
     let failure_detection = failure_detection(detection, local, ports, findings);
     check_local_ports(raw, local, &failure_detection, findings);
     super::transport::check(section.get_ref(), &replication, findings);
+    let security = super::security::security(section.get_ref(), &replication, findings);
+    let replication = Replication { security, ..replication };
     Some(Cluster { replication, failure_detection })
 }
 
@@ -140,6 +142,7 @@ fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &
         alive_interval,
         peer_timeout,
         peers: peers(&raw.peer, local, node, findings),
+        security: None,
     }
 }
 
@@ -254,7 +257,7 @@ const fn ms(milliseconds: u64) -> Duration {
 }
 
 /// A duration within a range, or its default.
-fn ranged(
+pub(super) fn ranged(
     subject: &str,
     text: Option<&Text>,
     default: Duration,
@@ -275,7 +278,7 @@ fn ranged(
 }
 
 /// A number within a range, or its default.
-fn within<T: Copy + PartialOrd + std::fmt::Display>(
+pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display>(
     subject: &str,
     written: Option<&Spanned<T>>,
     default: T,

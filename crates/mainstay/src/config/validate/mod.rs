@@ -11,6 +11,7 @@ mod groups;
 mod log;
 mod nat;
 mod ports;
+mod security;
 mod transport;
 mod workers;
 

@@ -29,6 +29,7 @@ fn both_nodes_are_given_right_configurations() {
             connections_max: 5000,
             workers: 1,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         };
         for number in [0, 1] {
             let config = checked(number, plan);
@@ -50,6 +51,7 @@ fn where_both_are_active_each_prefers_its_own_group() {
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     for number in [0, 1] {
         let config = checked_as(Shape::BothActive, number, plan);
@@ -70,6 +72,7 @@ fn a_node_alone_has_no_cluster() {
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     let config = checked(0, plan);
     assert!(config.cluster.is_none());

@@ -113,8 +113,7 @@ fn measure(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Res
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, DemoError> {
-    let settings =
-        Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds, workers: args.workers };
+    let settings = Settings::new(args);
     let progress = Progress::new();
     let (shape, servers) = shape_and_servers(args);
     let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs, shape, servers };

@@ -1,0 +1,162 @@
+//! `[replication.security]`.
+
+use std::path::PathBuf;
+
+use flow::NodeId;
+use replication::Transport;
+use replication::secure::{OVERHEAD_BYTES, PRE_SHARED_KEYS_MAX, Rotation};
+use toml::Spanned;
+
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawReplication, Text};
+use super::super::security::{CertificateFiles, ROTATE_DATAGRAMS, ROTATE_INTERVAL, RawSecurity, Security};
+use super::super::validated::{Peer, Replication};
+use super::cluster::{DATAGRAM_BYTES, ranged, within};
+use super::one_of;
+
+const SUBJECT: &str = "[replication.security]";
+
+/// Checks what depends on the other settings, too. `None` is plain text.
+pub(super) fn security(
+    raw: &RawReplication,
+    replication: &Replication,
+    findings: &mut Findings<'_>,
+) -> Option<Security> {
+    let Some(written) = &raw.security else {
+        check_absence(raw, &replication.peers, findings);
+        return None;
+    };
+    let section = written.get_ref();
+    let modes = [("encrypted", true), ("plain", false)];
+    let mode = section.mode.as_ref().and_then(|text| one_of("replication.security.mode", text, &modes, findings));
+    let has_credentials = !section.pre_shared_keys.is_empty() || section.certificate.is_some();
+    if mode == Some(false) {
+        if has_credentials || section.key.is_some() || section.authority.is_some() {
+            let mistake = Mistake::new("mode is \"plain\", yet keys are given", "remove either");
+            findings.error(written.span(), SUBJECT, mistake);
+        }
+        return None;
+    }
+    if !has_credentials {
+        let mistake = Mistake::new(
+            "there is neither a pre-shared key nor a certificate",
+            "write pre_shared_keys = [\"/etc/mainstay/cluster.key\"] and make the file with `mainstay key`",
+        );
+        findings.error(written.span(), SUBJECT, mistake);
+    }
+    check_transport(raw, replication, findings);
+    Some(Security {
+        pre_shared_keys: key_files(section, findings),
+        certificates: certificates(written, raw, findings),
+        rotation: rotation(section, findings),
+    })
+}
+
+/// Plain text between machines is a decision, not an oversight.
+fn check_absence(raw: &RawReplication, peers: &[Peer], findings: &mut Findings<'_>) {
+    let Some(peer) = peers.iter().find(|peer| !peer.address.ip().is_loopback()) else { return };
+    let mistake = Mistake::new(
+        format!("{} is told everything in plain text, and believes whoever can reach it", peer.address),
+        "add [replication.security] with pre_shared_keys (`mainstay key` makes one), or with mode = \"plain\" if nobody \
+         else can reach the link",
+    );
+    findings.error(raw.local.span(), "[replication]", mistake);
+}
+
+fn check_transport(raw: &RawReplication, replication: &Replication, findings: &mut Findings<'_>) {
+    if let Some(text) = raw.transport.as_ref().filter(|_| replication.transport == Transport::Tcp) {
+        let mistake = Mistake::new(
+            "replication over TCP is not encrypted",
+            "use the native transport, or write mode = \"plain\" in [replication.security]",
+        );
+        findings.error(text.span(), "replication.transport", mistake);
+    }
+    let least = *DATAGRAM_BYTES.start() as usize + OVERHEAD_BYTES;
+    let written = raw.datagram_bytes_max.as_ref();
+    if let Some(written) = written.filter(|_| usize::from(replication.datagram_bytes_max) < least) {
+        let mistake = Mistake::new(
+            format!(
+                "encryption takes {OVERHEAD_BYTES} bytes of each datagram, so that {} are too few",
+                written.get_ref()
+            ),
+            format!("write at least {least}"),
+        );
+        findings.error(written.span(), "replication.datagram_bytes_max", mistake);
+    }
+}
+
+fn key_files(section: &RawSecurity, findings: &mut Findings<'_>) -> Vec<PathBuf> {
+    let files = &section.pre_shared_keys;
+    for (index, text) in files.iter().enumerate() {
+        let is_repeated = files[..index].iter().any(|other| other.get_ref() == text.get_ref());
+        let mistake = if is_repeated {
+            Some(Mistake::new(format!("{:?} is named twice", text.get_ref()), "remove one of the two"))
+        } else if index == PRE_SHARED_KEYS_MAX {
+            Some(Mistake::new(format!("there are more than {PRE_SHARED_KEYS_MAX} keys"), "remove the oldest"))
+        } else {
+            None
+        };
+        if let Some(mistake) = mistake {
+            findings.error(text.span(), "replication.security.pre_shared_keys", mistake);
+        }
+    }
+    files.iter().map(path).collect()
+}
+
+fn path(text: &Text) -> PathBuf {
+    PathBuf::from(text.get_ref())
+}
+
+fn certificates(
+    written: &Spanned<RawSecurity>,
+    raw: &RawReplication,
+    findings: &mut Findings<'_>,
+) -> Option<CertificateFiles> {
+    let section = written.get_ref();
+    let [certificate, key, authority] = match [&section.certificate, &section.key, &section.authority] {
+        [None, None, None] => return None,
+        [Some(certificate), Some(key), Some(authority)] => [certificate, key, authority].map(path),
+        _ => {
+            let mistake = Mistake::new("certificate, key and authority go together", "write all three of them");
+            findings.error(written.span(), SUBJECT, mistake);
+            return None;
+        }
+    };
+    let mut peer_names = Vec::new();
+    for raw in &raw.peer {
+        let id = NodeId(*raw.get_ref().id.get_ref());
+        match &raw.get_ref().certificate_name {
+            Some(name) => peer_names.push((id, name.get_ref().clone())),
+            None => {
+                let mistake = Mistake::new(
+                    "nothing says whose certificate the peer has to show",
+                    "write certificate_name = the DNS name or IP address that its certificate was issued for",
+                );
+                findings.error(raw.span(), &format!("replication peer {}", id.0), mistake);
+            }
+        }
+    }
+    Some(CertificateFiles { certificate, key, authority, peer_names })
+}
+
+fn rotation(section: &RawSecurity, findings: &mut Findings<'_>) -> Rotation {
+    let defaults = Rotation::default();
+    let interval = section.rotate_interval.as_ref();
+    let datagrams = section.rotate_datagrams.as_ref();
+    Rotation {
+        interval: ranged(
+            "replication.security.rotate_interval",
+            interval,
+            defaults.interval,
+            ROTATE_INTERVAL,
+            findings,
+        ),
+        datagrams: within(
+            "replication.security.rotate_datagrams",
+            datagrams,
+            defaults.datagrams,
+            ROTATE_DATAGRAMS,
+            findings,
+        ),
+    }
+}

@@ -1,0 +1,187 @@
+//! Keys and certificates from their files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cluster::node;
+use packet_io::random;
+use replication::secure::{
+    Certificates, CertificatesError, Credentials, CredentialsError, NotAKey, PreSharedKey, Seed, SignatureScheme,
+    Signer,
+};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use zeroize::Zeroizing;
+
+use crate::config::validated::{CertificateFiles, Cluster, Security};
+
+/// The largest file that can hold keys or certificates.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Rights of others than the owner.
+const OTHERS: u32 = 0o077;
+
+/// Why keys or certificates cannot be used. It shows nothing of what the files hold.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The system does not give the file.
+    #[error("cannot read {}: {source}: make it with `mainstay key`, or correct the path in [replication.security]", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is larger than any key.
+    #[error("{} is larger than {FILE_BYTES_MAX} bytes: is it a key or a certificate?", .0.display())]
+    TooLarge(PathBuf),
+    /// Others may read the secret.
+    #[error("{0} may be read by others than its owner (mode {mode:03o}): run `chmod 600 {0}`, and make another key if \
+             somebody may have read it", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It does not hold a pre-shared key.
+    #[error("{}: {source}", path.display())]
+    NotAKey {
+        /// The file.
+        path: PathBuf,
+        /// What was expected.
+        source: NotAKey,
+    },
+    /// It does not hold a certificate's key.
+    #[error("{} holds no key that can be used: an Ed25519 or P-256 key in PKCS #8, as `openssl genpkey` writes it", .0.display())]
+    NotAPrivateKey(PathBuf),
+    /// It does not hold certificates.
+    #[error("{} holds no certificate in PEM, or a damaged one", .0.display())]
+    NotACertificate(PathBuf),
+    /// The keys do not go together.
+    #[error("[replication.security]: {0}")]
+    Credentials(#[from] CredentialsError),
+    /// The certificates cannot be used.
+    #[error("[replication.security]: {0}")]
+    Certificates(#[from] CertificatesError),
+}
+
+/// The time since 1970.
+pub(super) fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// What secures the channels of one worker that starts now, if anything does.
+pub(super) fn security(cluster: Option<&Cluster>) -> Result<Option<node::Security>, SecretError> {
+    let Some(security) = cluster.and_then(|cluster| cluster.replication.security.as_ref()) else { return Ok(None) };
+    let mut seed = Zeroizing::new([0; 32]);
+    random::fill(&mut *seed);
+    Ok(Some(node::Security {
+        credentials: Arc::new(load(security)?),
+        rotation: security.rotation,
+        seed: Seed::new(*seed),
+        unix_time: unix_time(),
+    }))
+}
+
+/// As [`security`], of a worker that runs.
+pub(super) fn reconfiguration(cluster: Option<&Cluster>) -> Result<Option<node::SecurityReconfiguration>, SecretError> {
+    let Some(security) = cluster.and_then(|cluster| cluster.replication.security.as_ref()) else { return Ok(None) };
+    let credentials = Arc::new(load(security)?);
+    Ok(Some(node::SecurityReconfiguration { credentials, rotation: security.rotation }))
+}
+
+/// Reads and checks all that the section names.
+pub(crate) fn load(security: &Security) -> Result<Credentials, SecretError> {
+    let key = |path: &PathBuf| {
+        let text = read_secret(path)?;
+        PreSharedKey::from_text(&text).map_err(|source| SecretError::NotAKey { path: path.clone(), source })
+    };
+    let keys = security.pre_shared_keys.iter().map(key).collect::<Result<_, _>>()?;
+    let certificates = security.certificates.as_ref().map(certificates).transpose()?;
+    Ok(Credentials::new(keys, certificates)?)
+}
+
+fn certificates(files: &CertificateFiles) -> Result<Certificates, SecretError> {
+    let signer = FileKey::read(&files.key)?;
+    let (chain, authorities) = (read_certificates(&files.certificate)?, read_certificates(&files.authority)?);
+    Ok(Certificates::new(chain, Arc::new(signer), &authorities, &files.peer_names)?)
+}
+
+/// The text of a file that nobody else may read.
+fn read_secret(path: &Path) -> Result<Zeroizing<String>, SecretError> {
+    let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    // Of what was opened, not of what has the name a moment later.
+    let mode = file.metadata().map_err(unreadable)?.mode() & 0o777;
+    if mode & OTHERS != 0 {
+        return Err(SecretError::Exposed { path: path.to_owned(), mode });
+    }
+    // At once as large as it may become, so that no copy is left behind where it grew.
+    let mut text = Zeroizing::new(String::with_capacity(FILE_BYTES_MAX as usize + 1));
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(SecretError::TooLarge(path.to_owned()));
+    }
+    Ok(text)
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecretError> {
+    let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
+    let mut pem = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut pem).map_err(unreadable)?;
+    if pem.len() as u64 > FILE_BYTES_MAX {
+        return Err(SecretError::TooLarge(path.to_owned()));
+    }
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let found = found.ok().filter(|found| !found.is_empty());
+    found.ok_or_else(|| SecretError::NotACertificate(path.to_owned()))
+}
+
+/// The key of this node's certificate.
+enum FileKey {
+    Ed25519(Ed25519KeyPair),
+    EcdsaP256(EcdsaKeyPair),
+}
+
+impl FileKey {
+    fn read(path: &Path) -> Result<Self, SecretError> {
+        let text = read_secret(path)?;
+        let refused = || SecretError::NotAPrivateKey(path.to_owned());
+        let der = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(|_| refused())?;
+        let bytes = der.secret_pkcs8_der();
+        if let Ok(key) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes) {
+            return Ok(Self::Ed25519(key));
+        }
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, bytes, &SystemRandom::new());
+        key.map(Self::EcdsaP256).map_err(|_| refused())
+    }
+}
+
+impl Signer for FileKey {
+    fn scheme(&self) -> SignatureScheme {
+        match self {
+            Self::Ed25519(_) => SignatureScheme::Ed25519,
+            Self::EcdsaP256(_) => SignatureScheme::EcdsaP256Sha256,
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Ed25519(key) => Some(key.sign(message).as_ref().to_vec()),
+            Self::EcdsaP256(key) => {
+                let signature = key.sign(&SystemRandom::new(), message).ok()?;
+                Some(signature.as_ref().to_vec())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

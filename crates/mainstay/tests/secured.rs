@@ -1,0 +1,443 @@
+//! Gateways whose channel is encrypted, as operators run them, and strangers on their link.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
+
+use mainstay::control::client::Client;
+use mainstay::control::types::{EventKind, PeerStatus, Status};
+use mainstay::demo::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
+use packet_io::namespace::{NamespaceSupport, probe};
+use packet_io::signal::die_with_parent;
+
+/// The longest that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The port that clients outside connect to, and the one that they reach inside.
+const FORWARDED: (u16, u16) = (443, 8443);
+/// Where the nodes replicate.
+const REPLICATION_PORT: u16 = 3781;
+/// Datagrams that a stranger sends.
+const FLOOD_DATAGRAMS: usize = 20_000;
+
+/// One network at a time: several would take each other's processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited too long until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Two machines, and a folder with what they are configured by.
+struct Site {
+    topology: Topology,
+    folder: PathBuf,
+    nodes: [Option<Child>; 2],
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for child in self.nodes.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Site {
+    /// Nothing, said aloud, where the machine forbids namespaces.
+    fn new() -> Option<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        if probe() != NamespaceSupport::Available {
+            println!("skipped: {:?}", probe());
+            return None;
+        }
+        let nth = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("mainstay-secured-{}-{nth}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary directory");
+        let topology = Topology::build().expect("namespaces can be made");
+        Some(Self { topology, folder, nodes: [None, None], _turn: turn })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Makes a key as an operator does.
+    fn make_key(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let made = Command::new(env!("CARGO_BIN_EXE_mainstay")).arg("key").arg("--output").arg(&path).output();
+        assert!(made.is_ok_and(|made| made.status.success()), "a key can be made");
+        path
+    }
+
+    fn configure(&self, id: usize, security: &str, of_peer: &str) {
+        let other = 1 - id;
+        let (inside, outside, client) = (INSIDE[0], OUTSIDE[0], CLIENT[0]);
+        let mut text = format!(
+            "[node]\nid = {id}\nnodes = 2\npriority = {}\ncontrol_socket = {:?}\n\
+             [[port]]\nname = \"inside\"\ninterface = \"inside\"\naddresses = [\"{inside}/24\"]\n\
+             [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/24\"]\n\
+             [[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n",
+            200 - 100 * id,
+            self.socket(id),
+        );
+        let _ = write!(
+            text,
+            "[[nat.destination]]\ndestination = \"{outside}\"\nprotocol = \"tcp\"\nport = {}\nto = \"{client}:{}\"\n\
+             [replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nhold_first_reply = \"250ms\"\n\
+             [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n{of_peer}\n\
+             [replication.security]\n{security}\n",
+            FORWARDED.0, FORWARDED.1, SYNC[id], SYNC[other],
+        );
+        fs::write(self.path(&format!("{id}.toml")), text).expect("the configuration can be written");
+    }
+
+    fn configure_keys(&self, id: usize, keys: &[&Path], more: &str) {
+        self.configure(id, &format!("pre_shared_keys = {keys:?}\n{more}"), "");
+    }
+
+    fn socket(&self, id: usize) -> PathBuf {
+        self.path(&format!("{id}.sock"))
+    }
+
+    fn start(&mut self, id: usize) {
+        let log = fs::File::create(self.path(&format!("{id}.log"))).expect("the log can be written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+        command.arg("gateway").arg("--config").arg(self.path(&format!("{id}.toml")));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        die_with_parent(&mut command);
+        self.nodes[id] = Some(self.topology.nodes[id].spawn_command(command).expect("the program can be run"));
+    }
+
+    fn kill(&mut self, id: usize) {
+        let mut child = self.nodes[id].take().expect("it runs");
+        child.kill().and_then(|()| child.wait()).expect("it can be killed");
+    }
+
+    fn log(&self, id: usize) -> String {
+        fs::read_to_string(self.path(&format!("{id}.log"))).unwrap_or_default()
+    }
+
+    fn client(&self, id: usize) -> Option<Client> {
+        Client::connect(&self.socket(id)).ok()
+    }
+
+    fn status(&self, id: usize) -> Option<Status> {
+        self.client(id)?.status().ok()
+    }
+
+    /// What the node says of the other one.
+    fn peer(&self, id: usize) -> PeerStatus {
+        self.status(id).expect("it answers").peers.remove(0)
+    }
+
+    fn wait_until_ready(&self) {
+        until("the nodes have told each other everything", || {
+            let statuses = [self.status(0)?, self.status(1)?];
+            let is_active = |status: &&Status| status.node.role == "active";
+            let are_ready = statuses.iter().all(|status| status.takeover.ready);
+            (are_ready && statuses.iter().filter(is_active).count() == 1).then_some(())
+        });
+    }
+
+    fn active(&self) -> usize {
+        let is_active = |id: &usize| self.status(*id).is_some_and(|status| status.node.role == "active");
+        (0..2).find(is_active).expect("one is active")
+    }
+
+    fn reload(&self, id: usize) -> Vec<String> {
+        let report = self.client(id).expect("it answers").reload(false).expect("it can be asked");
+        assert!(report.applied, "{report:?}");
+        report.changes
+    }
+
+    /// A host inside that sends back what it is sent.
+    fn echo_inside(&self) {
+        let address = SocketAddr::new(CLIENT[0], FORWARDED.1);
+        let listener = self.topology.client.run(|| TcpListener::bind(address).expect("the address is free")).unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                thread::spawn(move || {
+                    let mut writer = stream.try_clone().expect("descriptors are left");
+                    // It ends with its connection, or with the test.
+                    let _ = io::copy(&mut &stream, &mut writer);
+                });
+            }
+        });
+    }
+
+    fn connect(&self) -> TcpStream {
+        let address = SocketAddr::new(OUTSIDE[0], FORWARDED.0);
+        let stream = self.topology.server.run(|| TcpStream::connect_timeout(&address, PATIENCE)).unwrap();
+        let stream = stream.expect("the connection is let through");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+}
+
+fn exchange(stream: &mut TcpStream, text: &[u8]) {
+    stream.write_all(text).unwrap();
+    let mut answer = vec![0; text.len()];
+    stream.read_exact(&mut answer).expect("an answer comes");
+    assert_eq!(answer, text);
+}
+
+/// Asks again and again until it is told to end; how often it was answered.
+fn keep_asking(mut stream: TcpStream, ends: Arc<AtomicBool>) -> thread::JoinHandle<(TcpStream, u64)> {
+    thread::spawn(move || {
+        let mut answers = 0;
+        while !ends.load(Ordering::Relaxed) {
+            exchange(&mut stream, b"are you there?");
+            answers += 1;
+        }
+        (stream, answers)
+    })
+}
+
+#[test]
+fn connections_outlive_their_node_and_keys_are_exchanged_under_traffic() {
+    let Some(mut site) = Site::new() else { return };
+    let [old, new] = ["old.key", "new.key"].map(|name| site.make_key(name));
+    (0..2).for_each(|id| site.configure_keys(id, &[&old], "rotate_interval = \"5s\""));
+    (0..2).for_each(|id| site.start(id));
+    site.echo_inside();
+    site.wait_until_ready();
+    let first = site.peer(0).channel;
+    assert!(first.secured_by.starts_with("pre-shared key ") && first.is_secured(), "{first:?}");
+
+    let ends = Arc::new(AtomicBool::new(false));
+    let asking = keep_asking(site.connect(), Arc::clone(&ends));
+    let [both, both_new, only_new] = [vec![&*old, &*new], vec![&*new, &*old], vec![&*new]];
+    for (id, keys) in [(0, &both), (1, &both), (0, &both_new), (1, &both_new), (0, &only_new), (1, &only_new)] {
+        site.configure_keys(id, keys, "rotate_interval = \"5s\"");
+        let changes = site.reload(id);
+        assert!(changes.iter().any(|change| change.contains("pre-shared key")), "{changes:?}");
+    }
+    let second = until("both nodes use the new key, and its session keys were exchanged once more", || {
+        let [left, right] = [site.peer(0).channel, site.peer(1).channel];
+        let is_new = left.secured_by == right.secured_by && left.secured_by != first.secured_by;
+        (is_new && left.handshakes >= 4).then_some(left)
+    });
+    assert!(second.is_secured());
+    ends.store(true, Ordering::Relaxed);
+    let (mut stream, answers) = asking.join().expect("every question was answered");
+    assert!(answers > 100, "{answers}");
+    for id in 0..2 {
+        let events = site.client(id).expect("it answers").events().unwrap();
+        let is_trouble = |kind: &EventKind| matches!(kind, EventKind::PeerDown | EventKind::ReplicationDown);
+        assert!(!events.iter().any(|event| is_trouble(&event.kind)), "{events:#?}");
+        let shown = format!("{:?} {}", site.status(id), site.log(id));
+        let secret = fs::read_to_string(&new).unwrap();
+        assert!(!shown.contains(secret.trim()), "no secret is shown");
+    }
+    let active = site.active();
+    site.kill(active);
+    exchange(&mut stream, b"after");
+    assert_eq!(site.active(), 1 - active);
+    let samples = site.client(1 - active).expect("it answers").counters().unwrap();
+    assert!(samples.iter().any(|sample| sample.name == "mainstay_channel_secured" && sample.value == 1.0));
+}
+
+/// Processor time that a process has used, in clock ticks of a hundredth of a second.
+fn processor_ticks(child: &Child) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
+    let fields: Vec<&str> = text.rsplit_once(')').expect("the name is in brackets").1.split_whitespace().collect();
+    fields[11..=12].iter().map(|field| field.parse::<u64>().expect("a number")).sum()
+}
+
+#[test]
+fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
+    let Some(mut site) = Site::new() else { return };
+    let key = site.make_key("cluster.key");
+    (0..2).for_each(|id| site.configure_keys(id, &[&key], ""));
+    (0..2).for_each(|id| site.start(id));
+    site.echo_inside();
+    site.wait_until_ready();
+    let active = site.active();
+    let mut stream = site.connect();
+    exchange(&mut stream, b"before");
+    // The stranger has the dead peer's address and port, which nobody is closer to having.
+    site.kill(1 - active);
+    let socket = site.topology.nodes[1 - active].run(|| UdpSocket::bind((SYNC[1 - active], REPLICATION_PORT))).unwrap();
+    let socket = socket.expect("the port is free");
+    let target = SocketAddr::new(SYNC[active], REPLICATION_PORT);
+    until("the dead peer is found dead", || (site.peer(active).detector == "down").then_some(()));
+    let before = (site.peer(active).channel, processor_ticks(site.nodes[active].as_ref().expect("it runs")));
+    let began = Instant::now();
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    for number in 0..FLOOD_DATAGRAMS {
+        let mut datagram = vec![0; [68, 60, 200, 24, 1400][number % 5]];
+        for bytes in datagram.chunks_mut(8) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            bytes.copy_from_slice(&random.to_be_bytes()[..bytes.len()]);
+        }
+        // The channel's kinds of datagrams, plain replication, heartbeats and anything.
+        datagram[0] = [0xe1, 0xe2, 0xe4, 0xf1, 0x00][number % 5];
+        datagram[1] = 1;
+        // A link that is full loses them, which is as good.
+        let _ = socket.send_to(&datagram, target);
+        if number % 100 == 0 {
+            exchange(&mut stream, b"meanwhile");
+        }
+    }
+    let elapsed = began.elapsed();
+    let after = until("all was looked at", || {
+        let peer = site.peer(active);
+        let refused: u64 = peer.channel.refused.iter().map(|refused| refused.datagrams).sum();
+        (refused > FLOOD_DATAGRAMS as u64 / 2).then_some(peer)
+    });
+    assert_eq!((after.channel.handshakes, &after.channel.secured_by), (before.0.handshakes, &before.0.secured_by));
+    assert_eq!((after.detector.as_str(), site.active()), ("down", active));
+    let ticks = processor_ticks(site.nodes[active].as_ref().expect("it runs")) - before.1;
+    let share = ticks as f64 / 100.0 / elapsed.as_secs_f64();
+    println!("{FLOOD_DATAGRAMS} datagrams in {elapsed:?}: {ticks} hundredths of a second, {share:.2} of a processor");
+    assert!(ticks < 300, "150 µs for each datagram would be far too much: {ticks} ticks");
+    drop(socket);
+    site.start(1 - active);
+    site.wait_until_ready();
+    exchange(&mut stream, b"after");
+}
+
+#[test]
+fn a_node_with_another_key_is_not_believed_and_the_log_says_why() {
+    let Some(mut site) = Site::new() else { return };
+    for id in 0..2 {
+        let key = site.make_key(&format!("{id}.key"));
+        site.configure_keys(id, &[&key], "");
+        site.start(id);
+    }
+    until("both say why", || {
+        let said = |id| site.log(id).contains("pre_shared_keys of both nodes have a key in common");
+        (said(0) && said(1)).then_some(())
+    });
+    let peer = site.peer(0);
+    assert_eq!((peer.channel.secured_by.as_str(), peer.detector.as_str()), ("establishing", "down"));
+    assert!(!site.status(0).expect("it answers").takeover.ready);
+}
+
+/// Runs openssl in the folder; false where there is none.
+fn openssl(folder: &Path, arguments: &str) -> bool {
+    let run = Command::new("openssl").current_dir(folder).args(arguments.split_whitespace()).output();
+    match run {
+        Ok(output) => {
+            assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// What docs/security.md tells operators to do.
+fn make_authority(folder: &Path, name: &str) -> bool {
+    openssl(
+        folder,
+        &format!(
+            "req -x509 -newkey ed25519 -nodes -days 3650 -subj /CN={name} -addext basicConstraints=critical,CA:TRUE \
+             -addext keyUsage=critical,keyCertSign -keyout {name}.key -out {name}.pem"
+        ),
+    )
+}
+
+fn make_certificate(folder: &Path, authority: &str, name: &str, key: &str) {
+    let host = format!("{name}.example");
+    let made = openssl(
+        folder,
+        &format!(
+            "req -x509 -newkey {key} -nodes -days 365 -subj /CN={host} -addext subjectAltName=DNS:{host} \
+             -addext basicConstraints=critical,CA:FALSE -CA {authority}.pem -CAkey {authority}.key -keyout {name}.key \
+             -out {name}.pem"
+        ),
+    );
+    assert!(made);
+}
+
+fn certificate_section(site: &Site, name: &str) -> String {
+    let [certificate, key, authority] =
+        [format!("{name}.pem"), format!("{name}.key"), "authority.pem".to_owned()].map(|file| site.path(&file));
+    format!("certificate = {certificate:?}\nkey = {key:?}\nauthority = {authority:?}\nrotate_interval = \"5s\"")
+}
+
+#[test]
+fn nodes_authenticate_by_certificates_that_openssl_made() {
+    let Some(mut site) = Site::new() else { return };
+    if !make_authority(&site.folder, "authority") {
+        println!("skipped: there is no openssl");
+        return;
+    }
+    make_certificate(&site.folder, "authority", "left", "ed25519");
+    make_certificate(&site.folder, "authority", "right", "ec -pkeyopt ec_paramgen_curve:P-256");
+    site.configure(0, &certificate_section(&site, "left"), "certificate_name = \"right.example\"");
+    site.configure(1, &certificate_section(&site, "right"), "certificate_name = \"left.example\"");
+    (0..2).for_each(|id| site.start(id));
+    site.echo_inside();
+    site.wait_until_ready();
+    assert_eq!(site.peer(0).channel.secured_by, "certificate right.example");
+    assert_eq!(site.peer(1).channel.secured_by, "certificate left.example");
+    let mut stream = site.connect();
+    exchange(&mut stream, b"before");
+    until("session keys were exchanged", || (site.peer(0).channel.handshakes >= 2).then_some(()));
+
+    // Somebody else's authority.
+    let active = site.active();
+    let standby = 1 - active;
+    site.kill(standby);
+    assert!(make_authority(&site.folder, "stranger"));
+    make_certificate(&site.folder, "stranger", "forged", "ed25519");
+    let genuine = ["left", "right"];
+    let name = format!("certificate_name = \"{}.example\"", genuine[active]);
+    site.configure(standby, &certificate_section(&site, "forged"), &name);
+    site.start(standby);
+    until("the log says why", || site.log(active).contains("not issued by the authority").then_some(()));
+    assert_eq!(site.peer(active).detector, "down");
+    exchange(&mut stream, b"meanwhile");
+
+    site.kill(standby);
+    site.configure(standby, &certificate_section(&site, genuine[standby]), &name);
+    site.start(standby);
+    site.wait_until_ready();
+    site.kill(active);
+    exchange(&mut stream, b"after");
+}
+
+#[test]
+fn a_key_that_others_may_read_keeps_a_gateway_from_starting() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(mut site) = Site::new() else { return };
+    let key = site.make_key("cluster.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    site.configure_keys(0, &[&key], "");
+    site.start(0);
+    let child = site.nodes[0].as_mut().expect("it was started");
+    let status = until("it ends", || child.try_wait().expect("it is a child"));
+    let log = site.log(0);
+    assert!(!status.success() && log.contains(&format!("chmod 600 {}", key.display())), "{log}");
+}
+
+#[test]
+fn plain_text_is_said_so() {
+    let Some(mut site) = Site::new() else { return };
+    site.configure(0, "mode = \"plain\"", "");
+    site.start(0);
+    let status = until("it answers", || site.status(0));
+    assert_eq!(status.peers[0].channel.secured_by, "plain");
+    let events = site.client(0).expect("it answers").events().unwrap();
+    let warned =
+        events.iter().filter(|event| event.kind == EventKind::Warning && event.detail.contains("not encrypted"));
+    assert_eq!(warned.count(), 1, "{events:#?}");
+    assert!(site.log(0).contains("not encrypted"));
+}

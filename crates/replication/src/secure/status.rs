@@ -1,0 +1,77 @@
+//! What a channel tells of itself.
+
+use alloc::string::String;
+
+use flow::Instant;
+
+use super::Channel;
+use super::error::REFUSALS;
+use super::secret::KeyId;
+
+/// The most events that wait to be polled; when there are more, the oldest goes.
+pub const EVENTS_MAX: usize = 16;
+
+/// Something that happened to a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChannelEvent {
+    /// The first session keys are in use.
+    Established,
+    /// New session keys are in use.
+    KeysExchanged,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) handshakes: u64,
+    pub(super) sealed: u64,
+    pub(super) opened: u64,
+    pub(super) refused: [u64; REFUSALS],
+}
+
+/// The session keys in use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionKeys {
+    /// The pre-shared key that their handshake was under, if there are any.
+    pub key: Option<KeyId>,
+    /// The name of the peer's certificate, if it showed one.
+    pub peer_name: Option<String>,
+    /// When they came into use.
+    pub since: Instant,
+}
+
+/// A channel's figures.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChannelStatus {
+    /// The session keys in use; `None` before there are any.
+    pub keys: Option<SessionKeys>,
+    /// Handshakes that made keys which came into use.
+    pub handshakes: u64,
+    /// Multiplications of points for handshakes, whoever began them.
+    pub multiplications: u64,
+    /// Datagrams that were sealed.
+    pub sealed: u64,
+    /// Datagrams that were opened and taken.
+    pub opened: u64,
+    /// Datagrams that were refused, by [`super::Refusal`].
+    pub refused: [u64; REFUSALS],
+}
+
+impl Channel {
+    /// The channel's figures.
+    #[must_use]
+    pub fn status(&self) -> ChannelStatus {
+        let keys = self.current.as_ref().map(|keys| SessionKeys {
+            key: self.credentials.is_pre_shared(keys.key).then_some(keys.key),
+            peer_name: keys.peer_name.clone(),
+            since: self.in_use_since,
+        });
+        ChannelStatus {
+            keys,
+            handshakes: self.counters.handshakes,
+            multiplications: self.multiplications.count(),
+            sealed: self.counters.sealed,
+            opened: self.counters.opened,
+            refused: self.counters.refused,
+        }
+    }
+}
