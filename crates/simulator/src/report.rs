@@ -92,6 +92,12 @@ pub struct Outcome {
     pub messages_lost: u64,
     /// Datagrams between the nodes that a wrong checksum cost.
     pub datagrams_lost: u64,
+    /// Copies that were broken on purpose, to be put right.
+    pub copies_broken: u64,
+    /// Copies that the nodes alive at the end found not to be what their master told.
+    pub copies_differing: u64,
+    /// Of those, the ones that they put right.
+    pub copies_repaired: u64,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -116,6 +122,9 @@ impl Outcome {
             failovers: 0,
             messages_lost: 0,
             datagrams_lost: 0,
+            copies_broken: 0,
+            copies_differing: 0,
+            copies_repaired: 0,
             events: 0,
             simulated: Duration::ZERO,
             digest: 0,

@@ -5,7 +5,7 @@ use cluster::role::Heartbeat;
 use flow::connection::flags;
 use flow::conntrack::TcpState;
 use flow::wire::{self, Parsed, Transport, ip_protocol};
-use flow::{Connection, Frame, PortId};
+use flow::{Connection, Frame, NodeId, PortId};
 
 use crate::checkers::order::Order;
 
@@ -32,6 +32,44 @@ pub enum Sabotage {
     ImpatientNodes,
     /// Nodes take up connections again that have ended.
     Zombies,
+    /// When all is quiet, copies vanish from the tables, once: to be found and told again.
+    LostCopies,
+    /// When all is quiet, copies become older than they are, once: to be found and told again.
+    AlteredCopies,
+    /// When all is quiet, copies appear that nobody told of, once: to be found and removed.
+    GhostCopies,
+}
+
+impl Sabotage {
+    /// What it does is to be put right by the nodes themselves.
+    pub(crate) const fn is_to_be_repaired(self) -> bool {
+        matches!(self, Self::LostCopies | Self::AlteredCopies | Self::GhostCopies)
+    }
+}
+
+/// Does to one in three of a node's copies, behind its back, what the sabotage says. How many it did it to.
+pub(crate) fn break_copies(node: NodeId, value: &mut Node, sabotage: Sabotage, now: flow::Instant) -> u64 {
+    let table = value.pipeline_mut().table_to_break();
+    let is_copy = |connection: &flow::Connection| connection.owner != node;
+    let copies: Vec<_> = table.iter().filter(|(_, connection)| is_copy(connection)).collect();
+    let victims: Vec<_> = copies.iter().step_by(3).map(|(slot, connection)| (*slot, **connection)).collect();
+    let mut broken = 0;
+    for (slot, copy) in victims {
+        let is_done = match sabotage {
+            Sabotage::LostCopies => table.remove(slot).is_some(),
+            Sabotage::AlteredCopies => {
+                table.get_mut(slot).map(|copy| copy.version = copy.version.wrapping_sub(1)).is_some()
+            }
+            _ => {
+                let mut ghost = copy;
+                ghost.original.source_port ^= 0x4000;
+                ghost.reply = ghost.original.inverse();
+                table.insert(ghost, now).is_ok()
+            }
+        };
+        broken += u64::from(is_done);
+    }
+    broken
 }
 
 /// Takes a node back to the first that it heard of a connection.

@@ -28,6 +28,7 @@ fn every_promise_is_kept() {
     for seed in SEEDS {
         let outcome = run(seed, Options::default());
         assert!(outcome.is_sound(), "seed {seed}: {:#?}", outcome.problems);
+        assert_eq!(outcome.copies_differing, 0, "seed {seed}: nothing is suspected that was only on its way");
         totals.add(&outcome);
     }
     assert!(totals.connections > 20 && totals.kills > 10, "the seeds must put connections at risk: {totals:?}");
@@ -135,6 +136,23 @@ fn connections_that_are_held_for_open_after_their_end_are_noticed() {
     assert!(broken.into_iter().any(|failure| failure.problem == Problem::Zombie));
     let sound = run(1, Options { expects_no_zombies: true, ..Options::default() });
     assert!(sound.is_sound(), "{:?}", sound.problems);
+}
+
+#[test]
+fn copies_broken_behind_the_nodes_backs_are_found_and_put_right() {
+    for sabotage in [Sabotage::LostCopies, Sabotage::AlteredCopies, Sabotage::GhostCopies] {
+        let options = Options { sabotage: Some(sabotage), ..Options::default() };
+        let (mut broken, mut repaired) = (0, 0);
+        for seed in SEEDS {
+            let outcome = run(seed, options);
+            assert!(outcome.is_sound(), "{sabotage:?}, seed {seed}: {:#?}", outcome.problems);
+            broken += outcome.copies_broken;
+            repaired += outcome.copies_repaired;
+        }
+        assert!(broken > 20, "{sabotage:?}: there must be something to repair: {broken}");
+        // What ended by itself in the meantime needs no repair.
+        assert!(repaired > broken / 2, "{sabotage:?}: {repaired} of {broken} repaired");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@
 mod absence;
 mod again;
 mod config;
+mod copies;
 mod drain;
 mod event;
 mod held;
@@ -38,7 +39,7 @@ use flow::conntrack::Change;
 use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
-use replication::representation::{Selection, is_worth_telling, precise};
+use replication::representation::{Selection, is_worth_telling};
 use replication::secure::ChannelError;
 use replication::{Handle, PeerError, PeerSession};
 
@@ -212,6 +213,7 @@ impl Node {
             self.handle_role_events(now);
             return Ok(());
         }
+        self.remember_untold(now);
         let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         if let Some(theirs) = peer.refused {
@@ -262,6 +264,7 @@ impl Node {
         self.more_expiries = self.expire(now);
         self.judge_some(now);
         self.tell_changes();
+        self.remember_untold(now);
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
@@ -362,20 +365,20 @@ impl Node {
         for change in &changes {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
-                TableChange::TakenOver { slot } => self.tell_taken_over(*slot),
+                TableChange::Copied { slot } => self.note_copied(*slot),
+                TableChange::TakenOver { slot } => {
+                    self.note_copied(*slot);
+                    self.tell_taken_over(*slot);
+                }
                 TableChange::FunctionsChanged { slot } => {
+                    self.note_copied(*slot);
                     peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
                 TableChange::Changed { slot, change, previous_state } => {
                     self.tell_changed(*slot, *change, *previous_state);
                 }
-                TableChange::Ended { slot, ended } => {
-                    self.attributes.clear();
-                    precise::encode_ended(ended, &mut self.attributes);
-                    for session in peer::sessions(&mut self.peers) {
-                        session.mark_deleted(Handle(slot.0), &self.attributes);
-                    }
-                }
+                TableChange::Ended { slot, ended } => self.tell_ended(*slot, ended),
+                TableChange::Refused { to, ended } => self.tell_refused(*to, ended),
             }
         }
         self.pipeline.return_changes(changes);

@@ -79,6 +79,8 @@ impl Peer {
                 SessionEvent::ResyncStarted => NodeEvent::ResyncStarted(self.id),
                 SessionEvent::ResyncCompleted => NodeEvent::ResyncCompleted(self.id),
                 SessionEvent::Synchronised => NodeEvent::Synchronised(self.id),
+                SessionEvent::Diverged { connections } => NodeEvent::ReplicasDiffer { peer: self.id, connections },
+                SessionEvent::Agreed { repaired } => NodeEvent::ReplicasAgree { peer: self.id, repaired },
             };
             events.push(now, event);
         }

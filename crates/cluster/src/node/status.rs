@@ -9,6 +9,7 @@ use replication::SessionStatus;
 use super::peer::Peer;
 use super::{Node, ReplicaCounters};
 use crate::group::GroupId;
+use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
 
 /// How a node stands.
@@ -24,6 +25,8 @@ pub struct NodeStatus {
     pub connections: u32,
     /// Connections held at most.
     pub connections_max: u32,
+    /// Connections that ended while a peer that knows them was away.
+    pub tombstones: TombstoneCounters,
     /// First replies that were kept back.
     pub replies_held: u64,
     /// Of those, the ones let go unconfirmed because their time was over.
@@ -146,6 +149,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         configuration: node.roles.configuration(),
         connections: node.pipeline.table().len(),
         connections_max: node.pipeline.table().capacity(),
+        tombstones: node.pipeline.tombstones(),
         replies_held: node.held.held,
         replies_overdue: node.held.overdue,
         forwarding: node.forwarder.counters(),

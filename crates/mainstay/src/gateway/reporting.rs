@@ -21,8 +21,8 @@ use crate::config::validated::Config;
 use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
-    ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
-    TakeoverStatus, WorkerStatus,
+    Agreement, ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates,
+    Status, TakeoverStatus, WorkerStatus,
 };
 use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
@@ -195,6 +195,18 @@ impl Reporting {
             NodeEvent::WorkerLate(worker) => (
                 EventKind::Warning,
                 format!("worker {} was not ready for the take-over in time: is the machine overloaded?", worker.0),
+            ),
+            NodeEvent::ReplicasDiffer { peer: id, connections } => (
+                EventKind::ReplicasDiffer,
+                format!(
+                    "{} of node {} are not here as it told them",
+                    counted(connections as usize, "connection"),
+                    id.0
+                ),
+            ),
+            NodeEvent::ReplicasAgree { peer: id, repaired } => (
+                EventKind::ReplicasAgree,
+                format!("with node {}: {} put right", id.0, counted(repaired as usize, "connection")),
             ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
@@ -483,6 +495,18 @@ fn hindrances(status: &NodeStatus) -> Vec<String> {
     status.peers.iter().map(hindrance).collect()
 }
 
+fn agreement(status: &replication::AgreementStatus) -> Agreement {
+    Agreement {
+        agreed_ns: status.agreed_at.map(Instant::as_nanos),
+        divergent: status.divergent.into(),
+        rounds: status.rounds_compared,
+        found: status.divergent_found,
+        repaired: status.repaired,
+        ghosts_removed: status.ghosts_removed,
+        changed_silently: status.changed_silently,
+    }
+}
+
 fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
     let session = peer.session;
     PeerStatus {
@@ -515,6 +539,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         received: session.map_or(0, |session| session.messages_received),
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
+        agreement: session.map_or_else(Agreement::default, |session| agreement(&session.agreement)),
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flow::Instant;
+use flow::{Instant, NodeId};
 
 use super::{World, view};
 use crate::Sabotage;
@@ -15,6 +15,8 @@ use crate::topology::NODES;
 /// How often the replicas are compared when all is done, and for how long before they are held to differ.
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(20);
 const COMPARISONS_MAX: u32 = 250;
+/// What is wrong with copies is found and put right within this time.
+const REPAIR_WAIT: Duration = Duration::from_secs(10);
 /// Longer than connections that have ended stay in the tables.
 const EXPIRY_WAIT: Duration = Duration::from_secs(100);
 
@@ -44,6 +46,22 @@ impl World<'_> {
         if let Some(text) = difference {
             self.outcome.problem(self.now, Problem::ReplicasDiffer, text);
         }
+    }
+
+    /// Copies broken behind the nodes' backs are put right.
+    pub(super) fn break_and_compare(&mut self) {
+        let Some(sabotage) = self.options.sabotage.filter(|sabotage| sabotage.is_to_be_repaired()) else { return };
+        if !self.outcome.is_sound() {
+            return;
+        }
+        for (node, machine) in self.machines.iter_mut().enumerate() {
+            let now = machine.clock.own(self.now);
+            if let Some(value) = &mut machine.node {
+                self.outcome.copies_broken += sabotage::break_copies(NodeId(node as u8), value, sabotage, now);
+            }
+        }
+        self.run_until(self.now + REPAIR_WAIT, |_| false);
+        self.compare_replicas();
     }
 
     /// Once nothing more happens, no node holds connections for open that both ends have closed.
@@ -77,8 +95,12 @@ impl World<'_> {
         self.checkers.finish(self.now, &view, &mut self.outcome);
         for machine in &self.machines {
             let Some(node) = &machine.node else { continue };
-            let sessions = node.status(machine.clock.own(self.now)).peers.into_iter().filter_map(|peer| peer.session);
-            self.outcome.messages_lost += sessions.map(|session| session.lost).sum::<u64>();
+            let now = machine.clock.own(self.now);
+            for session in node.status(now).peers.into_iter().filter_map(|peer| peer.session) {
+                self.outcome.messages_lost += session.lost;
+                self.outcome.copies_differing += session.agreement.divergent_found;
+                self.outcome.copies_repaired += session.agreement.repaired + session.agreement.ghosts_removed;
+            }
         }
         self.outcome.simulated = self.now.saturating_since(Instant::ZERO);
         self.outcome.digest = self.trace.digest();

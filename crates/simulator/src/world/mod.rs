@@ -79,6 +79,7 @@ impl<'a> World<'a> {
         self.schedule.add(self.scenario.calm_at, Event::Calm);
         self.run_until(self.scenario.ends_at, |world| world.is_calm && world.is_done());
         self.compare_replicas();
+        self.break_and_compare();
         if self.options.expects_no_zombies {
             self.look_for_zombies();
         }

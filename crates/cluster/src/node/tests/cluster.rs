@@ -228,6 +228,8 @@ pub(super) struct Cluster {
     nodes: [Option<Node>; 2],
     /// Replication datagrams are thrown away while set.
     pub(super) is_replication_cut: bool,
+    /// Failure-detection packets are thrown away while set.
+    pub(super) is_detection_cut: bool,
     /// The node that hosts send their packets to, where several are active.
     pub(super) via: Option<u8>,
     /// Frames that reached the client and the server.
@@ -262,6 +264,7 @@ impl Cluster {
             options,
             nodes,
             is_replication_cut: false,
+            is_detection_cut: false,
             via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
@@ -349,6 +352,7 @@ impl Cluster {
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
             Transmit::Port { port, .. } => self.carry_frame(port, bytes),
+            Transmit::Detection(_) if self.is_detection_cut => {}
             Transmit::Detection(_) => {
                 peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
             }
