@@ -104,6 +104,11 @@ impl Peer {
         [detector, session.and_then(PeerSession::poll_timeout), channel]
     }
 
+    /// The peer has told all its connections at some time.
+    pub(super) fn has_told_all(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.status().heard)
+    }
+
     /// This node has a copy of all that the peer has, or there is nobody to copy from.
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };

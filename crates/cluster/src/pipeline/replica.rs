@@ -3,6 +3,7 @@
 use flow::connection::flags;
 use flow::table::{InsertError, Slot};
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
+use network_functions::function::CloseReason;
 
 use super::sharing::Word;
 use super::{Pipeline, TableChange, record, record_mut};
@@ -82,6 +83,17 @@ impl Pipeline {
             }
             Err(InsertError::Full) => Applied::Full,
             Err(InsertError::TupleInUse) => Applied::Conflict,
+        }
+    }
+
+    /// Ends what this node is master of and what stands in the way of a copy: a connection with one of its tuples, which
+    /// began while the nodes could not hear each other (a server's answer that no connection was known for, say).
+    pub fn give_way(&mut self, copy: &Connection) {
+        for tuple in [&copy.original, &copy.reply] {
+            let Some((slot, _)) = self.lookup(tuple) else { continue };
+            if record(&self.table, slot).owner == self.node {
+                self.end(slot, CloseReason::Terminated);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Scenarios with two nodes: what a client and a server see.
 
+mod absence;
 mod cluster;
 mod ftp;
 mod ftp_workers;
