@@ -418,6 +418,9 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
 
 /// The nodes have a key in common, which nobody else has.
 fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
+    if plan.tuning.is_plain {
+        return "\n[replication.security]\nmode = \"plain\"\n".into();
+    }
     if plan.has_standby { format!("\n[replication.security]\npre_shared_keys = [{key:?}]\n") } else { String::new() }
 }
 

@@ -41,7 +41,13 @@ impl Gateways {
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             backend: Backend::default(),
-            tuning: Tuning { transport, holds_first_reply, route: network.route().map(|route| (route.to, route.via)) },
+            tuning: Tuning {
+                transport,
+                holds_first_reply,
+                // As conntrackd does it, and as streams do.
+                is_plain: true,
+                route: network.route().map(|route| (route.to, route.via)),
+            },
         };
         let shape = if network.links().both_active { Shape::BothActive } else { Shape::OneActive };
         Ok(Self { cluster: Cluster::start_as(shape, network.topology(), plan)?, shape })

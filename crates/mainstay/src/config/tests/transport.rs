@@ -33,6 +33,12 @@ fn what_a_transport_cannot_do_is_refused_with_what_to_do_instead() {
         let said = said(&with(lines));
         assert!(said.contains(expected), "{lines}: {said}");
     }
+    let secured = with("transport = \"tcp\"").replace("mode = \"plain\"", "pre_shared_keys = [\"/a.key\"]");
+    assert!(
+        said(&secured).contains("use the native transport, or remove [replication.security]"),
+        "{}",
+        said(&secured)
+    );
     let third = "[[replication.peer]]\nid = 2\naddress = \"10.99.0.2:3791\"\n[failure_detection]";
     let twice = with("transport = \"tcp\"").replace("[failure_detection]", third).replace("nodes = 2", "nodes = 3");
     assert!(said(&twice).contains("two peers have one IP address"), "{}", said(&twice));

@@ -14,7 +14,8 @@ fn checked(number: usize, plan: ClusterPlan) -> config::validated::Config {
 fn checked_as(shape: Shape, number: usize, plan: ClusterPlan) -> config::validated::Config {
     let directory = Directory::create().unwrap();
     let path = directory.path.join("node.toml");
-    fs::write(&path, configuration(number, (plan, shape), Path::new("/tmp/node.sock"))).unwrap();
+    let text = configuration(number, (plan, shape), Path::new("/tmp/node.sock"));
+    fs::write(&path, text + &security_configuration(plan, Path::new("/tmp/node.key"))).unwrap();
     let checked = config::load(&path).unwrap_or_else(|error| panic!("{error}"));
     checked.config
 }

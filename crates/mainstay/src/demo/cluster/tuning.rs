@@ -12,13 +12,15 @@ pub struct Tuning {
     pub transport: Transport,
     /// A connection's first reply waits for the standby to have the connection.
     pub holds_first_reply: bool,
+    /// What nodes tell each other is not encrypted.
+    pub is_plain: bool,
     /// A route beside the networks of the ports: where to, and by way of whom.
     pub route: Option<(Prefix, IpAddr)>,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { transport: Transport::Native, holds_first_reply: true, route: None }
+        Self { transport: Transport::Native, holds_first_reply: true, is_plain: false, route: None }
     }
 }
 
