@@ -108,11 +108,23 @@ pub struct SimulateArgs {
     /// The first seed
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
+    /// What may go wrong: default, all, or some of kill, kill-standby, leave, partition, host-link, node-link, one-way,
+    /// heartbeats, replication, detection, control-port, flapping, slow-node, slow-link, pause-active, pause-standby,
+    /// clock-jump, clock-speed, other-version, newer-peer, long-partition, small-memory, needed-empty, both-dead,
+    /// rolling-restart, leave-pause (docs/simulation.md)
+    #[arg(long, value_name = "NAMES", default_value_t)]
+    pub faults: simulator::scenario::FaultSet,
+    /// Play what is written in a file, as a seed that broke a promise leaves it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "faults", "json"])]
+    pub scenario: Option<PathBuf>,
+    /// Write the shortest schedule that still breaks the promise to a file, for --scenario
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    pub write: Option<PathBuf>,
     /// Seeds played at once
     #[arg(long, value_name = "THREADS", default_value = "2")]
     pub jobs: std::num::NonZeroUsize,
-    /// Print all that happens in the run of --seed
-    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "json"])]
+    /// Print all that happens in the run of --seed or --scenario
+    #[arg(long, conflicts_with_all = ["seeds", "json"])]
     pub trace: bool,
     /// Print one JSON object
     #[arg(long)]

@@ -403,8 +403,9 @@ fn nodes_authenticate_by_certificates_that_openssl_made() {
     site.configure(standby, &certificate_section(&site, "forged"), &name);
     site.start(standby);
     until("the log says why", || site.log(active).contains("not issued by the authority").then_some(()));
-    assert_eq!(site.peer(active).detector, "down");
+    until("the node that was killed is found dead", || (site.peer(active).detector == "down").then_some(()));
     exchange(&mut stream, b"meanwhile");
+    assert_eq!(site.peer(active).detector, "down", "the forged one is not heard");
 
     site.kill(standby);
     site.configure(standby, &certificate_section(&site, genuine[standby]), &name);

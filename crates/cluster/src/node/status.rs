@@ -74,10 +74,17 @@ pub struct PeerStatus {
 }
 
 impl PeerStatus {
-    /// The peer could take over now without losing a connection: it is up, and has been told everything.
+    /// The peer stands by and says itself that it lacks connections: it has no room for all of them, or is still told.
+    #[must_use]
+    pub fn lacks_connections(&self) -> bool {
+        self.heartbeats.iter().flatten().any(|said| said.state == role::State::Standby && !said.synchronised)
+    }
+
+    /// The peer could take over now without losing a connection: it is up, and has been told everything and taken it.
     #[must_use]
     pub fn could_take_over(&self) -> bool {
         self.down_since.is_none()
+            && !self.lacks_connections()
             && self.refused.is_none()
             && self.detector.state == failure_detector::State::Up
             && self.session.is_some_and(|session| session.link == replication::Link::Open && session.told)

@@ -82,7 +82,16 @@ impl Store for ReplicaStore<'_> {
         if self.resync.epoch() {
             copy.flags |= flags::RESYNCED;
         }
-        match self.pipeline.apply_copy(now, from, copy) {
+        let mut applied = self.pipeline.apply_copy(now, from, copy);
+        // One of two connections with a tuple in common has to go: packets go to that of the node that holds the addresses,
+        // and where both hold some, that of the lower number stays.
+        let gives_way = if self.pipeline.is_sharing() { from < self.node } else { !self.speaks_for_all };
+        if applied == Applied::Conflict && gives_way {
+            self.counters.conflicts += 1;
+            self.pipeline.give_way(&copy);
+            applied = self.pipeline.apply_copy(now, from, copy);
+        }
+        match applied {
             Applied::Taken => {
                 self.counters.taken += 1;
                 self.pipeline.apply_relations(now, &copy.original, &relations)?;
@@ -92,6 +101,7 @@ impl Store for ReplicaStore<'_> {
             Applied::Ended => self.counters.ended += 1,
             Applied::Full => {
                 self.counters.no_room += 1;
+                self.resync.lacks_room = true;
                 return Err(ApplyError::Full);
             }
         }

@@ -93,6 +93,17 @@ impl Pipeline {
         }
     }
 
+    /// Ends what this node is master of and what stands in the way of a copy: a connection with one of its tuples, which
+    /// began while the nodes could not hear each other (a server's answer that no connection was known for, say).
+    pub fn give_way(&mut self, copy: &Connection) {
+        for tuple in [&copy.original, &copy.reply] {
+            let Some((slot, _)) = self.lookup(tuple) else { continue };
+            if record(&self.table, slot).owner == self.node {
+                self.end(slot, CloseReason::Terminated);
+            }
+        }
+    }
+
     /// Removes the copy that `from` says has ended, unless another node has become its master since. A connection of this
     /// node's ends if `from` became its master and ended it without this node having heard: other backups are told. True if
     /// it was there.

@@ -41,6 +41,9 @@ pub struct BenchReplicationArgs {
     /// What the links draw their losses from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Have both gateways at work, and kill one: only flows through that one count
+    #[arg(long, conflicts_with = "rtts_ms")]
+    pub multi_primary: bool,
     /// A small experiment: one kill for each combination, a near server, flows given up after 3 s
     #[arg(long)]
     pub quick: bool,
@@ -74,7 +77,7 @@ impl BenchReplicationArgs {
     /// The round trips.
     #[must_use]
     pub fn rtts_ms(&self) -> Vec<u32> {
-        Self::or(&self.rtts_ms, self.quick, &[0], &[0, 50])
+        Self::or(&self.rtts_ms, self.quick || self.multi_primary, &[0], &[0, 50])
     }
 
     /// The sizes, each once, the smallest first.

@@ -351,7 +351,8 @@ fn start_node(
 }
 
 /// A node's configuration file.
-fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
+#[must_use]
+pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let mut text = format!(
         "chain = [\"firewall\", \"nat\"]\n\n\

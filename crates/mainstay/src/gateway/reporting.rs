@@ -485,6 +485,9 @@ fn hindrances(status: &NodeStatus) -> Vec<String> {
             }
             None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
             Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
+            Some(session) if session.told && peer.lacks_connections() => {
+                format!("node {id} lacks connections (see its events: its table may be too small)")
+            }
             Some(session) if session.told => format!("node {id} does not stand by"),
             Some(_) => format!("node {id} is still being told of connections"),
         }

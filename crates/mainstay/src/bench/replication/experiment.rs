@@ -124,7 +124,8 @@ pub(super) fn run(
     if let Some(late) = lateness(&mut network, setting)? {
         return Ok(Err(late));
     }
-    let flows = traffic.finish()?;
+    let mut flows = traffic.finish()?;
+    flows.retain(|flow| !pair.spares(flow.server.ip()));
     let moments = Moments { hurried_at, killed_at, take_over, give_up: setting.give_up };
     Ok(Ok(moments.sum_up(&flows)))
 }
@@ -201,6 +202,7 @@ mod tests {
     fn flow(opened: Instant, established: Option<Instant>, ended: Option<Instant>) -> Flow {
         Flow {
             object_kilobytes: 5,
+            server: "198.51.100.10:7200".parse().expect("an address"),
             opened_at: opened,
             established_at: established,
             ended_at: ended,

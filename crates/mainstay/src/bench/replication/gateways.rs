@@ -1,5 +1,6 @@
 //! Two nodes of this program as a [`Pair`].
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use replication::Transport;
@@ -10,7 +11,8 @@ use crate::bench::BenchError;
 use crate::config::validated::Backend;
 use crate::control::types::EventKind;
 use crate::demo::clock::Epoch;
-use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
+use crate::demo::cluster::{Cluster, ClusterPlan, Shape, Tuning};
+use crate::demo::multi_primary::ways::WAYS;
 use crate::demo::watch::Watch;
 
 /// Connections that a node has room for, most of them over and waiting to be forgotten.
@@ -23,6 +25,7 @@ const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(3);
 /// Two nodes.
 pub(super) struct Gateways {
     cluster: Cluster,
+    shape: Shape,
 }
 
 impl Gateways {
@@ -40,7 +43,8 @@ impl Gateways {
             backend: Backend::default(),
             tuning: Tuning { transport, holds_first_reply, route: network.route().map(|route| (route.to, route.via)) },
         };
-        Ok(Self { cluster: Cluster::start(network.topology(), plan)? })
+        let shape = if network.links().both_active { Shape::BothActive } else { Shape::OneActive };
+        Ok(Self { cluster: Cluster::start_as(shape, network.topology(), plan)?, shape })
     }
 }
 
@@ -55,6 +59,11 @@ impl Pair for Gateways {
 
     fn kill_active(&mut self) -> Result<Epoch, BenchError> {
         Ok(self.cluster.kill_active_unchecked()?)
+    }
+
+    fn spares(&self, server: IpAddr) -> bool {
+        // Node a is the one that is killed where both are at work; the second way leads through the other alone.
+        self.shape == Shape::BothActive && WAYS[1].server.contains(&server)
     }
 
     fn await_take_over(&mut self, watch: &Watch, killed_at: Epoch) -> Result<TakeOver, BenchError> {

@@ -68,7 +68,7 @@ fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
     let mut left_out = Vec::new();
     let mut cells = Vec::new();
     for subject in args.subjects() {
-        if let Some(why) = subject.hindrance() {
+        if let Some(why) = subject.hindrance(args.multi_primary) {
             left_out.push(format!("{}: {why}", subject.name()));
             continue;
         }
@@ -94,6 +94,7 @@ fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
         began_unix_s,
         settings: Settings {
             rounds: args.rounds(),
+            multi_primary: args.multi_primary,
             at_once: args.flows.into(),
             object_kb: matrix.object_kilobytes.clone(),
             flow_bytes_per_s: objects::FLOW_BYTES_PER_S,
@@ -129,6 +130,7 @@ impl Matrix<'_> {
             links: Links {
                 dedicated_loss: cell.loss,
                 round_trip: Duration::from_millis(cell.rtt_ms.into()),
+                both_active: args.multi_primary,
                 // The same for all that are compared, another for each kill.
                 seed: args.seed.wrapping_add(u64::from(round) << 32),
             },

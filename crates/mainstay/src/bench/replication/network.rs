@@ -20,6 +20,7 @@ use packet_io::{IoError, sysctl};
 
 use crate::bench::BenchError;
 use crate::demo::distance::lose_between_nodes;
+use crate::demo::multi_primary::ways;
 use crate::demo::topology::{INTERFACES, SERVER, Topology};
 use crate::emulator::channel::Settings;
 use crate::emulator::{BOTH, Link, LinkPlan};
@@ -42,6 +43,8 @@ pub struct Links {
     pub dedicated_loss: f64,
     /// Round trip between client and server that the network adds to its own.
     pub round_trip: Duration,
+    /// Both gateways are at work, each for the server addresses whose way leads through it. With a server that is near.
+    pub both_active: bool,
     /// What chance is drawn from.
     pub seed: u64,
 }
@@ -79,6 +82,9 @@ impl Network {
     pub fn build(links: Links) -> Result<Self, BenchError> {
         let topology = Arc::new(Topology::build()?);
         topology.client.run(allow_reuse_of_ports)??;
+        if links.both_active {
+            ways::build(&topology)?;
+        }
         let dedicated = (links.dedicated_loss > 0.0)
             .then(|| lose_between_nodes(&topology, links.dedicated_loss, links.seed))
             .transpose()?;
@@ -108,6 +114,10 @@ impl Network {
     /// Where the server listens.
     #[must_use]
     pub fn server_addresses(&self) -> Vec<SocketAddr> {
+        if self.links.both_active {
+            let addresses = ways::server_addresses(ways::chosen(false), SERVER_PORTS);
+            return addresses.into_iter().filter(SocketAddr::is_ipv4).collect();
+        }
         let address = if self.distance.is_some() { FAR_SERVER } else { SERVER[0] };
         SERVER_PORTS.map(|port| SocketAddr::new(address, port)).collect()
     }

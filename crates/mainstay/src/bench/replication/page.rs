@@ -45,8 +45,8 @@ fn header(report: &Report) -> String {
     let settings = &report.settings;
     format!(
         "<header><div class=\"brand\">Mainstay bench replication</div>\
-         <h1>What is left of the flows in progress when the active gateway dies</h1>\
-         <p class=\"lead\">{} flows at a time fetch objects through a pair of gateways; the active one is killed and the link \
+         <h1>What is left of the flows in progress when a gateway dies</h1>\
+         <p class=\"lead\">{} flows at a time fetch objects through a pair of gateways; one at work is killed and the link \
          between the two cut at the same moment, {} times in each combination. A flow is recovered if it gets the rest of \
          its object within {} s.</p></header>",
         settings.at_once, settings.rounds, settings.give_up_s,

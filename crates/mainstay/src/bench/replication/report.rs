@@ -14,6 +14,8 @@ use crate::bench::rounds::rounded;
 pub(super) struct Settings {
     /// Kills for each combination.
     pub(super) rounds: u32,
+    /// Both gateways were at work, and one of them was killed; only flows through that one count.
+    pub(super) multi_primary: bool,
     /// Flows at a time, over all sizes.
     pub(super) at_once: usize,
     pub(super) object_kb: Vec<u32>,
@@ -24,6 +26,13 @@ pub(super) struct Settings {
     /// Runs with more than one packet in a hundred later than this on an emulated link were thrown away.
     pub(super) lateness_ms_max: f64,
     pub(super) seed: u64,
+}
+
+impl Settings {
+    /// What was killed, in words.
+    pub(super) const fn killed(&self) -> &'static str {
+        if self.multi_primary { "one of two active gateways" } else { "the active gateway" }
+    }
 }
 
 /// The whole result.

@@ -46,12 +46,15 @@ impl Subject {
         }
     }
 
-    /// Why it cannot be measured on this machine, if it cannot.
+    /// Why it cannot be measured on this machine, or with both gateways at work, if it cannot.
     #[must_use]
-    pub fn hindrance(self) -> Option<String> {
+    pub fn hindrance(self, both_active: bool) -> Option<String> {
         match self {
             Self::Native | Self::NativeHeld | Self::Udp | Self::Tcp => None,
-            Self::Conntrackd | Self::ConntrackdUdp | Self::ConntrackdTcp => conntrackd::available().err(),
+            Self::Conntrackd | Self::ConntrackdUdp | Self::ConntrackdTcp => {
+                let one_active = || "with both gateways at work it is not set up here".to_owned();
+                if both_active { Some(one_active()) } else { conntrackd::available().err() }
+            }
         }
     }
 

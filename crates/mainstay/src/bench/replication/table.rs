@@ -13,9 +13,12 @@ const NONE: &str = "–";
 pub(super) fn describe(report: &Report) -> String {
     let settings = &report.settings;
     let mut text = format!(
-        "Of the flows in progress when the active gateway was killed, those that got the rest of their objects.\n\
+        "Of the flows in progress when {} was killed, those that got the rest of their objects.\n\
          {} flows at a time, {} kills each; a flow that did not go on within {} s is lost.\n",
-        settings.at_once, settings.rounds, settings.give_up_s,
+        settings.killed(),
+        settings.at_once,
+        settings.rounds,
+        settings.give_up_s,
     );
     for (loss, rtt_ms) in conditions(report) {
         // Writing to a string cannot fail, here and below.

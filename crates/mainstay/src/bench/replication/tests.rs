@@ -43,6 +43,7 @@ fn report() -> Report {
         cells: cells.iter().map(Cell::report).collect(),
         settings: Settings {
             rounds: 2,
+            multi_primary: false,
             at_once: 200,
             object_kb: sizes,
             flow_bytes_per_s: 625_000,

@@ -15,7 +15,7 @@ use super::super::cluster::{
 };
 use crate::group::{GroupId, GroupSet};
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
-use crate::pipeline::{SharingConfig, SharingCounters};
+use crate::pipeline::SharingCounters;
 
 pub(super) const A: u8 = 0;
 pub(super) const B: u8 = 1;
@@ -48,7 +48,7 @@ fn config(id: u8, options: Options) -> NodeConfig {
     let config = node_config(id, Options { connections_max: CONNECTIONS_MAX, has_groups: true, ..options });
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
     let peers = config.peers.into_iter().map(|peer| PeerConfig { session: Some(session), ..peer }).collect();
-    NodeConfig { sharing: Some(SharingConfig::default()), peers, ..config }
+    NodeConfig { peers, ..config }
 }
 
 impl Pair {

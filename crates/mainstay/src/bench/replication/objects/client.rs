@@ -117,6 +117,7 @@ impl Client {
         let server = self.plan.servers[self.begun as usize % self.plan.servers.len()];
         let mut flow = Flow {
             object_kilobytes,
+            server,
             opened_at: Instant::now(),
             established_at: None,
             ended_at: None,

@@ -85,6 +85,8 @@ impl Shared {
 pub struct Flow {
     /// The object's size.
     pub object_kilobytes: u32,
+    /// Whom it was begun with.
+    pub server: SocketAddr,
     /// When it was begun.
     pub opened_at: Instant,
     /// When the server had accepted it.
