@@ -139,23 +139,6 @@ fn connections_that_are_held_for_open_after_their_end_are_noticed() {
 }
 
 #[test]
-fn copies_broken_behind_the_nodes_backs_are_found_and_put_right() {
-    for sabotage in [Sabotage::LostCopies, Sabotage::AlteredCopies, Sabotage::GhostCopies] {
-        let options = Options { sabotage: Some(sabotage), ..Options::default() };
-        let (mut broken, mut repaired) = (0, 0);
-        for seed in SEEDS {
-            let outcome = run(seed, options);
-            assert!(outcome.is_sound(), "{sabotage:?}, seed {seed}: {:#?}", outcome.problems);
-            broken += outcome.copies_broken;
-            repaired += outcome.copies_repaired;
-        }
-        assert!(broken > 20, "{sabotage:?}: there must be something to repair: {broken}");
-        // What ended by itself in the meantime needs no repair.
-        assert!(repaired > broken / 2, "{sabotage:?}: {repaired} of {broken} repaired");
-    }
-}
-
-#[test]
 fn damaged_datagrams_cost_connections_at_worst() {
     for seed in SEEDS {
         let mut scenario = Scenario::generate(seed, FaultSet::DEFAULT);
@@ -177,4 +160,21 @@ fn a_panic_is_a_broken_promise_like_others() {
     scenario.conversations[0].client = usize::MAX;
     let outcome = run_scenario(&scenario, Options::default());
     assert_eq!(outcome.problems[0].problem, Problem::Panic);
+}
+
+#[test]
+fn copies_broken_behind_the_nodes_backs_are_found_and_put_right() {
+    for sabotage in [Sabotage::LostCopies, Sabotage::AlteredCopies, Sabotage::GhostCopies] {
+        let options = Options { sabotage: Some(sabotage), ..Options::default() };
+        let (mut broken, mut repaired) = (0, 0);
+        for seed in SEEDS {
+            let outcome = run(seed, options);
+            assert!(outcome.is_sound(), "{sabotage:?}, seed {seed}: {:#?}", outcome.problems);
+            broken += outcome.copies_broken;
+            repaired += outcome.copies_repaired;
+        }
+        assert!(broken > 20, "{sabotage:?}: there must be something to repair: {broken}");
+        // What ended by itself in the meantime needs no repair.
+        assert!(repaired > broken / 2, "{sabotage:?}: {repaired} of {broken} repaired");
+    }
 }
