@@ -84,7 +84,8 @@ mod tests {
             "[node]\nid = 0\n[workers]\n{workers}\n[[port]]\nname = \"inside\"\ninterface = \"eth0\"\n\
              addresses = [\"10.0.0.1/24\"]\n[[port]]\nname = \"outside\"\ninterface = \"eth1\"\n\
              addresses = [\"192.0.2.10/24\"]\n[replication]\nlocal = \"{local}\"\n\
-             [[replication.peer]]\nid = 1\naddress = \"10.99.0.2:3781\"\n"
+             [[replication.peer]]\nid = 1\naddress = \"10.99.0.2:3781\"\n\
+             [replication.security]\nmode = \"plain\"\n"
         );
         parse("mainstay.toml", &text)
     }
