@@ -247,7 +247,8 @@ impl Cluster {
         let mut cluster = Self::begin(options);
         cluster.run_until("node 0 to be active and heard by node 1", |cluster| {
             let is_heard = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
-            let is_chosen = cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses();
+            let is_alone = options.has_groups || !cluster.node(1).holds_addresses();
+            let is_chosen = cluster.node(0).holds_addresses() && is_alone;
             is_chosen && is_heard && cluster.is_settled()
         });
         cluster
