@@ -5,6 +5,8 @@
 //! Prints the share of a core that the master and the holder of the copies spend while nothing changes, the bytes that they
 //! send, and the time from a copy's vanishing to its being back. Time is simulated: what is measured is work.
 
+#![expect(clippy::disallowed_methods, reason = "a measurement needs a clock")]
+
 use std::time::{Duration, Instant as Clock};
 
 use cluster::node::ChainStates;
