@@ -2,8 +2,8 @@
 
 use super::{flows, reload, rules, status};
 use crate::control::types::{
-    Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, GroupStatus, NodeStatus,
-    PeerStatus, PortStatus, Rates, RefusedCount, ReloadReport, Status, TakeoverStatus,
+    Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, GroupStatus,
+    NodeStatus, PeerStatus, PortStatus, Rates, RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
 use crate::metrics::{Metric, Samples};
 
