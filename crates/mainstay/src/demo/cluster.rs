@@ -27,6 +27,8 @@ use crate::control::types::{Event, Status};
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// UDP port of the replication link.
 const REPLICATION_PORT: u16 = 3781;
+/// The key that the nodes have in common, and nobody else.
+const KEY_FILE: &str = "cluster.key";
 /// Lines of a node's log that an error shows.
 const LOG_TAIL_LINES: usize = 12;
 /// How long a connection's first reply waits for the standby to have the connection, at most.
@@ -324,8 +326,8 @@ fn start_node(
     let name = NAMES[number];
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-    let text = configuration(number, (plan, shape), &control_socket) + &security_configuration(plan, &directory.key());
-    fs::write(&config, text).map_err(|source| directory.error(source))?;
+    fs::write(&config, configuration(number, (plan, shape), &control_socket))
+        .map_err(|source| directory.error(source))?;
     // A node that is started again goes on in its log.
     let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
@@ -375,7 +377,7 @@ fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_soc
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
     }
     if has_standby {
-        text.push_str(&peer_configuration(number, plan));
+        text.push_str(&peer_configuration(number, plan, &control_socket.with_file_name(KEY_FILE)));
     }
     text
 }
@@ -386,21 +388,17 @@ fn addresses(both: [std::net::IpAddr; 2]) -> String {
 }
 
 /// What a node's configuration says of the other node.
-fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
+fn peer_configuration(number: usize, plan: ClusterPlan, key: &Path) -> String {
     let other = 1 - number;
     let representation = if plan.is_replicated { "precise-selective" } else { "none" };
     format!(
         "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
          hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
+         [replication.security]\npre_shared_keys = [{key:?}]\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
         SYNC[number], plan.sync_loss, SYNC[other],
     )
-}
-
-/// The nodes have a key in common, which nobody else has.
-fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
-    if plan.has_standby { format!("\n[replication.security]\npre_shared_keys = [{key:?}]\n") } else { String::new() }
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.
@@ -424,7 +422,7 @@ impl Directory {
 
     /// The key that the nodes have in common.
     fn key(&self) -> PathBuf {
-        self.path.join("cluster.key")
+        self.path.join(KEY_FILE)
     }
 
     pub(crate) fn error(&self, source: io::Error) -> ClusterError {
