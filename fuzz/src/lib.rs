@@ -11,3 +11,4 @@ pub mod frame;
 pub mod heartbeat;
 pub mod node;
 pub mod session;
+pub mod transports;

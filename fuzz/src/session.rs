@@ -6,14 +6,23 @@ use arbitrary::{Arbitrary, Unstructured};
 use flow::{Instant, NodeId};
 use replication::{ApplyError, Handle, Kind, Session, SessionConfig, Store};
 
-const SLOTS: u32 = 8;
+pub(crate) const SLOTS: u32 = 8;
 const EVENTS_MAX: usize = 200;
 const DATAGRAMS_PER_EVENT_MAX: usize = 16;
 
 /// The connections of a side are bare numbers: its own, and copies of the other's.
-struct Numbers {
+pub(crate) struct Numbers {
     own: Vec<Option<u8>>,
     copies: Vec<Option<u8>>,
+}
+
+impl Numbers {
+    /// A side with a connection and no copies.
+    pub(crate) fn with_one() -> Self {
+        let mut own = vec![None; SLOTS as usize];
+        own[3] = Some(7);
+        Self { own, copies: vec![None; SLOTS as usize] }
+    }
 }
 
 impl Store for Numbers {

@@ -109,6 +109,9 @@ pub mod flags {
     /// Its packets reach two living nodes, so that each sees a part of the conversation. The windows of TCP are not held
     /// against its segments.
     pub const SHARED: u8 = 64;
+    /// Its master has seen no packet of it: it speaks for a connection of which it has a copy. Only while a copy is on its way
+    /// into the table.
+    pub const UNSEEN: u8 = 128;
 }
 
 impl Connection {

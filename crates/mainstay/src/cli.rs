@@ -4,6 +4,7 @@ mod encryption;
 mod key;
 mod link;
 mod looking;
+mod replication;
 mod target;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub use key::KeyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use replication::BenchReplicationArgs;
 pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
@@ -106,11 +108,23 @@ pub struct SimulateArgs {
     /// The first seed
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
+    /// What may go wrong: default, all, or some of kill, kill-standby, leave, partition, host-link, node-link, one-way,
+    /// heartbeats, replication, detection, control-port, flapping, slow-node, slow-link, pause-active, pause-standby,
+    /// clock-jump, clock-speed, other-version, newer-peer, long-partition, small-memory, needed-empty, both-dead,
+    /// rolling-restart, leave-pause (docs/simulation.md)
+    #[arg(long, value_name = "NAMES", default_value_t)]
+    pub faults: simulator::scenario::FaultSet,
+    /// Play what is written in a file, as a seed that broke a promise leaves it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "faults", "json"])]
+    pub scenario: Option<PathBuf>,
+    /// Write the shortest schedule that still breaks the promise to a file, for --scenario
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    pub write: Option<PathBuf>,
     /// Seeds played at once
     #[arg(long, value_name = "THREADS", default_value = "2")]
     pub jobs: std::num::NonZeroUsize,
-    /// Print all that happens in the run of --seed
-    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "json"])]
+    /// Print all that happens in the run of --seed or --scenario
+    #[arg(long, conflicts_with_all = ["seeds", "json"])]
     pub trace: bool,
     /// Print one JSON object
     #[arg(long)]
@@ -132,6 +146,8 @@ pub enum BenchCommand {
     Encryption(BenchEncryptionArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
+    /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
+    Replication(BenchReplicationArgs),
 }
 
 /// `mainstay bench bulk`.
@@ -255,6 +271,12 @@ pub struct DemoArgs {
     /// Share of the datagrams between the nodes that is lost, 0 to 0.9
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub sync_loss: f64,
+    /// Share of the packets that the link between the nodes loses, 0 to 0.9; unlike --sync-loss, on the link itself
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with = "rolling_restart")]
+    pub link_loss: f64,
+    /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
+    pub rtt_ms: f64,
     /// Open so many further connections while the node is killed
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
     pub ramp: usize,
@@ -283,6 +305,9 @@ const RAMP_MAX: usize = 50_000;
 /// Seconds of traffic that the demo can be asked for.
 const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
 
+/// Round trips that the demo can be asked for, in milliseconds: it does not wait longer for connections to stand.
+const DEMO_ROUND_TRIP_MS: std::ops::RangeInclusive<f64> = 0.0..=500.0;
+
 /// Seconds that a measurement's turn can be asked to last.
 const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 
@@ -298,6 +323,10 @@ fn ramp(text: &str) -> Result<usize, String> {
 
 fn seconds(text: &str) -> Result<f64, String> {
     number_within(text, DEMO_SECONDS)
+}
+
+fn round_trip_ms(text: &str) -> Result<f64, String> {
+    number_within(text, DEMO_ROUND_TRIP_MS)
 }
 
 fn measured_seconds(text: &str) -> Result<f64, String> {

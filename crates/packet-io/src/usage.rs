@@ -83,6 +83,16 @@ pub fn prefer_this_process() -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 }
 }
 
+/// Has the calling thread run as soon as it can, before all ordinary ones (sched(7), `SCHED_RR`); those that it starts are
+/// ordinary again. For what sleeps most of the time: nothing else runs on a processor that it keeps busy. Needs
+/// `CAP_SYS_NICE`; false, and nothing changed, without it.
+#[must_use]
+pub fn run_in_real_time() -> bool {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `parameters` is readable for the duration of the call; thread 0 is the calling one.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const parameters) == 0 }
+}
+
 /// Keeps all threads that the process `pid` has (0: the calling thread alone) on one processor of the machine. False, and
 /// nothing changed, where there is no such process or processor, or it is not permitted.
 #[must_use]

@@ -74,5 +74,6 @@ pub mod session;
 pub use message::{Kind, PROTOCOL_VERSION};
 pub use peer_session::{PeerSession, Transport};
 pub use session::{
-    ApplyError, ConfigError, Handle, Link, PeerError, Session, SessionConfig, SessionEvent, SessionStatus, Store,
+    AgreementStatus, ApplyError, ConfigError, Handle, Holding, Item, Link, PeerError, Session, SessionConfig,
+    SessionEvent, SessionStatus, Store,
 };

@@ -94,6 +94,15 @@ impl PeerSession {
         each!(self, session => session.mark_deleted(handle, attributes));
     }
 
+    /// A connection ended that the peer knows, whoever told it. Only the native protocol tells more of it than
+    /// [`PeerSession::mark_deleted`].
+    pub fn mark_deleted_anyway(&mut self, handle: Handle, attributes: &[u8]) {
+        match self {
+            Self::Native(session) => session.mark_deleted_anyway(handle, attributes),
+            Self::Datagram(_) | Self::Stream(_) => self.mark_deleted(handle, attributes),
+        }
+    }
+
     /// A slot became free of which the peer need not hear.
     pub fn forget(&mut self, handle: Handle) {
         each!(self, session => session.forget(handle));

@@ -14,6 +14,7 @@
 //! ```
 
 mod checkers;
+mod dialect;
 mod host;
 mod link;
 mod many;
@@ -22,6 +23,7 @@ pub mod report;
 mod sabotage;
 pub mod scenario;
 mod schedule;
+pub mod shrink;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -38,13 +40,17 @@ pub use link::LinkConfig;
 pub use many::run_many;
 use report::{Outcome, Problem};
 pub use sabotage::Sabotage;
-use scenario::Scenario;
+use scenario::{FaultSet, Scenario};
 
 /// How a run is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// Keep a line for everything that happens, in [`Outcome::trace`].
     pub trace: bool,
+    /// Kinds of trouble that a seed's run is drawn from.
+    pub faults: FaultSet,
+    /// Nodes are to end connections of which a node that they could not hear saw the end.
+    pub expects_no_zombies: bool,
     /// Break something on purpose.
     pub sabotage: Option<Sabotage>,
 }
@@ -52,14 +58,14 @@ pub struct Options {
 /// Runs the scenario of a seed.
 #[must_use]
 pub fn run(seed: u64, options: Options) -> Outcome {
-    run_scenario(&Scenario::generate(seed), options)
+    run_scenario(&Scenario::generate(seed, options.faults), options)
 }
 
 /// Runs a scenario. A panic is caught: it is one of the things that must not happen.
 #[must_use]
 pub fn run_scenario(scenario: &Scenario, options: Options) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| world::World::new(scenario, options).run())).unwrap_or_else(|panic| {
-        let mut outcome = Outcome::new(scenario.seed);
+        let mut outcome = Outcome::new(scenario);
         outcome.problem(Instant::ZERO, Problem::Panic, panic_text(&*panic));
         outcome
     })

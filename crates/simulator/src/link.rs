@@ -6,6 +6,9 @@ use flow::Instant;
 
 use crate::random::Random;
 
+/// Ethernet, IPv4 and UDP headers around a datagram.
+const DATAGRAM_OVERHEAD_BYTES: u64 = 42;
+
 /// How a link treats what it carries. Chances are per thousand frames or datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkConfig {
@@ -28,8 +31,19 @@ pub struct LinkConfig {
 pub(crate) struct Link {
     pub(crate) config: LinkConfig,
     pub(crate) is_cut: bool,
+    /// How much it carries, if that is limited.
+    pub(crate) rate: Option<Rate>,
+    busy_until: Instant,
     random: Random,
     last_arrival: Instant,
+}
+
+/// What a link carries at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rate {
+    pub(crate) bytes_per_second: u64,
+    /// What waits at most; more is lost.
+    pub(crate) queue_bytes: u64,
 }
 
 /// A copy that will arrive.
@@ -40,17 +54,30 @@ pub(crate) struct Arrival {
 
 impl Link {
     pub(crate) const fn new(config: LinkConfig, random: Random) -> Self {
-        Self { config, is_cut: false, random, last_arrival: Instant::ZERO }
+        Self { config, is_cut: false, rate: None, busy_until: Instant::ZERO, random, last_arrival: Instant::ZERO }
     }
 
     /// The arrivals of what is sent now: none, one or two.
-    pub(crate) fn carry(&mut self, now: Instant) -> impl Iterator<Item = Arrival> + use<> {
+    pub(crate) fn carry(&mut self, now: Instant, length_bytes: usize) -> impl Iterator<Item = Arrival> + use<> {
         let config = self.config;
-        let lost = self.is_cut || self.random.chance(config.loss_per_mille);
+        let sent_at = if self.is_cut { None } else { self.pass_queue(now, length_bytes as u64) };
+        let lost = sent_at.is_none() || self.random.chance(config.loss_per_mille);
         let twice = self.random.chance(config.duplicate_per_mille);
         let copies = if lost { 0 } else { 1 + usize::from(twice) };
-        let arrivals: Vec<_> = (0..copies).map(|_| self.arrival(now)).collect();
+        let arrivals: Vec<_> = (0..copies).map(|_| self.arrival(sent_at.unwrap_or(now))).collect();
         arrivals.into_iter()
+    }
+
+    /// When the last byte has left; `None` if there is no room in the queue.
+    fn pass_queue(&mut self, now: Instant, length_bytes: u64) -> Option<Instant> {
+        let Some(rate) = self.rate else { return Some(now) };
+        let takes = |bytes: u64| Duration::from_nanos(bytes * 1_000_000_000 / rate.bytes_per_second.max(1));
+        let length_bytes = length_bytes + DATAGRAM_OVERHEAD_BYTES;
+        if self.busy_until.saturating_since(now) > takes(rate.queue_bytes) {
+            return None;
+        }
+        self.busy_until = self.busy_until.max(now) + takes(length_bytes);
+        Some(self.busy_until)
     }
 
     fn arrival(&mut self, now: Instant) -> Arrival {
@@ -86,7 +113,7 @@ mod tests {
 
     fn arrivals(config: LinkConfig) -> Vec<Vec<Instant>> {
         let mut link = Link::new(config, Random::new(3));
-        (0..1000).map(|ms| link.carry(Instant::from_millis(ms)).map(|arrival| arrival.at).collect()).collect()
+        (0..1000).map(|ms| link.carry(Instant::from_millis(ms), 100).map(|arrival| arrival.at).collect()).collect()
     }
 
     #[test]
@@ -94,6 +121,19 @@ mod tests {
         let all = arrivals(LinkConfig { delay: DELAY, jitter: 5 * DELAY, ..LinkConfig::default() });
         assert!(all.iter().all(|copies| copies.len() == 1));
         assert!(all.is_sorted());
+    }
+
+    #[test]
+    fn a_slow_link_delays_what_waits_and_loses_what_finds_no_room() {
+        let mut link = Link::new(LinkConfig::default(), Random::new(3));
+        link.rate = Some(Rate { bytes_per_second: 100_000, queue_bytes: 1_000 });
+        let arrivals: Vec<_> = (0..20).flat_map(|_| link.carry(Instant::ZERO, 58)).map(|arrival| arrival.at).collect();
+        assert_eq!(arrivals[0], Instant::from_millis(1), "100 bytes with their headers");
+        assert_eq!(arrivals.last(), Some(&Instant::from_millis(11)), "the one that found 1000 bytes waiting");
+        assert_eq!(
+            link.carry(Instant::from_millis(12), 58).map(|arrival| arrival.at).next(),
+            Some(Instant::from_millis(13))
+        );
     }
 
     #[test]

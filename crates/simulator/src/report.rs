@@ -1,9 +1,12 @@
 //! What came of a run, and of many.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cluster::node::NodeEvent;
 use flow::Instant;
+
+use crate::scenario::{Family, Scenario};
 
 /// A run ends when it has met so many problems.
 pub const PROBLEMS_MAX: usize = 8;
@@ -29,6 +32,16 @@ pub enum Problem {
     TwoActive,
     /// No node holds the addresses though one could.
     NoneActive,
+    /// A node took the addresses from one that it could hear.
+    Hasty,
+    /// A node that was away took the addresses from the one that had taken over.
+    Usurped,
+    /// A node took what a node of another version said of connections, or did not say that it cannot.
+    Misunderstood,
+    /// A node said again what it had said.
+    SaidAgain,
+    /// A connection that both its ends have closed is held for open.
+    Zombie,
     /// A host got bytes that were not meant for it, or not in their place.
     WrongContent,
     /// A node sent a frame that cannot be read.
@@ -67,14 +80,24 @@ pub struct Outcome {
     pub connections: u64,
     /// Of those, the ones that came to their end.
     pub survived: u64,
+    /// Kinds of trouble that were played.
+    pub families: BTreeSet<Family>,
     /// Nodes that stopped dead.
     pub kills: u64,
+    /// Nodes that stood still for a while.
+    pub pauses: u64,
     /// Take-overs of the addresses, the first included.
     pub failovers: u64,
     /// Replication messages of the nodes alive at the end that had to be told again.
     pub messages_lost: u64,
     /// Datagrams between the nodes that a wrong checksum cost.
     pub datagrams_lost: u64,
+    /// Copies that were broken on purpose, to be put right.
+    pub copies_broken: u64,
+    /// Copies that the nodes alive at the end found not to be what their master told.
+    pub copies_differing: u64,
+    /// Of those, the ones that they put right.
+    pub copies_repaired: u64,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -86,17 +109,22 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) const fn new(seed: u64) -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
-            seed,
+            seed: scenario.seed,
             problems: Vec::new(),
             conversations: 0,
             connections: 0,
             survived: 0,
+            families: scenario.families(),
             kills: 0,
+            pauses: 0,
             failovers: 0,
             messages_lost: 0,
             datagrams_lost: 0,
+            copies_broken: 0,
+            copies_differing: 0,
+            copies_repaired: 0,
             events: 0,
             simulated: Duration::ZERO,
             digest: 0,
@@ -123,6 +151,15 @@ impl Outcome {
     }
 }
 
+/// How often a kind of trouble was played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Played {
+    /// Runs with it.
+    pub played: u64,
+    /// Of these, runs in which a promise was broken.
+    pub failures: u64,
+}
+
 /// What came of many runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
@@ -138,6 +175,10 @@ pub struct Totals {
     pub survived: u64,
     /// Nodes that stopped dead.
     pub kills: u64,
+    /// Nodes that stood still for a while.
+    pub pauses: u64,
+    /// In how many runs each kind of trouble was played, and how many of these broke a promise.
+    pub by_fault: BTreeMap<Family, Played>,
     /// Take-overs of the addresses.
     pub failovers: u64,
     /// Replication messages that had to be told again.
@@ -157,6 +198,12 @@ impl Totals {
         self.connections += outcome.connections;
         self.survived += outcome.survived;
         self.kills += outcome.kills;
+        self.pauses += outcome.pauses;
+        for family in &outcome.families {
+            let played = self.by_fault.entry(*family).or_default();
+            played.played += 1;
+            played.failures += u64::from(!outcome.is_sound());
+        }
         self.failovers += outcome.failovers;
         self.messages_lost += outcome.messages_lost;
         self.events += outcome.events;

@@ -24,6 +24,8 @@ pub(crate) enum Event {
     Datagram { node: usize, is_detection: bool, bytes: Vec<u8> },
     /// The scenario interferes.
     Fault { index: usize },
+    /// From here on nothing goes wrong any more.
+    Calm,
 }
 
 struct Entry {

@@ -1,12 +1,20 @@
 //! A handful of seeds, and proof that the checkers see what they are there for.
 
 use super::*;
+use crate::scenario::Family;
 
 /// Seeds that the tests play: few enough to be quick.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=12;
 
+/// Seeds that the tests play of everything that can go wrong.
+const SEEDS_OF_ALL_FAULTS: u64 = 60;
+
 fn broken(sabotage: Sabotage) -> Vec<Problem> {
-    let options = Options { sabotage: Some(sabotage), ..Options::default() };
+    broken_under(sabotage, FaultSet::DEFAULT)
+}
+
+fn broken_under(sabotage: Sabotage, faults: FaultSet) -> Vec<Problem> {
+    let options = Options { sabotage: Some(sabotage), faults, ..Options::default() };
     let mut problems: Vec<_> =
         SEEDS.flat_map(|seed| run(seed, options).problems).map(|failure| failure.problem).collect();
     problems.sort();
@@ -20,10 +28,33 @@ fn every_promise_is_kept() {
     for seed in SEEDS {
         let outcome = run(seed, Options::default());
         assert!(outcome.is_sound(), "seed {seed}: {:#?}", outcome.problems);
+        assert_eq!(outcome.copies_differing, 0, "seed {seed}: nothing is suspected that was only on its way");
         totals.add(&outcome);
     }
     assert!(totals.connections > 20 && totals.kills > 10, "the seeds must put connections at risk: {totals:?}");
     assert!(totals.failovers > totals.kills, "each seed has a first take-over, most have more: {totals:?}");
+}
+
+#[test]
+fn every_promise_is_kept_whatever_goes_wrong() {
+    let mut totals = report::Totals::default();
+    let options = Options { faults: FaultSet::ALL, ..Options::default() };
+    run_many(1, SEEDS_OF_ALL_FAULTS, std::num::NonZeroUsize::new(2).unwrap(), options, |outcome| {
+        assert!(outcome.is_sound(), "seed {}: {:#?}", outcome.seed, outcome.problems);
+        totals.add(&outcome);
+    });
+    assert!(totals.connections > 100 && totals.pauses > 5 && totals.kills > 50, "much must be at risk: {totals:?}");
+}
+
+#[test]
+fn every_kind_of_trouble_is_played_and_survived() {
+    for family in Family::ALL {
+        let options = Options { faults: FaultSet::only(family), ..Options::default() };
+        let outcome = run(7, options);
+        assert!(outcome.is_sound(), "{}: {:#?}", family.name(), outcome.problems);
+        assert!(outcome.families.contains(&family), "{}", family.name());
+        assert_ne!(outcome.digest, run(8, options).digest, "{}", family.name());
+    }
 }
 
 #[test]
@@ -73,9 +104,44 @@ fn nodes_that_both_hold_the_addresses_are_noticed() {
 }
 
 #[test]
+fn a_node_that_stood_still_and_takes_the_addresses_back_is_noticed() {
+    let problems = broken_under(Sabotage::ForgottenTakeOvers, FaultSet::only(Family::PauseActive));
+    assert!(problems.contains(&Problem::Usurped) || problems.contains(&Problem::TwoActive), "{problems:?}");
+}
+
+#[test]
+fn a_node_that_takes_the_addresses_from_one_that_it_hears_is_noticed() {
+    let problems = broken_under(Sabotage::ImpatientNodes, FaultSet::only(Family::PauseStandby));
+    assert!(problems.contains(&Problem::Hasty), "{problems:?}");
+}
+
+#[test]
+fn word_of_another_version_that_is_taken_is_noticed() {
+    let problems = broken_under(Sabotage::CredulousNodes, FaultSet::only(Family::OtherVersion));
+    assert!(problems.contains(&Problem::Misunderstood), "{problems:?}");
+}
+
+#[test]
+fn a_node_that_says_again_what_it_has_said_is_noticed() {
+    let problems = broken_under(Sabotage::TalkativeNodes, FaultSet::only(Family::OtherVersion));
+    assert!(problems.contains(&Problem::SaidAgain), "{problems:?}");
+}
+
+#[test]
+fn connections_that_are_held_for_open_after_their_end_are_noticed() {
+    let broken = SEEDS.flat_map(|seed| {
+        let options = Options { expects_no_zombies: true, sabotage: Some(Sabotage::Zombies), ..Options::default() };
+        run(seed, options).problems
+    });
+    assert!(broken.into_iter().any(|failure| failure.problem == Problem::Zombie));
+    let sound = run(1, Options { expects_no_zombies: true, ..Options::default() });
+    assert!(sound.is_sound(), "{:?}", sound.problems);
+}
+
+#[test]
 fn damaged_datagrams_cost_connections_at_worst() {
     for seed in SEEDS {
-        let mut scenario = Scenario::generate(seed);
+        let mut scenario = Scenario::generate(seed, FaultSet::DEFAULT);
         scenario.damaged_datagrams_pass = true;
         scenario.replication_link.corrupt_per_mille = 100;
         for failure in run_scenario(&scenario, Options::default()).problems {
@@ -90,8 +156,25 @@ fn damaged_datagrams_cost_connections_at_worst() {
 
 #[test]
 fn a_panic_is_a_broken_promise_like_others() {
-    let mut scenario = Scenario::generate(1);
+    let mut scenario = Scenario::generate(1, FaultSet::DEFAULT);
     scenario.conversations[0].client = usize::MAX;
     let outcome = run_scenario(&scenario, Options::default());
     assert_eq!(outcome.problems[0].problem, Problem::Panic);
+}
+
+#[test]
+fn copies_broken_behind_the_nodes_backs_are_found_and_put_right() {
+    for sabotage in [Sabotage::LostCopies, Sabotage::AlteredCopies, Sabotage::GhostCopies] {
+        let options = Options { sabotage: Some(sabotage), ..Options::default() };
+        let (mut broken, mut repaired) = (0, 0);
+        for seed in SEEDS {
+            let outcome = run(seed, options);
+            assert!(outcome.is_sound(), "{sabotage:?}, seed {seed}: {:#?}", outcome.problems);
+            broken += outcome.copies_broken;
+            repaired += outcome.copies_repaired;
+        }
+        assert!(broken > 20, "{sabotage:?}: there must be something to repair: {broken}");
+        // What ended by itself in the meantime needs no repair.
+        assert!(repaired > broken / 2, "{sabotage:?}: {repaired} of {broken} repaired");
+    }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use cluster::node::{NodeConfig, PeerConfig};
-use cluster::pipeline::Limits;
+use cluster::pipeline::{Limits, SharingConfig};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::TrackerConfig;
 use flow::wire::MacAddress;
@@ -54,7 +54,7 @@ pub(super) fn node_config() -> NodeConfig {
         role: role::Config { priority: 100, startup_hold: Duration::ZERO, ..role::Config::new(NodeId(0), Vec::new()) },
         selection: Selection::default(),
         hold_first_reply: Duration::from_millis(20),
-        sharing: None,
+        sharing: Some(SharingConfig::default()),
         peers: vec![PeerConfig {
             id: NodeId(1),
             detector: failure_detector::Config::default(),

@@ -83,6 +83,8 @@ pub struct Session {
     transmit_at: Instant,
     /// When a poll came that is not answered yet.
     final_since: Option<Instant>,
+    /// Nothing has come since this side was last away.
+    is_excused: bool,
     events: VecDeque<Event>,
 }
 
@@ -117,6 +119,7 @@ impl Session {
             transmitted_at: None,
             transmit_at: Instant::ZERO,
             final_since: None,
+            is_excused: false,
             events: VecDeque::new(),
         }
     }
@@ -147,6 +150,7 @@ impl Session {
             return Err(BfdError::AdministrativelyDown);
         }
         self.received_at = Some(now);
+        self.is_excused = false;
         self.advance(now, Input::Received(packet.state));
         if packet.poll {
             self.final_since.get_or_insert(now);
@@ -159,6 +163,17 @@ impl Session {
         if self.detection_deadline().is_some_and(|deadline| deadline <= now) {
             self.forget_remote();
             self.advance(now, Input::DetectionTimeExpired);
+        }
+    }
+
+    /// This side did not run for `absence` (its process stood still, or its clock leapt), and says so before anything else.
+    /// It cannot know how long the peer was silent: what came meanwhile waits to be read. So the detection time begins
+    /// again; but only once until something comes, or a side that is always late would never notice anything.
+    pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
+        let is_long = self.received_at.is_some() && absence * 2 >= self.detection_time();
+        if is_long && !self.is_excused {
+            self.received_at = Some(now);
+            self.is_excused = true;
         }
     }
 

@@ -122,6 +122,23 @@ fn a_silent_peer_is_down_within_its_detection_time() {
 }
 
 #[test]
+fn a_side_that_did_not_run_gives_its_peer_another_detection_time_and_no_second_one() {
+    let mut pair = Pair::defaults();
+    pair.run_for(SETTLING);
+    let absence = Duration::from_secs(5);
+    let session = &mut pair.sessions[0];
+    let detection_time = session.status().detection_time;
+    let back = pair.now + absence;
+    session.handle_absence(back, absence);
+    session.handle_timeout(back);
+    assert_eq!(session.status().state, State::Up);
+    let late = back + detection_time;
+    session.handle_absence(late, detection_time);
+    session.handle_timeout(late);
+    assert_eq!(session.status().state, State::Down);
+}
+
+#[test]
 fn a_peer_that_restarts_is_noticed_at_once_and_welcomed_again() {
     let mut pair = Pair::defaults();
     pair.run_for(Duration::from_secs(1));

@@ -125,13 +125,15 @@ impl NodeConfig {
         if let Some(sharing) = self.sharing {
             pipeline = pipeline.with_sharing(sharing);
         }
+        let mut roles = role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now);
+        roles.set_informed(peers.iter().all(Peer::has_told_all));
         Ok(Node {
             id: self.node,
             selection: self.selection,
             hold_first_reply: self.hold_first_reply,
             pipeline,
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
-            roles: role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now),
+            roles,
             peers,
             held: HeldReplies::default(),
             others: Others::default(),
@@ -142,6 +144,7 @@ impl NodeConfig {
             more_expiries: false,
             judging: Judging::default(),
             drain_given_up_at: None,
+            served_at: now,
             plain: PlainText::default(),
         })
     }

@@ -51,6 +51,20 @@ pub enum NodeEvent {
     Synchronised(NodeId),
     /// The table is full and the peer's connections no longer fit: raise `limits.connections_max`.
     ReplicaIncomplete(NodeId),
+    /// Copies of the peer's connections are not what the peer told. They are being put right.
+    ReplicasDiffer {
+        /// The peer.
+        peer: NodeId,
+        /// Connections found since the last word of it.
+        connections: u32,
+    },
+    /// After that: the copies of the peer's connections are what it told.
+    ReplicasAgree {
+        /// The peer.
+        peer: NodeId,
+        /// Copies that were told again or removed.
+        repaired: u32,
+    },
     /// All connections were held against the configuration in force.
     Judged {
         /// Those that were ended because it does not allow them any more.

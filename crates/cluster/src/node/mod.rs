@@ -11,8 +11,10 @@
 //!   peers ◄──── poll_transmit ◄── sessions, detectors, role ◄── handle_peer ◄── peers
 //! ```
 
+mod absence;
 mod again;
 mod config;
+mod copies;
 mod drain;
 mod event;
 mod held;
@@ -37,9 +39,9 @@ use flow::conntrack::Change;
 use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
-use replication::representation::{Selection, is_worth_telling, precise};
+use replication::representation::{Selection, is_worth_telling};
 use replication::secure::ChannelError;
-use replication::{Handle, PeerError};
+use replication::{Handle, PeerError, PeerSession};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
@@ -162,6 +164,8 @@ pub struct Node {
     judging: Judging,
     /// When a node that is being drained goes on if nobody has taken its addresses.
     drain_given_up_at: Option<Instant>,
+    /// When it last looked at what its peers say, and at the time.
+    served_at: Instant,
     /// What is about to be encrypted, and what was decrypted.
     plain: PlainText,
 }
@@ -198,6 +202,7 @@ impl Node {
 
     /// Replication or a heartbeat, as the peer wrote it.
     fn handle_plain_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        self.note_service(now);
         if role::is_heartbeat(datagram) {
             let heartbeats = Heartbeats::decode(datagram)?;
             if heartbeats.first.node != from {
@@ -208,6 +213,7 @@ impl Node {
             self.handle_role_events(now);
             return Ok(());
         }
+        self.remember_untold(now);
         let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         if let Some(theirs) = peer.refused {
@@ -223,6 +229,7 @@ impl Node {
     }
 
     fn handle_plain_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
+        self.note_service(now);
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         let result = peer.detector.handle_packet(now, packet, ttl);
         self.handle_detector_events(now);
@@ -231,6 +238,7 @@ impl Node {
 
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.note_service(now);
         let speaks_for_all = self.speaks_for_all();
         self.handle_channel_timeouts(now);
         for peer in &mut self.peers {
@@ -238,7 +246,10 @@ impl Node {
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
-            peer.resync.step(now, peer.id, speaks_for_all, &mut self.pipeline);
+            let needs_another = peer.resync.step(now, peer.id, speaks_for_all, &mut self.pipeline);
+            if needs_another && let Some(session) = peer.session.as_mut().and_then(PeerSession::native) {
+                session.request_resync();
+            }
         }
         self.handle_detector_events(now);
         self.handle_session_events(now);
@@ -253,6 +264,7 @@ impl Node {
         self.more_expiries = self.expire(now);
         self.judge_some(now);
         self.tell_changes();
+        self.remember_untold(now);
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
@@ -324,6 +336,12 @@ impl Node {
         self.handle_role_events(now);
     }
 
+    /// Where this node stands in the choice of who holds the shared addresses: in a word, if there are several groups.
+    #[must_use]
+    pub fn role(&self) -> role::State {
+        self.roles.summary()
+    }
+
     /// The pipeline, to be read by operators.
     #[must_use]
     pub const fn pipeline(&self) -> &Pipeline {
@@ -347,20 +365,20 @@ impl Node {
         for change in &changes {
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
-                TableChange::TakenOver { slot } => self.tell_taken_over(*slot),
+                TableChange::Copied { slot } => self.note_copied(*slot),
+                TableChange::TakenOver { slot } => {
+                    self.note_copied(*slot);
+                    self.tell_taken_over(*slot);
+                }
                 TableChange::FunctionsChanged { slot } => {
+                    self.note_copied(*slot);
                     peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
                 TableChange::Changed { slot, change, previous_state } => {
                     self.tell_changed(*slot, *change, *previous_state);
                 }
-                TableChange::Ended { slot, ended } => {
-                    self.attributes.clear();
-                    precise::encode_ended(ended, &mut self.attributes);
-                    for session in peer::sessions(&mut self.peers) {
-                        session.mark_deleted(Handle(slot.0), &self.attributes);
-                    }
-                }
+                TableChange::Ended { slot, ended } => self.tell_ended(*slot, ended),
+                TableChange::Refused { to, ended } => self.tell_refused(*to, ended),
             }
         }
         self.pipeline.return_changes(changes);
@@ -396,7 +414,7 @@ impl Node {
     }
 
     fn handle_detector_events(&mut self, now: Instant) {
-        use crate::failure_detector::Event;
+        use crate::failure_detector::{Diagnostic, Event};
         for index in 0..self.peers.len() {
             while let Some(event) = self.peers[index].detector.poll_event() {
                 let id = self.peers[index].id;
@@ -406,10 +424,18 @@ impl Node {
                         self.events.push(now, NodeEvent::PeerUp(id));
                         self.roles.handle_peer_up(now, id)
                     }
-                    Event::Down { .. } => {
+                    Event::Down { diagnostic } => {
                         self.peers[index].orphaned_at = Some(now);
                         self.events.push(now, NodeEvent::PeerDown(id));
-                        self.roles.handle_peer_down(now, id)
+                        // Signs of life grow rare when the peer hears none, and may get lost: its heartbeats tell all the same
+                        // that it lives. Those of a dead peer are as old as the detection time.
+                        let fresh = self.peers[index].detector.status().detection_time / 2;
+                        let is_heard = self.roles.was_heard_within(now, id, fresh);
+                        if is_heard || diagnostic == Diagnostic::NeighbourSignalledDown {
+                            self.roles.handle_peer_deaf(now, id)
+                        } else {
+                            self.roles.handle_peer_down(now, id)
+                        }
                     }
                 };
                 debug_assert!(told.is_ok(), "the role automaton is built with the same peers");
@@ -423,6 +449,7 @@ impl Node {
             peer.collect_session_events(now, &mut self.events);
         }
         let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
+        self.roles.set_informed(self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised());
         self.roles.set_synchronised(now, synchronised);
         self.handle_role_events(now);
     }

@@ -79,13 +79,15 @@ impl Peer {
                 SessionEvent::ResyncStarted => NodeEvent::ResyncStarted(self.id),
                 SessionEvent::ResyncCompleted => NodeEvent::ResyncCompleted(self.id),
                 SessionEvent::Synchronised => NodeEvent::Synchronised(self.id),
+                SessionEvent::Diverged { connections } => NodeEvent::ReplicasDiffer { peer: self.id, connections },
+                SessionEvent::Agreed { repaired } => NodeEvent::ReplicasAgree { peer: self.id, repaired },
             };
             events.push(now, event);
         }
-        if self.replica.no_room > 0 && !self.is_replica_incomplete {
-            self.is_replica_incomplete = true;
+        if self.resync.lacks_room && !self.is_replica_incomplete {
             events.push(now, NodeEvent::ReplicaIncomplete(self.id));
         }
+        self.is_replica_incomplete = self.resync.lacks_room;
     }
 
     /// The failure detector hears the peer.
@@ -104,11 +106,16 @@ impl Peer {
         [detector, session.and_then(PeerSession::poll_timeout), channel]
     }
 
+    /// The peer has told all its connections at some time.
+    pub(super) fn has_told_all(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.status().heard)
+    }
+
     /// This node has a copy of all that the peer has, or there is nobody to copy from.
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let status = session.status();
-        self.orphaned_at.is_some() || status.is_synchronised()
+        self.orphaned_at.is_some() || (status.is_synchronised() && !self.resync.lacks_room)
     }
 }
 

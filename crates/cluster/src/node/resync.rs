@@ -4,6 +4,10 @@
 //! carry the current epoch's mark; after the end those with the other mark are removed, a part at a time, so that the
 //! packet path never waits for a walk over the whole table.
 //!
+//! There are two marks only. A round that the peer gives up for another leaves copies with either, so that the next round
+//! cannot have a mark of its own: it keeps the mark of the one that was given up, and what it leaves behind is cleared out
+//! by a further round, for which the peer is asked.
+//!
 //! A node that holds the addresses removes none: it is to go on with all connections, whoever was their master. A peer
 //! that handed over and started anew tells that it has none, and may well do so before this node has spoken for those
 //! that it took over. They become this node's own, and end like these: when nothing comes for them.
@@ -21,8 +25,14 @@ const SLOTS_PER_STEP: usize = 256;
 pub(super) struct Resync {
     epoch: bool,
     cursor: Option<Slot>,
+    /// A round has begun and not all copies carry its mark.
+    is_mixed: bool,
+    /// Copies that an earlier round told, which was given up, carry the mark as well.
+    needs_another: bool,
     /// All copies of the peer's are of what it has told since it last came.
     is_settled: bool,
+    /// Copies were refused since the peer last began to tell all, for want of room.
+    pub(super) lacks_room: bool,
 }
 
 impl Resync {
@@ -31,11 +41,17 @@ impl Resync {
         self.epoch
     }
 
-    /// The peer begins to tell all: everything told so far is of the old epoch.
+    /// The peer begins to tell all: everything told so far is of the old epoch, unless the last one was given up.
     pub(super) const fn start(&mut self) {
-        self.epoch = !self.epoch;
+        if self.is_mixed {
+            self.needs_another = true;
+        } else {
+            self.epoch = !self.epoch;
+        }
+        self.is_mixed = true;
         self.cursor = None;
         self.is_settled = false;
+        self.lacks_room = false;
     }
 
     /// The peer has told all: what still carries the old mark is to go.
@@ -58,12 +74,18 @@ impl Resync {
         self.cursor.is_some()
     }
 
-    /// Removes a part of what is to go, or makes it this node's own if it speaks for all connections.
-    pub(super) fn step(&mut self, now: Instant, peer: NodeId, speaks_for_all: bool, pipeline: &mut Pipeline) {
-        if let Some(cursor) = self.cursor {
-            let remnants = if speaks_for_all { Remnants::Claim } else { Remnants::Remove };
-            self.cursor = pipeline.sweep_copies(now, peer, self.epoch, remnants, cursor, SLOTS_PER_STEP);
-            self.is_settled = self.cursor.is_none();
+    /// Removes a part of what is to go, or makes it this node's own if it speaks for all connections. True when the peer
+    /// must be asked to tell all once more.
+    #[must_use]
+    pub(super) fn step(&mut self, now: Instant, peer: NodeId, speaks_for_all: bool, pipeline: &mut Pipeline) -> bool {
+        let Some(cursor) = self.cursor else { return false };
+        let remnants = if speaks_for_all { Remnants::Claim } else { Remnants::Remove };
+        self.cursor = pipeline.sweep_copies(now, peer, self.epoch, remnants, cursor, SLOTS_PER_STEP);
+        if self.cursor.is_some() {
+            return false;
         }
+        self.is_mixed = false;
+        self.is_settled = true;
+        core::mem::take(&mut self.needs_another)
     }
 }

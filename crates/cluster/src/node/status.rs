@@ -9,6 +9,7 @@ use replication::SessionStatus;
 use super::peer::Peer;
 use super::{Node, ReplicaCounters};
 use crate::group::GroupId;
+use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
 
 /// How a node stands.
@@ -24,6 +25,8 @@ pub struct NodeStatus {
     pub connections: u32,
     /// Connections held at most.
     pub connections_max: u32,
+    /// Connections that ended while a peer that knows them was away.
+    pub tombstones: TombstoneCounters,
     /// First replies that were kept back.
     pub replies_held: u64,
     /// Of those, the ones let go unconfirmed because their time was over.
@@ -71,10 +74,17 @@ pub struct PeerStatus {
 }
 
 impl PeerStatus {
-    /// The peer could take over now without losing a connection: it is up, and has been told everything.
+    /// The peer stands by and says itself that it lacks connections: it has no room for all of them, or is still told.
+    #[must_use]
+    pub fn lacks_connections(&self) -> bool {
+        self.heartbeats.iter().flatten().any(|said| said.state == role::State::Standby && !said.synchronised)
+    }
+
+    /// The peer could take over now without losing a connection: it is up, and has been told everything and taken it.
     #[must_use]
     pub fn could_take_over(&self) -> bool {
         self.down_since.is_none()
+            && !self.lacks_connections()
             && self.refused.is_none()
             && self.detector.state == failure_detector::State::Up
             && self.session.is_some_and(|session| session.link == replication::Link::Open && session.told)
@@ -139,6 +149,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         configuration: node.roles.configuration(),
         connections: node.pipeline.table().len(),
         connections_max: node.pipeline.table().capacity(),
+        tombstones: node.pipeline.tombstones(),
         replies_held: node.held.held,
         replies_overdue: node.held.overdue,
         forwarding: node.forwarder.counters(),

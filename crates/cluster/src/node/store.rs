@@ -7,9 +7,10 @@ use flow::table::Slot;
 use flow::wire::tlv::TlvError;
 use flow::{Connection, Direction, Instant, NodeId};
 use network_functions::chain::Chain;
-use replication::representation::precise::{self, FunctionStates};
-use replication::{ApplyError, Handle, Kind, Store};
+use replication::representation::precise::{self, Ended, FunctionStates};
+use replication::{ApplyError, Handle, Holding, Item, Kind, Store, representation};
 
+use super::copies;
 use super::resync::Resync;
 use crate::pipeline::{Applied, Pipeline};
 
@@ -26,6 +27,8 @@ pub struct ReplicaCounters {
     pub conflicts: u64,
     /// Copies for which the table had no room.
     pub no_room: u64,
+    /// Word of connections that have ended here.
+    pub ended: u64,
 }
 
 /// The chain as the representation sees it.
@@ -79,15 +82,26 @@ impl Store for ReplicaStore<'_> {
         if self.resync.epoch() {
             copy.flags |= flags::RESYNCED;
         }
-        match self.pipeline.apply_copy(now, from, copy) {
+        let mut applied = self.pipeline.apply_copy(now, from, copy);
+        // One of two connections with a tuple in common has to go: packets go to that of the node that holds the addresses,
+        // and where both hold some, that of the lower number stays.
+        let gives_way = if self.pipeline.is_sharing() { from < self.node } else { !self.speaks_for_all };
+        if applied == Applied::Conflict && gives_way {
+            self.counters.conflicts += 1;
+            self.pipeline.give_way(&copy);
+            applied = self.pipeline.apply_copy(now, from, copy);
+        }
+        match applied {
             Applied::Taken => {
                 self.counters.taken += 1;
                 self.pipeline.apply_relations(now, &copy.original, &relations)?;
             }
             Applied::Stale => self.counters.stale += 1,
             Applied::Conflict => self.counters.conflicts += 1,
+            Applied::Ended => self.counters.ended += 1,
             Applied::Full => {
                 self.counters.no_room += 1;
+                self.resync.lacks_room = true;
                 return Err(ApplyError::Full);
             }
         }
@@ -130,5 +144,37 @@ impl Store for ReplicaStore<'_> {
 
     fn resync_completed(&mut self, _now: Instant, _from: NodeId) {
         self.resync.complete();
+    }
+
+    fn item(&self, key: u64, handle: Handle) -> Item {
+        self.pipeline.connection(Slot(handle.0)).map_or(Item::NONE, |connection| representation::item(key, connection))
+    }
+
+    fn holding(&self, key: u64, peer: NodeId, handle: Handle) -> Holding {
+        copies::holding(self.pipeline, self.node, peer, key, Slot(handle.0))
+    }
+
+    fn slots_used(&self) -> u32 {
+        self.pipeline.table().slots_used()
+    }
+
+    fn room(&self) -> u32 {
+        self.pipeline.table().capacity() - self.pipeline.table().len()
+    }
+
+    fn name_copy(&self, handle: Handle, out: &mut Vec<u8>) -> bool {
+        let Some(connection) = self.pipeline.connection(Slot(handle.0)) else { return false };
+        precise::encode_ended(&Ended::from(connection), out);
+        true
+    }
+
+    fn answer_for(&mut self, now: Instant, peer: NodeId, attributes: &[u8]) -> Option<Handle> {
+        let original = precise::decode_ended(attributes).ok()?.original;
+        let (slot, direction) = self.pipeline.lookup(&original)?;
+        let owner = self.pipeline.connection(slot)?.owner;
+        if direction == Direction::Original && owner == peer {
+            self.pipeline.claim(now, slot);
+        }
+        self.find(attributes)
     }
 }

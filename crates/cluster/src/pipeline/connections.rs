@@ -191,6 +191,7 @@ impl Pipeline {
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let tuple = packet.headers.tuple;
+        let first_version = self.first_version(&tuple);
         if self.sharing.is_some()
             && self.may_be_answer(now, packet, is_local)
             && self.waits_for_peer(now, packet, DropReason::NoConnection)
@@ -204,6 +205,7 @@ impl Pipeline {
         self.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
         self.check_source(now, &tuple)?;
         let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
+        connection.version = first_version;
         let mut runtime = Runtime {
             now,
             node: self.node,
@@ -334,6 +336,7 @@ impl Pipeline {
     /// its relations to others.
     pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
         let removed = self.table.remove(slot)?;
+        self.note_copy_gone(slot, &removed);
         self.discount_of_source(&removed.original);
         self.shard.note_removed(&removed);
         self.forget_relations(&removed);

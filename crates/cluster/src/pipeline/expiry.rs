@@ -24,6 +24,7 @@ impl Pipeline {
     pub fn expire(&mut self, now: Instant, connections_max: usize, copies: impl Fn(NodeId) -> CopyExpiry) -> bool {
         self.observation.set_now(now);
         self.expire_fragments(now);
+        self.forget_old_tombstones(now);
         for _ in 0..connections_max {
             let Some(slot) = self.table.poll_expired(now) else { return false };
             let connection = record_mut(&mut self.table, slot);

@@ -28,6 +28,7 @@ mod shard;
 mod sharing;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 mod waiting;
 
 use alloc::boxed::Box;
@@ -61,6 +62,8 @@ use related::Related;
 pub use replica::{Applied, Remnants};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 pub use sharing::{SharingConfig, SharingCounters, WAIT_FOR_PEER_DEFAULT};
+use tombstones::Tombstones;
+pub use tombstones::{TOMBSTONE_LIFETIME, TOMBSTONES_MAX, TombstoneCounters};
 pub(crate) use waiting::Released;
 pub use waiting::{WAITING_BYTES_MAX, WAITING_FRAMES_MAX, WAITING_FRAMES_PER_SOURCE_MAX};
 
@@ -135,6 +138,18 @@ pub enum TableChange {
         /// Its name.
         ended: Ended,
     },
+    /// What lies in the slot has another node for its master, or had: a copy came, changed or went.
+    Copied {
+        /// Where it lies or lay.
+        slot: Slot,
+    },
+    /// A peer told of a connection that has ended here: it must learn so.
+    Refused {
+        /// The peer.
+        to: NodeId,
+        /// The end, newer than the peer's word.
+        ended: Ended,
+    },
 }
 
 /// The connection table with everything that acts on it.
@@ -149,6 +164,7 @@ pub struct Pipeline {
     log: Log,
     expectations: Expectations,
     related: Related,
+    tombstones: Tombstones,
     announcements: Announcements,
     counters: PipelineCounters,
     changes: Vec<TableChange>,
@@ -180,6 +196,7 @@ impl Pipeline {
             log: Log::default(),
             expectations: Expectations::default(),
             related: Related::default(),
+            tombstones: Tombstones::new(connections_max),
             announcements: Announcements::default(),
             counters: PipelineCounters::default(),
             changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
@@ -208,6 +225,11 @@ impl Pipeline {
     #[must_use]
     pub const fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// The connections, to be changed behind the node's back: for simulations that break something on purpose.
+    pub const fn table_to_break(&mut self) -> &mut Table {
+        &mut self.table
     }
 
     /// The chain.

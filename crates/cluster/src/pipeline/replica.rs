@@ -3,6 +3,7 @@
 use flow::connection::flags;
 use flow::table::{InsertError, Slot};
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
+use network_functions::function::CloseReason;
 
 use super::sharing::Word;
 use super::{Pipeline, TableChange, record, record_mut};
@@ -18,6 +19,8 @@ pub enum Applied {
     Full,
     /// One of its tuples is that of a connection of which this node knows better.
     Conflict,
+    /// The connection has ended here, and the peer is told so.
+    Ended,
 }
 
 /// What becomes of copies that their master has not told again.
@@ -35,13 +38,16 @@ impl Pipeline {
     /// version. Nodes that did not hear each other may both be master of a connection with the same version: then that of
     /// the lower number counts, on both, or they would differ for ever.
     pub fn apply_copy(&mut self, now: Instant, from: NodeId, mut copy: Connection) -> Applied {
-        copy.flags |= flags::COPY;
+        if let Some(refused) = self.refuse_ended(from, &copy) {
+            return refused;
+        }
+        copy.flags = copy.flags & !flags::UNSEEN | flags::COPY;
         let known = self.lookup(&copy.original);
         if let Some((slot, Direction::Original)) = known {
             let connection = record(&self.table, slot);
             if !prevails(from, copy.version, connection) {
-                // Both nodes are its masters, and not every version is told: the other one must hear of this one's.
-                if self.sharing.is_some() && connection.owner == self.node {
+                if connection.owner == self.node {
+                    // The other node has not heard yet that this one knows better, or has forgotten it.
                     self.changes.push(TableChange::TakenOver { slot });
                 }
                 return Applied::Stale;
@@ -57,6 +63,7 @@ impl Pipeline {
                 if is_sooner {
                     self.table.expire_sooner(slot, expires_at);
                 }
+                self.changes.push(TableChange::Copied { slot });
                 if word == Word::LacksSomething {
                     self.take_over_shared(now, slot);
                     self.changes.push(TableChange::TakenOver { slot });
@@ -77,6 +84,7 @@ impl Pipeline {
         }
         match self.insert(copy, self.table.hash(&copy.original), now) {
             Ok(slot) => {
+                self.changes.push(TableChange::Copied { slot });
                 self.note_told(slot);
                 Applied::Taken
             }
@@ -85,14 +93,40 @@ impl Pipeline {
         }
     }
 
-    /// Removes the copy that `from` says has ended, unless another node has become its master since. True if it was there.
+    /// Ends what this node is master of and what stands in the way of a copy: a connection with one of its tuples, which
+    /// began while the nodes could not hear each other (a server's answer that no connection was known for, say).
+    pub fn give_way(&mut self, copy: &Connection) {
+        for tuple in [&copy.original, &copy.reply] {
+            let Some((slot, _)) = self.lookup(tuple) else { continue };
+            if record(&self.table, slot).owner == self.node {
+                self.end(slot, CloseReason::Terminated);
+            }
+        }
+    }
+
+    /// Removes the copy that `from` says has ended, unless another node has become its master since. A connection of this
+    /// node's ends if `from` became its master and ended it without this node having heard: other backups are told. True if
+    /// it was there.
     pub fn delete_copy(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
         let Some((slot, Direction::Original)) = self.lookup(original) else { return false };
         let is_its = self.table.get(slot).is_some_and(|connection| prevails(from, version, connection));
-        if is_its {
+        if is_its && record(&self.table, slot).owner == self.node {
+            let connection = record_mut(&mut self.table, slot);
+            if connection.is_older_than(version) {
+                connection.version = version;
+            }
+            self.end(slot, CloseReason::Terminated);
+        } else if is_its {
             self.remove_untold(slot);
         }
         is_its
+    }
+
+    /// What lies in the slot is a peer's, or was: sessions look again.
+    pub(super) fn note_copy_gone(&mut self, slot: Slot, removed: &Connection) {
+        if removed.owner != self.node {
+            self.changes.push(TableChange::Copied { slot });
+        }
     }
 
     /// Does with copies of `from` that it has not told again, those whose [`flags::RESYNCED`] is not `told`, what

@@ -89,6 +89,8 @@ struct Peer {
     up_since: Option<Instant>,
     /// Its last heartbeat since it was last said to be down.
     heard: Option<(Instant, Heartbeat)>,
+    /// No heartbeat has come since this node was last away.
+    is_excused: bool,
 }
 
 /// Chooses, together with those of the other nodes, who holds the shared addresses.
@@ -100,6 +102,13 @@ pub struct RoleAutomaton {
     pub(super) since: Instant,
     synchronised: bool,
     pub(super) term: u64,
+    /// With which number this node holds the addresses, or is about to: that of its take-over, or 0 as long as it took them
+    /// knowing nothing and nobody stands by for it.
+    claim: u64,
+    /// Some peer was heard since the start.
+    has_heard: bool,
+    /// This node was told all connections at some time.
+    informed: bool,
     /// Somebody else decides, and tells the state.
     pub(super) follows: bool,
     peers: Vec<Peer>,
@@ -119,13 +128,17 @@ impl RoleAutomaton {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         assert!(config.peers.len() <= PEERS_MAX && !config.peers.contains(&config.node));
-        let peers = config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None }).collect();
+        let peers =
+            config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None, is_excused: false }).collect();
         Self {
             config,
             state: State::Init,
             since: now,
             synchronised: false,
             term: 0,
+            claim: 0,
+            has_heard: false,
+            informed: true,
             follows: false,
             peers,
             vacant_since: None,
@@ -157,6 +170,17 @@ impl RoleAutomaton {
         Ok(())
     }
 
+    /// The failure detector says that the peer no longer hears this node. It lives, as it has just said so, and what it says
+    /// of itself goes on counting for its time: whoever cannot make himself heard takes nothing from it.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_peer_deaf(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
+        self.peer_mut(node)?.up_since = None;
+        self.decide(now);
+        Ok(())
+    }
+
     /// A peer says how it stands.
     ///
     /// # Errors
@@ -165,8 +189,15 @@ impl RoleAutomaton {
         let peer = self.peer_mut(heartbeat.node)?;
         let held = peer.heard.is_some_and(|(_, before)| before.state.holds_addresses());
         peer.heard = Some((now, *heartbeat));
+        peer.is_excused = false;
         let took_over_unheard = heartbeat.term > self.term;
         self.term = self.term.max(heartbeat.term);
+        self.has_heard = true;
+        let follows = matches!(heartbeat.state, State::Init | State::Standby);
+        if self.state == State::Active && self.claim == 0 && follows {
+            // Somebody follows: from here on a node that takes the addresses knowing nothing claims less.
+            self.claim = self.term;
+        }
         self.decide(now);
         let yielded = !heartbeat.state.holds_addresses() && (held || took_over_unheard);
         if yielded && self.state == State::Active {
@@ -176,6 +207,20 @@ impl RoleAutomaton {
         Ok(())
     }
 
+    /// This node did not run for `absence`, and says so before anything else. The heartbeats that came meanwhile wait to be
+    /// read; so the last ones count anew, but only once until others come.
+    pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
+        if absence * 2 < self.config.heartbeat_timeout {
+            return;
+        }
+        for peer in self.peers.iter_mut().filter(|peer| !peer.is_excused) {
+            if let Some((at, _)) = &mut peer.heard {
+                *at = now;
+                peer.is_excused = true;
+            }
+        }
+    }
+
     /// Whether this node has a copy of every connection that it is to back up.
     pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
         if self.synchronised != synchronised {
@@ -183,6 +228,19 @@ impl RoleAutomaton {
             self.heartbeat_at = now;
             self.decide(now);
         }
+    }
+
+    /// Whether this node was told all connections at some time since it started, or has nobody to be told by. Unlike what
+    /// [`RoleAutomaton::set_synchronised`] says, that does not change when a peer goes away.
+    pub const fn set_informed(&mut self, informed: bool) {
+        self.informed = informed;
+    }
+
+    /// Whether the peer was heard less than `age` ago.
+    #[must_use]
+    pub fn was_heard_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
+        let heard = self.peers.iter().find(|peer| peer.node == node).and_then(|peer| peer.heard);
+        heard.is_some_and(|(at, _)| now < at + age)
     }
 
     /// What [`Event::BecomeActive`] asked for is done. Without effect when the node has meanwhile given way.
@@ -293,7 +351,12 @@ impl RoleAutomaton {
             state: self.state,
             priority: self.config.priority,
             synchronised: self.synchronised,
-            term: self.term,
+            // Whoever holds the addresses says by which take-over.
+            term: if matches!(self.state, State::TakingOver | State::Active | State::Leaving) {
+                self.claim
+            } else {
+                self.term
+            },
             configuration: self.config.configuration,
         }
     }
@@ -411,6 +474,7 @@ impl RoleAutomaton {
             Duty::Nothing => {}
             Duty::MakeStateUsable => {
                 self.term += 1;
+                self.claim = if self.has_heard && self.informed { self.term } else { 0 };
                 self.push_event(Event::BecomeActive { term: self.term });
             }
             Duty::Announce => self.push_event(Event::AnnounceAddresses { term: self.term }),
@@ -428,7 +492,7 @@ impl RoleAutomaton {
 
 /// Rule 4: who keeps the addresses when both hold them. A strict order, the same seen from either side.
 fn outranks(one: &Heartbeat, other: &Heartbeat) -> bool {
-    (one.priority, Reverse(one.node)) > (other.priority, Reverse(other.node))
+    (one.term, one.priority, Reverse(one.node)) > (other.term, other.priority, Reverse(other.node))
 }
 
 /// Rule 3: who takes the addresses when nobody holds them.

@@ -7,8 +7,12 @@
 //! 2. While somebody who can be heard holds the addresses, nobody else takes them, unless `preempt` is set.
 //! 3. When nobody holds them, the best node takes them at once: synchronised before not synchronised, then the higher
 //!    priority, then the lower [`NodeId`](flow::NodeId). If the best does not within `heartbeat_timeout`, the next does.
-//! 4. Two nodes that both hold them (a split that healed): the one with the higher priority, then the lower
-//!    [`NodeId`](flow::NodeId), keeps them and announces them again; the other yields.
+//! 4. Two nodes that both hold them (a split that healed, or one that stood still and goes on): the one that took over
+//!    later keeps them and announces them again; the other yields. It is the later one to which packets went last, and it
+//!    is the earlier one that may have been away. A take-over by a node that knew nothing, as it has never heard anybody
+//!    or was never told the connections, counts as none until somebody stands by for it: a node that starts anew behind a
+//!    cut link takes nothing from one that serves. Between equals the higher priority decides, then the lower
+//!    [`NodeId`](flow::NodeId).
 //! 5. Addresses are announced after the state that they need is usable, never before:
 //!    [`Event::BecomeActive`] → [`RoleAutomaton::handle_state_usable`] → [`Event::AnnounceAddresses`].
 //!

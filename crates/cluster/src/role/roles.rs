@@ -1,6 +1,7 @@
 //! A node's roles: an automaton for each group of shared addresses.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use flow::{Instant, NodeId};
 
@@ -69,6 +70,30 @@ impl Roles {
     /// There is no such peer.
     pub fn handle_peer_down(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
         self.automata.iter_mut().try_for_each(|automaton| automaton.handle_peer_down(now, node))
+    }
+
+    /// As [`RoleAutomaton::handle_peer_deaf`], for every group.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn handle_peer_deaf(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
+        self.automata.iter_mut().try_for_each(|automaton| automaton.handle_peer_deaf(now, node))
+    }
+
+    /// As [`RoleAutomaton::was_heard_within`], of any group: they are told together.
+    #[must_use]
+    pub fn was_heard_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
+        self.automata.iter().any(|automaton| automaton.was_heard_within(now, node, age))
+    }
+
+    /// As [`RoleAutomaton::handle_absence`], for every group.
+    pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
+        self.automata.iter_mut().for_each(|automaton| automaton.handle_absence(now, absence));
+    }
+
+    /// As [`RoleAutomaton::set_informed`]: connections belong to no group.
+    pub fn set_informed(&mut self, informed: bool) {
+        self.automata.iter_mut().for_each(|automaton| automaton.set_informed(informed));
     }
 
     /// A peer says how it stands. Where both nodes have several groups, these go by their identities, and those that this node

@@ -276,18 +276,78 @@ fn with_preemption_a_higher_priority_takes_the_addresses_back_once_it_is_synchro
 }
 
 #[test]
-fn after_a_split_the_lower_rank_yields_and_the_other_announces_again() {
+fn after_a_split_the_one_that_took_over_keeps_the_addresses_and_announces_again() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
     cluster.set_cut(true);
     cluster.run_ms(1000);
     assert_eq!(cluster.holders(), [0, 1], "neither can know that the other lives");
-    cluster.nodes[0].events.clear();
+    cluster.nodes[1].events.clear();
+    cluster.set_cut(false);
+    cluster.run_ms(100);
+    assert_eq!(cluster.holders(), [1]);
+    assert!(matches!(cluster.nodes[1].events[..], [Event::AnnounceAddresses { .. }]), "{:?}", cluster.nodes[1].events);
+    assert_eq!(cluster.nodes[0].events.last(), Some(&Event::BecomeStandby));
+}
+
+#[test]
+fn a_node_that_starts_behind_a_cut_link_takes_nothing_from_one_that_serves() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.kill(0);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1], "it was alone from the start");
+    cluster.start(0);
+    cluster.run_ms(1000);
+    cluster.kill(0);
+    cluster.set_cut(true);
+    cluster.start(0);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [0, 1], "neither hears the other");
+    cluster.set_cut(false);
+    cluster.run_ms(100);
+    assert_eq!(cluster.holders(), [1], "though node 0 ranks higher, and either has taken over once");
+}
+
+#[test]
+fn a_take_over_by_a_node_that_was_told_nothing_gives_way() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    cluster.automaton(1).set_informed(false);
+    cluster.set_cut(true);
+    cluster.run_ms(1000);
     cluster.set_cut(false);
     cluster.run_ms(100);
     assert_eq!(cluster.holders(), [0]);
-    assert!(matches!(cluster.nodes[0].events[..], [Event::AnnounceAddresses { .. }]), "{:?}", cluster.nodes[0].events);
-    assert_eq!(cluster.nodes[1].events.last(), Some(&Event::BecomeStandby));
+}
+
+#[test]
+fn a_node_that_cannot_make_itself_heard_takes_nothing() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let heartbeat = cluster.automaton(0).poll_heartbeat(Instant::from_millis(2000)).unwrap();
+    let mut standby = cluster.nodes[1].automaton.take().unwrap();
+    standby.handle_heartbeat(Instant::from_millis(1001), &heartbeat).unwrap();
+    standby.handle_peer_deaf(Instant::from_millis(1002), NodeId(0)).unwrap();
+    assert_eq!(standby.state(), State::Standby, "the active node lives: it has said so a moment ago");
+    standby.handle_timeout(Instant::from_millis(1202));
+    assert_eq!(standby.state(), State::TakingOver, "its last heartbeat counts no longer");
+}
+
+#[test]
+fn heartbeats_that_wait_to_be_read_after_an_absence_are_waited_for_once() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let mut standby = cluster.nodes[1].automaton.take().unwrap();
+    standby.handle_peer_deaf(Instant::from_millis(1001), NodeId(0)).unwrap();
+    let absence = Duration::from_secs(5);
+    let back = Instant::from_millis(1001) + absence;
+    standby.handle_absence(back, absence);
+    standby.handle_timeout(back);
+    assert_eq!(standby.state(), State::Standby);
+    let late = back + absence;
+    standby.handle_absence(late, absence);
+    standby.handle_timeout(late);
+    assert_eq!(standby.state(), State::TakingOver, "a node that is always late still notices that nothing comes");
 }
 
 #[test]

@@ -108,6 +108,12 @@ impl Table {
         self.slab.len()
     }
 
+    /// Every connection held lies in a slot below this.
+    #[must_use]
+    pub fn slots_used(&self) -> u32 {
+        self.slab.slots_used()
+    }
+
     /// No connection is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {

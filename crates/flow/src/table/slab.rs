@@ -71,6 +71,11 @@ impl Slab {
         self.len
     }
 
+    /// Slots that were ever used.
+    pub(super) const fn slots_used(&self) -> u32 {
+        self.records.len() as u32
+    }
+
     pub(super) const fn capacity(&self) -> u32 {
         self.capacity
     }

@@ -13,12 +13,14 @@ pub mod setup_rate;
 pub mod workers;
 
 use std::io;
+use std::path::PathBuf;
 
 use packet_io::IoError;
 
 use self::replication::conntrackd::ConntrackdError;
 use crate::demo::cluster::ClusterError;
 use crate::demo::watch::WatchError;
+use crate::emulator::LinkError;
 
 /// Why a measurement has no result.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +55,17 @@ pub enum BenchError {
     /// The pair of routers with conntrackd does not run as it should.
     #[error(transparent)]
     Conntrackd(#[from] ConntrackdError),
+    /// The page cannot be written.
+    #[error("cannot write the report {}: {source}", path.display())]
+    Page {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An emulated link does not do as it is told.
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),

@@ -63,6 +63,9 @@ pub enum CommandError {
     /// The simulation found a broken promise.
     #[error(transparent)]
     Simulation(#[from] simulate::PromisesBroken),
+    /// A scenario's file cannot be used.
+    #[error(transparent)]
+    Scenario(#[from] simulate::FileError),
     /// The capture cannot be written.
     #[error(transparent)]
     Capture(#[from] capture::CaptureError),

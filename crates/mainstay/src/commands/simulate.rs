@@ -1,10 +1,15 @@
-//! `mainstay simulate`: clusters under faults, each from a seed.
+//! `mainstay simulate`: clusters under faults, each from a seed, or from a file that says what happens.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use simulator::report::{Failure, Outcome, Totals};
-use simulator::{Options, run_many};
+use simulator::report::{Failure, Outcome, Played, Totals};
+use simulator::scenario::file::{ScenarioError, ScenarioFile};
+use simulator::scenario::{FaultSet, Scenario};
+use simulator::shrink::{self, Shrunk};
+use simulator::{Options, run_many, run_scenario};
 
 use super::CommandError;
 use crate::cli::SimulateArgs;
@@ -13,16 +18,48 @@ use crate::output::{self, Align, Progress, Table};
 /// Seeds played unless told otherwise.
 const SEEDS_DEFAULT: u64 = 200;
 
+/// So long a schedule that breaks a promise is made shorter.
+const SHRINKING_MAX: Duration = Duration::from_secs(30);
+
 /// Some runs broke a promise; the report names them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{failures} of {seeds} runs broke a promise; replay one with `mainstay simulate --seed {first} --trace`")]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{failures} of {seeds} runs broke a promise; replay one with `{replay}`")]
 pub struct PromisesBroken {
     /// How many.
     pub failures: u64,
     /// Of how many.
     pub seeds: u64,
-    /// The lowest seed among them.
-    pub first: u64,
+    /// What plays one of them again.
+    pub replay: String,
+}
+
+/// A file with a scenario cannot be read, played or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system refuses.
+    #[error("{}: {error}", path.display())]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It does not hold a scenario.
+    #[error("{}: {error}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        error: toml::de::Error,
+    },
+    /// What it holds cannot be played.
+    #[error("{}: {error}", path.display())]
+    Unplayable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: ScenarioError,
+    },
 }
 
 /// What is printed as JSON.
@@ -30,16 +67,26 @@ pub struct PromisesBroken {
 struct Report {
     seeds: u64,
     failures: u64,
+    faults: String,
+    by_fault: BTreeMap<&'static str, OfFault>,
     conversations: u64,
     connections: u64,
     survived: u64,
     kills: u64,
+    pauses: u64,
     failovers: u64,
     messages_lost: u64,
     events: u64,
     simulated_s: f64,
     wall_s: f64,
     broken: Vec<Broken>,
+}
+
+/// How often a kind of trouble was played, and how often a promise was broken then.
+#[derive(Debug, Serialize)]
+struct OfFault {
+    played: u64,
+    failures: u64,
 }
 
 /// A broken promise.
@@ -55,71 +102,130 @@ struct Broken {
 /// Plays the seeds and prints what came of them.
 ///
 /// # Errors
-/// A run broke a promise, or the result cannot be printed.
+/// A run broke a promise, a file cannot be used, or the result cannot be printed.
 pub fn run(args: &SimulateArgs) -> Result<(), CommandError> {
     let first = args.seed.unwrap_or(1);
+    if let Some(path) = &args.scenario {
+        return play(&read(path)?, &format!("mainstay simulate --scenario {}", path.display()), args);
+    }
     if args.trace {
-        return trace(first);
+        return play(&Scenario::generate(first, args.faults), &replay(first, args.faults), args);
     }
     let seeds = args.seeds.unwrap_or(if args.seed.is_some() { 1 } else { SEEDS_DEFAULT });
     let began = Instant::now();
     let progress = Progress::new();
     let (mut totals, mut broken) = (Totals::default(), Vec::new());
-    run_many(first, seeds, args.jobs, Options::default(), |outcome| {
+    let options = Options { faults: args.faults, ..Options::default() };
+    run_many(first, seeds, args.jobs, options, |outcome| {
         totals.add(&outcome);
-        broken.extend(outcome.problems.iter().map(|failure| describe(outcome.seed, failure)));
+        broken.extend(outcome.problems.iter().map(|failure| describe(outcome.seed, failure, args.faults)));
         let (done, all, failures) = (output::count(totals.seeds), output::count(seeds), totals.failures);
         progress.show(&format!("{done} of {all} seeds, {failures} with a broken promise"));
     });
     drop(progress);
     broken.sort_by_key(|one: &Broken| one.seed);
-    let report = report(&totals, began.elapsed(), broken);
+    let report = report(&totals, args.faults, began.elapsed(), broken);
     if args.json {
         output::print_json(&report)?;
     } else {
         output::print(&render(&report))?;
     }
-    match report.broken.first() {
-        Some(one) => Err(PromisesBroken { failures: report.failures, seeds, first: one.seed }.into()),
-        None => Ok(()),
-    }
+    let Some(one) = report.broken.first() else { return Ok(()) };
+    let scenario = Scenario::generate(one.seed, args.faults);
+    tell_shortest(&scenario, options, args)?;
+    Err(PromisesBroken { failures: report.failures, seeds, replay: one.replay.clone() }.into())
 }
 
-/// Plays one seed and prints all that happened.
-fn trace(seed: u64) -> Result<(), CommandError> {
-    let outcome: Outcome = simulator::run(seed, Options { trace: true, ..Options::default() });
+/// Plays one schedule. Prints all that happened if that is asked for.
+fn play(scenario: &Scenario, replay: &str, args: &SimulateArgs) -> Result<(), CommandError> {
+    let options = Options { trace: args.trace, ..Options::default() };
+    let outcome = run_scenario(scenario, options);
     let mut text = outcome.trace.join("\n");
-    text.push('\n');
+    if args.trace {
+        text.push('\n');
+    } else {
+        text.push_str(&shrink::describe(scenario));
+    }
+    push_failures(&mut text, &outcome);
+    text.push_str(&format!("digest {:016x}, {} events\n", outcome.digest, outcome.events));
+    output::print(&text)?;
+    if outcome.is_sound() {
+        return Ok(());
+    }
+    if args.write.is_some() {
+        tell_shortest(scenario, options, args)?;
+    }
+    Err(PromisesBroken { failures: 1, seeds: 1, replay: replay.to_owned() }.into())
+}
+
+/// Makes a schedule that breaks a promise short, and says what is left of it: where the report is for people beside it,
+/// else where errors go.
+fn tell_shortest(scenario: &Scenario, options: Options, args: &SimulateArgs) -> Result<(), CommandError> {
+    let progress = Progress::new();
+    progress.show(&format!("making the schedule of seed {} shorter", scenario.seed));
+    let shrunk = shrink::shrink(scenario, options, SHRINKING_MAX);
+    drop(progress);
+    let Some(Shrunk { scenario, outcome, runs }) = shrunk else { return Ok(()) };
+    let mut text =
+        format!("\nwhat is left of seed {} after {} attempts to leave something out:\n", scenario.seed, runs);
+    text.push_str(&shrink::describe(&scenario));
+    push_failures(&mut text, &outcome);
+    if let Some(path) = &args.write {
+        let file = toml::to_string(&ScenarioFile::from(&scenario)).expect("it is plain data");
+        std::fs::write(path, file).map_err(|error| FileError::System { path: path.clone(), error })?;
+        text.push_str(&format!("  mainstay simulate --scenario {} --trace\n", path.display()));
+    }
+    if args.json {
+        eprint!("{text}");
+        return Ok(());
+    }
+    Ok(output::print(&text)?)
+}
+
+fn read(path: &Path) -> Result<Scenario, FileError> {
+    let path = || path.to_owned();
+    let text = std::fs::read_to_string(path()).map_err(|error| FileError::System { path: path(), error })?;
+    let file: ScenarioFile = toml::from_str(&text).map_err(|error| FileError::Malformed { path: path(), error })?;
+    file.try_into().map_err(|error| FileError::Unplayable { path: path(), error })
+}
+
+fn push_failures(text: &mut String, outcome: &Outcome) {
     for failure in &outcome.problems {
         text.push_str(&format!("{:>13.6} BROKEN {:?}: {}\n", seconds(failure), failure.problem, failure.text));
     }
-    text.push_str(&format!("digest {:016x}, {} events\n", outcome.digest, outcome.events));
-    output::print(&text)?;
-    if outcome.is_sound() { Ok(()) } else { Err(PromisesBroken { failures: 1, seeds: 1, first: seed }.into()) }
+}
+
+fn replay(seed: u64, faults: FaultSet) -> String {
+    let faults = if faults == FaultSet::DEFAULT { String::new() } else { format!(" --faults {faults}") };
+    format!("mainstay simulate --seed {seed}{faults} --trace")
 }
 
 fn seconds(failure: &Failure) -> f64 {
     failure.at.as_nanos() as f64 / 1e9
 }
 
-fn describe(seed: u64, failure: &Failure) -> Broken {
+fn describe(seed: u64, failure: &Failure, faults: FaultSet) -> Broken {
     Broken {
         seed,
         at_s: seconds(failure),
         promise: format!("{:?}", failure.problem),
         text: failure.text.clone(),
-        replay: format!("mainstay simulate --seed {seed} --trace"),
+        replay: replay(seed, faults),
     }
 }
 
-fn report(totals: &Totals, wall: Duration, broken: Vec<Broken>) -> Report {
+fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>) -> Report {
+    let of_fault = |played: &Played| OfFault { played: played.played, failures: played.failures };
     Report {
+        faults: faults.to_string(),
+        by_fault: totals.by_fault.iter().map(|(family, played)| (family.name(), of_fault(played))).collect(),
         seeds: totals.seeds,
         failures: totals.failures,
         conversations: totals.conversations,
         connections: totals.connections,
         survived: totals.survived,
         kills: totals.kills,
+        pauses: totals.pauses,
         failovers: totals.failovers,
         messages_lost: totals.messages_lost,
         events: totals.events,
@@ -135,14 +241,21 @@ fn render(report: &Report) -> String {
     row("seeds", output::count(report.seeds));
     row("with a broken promise", output::count(report.failures));
     row("conversations", output::count(report.conversations));
-    row("under way when their node died", output::count(report.connections));
+    row("under way when their node was lost", output::count(report.connections));
     row("of those came to their end", output::count(report.survived));
     row("nodes killed", output::count(report.kills));
+    row("nodes that stood still", output::count(report.pauses));
     row("take-overs", output::count(report.failovers));
     row("replication messages told again", output::count(report.messages_lost));
     row("time simulated", output::duration(Duration::from_secs_f64(report.simulated_s)));
     row("time taken", output::duration(Duration::from_secs_f64(report.wall_s)));
     let mut text = table.render().trim_start().to_owned();
+    let mut faults = Table::new(&[("fault", Align::Left), ("runs", Align::Right), ("broken", Align::Right)]);
+    for (name, of_fault) in &report.by_fault {
+        faults.row([(*name).to_owned(), output::count(of_fault.played), output::count(of_fault.failures)]);
+    }
+    text.push('\n');
+    text.push_str(&faults.render());
     for one in &report.broken {
         text.push_str(&format!(
             "\nseed {} at {:.6} s: {}: {}\n  {}\n",
@@ -165,16 +278,48 @@ mod tests {
         };
         let mut totals = Totals::default();
         totals.add(&simulator::run(1, Options::default()));
-        let report = report(&totals, Duration::from_secs(2), vec![describe(9, &failure)]);
+        let broken = vec![describe(9, &failure, FaultSet::DEFAULT)];
+        let report = report(&totals, FaultSet::DEFAULT, Duration::from_secs(2), broken);
         let text = render(&report);
         assert!(text.starts_with("seeds"), "{text}");
         assert!(text.contains("seed 9 at 1.500000 s: NotSurvived: conversation 3 did not finish"), "{text}");
         assert!(text.ends_with("mainstay simulate --seed 9 --trace\n"), "{text}");
         let json = serde_json::to_value(&report).expect("it is plain data");
-        for field in
-            ["seeds", "failures", "connections", "survived", "messages_lost", "failovers", "simulated_s", "wall_s"]
-        {
+        for field in [
+            "seeds",
+            "failures",
+            "pauses",
+            "connections",
+            "survived",
+            "messages_lost",
+            "failovers",
+            "simulated_s",
+            "wall_s",
+        ] {
             assert!(json[field].is_number(), "{field}");
         }
+        assert!(json["by_fault"].as_object().is_some_and(|faults| !faults.is_empty()), "{json}");
+    }
+
+    #[test]
+    fn a_schedule_that_was_written_to_a_file_is_played_from_it() {
+        let path = std::env::temp_dir().join(format!("mainstay-scenario-{}.toml", std::process::id()));
+        let scenario = Scenario::generate(7, FaultSet::ALL);
+        std::fs::write(&path, toml::to_string(&ScenarioFile::from(&scenario)).expect("it is plain data")).unwrap();
+        let again = read(&path).unwrap();
+        assert_eq!(shrink::describe(&again), shrink::describe(&scenario));
+        let options = Options::default();
+        assert_eq!(run_scenario(&again, options).digest, run_scenario(&scenario, options).digest);
+        std::fs::write(&path, "seed = 1").unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains("missing field") && error.contains("mainstay-scenario"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_run_of_other_faults_is_replayed_with_their_names() {
+        assert_eq!(replay(3, FaultSet::DEFAULT), "mainstay simulate --seed 3 --trace");
+        let set = "kill,flapping".parse().unwrap();
+        assert_eq!(replay(3, set), "mainstay simulate --seed 3 --faults kill,flapping --trace");
     }
 }

@@ -98,14 +98,16 @@ pub fn describe(status: &Status) -> String {
         whole(rates.connections_per_s),
         configuration(status),
     );
-    for table in [
+    let tables = [
         group_table(status),
         peer_table(status),
+        agreement_table(status),
         channel_table(status),
         worker_table(status),
         port_table(status),
         drop_table(status),
-    ] {
+    ];
+    for table in tables {
         if !table.is_empty() {
             text.push('\n');
             text.push_str(&table.render());
@@ -188,6 +190,32 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
         count(peer.lost),
         peer.last_heard_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
     ]
+}
+
+/// How this node's copies stand to what its peers told.
+fn agreement_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("COPIES OF", Right),
+        ("AGREE AS OF", Left),
+        ("DIVERGENT", Right),
+        ("FOUND", Right),
+        ("REPAIRED", Right),
+        ("GHOSTS REMOVED", Right),
+    ]);
+    for PeerStatus { id, agreement, .. } in status.peers.iter().filter(|peer| peer.session != "off") {
+        table.row([
+            id.to_string(),
+            agreement
+                .agreed_ns
+                .map_or_else(|| "never compared".to_owned(), |at| format!("{} ago", ago(status.monotonic_now_ns, at))),
+            count(agreement.divergent),
+            count(agreement.found),
+            count(agreement.repaired),
+            count(agreement.ghosts_removed),
+        ]);
+    }
+    table
 }
 
 fn channel_table(status: &Status) -> Table {

@@ -2,8 +2,8 @@
 
 use super::{flows, reload, rules, status};
 use crate::control::types::{
-    BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, GroupStatus, NodeStatus,
-    PeerStatus, PortStatus, Rates, RefusedCount, ReloadReport, Status, TakeoverStatus,
+    Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, GroupStatus,
+    NodeStatus, PeerStatus, PortStatus, Rates, RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
 use crate::metrics::{Metric, Samples};
 
@@ -40,6 +40,13 @@ fn node_status() -> Status {
             rtt_ms: Some(0.12),
             in_flight: 12,
             last_heard_ns: Some(201_998_000_000),
+            agreement: Agreement {
+                agreed_ns: Some(200_800_000_000),
+                rounds: 40,
+                found: 3,
+                repaired: 3,
+                ..Agreement::default()
+            },
             ..PeerStatus::default()
         }],
         ports: vec![PortStatus {
@@ -71,6 +78,9 @@ Config       0123456789abcdef
 
 PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  QUEUED  IN FLIGHT  RESENT  LOST       HEARD
 1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms       0         12       0     0  2.0 ms ago
+
+COPIES OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  GHOSTS REMOVED
+        1  1.2 s ago            0      3         3               0
 
 PEER  ENCRYPTED BY               KEYS FOR  HANDSHAKES  REFUSED
 1     pre-shared key 5e8c21b7  3 min 12 s           2  3 replayed

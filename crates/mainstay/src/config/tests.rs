@@ -3,6 +3,7 @@
 mod ftp;
 mod groups;
 mod security;
+mod transport;
 
 use std::path::Path;
 use std::time::Duration;

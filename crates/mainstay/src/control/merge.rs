@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::types::{DropCount, PeerStatus, PortStatus, Status};
+use super::types::{Agreement, DropCount, PeerStatus, PortStatus, Status};
 use crate::metrics::{Metric, Sample, Samples};
 
 /// The status of the whole from those of the workers, of which the first is the lead's.
@@ -58,8 +58,20 @@ fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
     peer.received += other.received;
     peer.resent += other.resent;
     peer.lost += other.lost;
+    add_agreement(&mut peer.agreement, &other.agreement);
     peer.channel.add(&other.channel);
     peer.last_heard_ns = peer.last_heard_ns.max(other.last_heard_ns);
+}
+
+/// All agree since the time at which the last of them was found to.
+fn add_agreement(agreement: &mut Agreement, other: &Agreement) {
+    agreement.agreed_ns = agreement.agreed_ns.zip(other.agreed_ns).map(|(one, other)| one.min(other));
+    agreement.divergent += other.divergent;
+    agreement.rounds = agreement.rounds.min(other.rounds);
+    agreement.found += other.found;
+    agreement.repaired += other.repaired;
+    agreement.ghosts_removed += other.ghosts_removed;
+    agreement.changed_silently += other.changed_silently;
 }
 
 fn add_port(port: &mut PortStatus, other: &PortStatus) {

@@ -340,6 +340,27 @@ pub struct Rates {
     pub connections_per_s: f64,
 }
 
+/// How a node's copies of a peer's connections stand to what the peer told.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Agreement {
+    /// When they were last found to be the same, in nanoseconds of the monotonic clock; `None`: never, or the peer is of a
+    /// release that does not compare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agreed_ns: Option<u64>,
+    /// Connections known to differ now.
+    pub divergent: u64,
+    /// Comparisons that the peer answered.
+    pub rounds: u64,
+    /// Connections found to differ.
+    pub found: u64,
+    /// Missing and wrong copies that were told again.
+    pub repaired: u64,
+    /// Copies removed because the peer had no such connection.
+    pub ghosts_removed: u64,
+    /// Copies that were not in the table as they had been entered.
+    pub changed_silently: u64,
+}
+
 /// Another node, as this one sees it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PeerStatus {
@@ -381,6 +402,9 @@ pub struct PeerStatus {
     pub resent: u64,
     /// Messages that this node has missed.
     pub lost: u64,
+    /// How this node's copies of its connections stand to what it told.
+    #[serde(default)]
+    pub agreement: Agreement,
     /// When it was last heard, in nanoseconds of the monotonic clock; `None`: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heard_ns: Option<u64>,
@@ -518,6 +542,10 @@ pub enum EventKind {
     ResyncStarted,
     /// They are all here.
     ResyncEnded,
+    /// Copies of a peer's connections are not what the peer told; they are being put right.
+    ReplicasDiffer,
+    /// After that: they are what the peer told.
+    ReplicasAgree,
     /// The configuration file was read again and is in force.
     Reloaded,
     /// The configuration file was read again and could not be used.
@@ -554,6 +582,8 @@ impl EventKind {
             Self::Synchronised => "synchronised",
             Self::ResyncStarted => "resynchronisation started",
             Self::ResyncEnded => "resynchronisation ended",
+            Self::ReplicasDiffer => "copies differ",
+            Self::ReplicasAgree => "copies agree again",
             Self::Reloaded => "configuration reloaded",
             Self::ReloadRefused => "configuration not reloaded",
             Self::Reevaluated => "connections held against the rules",

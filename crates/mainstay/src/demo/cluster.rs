@@ -3,6 +3,7 @@
 
 mod multi_primary;
 mod operations;
+mod tuning;
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use packet_io::signal::die_with_parent;
 use packet_io::{IoError, usage};
+
+pub use self::tuning::Tuning;
 
 use super::clock::Epoch;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
@@ -27,8 +30,6 @@ use crate::control::types::{Event, Status};
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// UDP port of the replication link.
 const REPLICATION_PORT: u16 = 3781;
-/// The key that the nodes have in common, and nobody else.
-const KEY_FILE: &str = "cluster.key";
 /// Lines of a node's log that an error shows.
 const LOG_TAIL_LINES: usize = 12;
 /// How long a connection's first reply waits for the standby to have the connection, at most.
@@ -51,6 +52,8 @@ pub struct ClusterPlan {
     pub workers: u8,
     /// What serves the nodes' ports.
     pub backend: Backend,
+    /// What experiments vary.
+    pub tuning: Tuning,
 }
 
 /// How the nodes share the work.
@@ -191,6 +194,14 @@ impl Cluster {
     /// A node ended before, or the roles have moved.
     pub fn kill_active(&mut self) -> Result<Epoch, ClusterError> {
         self.check_roles()?;
+        self.kill_active_unchecked()
+    }
+
+    /// As [`Cluster::kill_active`], of the node that was active when it was last looked at: for who has no time to look.
+    ///
+    /// # Errors
+    /// The node ended before.
+    pub fn kill_active_unchecked(&mut self) -> Result<Epoch, ClusterError> {
         let killed_at = Epoch::now();
         let child = &mut self.nodes[self.active].child;
         let ended = child.kill().and_then(|()| child.wait());
@@ -326,8 +337,8 @@ fn start_node(
     let name = NAMES[number];
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
-    fs::write(&config, configuration(number, (plan, shape), &control_socket))
-        .map_err(|source| directory.error(source))?;
+    let text = configuration(number, (plan, shape), &control_socket) + &security_configuration(plan, &directory.key());
+    fs::write(&config, text).map_err(|source| directory.error(source))?;
     // A node that is started again goes on in its log.
     let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
     let program = std::env::current_exe().map_err(|source| directory.error(source))?;
@@ -340,7 +351,8 @@ fn start_node(
 }
 
 /// A node's configuration file.
-fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
+#[must_use]
+pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_socket: &Path) -> String {
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let mut text = format!(
         "chain = [\"firewall\", \"nat\"]\n\n\
@@ -376,8 +388,9 @@ fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control_soc
     for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
         let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
     }
+    text.push_str(&plan.tuning.sections());
     if has_standby {
-        text.push_str(&peer_configuration(number, plan, &control_socket.with_file_name(KEY_FILE)));
+        text.push_str(&peer_configuration(number, plan));
     }
     text
 }
@@ -388,17 +401,27 @@ fn addresses(both: [std::net::IpAddr; 2]) -> String {
 }
 
 /// What a node's configuration says of the other node.
-fn peer_configuration(number: usize, plan: ClusterPlan, key: &Path) -> String {
+fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let other = 1 - number;
     let representation = if plan.is_replicated { "precise-selective" } else { "none" };
     format!(
         "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         hold_first_reply = \"{HOLD_FIRST_REPLY}\"\ntest_loss = {:?}\n\n\
+         {}test_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
-         [replication.security]\npre_shared_keys = [{key:?}]\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
-        SYNC[number], plan.sync_loss, SYNC[other],
+        SYNC[number],
+        plan.tuning.replication(HOLD_FIRST_REPLY),
+        plan.sync_loss,
+        SYNC[other],
     )
+}
+
+/// The nodes have a key in common, which nobody else has.
+fn security_configuration(plan: ClusterPlan, key: &Path) -> String {
+    if plan.tuning.is_plain {
+        return "\n[replication.security]\nmode = \"plain\"\n".into();
+    }
+    if plan.has_standby { format!("\n[replication.security]\npre_shared_keys = [{key:?}]\n") } else { String::new() }
 }
 
 /// A private directory, removed with all that is in it unless it is to be kept.
@@ -422,7 +445,7 @@ impl Directory {
 
     /// The key that the nodes have in common.
     fn key(&self) -> PathBuf {
-        self.path.join(KEY_FILE)
+        self.path.join("cluster.key")
     }
 
     pub(crate) fn error(&self, source: io::Error) -> ClusterError {

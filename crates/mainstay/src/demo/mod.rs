@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod distance;
 pub mod html;
 pub mod multi_primary;
 pub mod operations;
@@ -104,8 +105,7 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
-    let settings =
-        Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds, workers: args.workers };
+    let settings = Settings::new(args);
     let progress = output::Progress::new();
     let stage = Stage {
         watch,

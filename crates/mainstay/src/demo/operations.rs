@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::DemoError;
-use super::cluster::{Cluster, ClusterPlan, Shape};
+use super::cluster::{Cluster, ClusterPlan, Shape, Tuning};
 use super::multi_primary::{self, ways};
 use super::run::{BULK_BYTES_PER_S, MIX, RunError};
 use super::session::Session;
@@ -134,6 +134,7 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
         connections_max: CONNECTIONS_MAX,
         workers: args.workers,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     let (shape, servers) = multi_primary::shape_and_servers(args);
     if shape == Shape::BothActive {

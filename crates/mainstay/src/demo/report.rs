@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::clock::Epoch;
 use super::traffic::Kind;
 use super::traffic::outcome::{Outcome, Timeline};
+use crate::cli::DemoArgs;
 use crate::control::types::{Event, EventKind};
 
 /// What is drawn of the time before the kill, in milliseconds.
@@ -20,12 +21,31 @@ pub const WINDOW_AFTER_MS: f64 = 900.0;
 pub struct Settings {
     /// Share of replication datagrams that each node threw away.
     pub sync_loss: f64,
+    /// Share of the packets that the link between the nodes lost.
+    pub link_loss: f64,
+    /// Round trip that the network added between client and server, in milliseconds.
+    pub rtt_ms: f64,
     /// Connections that were opened while the node was killed.
     pub ramp: usize,
     /// Seconds of traffic asked for.
     pub seconds: f64,
     /// Workers of each node.
     pub workers: u8,
+}
+
+impl Settings {
+    /// As the command line has it.
+    #[must_use]
+    pub const fn new(args: &DemoArgs) -> Self {
+        Self {
+            sync_loss: args.sync_loss,
+            link_loss: args.link_loss,
+            rtt_ms: args.rtt_ms,
+            ramp: args.ramp,
+            seconds: args.seconds,
+            workers: args.workers,
+        }
+    }
 }
 
 /// The demo's result: what became of the connections with replication, and without it for comparison.
@@ -77,6 +97,8 @@ pub struct RunReport {
     pub bytes_verified: u64,
     /// Runs before this one that proved nothing, because the standby took over before the kill.
     pub repeated: usize,
+    /// How late all but one in a hundred packets were at most on emulated links, in microseconds.
+    pub link_lateness_p99_us: Option<u64>,
     /// The same for each kind of traffic.
     pub by_kind: Vec<KindReport>,
     /// Why connections broke, and how many each.
@@ -154,6 +176,7 @@ impl RunReport {
             longest_gap_ms: by_kind.iter().filter_map(|kind| kind.longest_gap_ms).fold(0.0, f64::max),
             bytes_verified: outcomes.iter().map(|outcome| outcome.verified_bytes).sum(),
             repeated: 0,
+            link_lateness_p99_us: None,
             broken_because: reasons(&counted, taken_over_at),
             by_kind,
             events,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use packet_io::IoError;
 
 use super::clock::Epoch;
-use super::cluster::{Cluster, ClusterError, ClusterPlan, Shape};
+use super::cluster::{Cluster, ClusterError, ClusterPlan, Shape, Tuning};
+use super::distance::Distances;
 use super::multi_primary::ways;
 use super::report::{RunReport, Settings};
 use super::session::{Session, TrafficError};
@@ -17,6 +18,7 @@ use super::traffic::client::Plan;
 use super::watch::{Waited, Watch, WatchError};
 use crate::config::validated::Backend;
 use crate::control::types::{Event, EventKind};
+use crate::emulator::LinkError;
 use crate::output::{Progress, count};
 
 /// Connections of each kind, beside the ramp.
@@ -48,6 +50,9 @@ pub enum RunError {
     /// The network cannot be built.
     #[error(transparent)]
     Network(#[from] IoError),
+    /// The links that are no cables.
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// The nodes.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -107,10 +112,12 @@ impl Stage<'_> {
         let name = if is_replicated { "replicated" } else { "not replicated" };
         let tell = |what: &str| self.progress.show(&format!("{name}: {what}"));
         tell("building the network");
-        let topology = Arc::new(Topology::build()?);
+        let mut topology = Topology::build()?;
         if self.shape == Shape::BothActive {
             ways::build(&topology)?;
         }
+        let mut distances = Distances::lay(&mut topology, self.settings)?;
+        let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(self.shape, &topology, self.cluster_plan(is_replicated))?;
         if self.keep_logs {
             let files = cluster.keep_files();
@@ -121,6 +128,7 @@ impl Stage<'_> {
         cluster.wait_until_ready(self.watch)?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &tell)?;
+        distances.reset()?;
         let killed_at = cluster.kill_active()?;
         tell("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
@@ -129,8 +137,10 @@ impl Stage<'_> {
         tell("waking the silent connections");
         session.wake_silent()?;
         self.await_answers(&session, is_replicated)?;
+        let link_lateness_p99_us = distances.lateness_p99_us()?;
         let traffic = session.finish()?;
-        Ok(RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events()))
+        let report = RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events());
+        Ok(RunReport { link_lateness_p99_us, ..report })
     }
 
     fn cluster_plan(&self, is_replicated: bool) -> ClusterPlan {
@@ -142,6 +152,7 @@ impl Stage<'_> {
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::report::{KindReport, Report, RunReport};
 use super::traffic::Kind;
+use crate::emulator::LATENESS_P99_US_MAX;
 use crate::output::{Align, Table, count, counted, scaled};
 
 /// What stands for a figure that there is none of.
@@ -25,7 +26,7 @@ pub fn describe(report: &Report) -> String {
             let _ = writeln!(text, "  {:>6}  {why}", count(*number as u64));
         }
     }
-    if let Some(note) = repetitions(report) {
+    for note in [repetitions(report), lateness(report)].into_iter().flatten() {
         let _ = write!(text, "\n{note}\n");
     }
     text
@@ -40,6 +41,20 @@ pub fn repetitions(report: &Report) -> Option<String> {
             "Repeated: {}, because the busy machine kept the active node silent for so long that the standby took over \
              before the kill.",
             counted(repeated, "run")
+        )
+    })
+}
+
+/// What is to be said of emulated links that the machine left no time for.
+#[must_use]
+pub fn lateness(report: &Report) -> Option<String> {
+    let runs = [&report.replicated, &report.without_replication];
+    let p99_us = runs.into_iter().filter_map(|run| run.link_lateness_p99_us).max()?;
+    (p99_us > LATENESS_P99_US_MAX).then(|| {
+        format!(
+            "The emulated links were late: one packet in a hundred by more than {:.1} ms, because the machine is busy. \
+             Pauses are longer than they would be.",
+            p99_us as f64 / 1e3
         )
     })
 }

@@ -40,7 +40,7 @@ pub const PREFIX_BITS: Both<u8> = [24, 64];
 /// Names of a node's interfaces: towards the client, towards the server, towards the other node.
 pub const INTERFACES: [&str; 3] = ["inside", "outside", "sync"];
 
-const SYNC_PREFIX_BITS: u8 = 30;
+pub(super) const SYNC_PREFIX_BITS: u8 = 30;
 pub(super) const BRIDGE: &str = "bridge";
 /// Connections that wait to be accepted, at most, where the system lets it be raised.
 const ACCEPT_QUEUE_MAX: &str = "16384";
@@ -137,7 +137,7 @@ impl Topology {
     }
 
     fn make_room_for_connections(&self) -> Result<(), IoError> {
-        self.client.run(|| sysctl::write("net/ipv4/ip_local_port_range", CLIENT_PORTS))??;
+        self.client.run(add_client_ports)??;
         self.server.run(|| {
             // With cookies, a server that has many connections beginning at once keeps nothing of them, and resets one
             // whose first segment is lost and whose second arrives: that would be counted against the gateway.
@@ -152,6 +152,11 @@ impl Topology {
         })?;
         Ok(())
     }
+}
+
+/// Lets the namespace of the calling thread connect from more ports than usual.
+pub(super) fn add_client_ports() -> Result<(), IoError> {
+    sysctl::write("net/ipv4/ip_local_port_range", CLIENT_PORTS)
 }
 
 #[cfg(test)]

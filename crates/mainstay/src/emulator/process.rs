@@ -111,7 +111,7 @@ impl Emulator {
             ends: [first, second].map(|tunnel| End { tunnel, refused: 0 }),
             channels: BOTH.map(|_| Channel::new(Settings::default(), of_directions.next())),
             seed,
-            is_preferred: usage::prefer_this_process(),
+            is_preferred: usage::run_in_real_time() || usage::prefer_this_process(),
             counting_since: now,
             lateness: LatenessHistogram::default(),
             tardiness: Tardiness::new(now),
@@ -131,11 +131,12 @@ impl Emulator {
         loop {
             let left_some = self.move_packets();
             let sleeps_until = self.channels.iter().filter_map(Channel::poll_timeout).min();
-            let left = sleeps_until.map(|due| due.saturating_since(clock::now()));
+            let now = clock::now();
+            let left = sleeps_until.map(|due| due.saturating_since(now));
             let timeout = if left_some { Some(Duration::ZERO) } else { left.map(|left| left.saturating_sub(spin)) };
             poller.wait(&mut ready, timeout)?;
             if timeout != Some(Duration::ZERO) {
-                self.tardiness.note_woken(clock::now());
+                self.tardiness.note_woken(now, clock::now());
             }
             if ready.contains(&SIGNALS) && matches!(signals.receive(), Some(Signal::Terminate | Signal::Interrupt)) {
                 return tell(&Answer::Report(Box::new(self.report())));

@@ -2,11 +2,15 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use flow::Instant;
 
 /// Where the kernel tells how long the thread was ready to run and did not (Documentation/scheduler/sched-stats.rst).
 const STATISTICS: &str = "/proc/thread-self/schedstat";
+
+/// Who was back sooner had no reason to sleep.
+const SLEEP_MIN: Duration = Duration::from_micros(20);
 
 /// Knows since when a packet that is read now can have been waiting, at most.
 ///
@@ -28,15 +32,18 @@ impl Tardiness {
         tardiness
     }
 
-    /// The process has slept, and runs again now.
-    pub(super) fn note_woken(&mut self, now: Instant) {
+    /// The process meant to sleep from `from` on, and runs again now.
+    pub(super) fn note_woken(&mut self, from: Instant, now: Instant) {
         let before = std::mem::replace(&mut self.delayed_ns, 0);
         self.delayed_ns = self.read_delayed_ns();
         let delayed_ns = self.delayed_ns.saturating_sub(before);
-        self.waiting_since = Instant::from_nanos(now.as_nanos().saturating_sub(delayed_ns));
+        // What was there before it could sleep has waited since the last look.
+        if now.saturating_since(from) >= SLEEP_MIN {
+            self.waiting_since = Instant::from_nanos(now.as_nanos().saturating_sub(delayed_ns));
+        }
     }
 
-    /// All devices were looked at from `now` on, without sleeping before.
+    /// All devices were looked at from `now` on, and found empty.
     pub(super) const fn note_looked(&mut self, now: Instant) {
         self.waiting_since = now;
     }
@@ -57,8 +64,6 @@ impl Tardiness {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -74,10 +79,18 @@ mod tests {
     fn who_slept_counts_from_when_it_could_have_run() {
         let mut tardiness = Tardiness::new(Instant::ZERO);
         let woken_at = Instant::from_millis(3_600_000);
-        tardiness.note_woken(woken_at);
+        tardiness.note_woken(Instant::from_millis(1), woken_at);
         // However long this thread has waited for a processor between the two readings, it was not an hour.
         assert!(tardiness.waited_ns(woken_at) < 3_600_000_000_000);
-        tardiness.note_woken(woken_at);
         assert!(tardiness.waited_ns(woken_at + Duration::from_millis(1)) >= 1_000_000);
+    }
+
+    #[test]
+    fn who_did_not_get_to_sleep_counts_from_the_last_look() {
+        let mut tardiness = Tardiness::new(Instant::ZERO);
+        let (looked_at, asleep_at) = (Instant::from_millis(10), Instant::from_millis(12));
+        tardiness.note_looked(looked_at);
+        tardiness.note_woken(asleep_at, asleep_at + Duration::from_micros(5));
+        assert_eq!(tardiness.waited_ns(asleep_at + Duration::from_micros(5)), 2_005_000);
     }
 }

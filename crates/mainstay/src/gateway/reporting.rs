@@ -21,8 +21,8 @@ use crate::config::validated::Config;
 use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
-    ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates, Status,
-    TakeoverStatus, WorkerStatus,
+    Agreement, ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates,
+    Status, TakeoverStatus, WorkerStatus,
 };
 use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
@@ -195,6 +195,18 @@ impl Reporting {
             NodeEvent::WorkerLate(worker) => (
                 EventKind::Warning,
                 format!("worker {} was not ready for the take-over in time: is the machine overloaded?", worker.0),
+            ),
+            NodeEvent::ReplicasDiffer { peer: id, connections } => (
+                EventKind::ReplicasDiffer,
+                format!(
+                    "{} of node {} are not here as it told them",
+                    counted(connections as usize, "connection"),
+                    id.0
+                ),
+            ),
+            NodeEvent::ReplicasAgree { peer: id, repaired } => (
+                EventKind::ReplicasAgree,
+                format!("with node {}: {} put right", id.0, counted(repaired as usize, "connection")),
             ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
@@ -473,11 +485,26 @@ fn hindrances(status: &NodeStatus) -> Vec<String> {
             }
             None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
             Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
+            Some(session) if session.told && peer.lacks_connections() => {
+                format!("node {id} lacks connections (see its events: its table may be too small)")
+            }
             Some(session) if session.told => format!("node {id} does not stand by"),
             Some(_) => format!("node {id} is still being told of connections"),
         }
     };
     status.peers.iter().map(hindrance).collect()
+}
+
+fn agreement(status: &replication::AgreementStatus) -> Agreement {
+    Agreement {
+        agreed_ns: status.agreed_at.map(Instant::as_nanos),
+        divergent: status.divergent.into(),
+        rounds: status.rounds_compared,
+        found: status.divergent_found,
+        repaired: status.repaired,
+        ghosts_removed: status.ghosts_removed,
+        changed_silently: status.changed_silently,
+    }
 }
 
 fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
@@ -512,6 +539,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         received: session.map_or(0, |session| session.messages_received),
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
+        agreement: session.map_or_else(Agreement::default, |session| agreement(&session.agreement)),
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }

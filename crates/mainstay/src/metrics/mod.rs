@@ -10,7 +10,7 @@ use flow::DropReason;
 use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::{ChannelStatus, Status};
+use crate::control::types::{Agreement, ChannelStatus, Status};
 
 pub use exposition::render;
 pub use server::{MetricsError, MetricsServer};
@@ -112,6 +112,13 @@ metrics! {
     ReplicationReceived: Counter "replication_received_messages_total" ["peer"] "Messages received from the peer.",
     ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
     ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
+    ReplicaRounds: Counter "replica_comparisons_total" ["peer"] "Times that the copies of the peer's connections were compared with what it told.",
+    ReplicaDivergent: Gauge "replica_divergent" ["peer"] "Copies of the peer's connections known not to be what it told, missing ones included.",
+    ReplicaDivergentFound: Counter "replica_divergent_found_total" ["peer"] "Copies found not to be what the peer told.",
+    ReplicaRepaired: Counter "replica_repaired_total" ["peer"] "Missing and wrong copies that the peer told again.",
+    ReplicaGhosts: Counter "replica_ghosts_removed_total" ["peer"] "Copies removed because the peer had no such connection.",
+    ReplicaChangedSilently: Counter "replica_changed_silently_total" ["peer"] "Copies that were not in the table as they had been entered.",
+    ReplicaAgreementAge: Gauge "replica_agreement_age_seconds" ["peer"] "Time since the copies were last found to be what the peer told.",
     ChannelSecured: Gauge "channel_secured" ["peer"] "1 while what is said to the peer is encrypted.",
     ChannelHandshakes: Counter "channel_handshakes_total" ["peer"] "Handshakes that made session keys with the peer.",
     ChannelRefused: Counter "channel_refused_datagrams_total" ["peer", "reason"] "Datagrams from the peer's address that its secure channel refused.",
@@ -241,7 +248,21 @@ impl Samples {
             self.add_count(Metric::ReplicationReceived, &labels, peer.received);
             self.add_count(Metric::ReplicationResent, &labels, peer.resent);
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
+            self.add_agreement(&labels, &peer.agreement, status.monotonic_now_ns);
             self.add_channel(&id, &peer.channel);
+        }
+    }
+
+    fn add_agreement(&mut self, labels: &[&str], agreement: &Agreement, now_ns: u64) {
+        self.add_count(Metric::ReplicaRounds, labels, agreement.rounds);
+        self.add_count(Metric::ReplicaDivergent, labels, agreement.divergent);
+        self.add_count(Metric::ReplicaDivergentFound, labels, agreement.found);
+        self.add_count(Metric::ReplicaRepaired, labels, agreement.repaired);
+        self.add_count(Metric::ReplicaGhosts, labels, agreement.ghosts_removed);
+        self.add_count(Metric::ReplicaChangedSilently, labels, agreement.changed_silently);
+        if let Some(agreed_ns) = agreement.agreed_ns {
+            let age = std::time::Duration::from_nanos(now_ns.saturating_sub(agreed_ns));
+            self.add(Metric::ReplicaAgreementAge, labels, age.as_secs_f64());
         }
     }
 

@@ -74,3 +74,25 @@ fn a_process_with_threads_is_told_that_it_is_too_late() {
     let error = enter_user_namespace().unwrap_err();
     assert!(matches!(error, IoError::NamespacesForbidden(_)), "{error}");
 }
+
+#[test]
+fn a_child_finds_a_namespace_that_was_passed_to_it() {
+    if !available() {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let mut command = Command::new("readlink");
+    let path = namespace.pass_to(&mut command);
+    let child = command.arg(&path).stdout(Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    // The kernel names a namespace by its number.
+    let here = std::fs::read_link(&path).unwrap();
+    assert!(here.to_string_lossy().starts_with("net:["), "{here:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), here.to_string_lossy());
+
+    namespace.run(|| Netlink::open().unwrap().create_bridge("marker").unwrap()).unwrap();
+    let again = Namespace::open(&path).unwrap();
+    again.run(|| Netlink::open().unwrap().interface("marker").unwrap()).unwrap();
+    let missing = Namespace::open(Path::new("/run/netns/no-such-namespace")).unwrap_err().to_string();
+    assert!(missing.contains("/run/netns/no-such-namespace"), "{missing}");
+}

@@ -3,7 +3,7 @@
 use flow::Instant;
 
 use super::telling::Telling;
-use crate::session::{Link, SessionStatus};
+use crate::session::{AgreementStatus, Link, SessionStatus};
 
 /// Counters of a session, and how far it has come.
 #[derive(Clone, Copy, Default)]
@@ -71,6 +71,7 @@ impl Standing {
             round_trip: None,
             last_heard: self.last_heard,
             oldest_unacknowledged_at: None,
+            agreement: AgreementStatus::default(),
         }
     }
 }

@@ -355,6 +355,12 @@ impl StreamSession {
         }
     }
 
+    /// Bytes that have come of a message of which the end has not.
+    #[must_use]
+    pub const fn unread_bytes(&self) -> usize {
+        self.incoming.len()
+    }
+
     /// A full tell waits only to be written.
     #[must_use]
     pub const fn has_more_to_tell(&self) -> bool {

@@ -5,6 +5,7 @@
 //! [`Header::first`]; so a message of an unknown type is skipped without losing count.
 
 mod ack;
+pub(crate) mod agreement;
 mod header;
 
 pub use ack::{ACK_RANGES_MAX, Ack, AckView, NumberRange};
@@ -26,6 +27,12 @@ pub const RESYNC_END: u16 = 4;
 pub const UNNUMBERED: u16 = 0x8000;
 /// An [`Ack`].
 pub const ACK: u16 = 0x8001;
+/// Digests of what was told, bucket by bucket.
+pub const DIGESTS: u16 = 0x8002;
+/// Names and checks of what was told in some buckets.
+pub const LISTING: u16 = 0x8003;
+/// A question about what was told.
+pub const ASK: u16 = 0x8004;
 
 /// Which of the two messages brought a connection's state. Both carry all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

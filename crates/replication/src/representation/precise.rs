@@ -44,6 +44,8 @@ const TIMED_OUT: u16 = 12;
 
 /// The flags of a record that mean something to another node.
 const FLAGS_TOLD: u8 = flags::REPLIED | flags::ASSURED | flags::SHARED;
+/// In the flags of a record on the wire: its master has seen no packet of the connection, but speaks for it.
+const WIRE_UNSEEN: u8 = 4;
 /// `::ffff:0:0/96`, in which IPv4 addresses lie (RFC 4291, section 2.5.5.2).
 const V4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
@@ -123,6 +125,9 @@ pub fn decode(now: Instant, attributes: &[u8], functions: &impl FunctionStates) 
     let mut connection = Connection::new(original, NodeId(record[8]), protocol, now + expires_in);
     connection.version = u32_at(&record, 0);
     connection.flags = record[9] & FLAGS_TOLD;
+    if record[9] & WIRE_UNSEEN != 0 {
+        connection.flags |= flags::UNSEEN;
+    }
     if let Some((kind, value)) = reply {
         connection.reply = read_reply(&original, kind, value)?;
     }
@@ -236,7 +241,8 @@ fn put_record(now: Instant, connection: &Connection, out: &mut Vec<u8>) {
         bytes[4..8].copy_from_slice(&connection.version.to_be_bytes());
         bytes[8..12].copy_from_slice(&expires_in_ms.to_be_bytes());
         bytes[12] = connection.owner.0;
-        bytes[13] = connection.flags & FLAGS_TOLD;
+        let unseen = if connection.flags & flags::COPY != 0 { WIRE_UNSEEN } else { 0 };
+        bytes[13] = connection.flags & FLAGS_TOLD | unseen;
     });
 }
 

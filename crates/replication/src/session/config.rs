@@ -38,6 +38,8 @@ pub struct SessionConfig {
     pub alive_interval: Duration,
     /// A peer that nothing was heard of for so long is held to be away.
     pub peer_timeout: Duration,
+    /// Copies are compared with what the peer told, and put right. The peer is answered in any case.
+    pub compares_copies: bool,
     /// Time from the first Hello to the second; doubles from then on
     pub hello_interval_min: Duration,
     /// up to this.
@@ -60,6 +62,7 @@ impl Default for SessionConfig {
             probe_timeout_max: Duration::from_millis(100),
             alive_interval: Duration::from_millis(100),
             peer_timeout: Duration::from_secs(1),
+            compares_copies: true,
             hello_interval_min: Duration::from_millis(10),
             hello_interval_max: Duration::from_secs(1),
         }

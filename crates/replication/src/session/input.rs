@@ -55,7 +55,7 @@ impl Session {
         }
         let result = self.handle_messages(now, &header, body, store);
         self.receiver.schedule_ack(now, &self.config);
-        self.note_synchronised();
+        self.note_synchronised(now);
         result
     }
 
@@ -162,6 +162,7 @@ impl Session {
                 self.handle_ack(now, body)?;
             }
             if message_type >= message::UNNUMBERED {
+                self.handle_comparison(now, header, message_type, body, store);
                 continue;
             }
             if count == header.count {

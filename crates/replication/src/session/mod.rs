@@ -9,8 +9,11 @@
 //! a batch [`Session::poll_transmit`] until it is false. Datagrams of the peer go to [`Session::handle_datagram`], and when
 //! [`Session::poll_timeout`] has come, [`Session::handle_timeout`] is called; after each of the two, `poll_transmit` again.
 
+mod agreement;
+mod comparison;
 mod config;
 mod input;
+pub(crate) mod item;
 mod link;
 mod output;
 mod receiver;
@@ -26,17 +29,20 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 use flow::{Instant, NodeId};
 
+use self::agreement::Agreement;
 use self::link::{Action, Input};
 use self::receiver::{PeerRound, Receiver};
-use self::sender::Sender;
+use self::sender::{Answers, Sender};
 pub(crate) use self::status::Events;
 use self::status::SessionCounters;
 
+pub use self::agreement::{AgreementStatus, COMPARE_INTERVAL, WALK_PERIOD};
 pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
+pub use self::item::{BUCKETS_MAX, Item};
 pub use self::link::Link;
 pub use self::sender::DELETION_BYTES_MAX;
 pub use self::status::{EVENTS_MAX, PeerError, SessionEvent, SessionStatus};
-pub use self::store::{ApplyError, Handle, Store};
+pub use self::store::{ApplyError, Handle, Holding, Store};
 
 /// Sessions of the peer that are over and must not be taken up again when a datagram of theirs comes late.
 const RETIRED_SESSIONS_MAX: usize = 4;
@@ -64,6 +70,8 @@ pub struct Session {
     retired: ArrayVec<Retired, RETIRED_SESSIONS_MAX>,
     sender: Sender,
     receiver: Receiver,
+    agreement: Agreement,
+    answers: Answers,
     /// Header flags that the next datagram is to carry.
     pending: u8,
     /// Somebody waits for an acknowledgement that has not been asked for yet.
@@ -105,6 +113,8 @@ impl Session {
             retired: ArrayVec::new(),
             sender: Sender::new(&config, first),
             receiver: Receiver::new(),
+            agreement: Agreement::new(),
+            answers: Answers::default(),
             pending: 0,
             is_awaited: false,
             asked_at: None,
@@ -135,11 +145,20 @@ impl Session {
     /// A connection ended, and its slot may be used again. `attributes` (at most [`DELETION_BYTES_MAX`] bytes) name it to
     /// the peer. Of a connection that was never marked as changed since its slot was taken, the peer is not told.
     pub fn mark_deleted(&mut self, handle: Handle, attributes: &[u8]) {
+        self.note_gone(handle);
         self.sender.mark_deleted(handle, attributes);
+    }
+
+    /// As [`Session::mark_deleted`], of a connection that the peer knows, whoever told it: it is told even if this node never
+    /// told it of the connection.
+    pub fn mark_deleted_anyway(&mut self, handle: Handle, attributes: &[u8]) {
+        self.note_gone(handle);
+        self.sender.mark_deleted_anyway(handle, attributes);
     }
 
     /// A slot became free of which the peer need not hear (it held a copy of the peer's own connection).
     pub fn forget(&mut self, handle: Handle) {
+        self.note_gone(handle);
         self.sender.forget(handle);
     }
 
@@ -244,6 +263,7 @@ impl Session {
             round_trip: self.sender.round_trip.smoothed(),
             last_heard: self.last_heard,
             oldest_unacknowledged_at: self.sender.oldest_unacknowledged_at(),
+            agreement: self.agreement.status(),
         }
     }
 
@@ -252,12 +272,14 @@ impl Session {
         self.link = link;
         match action {
             Action::Nothing => {}
-            Action::Tell => self.sender.open(),
+            Action::Tell => self.sender.open(self.item_key()),
             Action::Suspend => {
                 self.sender.suspend();
                 self.is_awaited = false;
                 self.hello_interval = self.config.hello_interval_min;
                 self.was_synchronised = false;
+                self.agreement.stop();
+                self.answers.clear();
             }
         }
         action
@@ -279,11 +301,15 @@ impl Session {
         self.hello_at = Instant::ZERO;
     }
 
-    fn note_synchronised(&mut self) {
+    fn note_synchronised(&mut self, now: Instant) {
         let heard = matches!(self.receiver.round, PeerRound::Completed(_));
         let is_synchronised = self.link == Link::Open && heard && self.sender.is_synchronised();
         if is_synchronised && !self.was_synchronised {
             self.events.push(SessionEvent::Synchronised);
+        }
+        let compares = is_synchronised && self.config.compares_copies;
+        if compares != self.agreement.is_started() {
+            if compares { self.agreement.start(now) } else { self.agreement.stop() }
         }
         self.was_synchronised = is_synchronised;
     }

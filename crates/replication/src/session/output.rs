@@ -25,6 +25,7 @@ impl Session {
                 self.sender.again_at(&self.config),
                 self.ask_at(),
                 Some(self.last_sent + self.config.alive_interval),
+                self.comparison_at(),
             ]
             .into_iter()
             .flatten()
@@ -92,10 +93,13 @@ impl Session {
     }
 
     fn fill_open(&mut self, now: Instant, store: &mut impl Store, buf: &mut Vec<u8>) -> Option<u16> {
+        self.compare(now, store);
         let ack_due = self.receiver.ack_at().is_some_and(|at| at <= now);
         if let Some(ack) = self.receiver.ack(now) {
             ack.emit(buf);
         }
+        // Before what takes numbers: digests are of what was told up to here.
+        let has_compared = self.fill_comparison(now, buf);
         let asks = self.ask_at().is_some_and(|at| at <= now);
         let count = self.sender.fill(now, &self.config, store, asks, buf);
         if asks || (self.is_awaited && count > 0) {
@@ -110,7 +114,7 @@ impl Session {
         if self.last_sent + self.config.alive_interval <= now {
             self.pending |= ALIVE;
         }
-        if count == 0 && !ack_due && self.pending == 0 {
+        if count == 0 && !ack_due && !has_compared && self.pending == 0 {
             return None;
         }
         self.receiver.ack_sent();

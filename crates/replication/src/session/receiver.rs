@@ -110,6 +110,11 @@ impl Receiver {
         }
     }
 
+    /// Nothing was received that was sent after what has the number before this one.
+    pub(crate) const fn is_at(&self, number: u32) -> bool {
+        self.next == number
+    }
+
     /// A message has come. True if it is to be used.
     pub(crate) fn accept(&mut self, now: Instant, number: u32) -> bool {
         if number != self.next {

@@ -6,6 +6,7 @@ use core::time::Duration;
 use flow::{Instant, NodeId};
 
 use super::Link;
+use super::agreement::AgreementStatus;
 use crate::message::PROTOCOL_VERSION;
 
 /// The most events that wait for [`super::Session::poll_event`]; the oldest give way.
@@ -69,6 +70,16 @@ pub enum SessionEvent {
     ResyncCompleted,
     /// Both have told each other everything.
     Synchronised,
+    /// So many of this node's copies were found not to be what the peer told. They are being put right.
+    Diverged {
+        /// Connections found since the last word of it.
+        connections: u32,
+    },
+    /// After a divergence: the copies are what the peer told.
+    Agreed {
+        /// Copies that were told again or removed to that end.
+        repaired: u32,
+    },
 }
 
 /// A session's figures, for operators. Counters count since the session was made.
@@ -130,6 +141,8 @@ pub struct SessionStatus {
     pub last_heard: Option<Instant>,
     /// When the oldest unacknowledged change was sent (or was found waiting).
     pub oldest_unacknowledged_at: Option<Instant>,
+    /// How the copies of the peer's connections stand to what it told.
+    pub agreement: AgreementStatus,
 }
 
 impl SessionStatus {

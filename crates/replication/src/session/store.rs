@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use flow::wire::tlv::TlvError;
 use flow::{Instant, NodeId};
 
+use super::item::Item;
 use crate::message::Kind;
 
 /// A connection of this node: its slot in the table, below [`super::SessionConfig::connections_max`]. Another connection
@@ -28,6 +29,19 @@ pub enum ApplyError {
     /// This node has no room: raise the table's limit to the peer's.
     #[error("there is no room for the peer's connection")]
     Full,
+}
+
+/// What a slot holds, as the session with one peer sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holding {
+    /// Nothing.
+    Nothing,
+    /// A connection that this node is master of.
+    Own,
+    /// A copy of a connection of the peer's.
+    Peers(Item),
+    /// A copy of a third node's.
+    Others,
 }
 
 /// Where the connections are: implemented by the node.
@@ -69,5 +83,42 @@ pub trait Store {
     /// [`Store::resync_started`] are gone there.
     fn resync_completed(&mut self, now: Instant, from: NodeId) {
         let _ = (now, from);
+    }
+
+    /// What the two nodes must agree on of the connection in the slot, under `key`. [`Item::NONE`]: this store takes no part
+    /// in comparisons.
+    fn item(&self, key: u64, handle: Handle) -> Item {
+        let _ = (key, handle);
+        Item::NONE
+    }
+
+    /// What the slot holds, seen from the session with `peer`.
+    fn holding(&self, key: u64, peer: NodeId, handle: Handle) -> Holding {
+        let _ = (key, peer, handle);
+        Holding::Nothing
+    }
+
+    /// Every slot that holds something is below this.
+    fn slots_used(&self) -> u32 {
+        0
+    }
+
+    /// How many more connections there is room for.
+    fn room(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Appends attributes that name the copy in the slot, as those of [`Store::delete`] do; false, with nothing appended, if
+    /// there is none.
+    fn name_copy(&self, handle: Handle, out: &mut Vec<u8>) -> bool {
+        let _ = (handle, out);
+        false
+    }
+
+    /// The peer holds a copy of the connection that `attributes` name, as one of this node's, and asks whether it is still
+    /// there. This node becomes its master if it holds it as one of the peer's: else each would believe it the other's.
+    fn answer_for(&mut self, now: Instant, peer: NodeId, attributes: &[u8]) -> Option<Handle> {
+        let _ = (now, peer);
+        self.find(attributes)
     }
 }

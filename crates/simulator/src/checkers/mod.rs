@@ -1,11 +1,14 @@
 //! What must hold, whatever happens: each promise has its checker, and none knows why something happens.
 
+mod claims;
 mod content;
 mod limits;
 pub(crate) mod order;
 pub(crate) mod replicas;
 mod roles;
 pub(crate) mod survival;
+pub(crate) mod versions;
+pub(crate) mod zombies;
 
 use cluster::node::Node;
 use flow::Instant;
@@ -13,6 +16,7 @@ use flow::Instant;
 use crate::host::Host;
 use crate::report::Outcome;
 use crate::scenario::Scenario;
+use crate::topology::NODES;
 
 /// What checkers may look at.
 pub(crate) struct View<'a> {
@@ -21,30 +25,68 @@ pub(crate) struct View<'a> {
     pub(crate) nodes: [&'a Option<Node>; 2],
 }
 
+/// What the nodes have to work with: what is promised depends on it, and on nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Conditions {
+    /// What either node tells of connections reaches the other, and is understood.
+    pub(crate) tell: bool,
+    /// What either node says of its role, and its signs of life, reach the other.
+    pub(crate) hear: bool,
+    /// Nodes and their link do things at once.
+    pub(crate) prompt: bool,
+    /// They speak one version of the protocol.
+    pub(crate) understand: bool,
+    /// What the node says of its role, and its signs of life, are not lost on their way.
+    pub(crate) heard: [bool; NODES],
+    /// The node runs.
+    pub(crate) works: [bool; NODES],
+}
+
+/// Whether the peer has told the node everything.
+fn has_been_told(node: &Node) -> bool {
+    node.status(Instant::ZERO).peers.iter().all(|peer| peer.session.is_some_and(|session| session.heard))
+}
+
 /// All checkers of a run.
 pub(crate) struct Checkers {
     pub(crate) survival: survival::Survival,
     pub(crate) order: order::Order,
+    pub(crate) versions: versions::Versions,
     roles: roles::Roles,
+    claims: claims::Claims,
+    limits: limits::Limits,
 }
 
 impl Checkers {
     pub(crate) fn new() -> Self {
-        Self { survival: survival::Survival::default(), order: order::Order::default(), roles: roles::Roles::default() }
+        Self {
+            survival: survival::Survival::default(),
+            order: order::Order::default(),
+            versions: versions::Versions::default(),
+            roles: roles::Roles::default(),
+            claims: claims::Claims::default(),
+            limits: limits::Limits::default(),
+        }
     }
 
     /// A node has started, empty.
-    pub(crate) fn started(&mut self, now: Instant, node: usize) {
+    pub(crate) fn started(&mut self, now: Instant, node: usize, connections_max: u32, speaks_anew: bool) {
         self.order.forget(node);
         self.survival.started(now, node);
         self.roles.disturbed(now);
+        self.claims.returned(now, node);
+        self.limits.started(node, connections_max);
+        self.versions.started(now, node, speaks_anew);
     }
 
     /// A node has dealt with whatever came.
-    pub(crate) fn after_step(&mut self, now: Instant, node: usize, value: &Option<Node>, outcome: &mut Outcome) {
-        let Some(value) = value else { return };
+    pub(crate) fn after_step(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
+        let Some(value) = view.nodes[node] else { return };
+        if self.limits.gave_up(node, value) {
+            self.survival.gave_up(value, view);
+        }
         self.roles.after_step(now, node, value, outcome);
-        limits::after_step(now, node, value, outcome);
+        self.limits.after_step(now, node, value, outcome);
     }
 
     /// A node is about to take a replication datagram.
@@ -56,6 +98,7 @@ impl Checkers {
     pub(crate) fn after_datagram(&mut self, now: Instant, node: usize, value: &Option<Node>, outcome: &mut Outcome) {
         if let Some(value) = value {
             self.order.after_datagram(now, node, value, outcome);
+            self.versions.after_datagram(now, node, value, outcome);
         }
     }
 
@@ -63,17 +106,47 @@ impl Checkers {
     pub(crate) fn before_kill(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         self.survival.before_kill(now, node, view, outcome);
         self.roles.stopped(now, node);
+        self.claims.stopped(node);
     }
 
-    /// The replication link was cut, or is whole again.
-    pub(crate) fn partitioned(&mut self, now: Instant, is_cut: bool) {
-        self.roles.partitioned(now, is_cut);
-        self.survival.partitioned(now);
+    /// A node has taken the addresses, or given them up.
+    pub(crate) fn role_changed(
+        &mut self,
+        now: Instant,
+        node: usize,
+        holds: bool,
+        view: &View<'_>,
+        outcome: &mut Outcome,
+    ) {
+        let was_informed = view.nodes[node].as_ref().is_some_and(has_been_told);
+        self.survival.role_changed(now, node, holds, view, outcome);
+        self.claims.role_changed(now, node, holds, was_informed, view, outcome);
+    }
+
+    /// A node stands still from now on.
+    pub(crate) fn paused(&mut self, now: Instant, node: usize) {
+        self.roles.disturbed(now);
+        self.claims.paused(now, node);
+    }
+
+    /// A node that stood still goes on.
+    pub(crate) fn went_on(&mut self, now: Instant, node: usize) {
+        self.roles.went_on(now);
+        self.claims.went_on(now, node);
+    }
+
+    /// The nodes work under these conditions from now on.
+    pub(crate) fn conditions(&mut self, now: Instant, conditions: Conditions) {
+        self.roles.conditions(now, conditions);
+        self.claims.conditions(now, conditions);
+        self.survival.conditions(now, conditions);
+        self.versions.conditions(now, conditions);
     }
 
     /// The run is over.
     pub(crate) fn finish(&mut self, now: Instant, view: &View<'_>, outcome: &mut Outcome) {
         self.survival.finish(now, view, outcome);
+        self.versions.finish(now, outcome);
         content::finish(now, view, &self.survival, outcome);
     }
 }

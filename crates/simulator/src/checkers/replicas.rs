@@ -8,8 +8,8 @@ use flow::wire::ip_protocol;
 use flow::{Connection, NodeId};
 use replication::representation::Selection;
 
-/// The first difference between what two nodes know, in words.
-pub(crate) fn difference(selection: Selection, one: &Node, other: &Node) -> Option<String> {
+/// The first difference between what two nodes know, in words. One that was `full` need not know everything.
+pub(crate) fn difference(selection: Selection, one: &Node, other: &Node, full: [bool; 2]) -> Option<String> {
     let known = |node: &Node| -> BTreeMap<String, Connection> {
         let table = node.pipeline().table();
         table.iter().map(|(_, connection)| (connection.original.to_string(), *connection)).collect()
@@ -23,9 +23,10 @@ pub(crate) fn difference(selection: Selection, one: &Node, other: &Node) -> Opti
             connection.protocol.state, connection.owner.0, connection.version
         ))
     };
-    missing(&ones, &others, 1).or_else(|| missing(&others, &ones, 0)).or_else(|| {
+    let missing_at = |node: usize, from, at| if full[node] { None } else { missing(from, at, node as u8) };
+    missing_at(1, &ones, &others).or_else(|| missing_at(0, &others, &ones)).or_else(|| {
         ones.values().find_map(|connection| {
-            let copy = &others[&connection.original.to_string()];
+            let copy = others.get(&connection.original.to_string())?;
             differs(selection, connection, copy).map(|what| format!("{}: {what}", connection.original))
         })
     })

@@ -3,21 +3,29 @@
 use std::time::Duration;
 
 use cluster::node::Node;
+use cluster::role::State;
 use flow::Instant;
 
+use super::Conditions;
 use crate::report::{Outcome, Problem};
 use crate::topology::NODES;
 
 /// Long enough to hear each other: detection while down, the startup hold, a heartbeat or several lost in a row.
 const AGREEMENT_MAX: Duration = Duration::from_millis(2_000);
+/// A node that stood still has only to be heard, or to hear: several heartbeats lost in a row.
+const YIELDING_MAX: Duration = Duration::from_millis(300);
+/// Taking over from a leaving node that is never relieved.
+const HANDOVER_MAX: Duration = Duration::from_secs(5);
 
 /// Who holds the addresses, and since when that has been as it should not be.
 #[derive(Default)]
-pub(crate) struct Roles {
-    holds: [bool; NODES],
-    is_cut: bool,
-    /// Both have held them since.
-    both_since: Option<Instant>,
+pub(super) struct Roles {
+    states: [Option<State>; NODES],
+    conditions: Option<Conditions>,
+    /// Both have held them since, and may so long.
+    both_since: Option<(Instant, Duration)>,
+    /// A node that went on lately must be heard first.
+    went_on_at: Option<Instant>,
     /// Nobody has held them since.
     nobody_since: Option<Instant>,
 }
@@ -25,30 +33,55 @@ pub(crate) struct Roles {
 impl Roles {
     /// Something happened from which the nodes have to recover.
     pub(super) fn disturbed(&mut self, now: Instant) {
-        self.both_since = self.both_since.map(|_| now);
-        self.nobody_since = Some(now);
+        self.both_since = self.both_since.map(|_| (now, AGREEMENT_MAX));
+        self.nobody_since = self.nobody_since.map(|_| now);
+        self.went_on_at = None;
     }
 
-    pub(super) fn partitioned(&mut self, now: Instant, is_cut: bool) {
-        self.is_cut = is_cut;
-        self.disturbed(now);
+    pub(super) fn conditions(&mut self, now: Instant, conditions: Conditions) {
+        if self.conditions.replace(conditions) != Some(conditions) {
+            let went_on_at = self.went_on_at;
+            self.disturbed(now);
+            self.went_on_at = went_on_at.filter(|at| *at == now);
+        }
     }
 
     pub(super) fn stopped(&mut self, now: Instant, node: usize) {
-        self.holds[node] = false;
+        self.states[node] = None;
         self.disturbed(now);
     }
 
+    pub(super) fn went_on(&mut self, now: Instant) {
+        self.disturbed(now);
+        self.went_on_at = Some(now);
+    }
+
     pub(super) fn after_step(&mut self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {
-        self.holds[node] = value.status(now).role.holds_addresses();
-        let both = self.holds.iter().all(|holds| *holds) && !self.is_cut;
-        self.both_since = both.then(|| self.both_since.unwrap_or(now));
-        let nobody = !self.holds.iter().any(|holds| *holds);
-        self.nobody_since = nobody.then(|| self.nobody_since.unwrap_or(now));
-        if let Some(since) = self.both_since.filter(|since| now.saturating_since(*since) > AGREEMENT_MAX) {
-            outcome.problem(now, Problem::TwoActive, format!("both nodes have held the addresses since {since:?}"));
-            self.both_since = Some(now);
+        self.states[node] = Some(value.role());
+        let Some(conditions) = self.conditions else { return };
+        let serves = |node: usize| {
+            conditions.works[node] && self.states[node].is_some_and(|state: State| state.holds_addresses())
+        };
+        let both = serves(0) && serves(1) && conditions.hear;
+        let is_handover = self.states.contains(&Some(State::Leaving));
+        let limit = if is_handover {
+            AGREEMENT_MAX + HANDOVER_MAX
+        } else if self.went_on_at.is_some_and(|at| now < at + AGREEMENT_MAX) {
+            YIELDING_MAX
+        } else {
+            AGREEMENT_MAX
+        };
+        self.both_since = both.then(|| self.both_since.unwrap_or((now, limit)));
+        if let Some((since, limit)) = self.both_since.filter(|(since, limit)| now.saturating_since(*since) > *limit) {
+            let text = format!("both nodes have held the addresses since {since:?}, for more than {limit:?}");
+            outcome.problem(now, Problem::TwoActive, text);
+            self.both_since = Some((now, limit));
         }
+        let could = |node: usize| conditions.works[node] && self.states[node].is_some_and(|state| state != State::Left);
+        let is_alone = !(conditions.works[0] && conditions.works[1]);
+        let must = (could(0) || could(1)) && conditions.prompt && (conditions.hear || is_alone);
+        let nobody = must && !serves(0) && !serves(1);
+        self.nobody_since = nobody.then(|| self.nobody_since.unwrap_or(now));
         if let Some(since) = self.nobody_since.filter(|since| now.saturating_since(*since) > AGREEMENT_MAX) {
             outcome.problem(now, Problem::NoneActive, format!("no node has held the addresses since {since:?}"));
             self.nobody_since = Some(now);

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cluster::node::Node;
-use flow::{Instant, Tuple};
+use cluster::role::State;
+use flow::{DropReason, Instant, NodeId, Tuple};
 
-use super::View;
+use super::{Conditions, View};
 use crate::host::Host;
-use crate::host::tcp::{Endpoint, State};
+use crate::host::tcp::{self, Endpoint};
 use crate::report::{Outcome, Problem};
 use crate::scenario::{Conversation, Kind};
 use crate::stream::Way;
@@ -22,14 +23,26 @@ const JOINING_MAX: Duration = Duration::from_secs(3);
 /// What was promised to whom.
 #[derive(Default)]
 pub(crate) struct Survival {
-    /// Established when a node died.
+    /// Established when the node that served them died, or another took over from it.
     at_risk: BTreeSet<u32>,
     /// Of those, the ones that the other node did not know of: nothing was promised.
     excused: BTreeSet<u32>,
+    /// Requests and answers that a leaping clock took for over: they go on, but perhaps from elsewhere.
+    may_move: BTreeSet<u32>,
     /// When each node started last.
     started_at: [Instant; NODES],
-    /// When the replication link was cut or put right last.
-    partitioned_at: Option<Instant>,
+    /// Since when the nodes can tell each other everything, if they can.
+    telling_since: Option<Instant>,
+    /// Whether they can.
+    can_tell: bool,
+    /// Nodes that had no room for what they were told.
+    pub(crate) full: [bool; NODES],
+    /// Both nodes held the addresses at some time.
+    was_split: bool,
+    /// Both hold the addresses since.
+    split_since: Option<Instant>,
+    /// Who holds the addresses.
+    holds: [bool; NODES],
 }
 
 impl Survival {
@@ -37,36 +50,138 @@ impl Survival {
         self.excused.contains(&conversation)
     }
 
-    pub(super) const fn started(&mut self, now: Instant, node: usize) {
+    pub(super) fn started(&mut self, now: Instant, node: usize) {
         self.started_at[node] = now;
+        self.full[node] = false;
     }
 
-    pub(super) const fn partitioned(&mut self, now: Instant) {
-        self.partitioned_at = Some(now);
+    pub(super) fn conditions(&mut self, now: Instant, conditions: Conditions) {
+        if self.can_tell != conditions.tell {
+            self.can_tell = conditions.tell;
+            self.telling_since = conditions.tell.then_some(now);
+        }
+    }
+
+    /// A node has no room for what it is told.
+    pub(crate) const fn ran_full(&mut self, node: usize) {
+        self.full[node] = true;
+    }
+
+    /// A node whose table is full has given up a connection for another: one that was never answered, or whose ends had yet
+    /// to prove that they go on. Which one, its absence tells.
+    pub(super) fn gave_up(&mut self, value: &Node, view: &View<'_>) {
+        for conversation in &view.scenario.conversations {
+            let tuple = client_tuple(conversation, view.hosts);
+            if tuple.is_none_or(|tuple| knows(value, &tuple)) || is_finished(conversation, view.hosts) {
+                continue;
+            }
+            self.may_move.insert(conversation.number);
+            if conversation.kind == Kind::Tcp {
+                self.excused.insert(conversation.number);
+            }
+        }
+    }
+
+    /// A node's clock leapt to `own_now`: what it is master of and what was to be remembered until then at most is over
+    /// for it, and nothing else.
+    pub(crate) fn leapt(&mut self, now: Instant, node: usize, own_now: Instant, view: &View<'_>) {
+        self.telling_since = self.telling_since.map(|_| now);
+        let Some(value) = view.nodes[node] else { return };
+        for conversation in &view.scenario.conversations {
+            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+            let known = value.pipeline().lookup(&tuple).and_then(|(slot, _)| value.pipeline().connection(slot));
+            let is_own = known.filter(|known| known.owner == NodeId(node as u8));
+            if is_own.is_none_or(|known| known.expires_at_nanos > own_now.as_nanos()) {
+                continue;
+            }
+            self.may_move.insert(conversation.number);
+            if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
+                self.excused.insert(conversation.number);
+            }
+        }
+    }
+
+    /// Whether `node` has been told everything that was established long enough ago.
+    pub(super) fn is_informed(&self, now: Instant, node: usize) -> bool {
+        let since = self.telling_since.map(|since| since.max(self.started_at[node]));
+        since.is_some_and(|since| since + JOINING_MAX <= now)
     }
 
     /// Whether `node` has had all the time that it needs to be told what was established by `since`.
     fn had_time(&self, now: Instant, node: usize, since: Instant) -> bool {
-        let sound_since = self.started_at[node].max(self.partitioned_at.unwrap_or(Instant::ZERO));
-        since + TELLING_MAX <= now && sound_since + JOINING_MAX <= now
+        since + TELLING_MAX <= now && self.is_informed(now, node) && !self.full[node]
     }
 
     /// Notes which conversations are under way through the node, and which of them the other node knows.
     pub(super) fn before_kill(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let Some(dying) = view.nodes[node] else { return };
         outcome.kills += 1;
-        let heir = view.nodes[1 - node].as_ref();
-        let status = dying.status(now);
-        let was_active = status.role.holds_addresses();
-        if !was_active && heir.is_some() {
-            return;
+        self.holds[node] = false;
+        self.end_split(now, view);
+        if dying.holds_addresses() || view.nodes[1 - node].is_none() {
+            self.hand_over(now, node, view, outcome);
         }
+    }
+
+    /// A node has taken the addresses, or given them up: whoever served before, this is what it leaves behind.
+    pub(super) fn role_changed(
+        &mut self,
+        now: Instant,
+        node: usize,
+        holds: bool,
+        view: &View<'_>,
+        outcome: &mut Outcome,
+    ) {
+        self.holds[node] = holds;
+        let other = 1 - node;
+        let Some(partner) = view.nodes[other] else { return };
+        let is_leaving = |value: &Node| matches!(value.role(), State::Leaving | State::Left);
+        let is_sound = self.is_informed(now, 0) && self.is_informed(now, 1);
+        if holds {
+            // Who leaves in good order waits until the other has everything.
+            if self.holds[other] && !(is_leaving(partner) && is_sound) {
+                if !is_leaving(partner) {
+                    self.was_split = true;
+                    self.split_since = Some(now);
+                }
+                self.hand_over(now, other, view, outcome);
+            }
+        } else if self.holds[other] {
+            self.end_split(now, view);
+            let leaves = view.nodes[node].as_ref().is_some_and(is_leaving);
+            if !(leaves && is_sound) {
+                self.hand_over(now, node, view, outcome);
+            }
+        }
+    }
+
+    /// While both nodes held the addresses, either may have seen a part of what began then, or begun it with a translation
+    /// of its own: one of them is right, and no rule can tell which. What both knew before is promised all the same.
+    fn end_split(&mut self, now: Instant, view: &View<'_>) {
+        let Some(since) = self.split_since.take() else { return };
+        for conversation in &view.scenario.conversations {
+            if conversation.begins_at <= now && since <= conversation.begins_at + TELLING_MAX {
+                self.may_move.insert(conversation.number);
+                if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
+                    self.excused.insert(conversation.number);
+                }
+            }
+        }
+    }
+
+    /// What `node` served is the other's from now on.
+    fn hand_over(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
+        let Some(former) = view.nodes[node] else { return };
+        let heir = view.nodes[1 - node].as_ref();
+        let status = former.status(now);
         // A reply that was let go unconfirmed, or a backup that is not up to date, is no promise.
         let peer_is_ready = status.peers.iter().all(|peer| peer.could_take_over());
         let replies_were_held = !view.scenario.hold_first_reply.is_zero()
             && status.replies_overdue == 0
             && peer_is_ready
-            && self.partitioned_at.is_none();
+            && !self.full[1 - node]
+            && self.is_informed(now, 1 - node)
+            && self.is_informed(now, node);
         for conversation in &view.scenario.conversations {
             let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
             if is_finished(conversation, view.hosts) {
@@ -77,15 +192,20 @@ impl Survival {
             if is_established {
                 self.at_risk.insert(conversation.number);
             }
-            let is_untold = heir.is_none_or(|heir| !knows(heir, &tuple)) && (is_established || knows(dying, &tuple));
-            let is_held = replies_were_held && conversation.kind == Kind::Tcp;
+            let is_known = heir.is_some_and(|heir| knows(heir, &tuple));
+            if is_known && self.was_split && heir.is_some_and(|heir| differ(former, heir, &tuple)) {
+                // Both began it, each with a translation of its own: one of them is right.
+                self.excused.insert(conversation.number);
+            }
+            let is_untold = !is_known && (is_established || knows(former, &tuple));
+            let is_held = replies_were_held && conversation.kind == Kind::Tcp && heir.is_some();
             if !is_untold || (is_held && !is_established) {
                 continue;
             }
             // Established, or about to be: its first answer may be on the wire.
-            self.excused.insert(conversation.number);
+            let is_new = self.excused.insert(conversation.number);
             let had_time = established_at.is_some_and(|at| self.had_time(now, 1 - node, at)) && heir.is_some();
-            if (is_held || had_time) && knows(dying, &tuple) {
+            if (is_held || had_time) && knows(former, &tuple) && is_new {
                 let why = if had_time { "it had time" } else { "first replies are held" };
                 let text = format!(
                     "conversation {} was established at {established_at:?} and the backup does not know it, though {why}: {tuple}",
@@ -113,15 +233,33 @@ impl Survival {
             if self.is_excused(number) {
                 continue;
             }
-            if !finished {
+            // Nothing is promised to whom a full table refuses.
+            let is_refused =
+                established_at(conversation, view.hosts).is_none() && view.nodes.iter().any(|node| refuses(node));
+            if !finished && !is_refused {
                 let text = format!("conversation {number} did not finish: {}", progress(conversation, view.hosts));
                 outcome.problem(now, Problem::NotSurvived, text);
             }
-            if let Some(text) = moved(conversation, view.hosts).filter(|_| self.partitioned_at.is_none()) {
+            if let Some(text) = moved(conversation, view.hosts).filter(|_| !self.may_move.contains(&number)) {
                 outcome.problem(now, Problem::Moved, text);
             }
         }
     }
+}
+
+/// The node has refused connections, as its table was full.
+fn refuses(node: &Option<Node>) -> bool {
+    let counters = node.as_ref().map(|node| node.pipeline().counters());
+    counters.is_some_and(|counters| counters.early_dropped > 0 || counters.drops[DropReason::TableFull as usize] > 0)
+}
+
+/// Two nodes know the connection, and translate it differently.
+fn differ(one: &Node, other: &Node, tuple: &Tuple) -> bool {
+    let reply = |node: &Node| {
+        node.pipeline().lookup(tuple).and_then(|(slot, _)| node.pipeline().connection(slot).map(|known| known.reply))
+    };
+    let replies = (reply(one), reply(other));
+    replies.0.is_some() && replies.1.is_some() && replies.0 != replies.1
 }
 
 fn knows(node: &Node, tuple: &Tuple) -> bool {
@@ -150,7 +288,7 @@ fn client_tuple(conversation: &Conversation, hosts: &[Host]) -> Option<Tuple> {
 /// When the client had its first answer.
 fn established_at(conversation: &Conversation, hosts: &[Host]) -> Option<Instant> {
     if conversation.kind == Kind::Tcp {
-        let end = client_end(conversation, hosts).filter(|end| end.state == State::Established);
+        let end = client_end(conversation, hosts).filter(|end| end.state == tcp::State::Established);
         return end.map(|end| end.opened_at);
     }
     hosts[conversation.client].exchange(conversation.number)?.first_answer_at

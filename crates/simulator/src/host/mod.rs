@@ -275,7 +275,7 @@ impl Host {
     pub(crate) fn recognise(&mut self, now: Instant, conversations: &[Conversation], out: &mut Vec<Vec<u8>>) {
         for index in 0..self.endpoints.len() {
             let Some(number) = self.endpoints[index].named_conversation() else { continue };
-            if let Some(conversation) = conversations.get(number as usize) {
+            if let Some(conversation) = conversations.iter().find(|known| known.number == number) {
                 self.endpoints[index].recognise(now, conversation.clone());
                 self.transmit(now, index, out);
             }

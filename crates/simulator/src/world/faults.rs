@@ -1,21 +1,32 @@
 //! What the scenario does to nodes and links.
 
+use std::time::Duration;
+
 use cluster::node::Node;
 use cluster::role;
+use replication::SessionConfig;
 
 use super::{World, view};
 use crate::Sabotage;
-use crate::link::{Link, LinkConfig};
-use crate::scenario::Fault;
-use crate::topology::{self, NODES};
+use crate::checkers::Conditions;
+use crate::dialect::Interpreter;
+use crate::link::{Link, LinkConfig, Rate};
+use crate::scenario::{Channels, Fault, Room, Who};
+use crate::topology::{self, CONNECTIONS_MAX, NODES, Side};
 
 impl World<'_> {
     pub(super) fn start(&mut self, node: usize) {
+        let now = self.own_now(node);
+        let machine = &mut self.machines[node];
         let with_replication = self.options.sabotage != Some(Sabotage::NoReplication);
-        let config = topology::node_config(self.scenario, node, self.machines[node].incarnation, with_replication);
-        let value = Node::new(config, self.now).expect("the configuration is sound");
-        self.machines[node].node = Some(value);
-        self.checkers.started(self.now, node);
+        let session = with_replication.then(|| session(machine.room));
+        let connections_max = machine.room.map_or(CONNECTIONS_MAX, |room| room.connections_max);
+        let config = topology::node_config(self.scenario, node, machine.incarnation, session, connections_max);
+        machine.node = Some(Node::new(config, now).expect("the configuration is sound"));
+        let speaks_anew = machine.interpreter.dialect != machine.next_dialect;
+        machine.interpreter = Interpreter::new(machine.next_dialect);
+        self.checkers.started(self.now, node, connections_max, speaks_anew);
+        self.note_conditions();
         self.settle(node);
     }
 
@@ -25,71 +36,193 @@ impl World<'_> {
         }
         let view = view(self.scenario, &self.hosts, &self.machines);
         self.checkers.before_kill(self.now, node, &view, &mut self.outcome);
-        let machine = &mut self.machines[node];
-        machine.node = None;
-        machine.incarnation += 1;
-        machine.waiting.clear();
-        machine.timer_at = None;
+        self.machines[node].stop();
     }
 
     fn role(&self, node: usize) -> Option<role::State> {
-        self.machines[node].node.as_ref().map(|value| value.status(self.now).role)
+        self.machines[node].node.as_ref().map(|value| value.status(self.own_now(node)).role)
+    }
+
+    /// The nodes that are meant, as they stand now.
+    fn resolve(&self, who: Who) -> Vec<usize> {
+        let active = (0..NODES)
+            .find(|node| !self.machines[*node].is_paused && self.role(*node).is_some_and(role::State::holds_addresses));
+        match who {
+            Who::Active => active.into_iter().collect(),
+            Who::Standby => active.map(|node| 1 - node).into_iter().collect(),
+            Who::Node0 => vec![0],
+            Who::Node1 => vec![1],
+            Who::Both => vec![0, 1],
+        }
     }
 
     /// The scenario interferes.
     pub(super) fn interfere(&mut self, fault: Fault) {
         self.trace.note(self.now, 0, || format!("fault: {fault:?}"));
-        let active = (0..NODES).find(|node| self.role(*node).is_some_and(role::State::holds_addresses));
         match fault {
-            Fault::KillActive => {
-                if let Some(node) = active {
-                    self.kill(node);
-                }
+            Fault::Kill(who) => self.each(who, Self::kill),
+            Fault::Leave(who) => self.each(who, Self::leave),
+            Fault::Restart(who) => self.each(who, Self::restart),
+            Fault::Pause(who) => self.each(who, Self::pause),
+            Fault::Continue(who) => self.each(who, Self::go_on),
+            Fault::Silence { who, channels, is_cut } => self.each(who, |world, node| {
+                silence(&mut world.machines[node].muted, channels, is_cut);
+            }),
+            Fault::Rate { bytes_per_second, queue_bytes } => {
+                let rate = (bytes_per_second > 0).then_some(Rate { bytes_per_second, queue_bytes });
+                self.machines.iter_mut().for_each(|machine| machine.replication.rate = rate);
             }
-            Fault::KillStandby => {
-                if let Some(node) = active {
-                    self.kill(1 - node);
-                }
+            Fault::Lag { who, lag_ms } => self.each(who, |world, node| {
+                world.machines[node].lag = Duration::from_millis(lag_ms);
+                world.serve(node);
+            }),
+            Fault::Jump { who, by_ms } => self.each(who, |world, node| {
+                let by = Duration::from_millis(by_ms);
+                world.machines[node].clock.leap(world.now, by);
+                let view = view(world.scenario, &world.hosts, &world.machines);
+                world.checkers.survival.leapt(world.now, node, world.machines[node].clock.own(world.now), &view);
+                world.wake(node);
+            }),
+            Fault::Speed { who, per_mille } => self.each(who, |world, node| {
+                world.machines[node].clock.run_at(world.now, per_mille);
+                world.wake(node);
+            }),
+            Fault::Speak { who, dialect } => {
+                self.each(who, |world, node| world.machines[node].next_dialect = dialect);
             }
-            Fault::Leave => {
-                if let Some(node) = active
-                    && let Some(value) = &mut self.machines[node].node
-                {
-                    value.leave(self.now);
-                    self.settle(node);
-                }
-            }
-            Fault::Restart => {
-                for node in 0..NODES {
-                    if matches!(self.role(node), Some(role::State::Leaving | role::State::Left)) {
-                        self.kill(node);
+            Fault::Room { who, room } => self.each(who, |world, node| world.machines[node].room = Some(room)),
+            Fault::HostLink { host, is_cut } => self.host_links[host].is_cut = is_cut,
+            Fault::NodeLink { who, inside, outside, is_cut } => self.each(who, |world, node| {
+                for (side, is_meant) in [(Side::Inside, inside), (Side::Outside, outside)] {
+                    if is_meant {
+                        world.machines[node].ports[usize::from(side.port().0)].is_cut = is_cut;
                     }
-                    if self.machines[node].node.is_none() {
-                        self.start(node);
-                    }
                 }
-            }
-            Fault::Partition(is_cut) => {
-                for machine in &mut self.machines {
-                    machine.replication.is_cut = is_cut;
-                }
-                self.checkers.partitioned(self.now, is_cut);
-            }
-            Fault::Cut { host, is_cut } => self.host_links[host].is_cut = is_cut,
-            Fault::Calm => self.calm(),
+            }),
+        }
+        self.note_conditions();
+    }
+
+    fn each(&mut self, who: Who, mut action: impl FnMut(&mut Self, usize)) {
+        for node in self.resolve(who) {
+            action(self, node);
         }
     }
 
-    fn calm(&mut self) {
+    fn leave(&mut self, node: usize) {
+        let now = self.own_now(node);
+        let machine = &mut self.machines[node];
+        if let Some(value) = machine.node.as_mut().filter(|_| !machine.is_paused) {
+            value.leave(now);
+            self.settle(node);
+        }
+    }
+
+    /// What is dead or has left starts again.
+    fn restart(&mut self, node: usize) {
+        if matches!(self.role(node), Some(role::State::Leaving | role::State::Left)) {
+            self.kill(node);
+        }
+        if self.machines[node].node.is_none() {
+            self.start(node);
+        }
+    }
+
+    fn pause(&mut self, node: usize) {
+        let machine = &mut self.machines[node];
+        if machine.node.is_some() && !machine.is_paused {
+            machine.is_paused = true;
+            self.outcome.pauses += 1;
+            self.checkers.paused(self.now, node);
+        }
+    }
+
+    fn go_on(&mut self, node: usize) {
+        if std::mem::take(&mut self.machines[node].is_paused) {
+            self.checkers.went_on(self.now, node);
+            self.note_conditions();
+            if self.options.sabotage == Some(Sabotage::ImpatientNodes) {
+                self.machines[node].inbox.clear();
+                self.wake(node);
+                self.machines[node].clock.leap(self.now, Duration::from_secs(1));
+            }
+            self.wake(node);
+        }
+    }
+
+    /// The node looks at everything now.
+    fn wake(&mut self, node: usize) {
+        self.machines[node].timer_at = None;
+        self.serve(node);
+    }
+
+    /// Nothing goes wrong any more: links are sound, processes go on, and what is dead starts again.
+    pub(super) fn calm(&mut self) {
+        self.trace.note(self.now, 1, || String::from("calm"));
         self.is_calm = true;
         let sound = |link: &mut Link| {
             let LinkConfig { delay, jitter, .. } = link.config;
             link.config = LinkConfig { delay, jitter, ..LinkConfig::default() };
+            (link.is_cut, link.rate) = (false, None);
         };
         self.host_links.iter_mut().for_each(sound);
         for machine in &mut self.machines {
             machine.ports.iter_mut().for_each(sound);
             sound(&mut machine.replication);
+            machine.muted = Channels::default();
+            machine.lag = Duration::ZERO;
         }
+        for node in 0..NODES {
+            self.go_on(node);
+            self.restart(node);
+            self.wake(node);
+        }
+        self.note_conditions();
     }
+
+    /// The checkers are told under what conditions the nodes work from now on.
+    fn note_conditions(&mut self) {
+        let is_prompt = self.machines.iter().all(|machine| machine.lag.is_zero() && machine.replication.rate.is_none());
+        let muted = self.machines.each_ref().map(|machine| machine.muted);
+        let conditions = Conditions {
+            tell: is_prompt
+                && self.understand_each_other()
+                && !muted.iter().any(|muted| muted.replication)
+                && !self.machines.iter().any(|machine| machine.is_paused),
+            hear: is_prompt && !muted.iter().any(|muted| muted.detection || muted.heartbeats),
+            prompt: is_prompt,
+            heard: muted.map(|muted| !muted.detection && !muted.heartbeats),
+            understand: self.understand_each_other(),
+            works: self.machines.each_ref().map(|machine| machine.node.is_some() && !machine.is_paused),
+        };
+        self.checkers.conditions(self.now, conditions);
+    }
+}
+
+const fn silence(muted: &mut Channels, channels: Channels, is_cut: bool) {
+    if channels.detection {
+        muted.detection = is_cut;
+    }
+    if channels.heartbeats {
+        muted.heartbeats = is_cut;
+    }
+    if channels.replication {
+        muted.replication = is_cut;
+    }
+}
+
+/// How a node with that room tells its connections.
+fn session(room: Option<Room>) -> SessionConfig {
+    let usual = SessionConfig::default();
+    room.map_or(usual, |room| {
+        let in_flight = room.in_flight_messages_max;
+        SessionConfig {
+            changes_queued_max: room.changes_queued_max,
+            deletions_max: room.deletions_max,
+            in_flight_messages_max: in_flight,
+            resync_in_flight_messages_max: in_flight,
+            ack_every_messages: usual.ack_every_messages.min(in_flight / 2),
+            ..usual
+        }
+    })
 }

@@ -18,12 +18,12 @@ use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
-use replication::{SessionConfig, Transport};
+use replication::{ApplyError, PeerError, SessionConfig, Transport};
 
 use crate::forwarding::MssClamp;
 use crate::group::GroupId;
 use crate::node::{Node, NodeConfig, NodeError, PeerConfig, Security, Transmit};
-use crate::pipeline::Limits;
+use crate::pipeline::{Limits, SharingConfig};
 use crate::{failure_detector, forwarding, role};
 
 pub(super) const INSIDE: PortId = PortId(0);
@@ -50,6 +50,8 @@ pub(super) fn port_mac(node: u8, port: PortId) -> MacAddress {
 pub(super) struct Options {
     pub(super) hold_first_reply: Duration,
     pub(super) connections_max: u32,
+    /// As `connections_max`, of the second node.
+    pub(super) standby_connections_max: Option<u32>,
     pub(super) replicates: bool,
     pub(super) transport: Transport,
     pub(super) limits: Limits,
@@ -70,6 +72,7 @@ impl Default for Options {
         Self {
             hold_first_reply: Duration::ZERO,
             connections_max: 64,
+            standby_connections_max: None,
             replicates: true,
             transport: Transport::Native,
             limits: Limits::default(),
@@ -170,10 +173,11 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         shared: [prefix(shared).into()].into_iter().chain(options.has_groups.then(|| of_second(second))).collect(),
         mss_clamp: options.mss_clamp.filter(|_| port == OUTSIDE),
     };
-    let session = SessionConfig { connections_max: options.connections_max, ..SessionConfig::default() };
+    let connections_max = options.standby_connections_max.filter(|_| id == 1).unwrap_or(options.connections_max);
+    let session = SessionConfig { connections_max, ..SessionConfig::default() };
     NodeConfig {
         node: NodeId(id),
-        connections_max: options.connections_max,
+        connections_max,
         limits: options.limits,
         hash_key: HashKey([1, id.into()]),
         seed: 1000 + u64::from(id),
@@ -193,7 +197,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         },
         selection: Selection::default(),
         hold_first_reply: options.hold_first_reply,
-        sharing: None,
+        sharing: options.has_groups.then(SharingConfig::default),
         peers: std::vec![PeerConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),
@@ -224,6 +228,8 @@ pub(super) struct Cluster {
     nodes: [Option<Node>; 2],
     /// Replication datagrams are thrown away while set.
     pub(super) is_replication_cut: bool,
+    /// Failure-detection packets are thrown away while set.
+    pub(super) is_detection_cut: bool,
     /// The node that hosts send their packets to, where several are active.
     pub(super) via: Option<u8>,
     /// Frames that reached the client and the server.
@@ -243,7 +249,8 @@ impl Cluster {
         let mut cluster = Self::begin(options);
         cluster.run_until("node 0 to be active and heard by node 1", |cluster| {
             let is_heard = cluster.node(1).status(cluster.now).peers[0].down_since.is_none();
-            let is_chosen = cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses();
+            let stands_by = options.has_groups || !cluster.node(1).holds_addresses();
+            let is_chosen = cluster.node(0).holds_addresses() && stands_by;
             is_chosen && is_heard && cluster.is_settled()
         });
         cluster
@@ -258,6 +265,7 @@ impl Cluster {
             options,
             nodes,
             is_replication_cut: false,
+            is_detection_cut: false,
             via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
@@ -345,6 +353,7 @@ impl Cluster {
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
             Transmit::Port { port, .. } => self.carry_frame(port, bytes),
+            Transmit::Detection(_) if self.is_detection_cut => {}
             Transmit::Detection(_) => {
                 peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
             }
@@ -359,7 +368,11 @@ impl Cluster {
             }
             Transmit::Replication(_) => {
                 if let Some(peer) = peer {
-                    peer.handle_replication(now, NodeId(from), bytes).unwrap();
+                    match peer.handle_replication(now, NodeId(from), bytes) {
+                        // A table that is too small is what a test is about.
+                        Ok(()) | Err(NodeError::Replication(PeerError::Apply(ApplyError::Full))) => {}
+                        Err(error) => panic!("{error}"),
+                    }
                     // What is due at once is done before anything is sent, as in the daemon.
                     peer.handle_timeout(now);
                 }

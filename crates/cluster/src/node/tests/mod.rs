@@ -1,5 +1,7 @@
 //! Scenarios with two nodes: what a client and a server see.
 
+mod absence;
+mod agreement;
 mod cluster;
 mod ftp;
 mod ftp_workers;
@@ -200,6 +202,23 @@ fn copies_that_ended_while_the_link_was_cut_are_swept_when_it_is_back() {
     assert_eq!((cluster.connections(0), cluster.connections(1)), (1, 2));
     cluster.is_replication_cut = false;
     cluster.run_until("the copy to be swept", |cluster| cluster.connections(1) == 1);
+}
+
+#[test]
+fn a_standby_without_room_for_all_connections_says_so_and_goes_on_with_those_it_has() {
+    let mut cluster = Cluster::start(Options { standby_connections_max: Some(4), ..Options::default() });
+    let is_ready = |cluster: &Cluster| cluster.node(0).status(cluster.now).peers[0].could_take_over();
+    let ports: Vec<_> = (40_000..40_004).map(|port| (port, cluster.connect(port))).collect();
+    cluster.run(Duration::from_millis(100));
+    assert!(is_ready(&cluster));
+    let _ = cluster.connect(40_004);
+    cluster.run_until("node 0 to know that its peer lacks a connection", |cluster| !is_ready(cluster));
+    assert!(cluster.node(0).status(cluster.now).peers[0].lacks_connections());
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    for (port, seen_port) in ports {
+        exchange(&mut cluster, port, seen_port, 1001, 5001);
+    }
 }
 
 #[test]

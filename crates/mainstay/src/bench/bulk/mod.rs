@@ -23,7 +23,7 @@ use crate::cli::BenchBulkArgs;
 use crate::commands::CommandError;
 use crate::config::validated::Backend;
 use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan};
+use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
 use crate::demo::topology::Topology;
 use crate::demo::watch::Watch;
 use crate::output::Progress;
@@ -83,6 +83,7 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
         connections_max: CONNECTIONS_MAX,
         workers: 1,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     let mut cluster = Cluster::start(&by_mainstay, plan)?;
     cluster.wait_until_ready(&watch)?;

@@ -12,7 +12,7 @@ use packet_io::{IoError, interface, usage};
 use super::generator::{Generator, Path};
 use super::{Backend, BenchError, KernelRules};
 use crate::bench::bulk::load_rules;
-use crate::demo::cluster::{Cluster, ClusterPlan};
+use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
 use crate::demo::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
 use crate::demo::watch::Watch;
 
@@ -215,6 +215,7 @@ fn start_node(topology: &Topology, backend: Backend, watch: &Watch) -> Result<Cl
         connections_max: CONNECTIONS_MAX,
         workers: 1,
         backend,
+        tuning: Tuning::default(),
     };
     let mut cluster = Cluster::start(topology, plan)?;
     cluster.wait_until_ready(watch)?;

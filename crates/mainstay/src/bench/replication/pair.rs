@@ -5,6 +5,8 @@
 //!   start ──► wait_until_ready ──► (traffic) ──► check_roles ──► kill_active ──► await_take_over ──► (traffic) ──► drop
 //! ```
 
+use std::net::IpAddr;
+
 use crate::bench::BenchError;
 use crate::demo::clock::Epoch;
 use crate::demo::watch::Watch;
@@ -33,6 +35,12 @@ pub trait Pair {
     /// # Errors
     /// The gateway cannot be killed, or was not the active one any more.
     fn kill_active(&mut self) -> Result<Epoch, BenchError>;
+
+    /// Whether connections to this address of the server do not pass the gateway that is killed, because both are at work.
+    fn spares(&self, server: IpAddr) -> bool {
+        let _ = server;
+        false
+    }
 
     /// Waits until the other gateway has taken over. A pair whose gateways do not watch each other moves the addresses
     /// here, as the manager would that its operators use.

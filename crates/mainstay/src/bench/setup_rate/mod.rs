@@ -29,7 +29,7 @@ use crate::cli::BenchSetupRateArgs;
 use crate::commands::CommandError;
 use crate::config::validated::Backend;
 use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan, Shape};
+use crate::demo::cluster::{Cluster, ClusterPlan, Shape, Tuning};
 use crate::demo::multi_primary::ways;
 use crate::demo::topology::{SERVER, Topology};
 use crate::demo::watch::Watch;
@@ -143,6 +143,7 @@ impl Pair {
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         };
         let mut cluster = Cluster::start_as(shape, &topology, plan)?;
         cluster.wait_until_ready(watch)?;

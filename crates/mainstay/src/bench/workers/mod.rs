@@ -25,7 +25,7 @@ use crate::cli::BenchWorkersArgs;
 use crate::commands::CommandError;
 use crate::config::validated::Backend;
 use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan};
+use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
 use crate::demo::topology::Topology;
 use crate::demo::watch::Watch;
 use crate::output::{self, Progress};
@@ -103,6 +103,7 @@ fn measure_bulk(
             connections_max: CONNECTIONS_MAX,
             workers,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         };
         let mut cluster = Cluster::start(&topology, plan)?;
         cluster.wait_until_ready(watch)?;

@@ -45,9 +45,9 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
     let detection = raw.failure_detection.as_ref().map_or(&defaults, Spanned::get_ref);
     let failure_detection = failure_detection(detection, local, ports, findings);
     check_local_ports(raw, local, &failure_detection, findings);
-    super::transport::check(section.get_ref(), &replication, findings);
     let security = super::security::security(section.get_ref(), &replication, findings);
     let replication = Replication { security, ..replication };
+    super::transport::check(section.get_ref(), &replication, findings);
     Some(Cluster { replication, failure_detection })
 }
 

@@ -47,6 +47,13 @@ pub(super) fn check(raw: &RawReplication, replication: &Replication, findings: &
         );
         findings.error(loss.span(), "replication.test_loss", mistake);
     }
+    if let Some(text) = raw.transport.as_ref().filter(|_| replication.security.is_some()) {
+        let mistake = Mistake::new(
+            "what is secured are datagrams, and connections would be told over TCP in the clear",
+            "use the native transport, or remove [replication.security]",
+        );
+        findings.error(text.span(), "replication.transport", mistake);
+    }
     let addresses: HashSet<IpAddr> = replication.peers.iter().map(|peer| peer.address.ip()).collect();
     if let Some(text) = raw.transport.as_ref().filter(|_| addresses.len() < replication.peers.len()) {
         let mistake = Mistake::new(

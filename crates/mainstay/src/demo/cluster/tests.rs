@@ -14,7 +14,8 @@ fn checked(number: usize, plan: ClusterPlan) -> config::validated::Config {
 fn checked_as(shape: Shape, number: usize, plan: ClusterPlan) -> config::validated::Config {
     let directory = Directory::create().unwrap();
     let path = directory.path.join("node.toml");
-    fs::write(&path, configuration(number, (plan, shape), Path::new("/tmp/node.sock"))).unwrap();
+    let text = configuration(number, (plan, shape), Path::new("/tmp/node.sock"));
+    fs::write(&path, text + &security_configuration(plan, Path::new("/tmp/node.key"))).unwrap();
     let checked = config::load(&path).unwrap_or_else(|error| panic!("{error}"));
     checked.config
 }
@@ -29,6 +30,7 @@ fn both_nodes_are_given_right_configurations() {
             connections_max: 5000,
             workers: 1,
             backend: Backend::default(),
+            tuning: Tuning::default(),
         };
         for number in [0, 1] {
             let config = checked(number, plan);
@@ -50,6 +52,7 @@ fn where_both_are_active_each_prefers_its_own_group() {
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     for number in [0, 1] {
         let config = checked_as(Shape::BothActive, number, plan);
@@ -70,6 +73,7 @@ fn a_node_alone_has_no_cluster() {
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),
+        tuning: Tuning::default(),
     };
     let config = checked(0, plan);
     assert!(config.cluster.is_none());

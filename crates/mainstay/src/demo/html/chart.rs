@@ -220,7 +220,7 @@ fn draw_marks(svg: &mut String, frame: &Frame, marks: &[Mark]) {
 }
 
 /// The next value with which four grid lines have round labels.
-fn round_up(peak: f64) -> f64 {
+pub(crate) fn round_up(peak: f64) -> f64 {
     let mut power = 4.0;
     while power * 10.0 < peak {
         power *= 10.0;

@@ -8,12 +8,14 @@ use std::fmt::Write;
 
 use super::report::{Report, RunReport, Settings};
 use super::run::{BULK_BYTES_PER_S, MIX};
-use super::table::{bytes, headline, ms, repetitions, survived_of};
+use super::table::{bytes, headline, lateness, ms, repetitions, survived_of};
 use super::traffic::Kind;
 use crate::output::count;
+pub(crate) use chart::round_up;
 use chart::{NARROW, Quantity, WIDE, chart};
 
-const STYLE: &str = include_str!("style.css");
+/// How pages of results look.
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The page.
 #[must_use]
@@ -36,7 +38,7 @@ pub fn page(report: &Report) -> String {
 }
 
 /// Text as it may stand in the page.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -168,7 +170,7 @@ fn events(run: &RunReport) -> String {
 
 fn method(report: &Report) -> String {
     let Report { program_version, kernel, processors, began_unix_s, settings, .. } = report;
-    let Settings { sync_loss, ramp, .. } = settings;
+    let Settings { sync_loss, link_loss, rtt_ms, ramp, .. } = settings;
     let mix: Vec<String> = MIX.iter().map(|(kind, number)| format!("{number} {}", kind.label())).collect();
     let mut extra = String::new();
     if *ramp > 0 {
@@ -180,6 +182,12 @@ fn method(report: &Report) -> String {
             " Each node threw away {:.0} % of the datagrams from the other, those of failure detection among them.",
             sync_loss * 100.0
         );
+    }
+    if *link_loss > 0.0 {
+        let _ = write!(extra, " The link between the nodes lost {:.0} % of all packets.", link_loss * 100.0);
+    }
+    if *rtt_ms > 0.0 {
+        let _ = write!(extra, " The way between client and nodes took {rtt_ms} ms, there and back.");
     }
     format!(
         "<section class=\"card\"><h2>How it was measured</h2>{DRAWING}\
@@ -196,7 +204,7 @@ fn method(report: &Report) -> String {
         escaped(program_version),
         escaped(kernel),
         date(*began_unix_s),
-        repetitions(report).unwrap_or_default(),
+        [repetitions(report), lateness(report)].into_iter().flatten().collect::<Vec<_>>().join(" "),
     )
 }
 
@@ -205,6 +213,12 @@ fn command(settings: &Settings) -> String {
     let mut command = String::from("mainstay demo");
     if settings.sync_loss > 0.0 {
         let _ = write!(command, " --sync-loss {}", settings.sync_loss);
+    }
+    if settings.link_loss > 0.0 {
+        let _ = write!(command, " --link-loss {}", settings.link_loss);
+    }
+    if settings.rtt_ms > 0.0 {
+        let _ = write!(command, " --rtt-ms {}", settings.rtt_ms);
     }
     if settings.ramp > 0 {
         let _ = write!(command, " --ramp {}", settings.ramp);
@@ -217,7 +231,7 @@ fn command(settings: &Settings) -> String {
 }
 
 /// Date and time of day in UTC, from the seconds since 1970 (the civil calendar, counted in years that begin in March).
-fn date(unix_s: u64) -> String {
+pub(crate) fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

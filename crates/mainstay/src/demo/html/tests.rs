@@ -34,6 +34,7 @@ fn run(broken: usize, pause_ms: f64) -> RunReport {
         longest_gap_ms: pause_ms,
         bytes_verified: 49_382_712,
         repeated: 1,
+        link_lateness_p99_us: Some(2400),
         by_kind: kinds.map(report).to_vec(),
         broken_because: BTreeMap::new(),
         events: vec![event(98.2, EventKind::PeerDown), event(98.4, EventKind::Announced)],
@@ -47,7 +48,7 @@ fn report() -> Report {
         began_unix_s: 1_790_000_000,
         kernel: "6.18".into(),
         processors: 2,
-        settings: Settings { sync_loss: 0.2, ramp: 8000, seconds: 3.0, workers: 1 },
+        settings: Settings { sync_loss: 0.2, link_loss: 0.1, rtt_ms: 20.0, ramp: 8000, seconds: 3.0, workers: 1 },
         replicated: run(0, 240.0),
         without_replication: run(8, 1e9),
     }
@@ -61,7 +62,8 @@ fn the_page_is_whole_and_asks_nothing_of_any_network() {
         "+98 ms",
         "8 of 8",
         "0 of 8",
-        "--sync-loss 0.2 --ramp 8000",
+        "--sync-loss 0.2 --link-loss 0.1 --rtt-ms 20 --ramp 8000",
+        "by more than 2.4 ms",
         "node &lt;0&gt;",
         "Repeated: 2 runs",
     ] {

@@ -19,6 +19,8 @@ use crate::bench::setup_rate::{self, Rates};
 use crate::cli::{BenchSetupRateArgs, DemoArgs};
 use crate::output::{self, Align, Progress, Table, count};
 
+/// What stands for a figure that the machine was too busy for.
+const NOT_MEASURED: &str = "the machine was too busy";
 /// Rounds in which the sessions a second are measured.
 const RATE_ROUNDS: u32 = 7;
 /// Seconds of each side in a round.
@@ -38,10 +40,11 @@ pub struct MultiPrimaryReport {
     /// What became of the connections when one node was killed.
     #[serde(flatten)]
     pub run: RunReport,
-    /// Sessions a second through the pair with replication over those without: the median of the rounds' ratios.
-    pub session_rate_ratio: f64,
+    /// Sessions a second through the pair with replication over those without: the median of the rounds' ratios. `None`: the
+    /// machine was too busy to measure it, for a node was taken for dead each time.
+    pub session_rate_ratio: Option<f64>,
     /// Sessions a second through the pair, medians.
-    pub sessions_per_s: Rates,
+    pub sessions_per_s: Option<Rates>,
 }
 
 impl MultiPrimaryReport {
@@ -49,6 +52,10 @@ impl MultiPrimaryReport {
     #[must_use]
     pub fn describe(&self) -> String {
         let Self { run, sessions_per_s: rates, .. } = self;
+        let rate = |of: fn(&Rates) -> f64| {
+            rates.as_ref().map_or_else(|| NOT_MEASURED.to_owned(), |rates| count(of(rates) as u64))
+        };
+        let ratio = self.session_rate_ratio.map_or_else(|| NOT_MEASURED.to_owned(), |ratio| format!("{ratio:.3}"));
         let mut table = Table::new(&[("BOTH NODES ACTIVE", Align::Left), ("", Align::Right)]);
         let rows = [
             ("established before the kill", count(run.connections as u64)),
@@ -57,9 +64,9 @@ impl MultiPrimaryReport {
             ("kill to detection", ms(run.detection_ms)),
             ("kill to addresses announced", ms(run.takeover_ms)),
             ("longest pause of a survivor", ms((run.survived > 0).then_some(run.longest_gap_ms))),
-            ("sessions a second, replicated", count(rates.replication_on as u64)),
-            ("sessions a second, not replicated", count(rates.replication_off as u64)),
-            ("ratio", format!("{:.3}", self.session_rate_ratio)),
+            ("sessions a second, replicated", rate(|rates| rates.replication_on)),
+            ("sessions a second, not replicated", rate(|rates| rates.replication_off)),
+            ("ratio", ratio),
         ];
         for (what, value) in rows {
             table.row([what.to_owned(), value]);
@@ -102,19 +109,18 @@ pub(super) fn shape_and_servers(args: &DemoArgs) -> (Shape, Vec<SocketAddr>) {
 }
 
 /// Measures again when a node was taken for dead meanwhile, which on a busy machine it may be.
-fn measure(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<(f64, Rates), BenchError> {
-    let mut repeated = 0;
-    loop {
+fn measure(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<Option<(f64, Rates)>, BenchError> {
+    for _ in 0..=REPETITIONS_MAX {
         match setup_rate::ratio(args, watch, progress) {
-            Err(BenchError::Cluster(ClusterError::TookOverEarly)) if repeated < REPETITIONS_MAX => repeated += 1,
-            result => return result,
+            Err(BenchError::Cluster(ClusterError::TookOverEarly)) => {}
+            result => return result.map(Some),
         }
     }
+    Ok(None)
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, DemoError> {
-    let settings =
-        Settings { sync_loss: args.sync_loss, ramp: args.ramp, seconds: args.seconds, workers: args.workers };
+    let settings = Settings::new(args);
     let progress = Progress::new();
     let (shape, servers) = shape_and_servers(args);
     let stage = Stage { watch, progress: &progress, settings: &settings, keep_logs: args.keep_logs, shape, servers };
@@ -126,7 +132,7 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<MultiPrimaryReport, Dem
         multi_primary: true,
         json: false,
     };
-    let (session_rate_ratio, sessions_per_s) = measure(&rate, watch, &progress)?;
+    let (session_rate_ratio, sessions_per_s) = measure(&rate, watch, &progress)?.unzip();
     Ok(MultiPrimaryReport {
         program_version: env!("CARGO_PKG_VERSION").into(),
         settings,

@@ -63,6 +63,8 @@ pub struct Progress {
     pub answered: usize,
     /// Bytes verified.
     pub verified_bytes: u64,
+    /// Since when each connection that is not broken and not silent by nature has had progress; `None` while one never had.
+    pub all_progressed_since: Option<Instant>,
 }
 
 /// What the client knows in the end.
@@ -270,8 +272,15 @@ impl Client {
         self.wake_next = None;
     }
 
+    fn all_progressed_since(&self) -> Option<Instant> {
+        let stories = self.connections.iter().map(|connection| &connection.outcome);
+        let lively = stories.filter(|story| story.broken.is_none() && !matches!(story.kind, Kind::Idle | Kind::Ramp));
+        lively.map(|story| story.last_progress_at).min().flatten()
+    }
+
     fn publish_progress(&self) {
-        let mut progress = Progress { wakes: self.wakes, ..Progress::default() };
+        let mut progress =
+            Progress { wakes: self.wakes, all_progressed_since: self.all_progressed_since(), ..Progress::default() };
         for ClientConnection { outcome, awaited_bytes, answers, .. } in &self.connections {
             let is_established = outcome.established_at.is_some();
             let is_broken = outcome.broken.is_some();

@@ -5,6 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::session::Handle;
+use crate::session::item::{Item, Sums, Unsettled};
+use crate::session::store::Holding;
 
 /// The connection changed since it was last sent.
 const WANTED: u8 = 1;
@@ -16,13 +18,23 @@ const IN_FLIGHT: u8 = 4;
 const KNOWN: u8 = 8;
 /// The resynchronisation under way is not complete before the connection is sent.
 const OWED: u8 = 16;
+/// Its newest message is not acknowledged, or was lost and is to be told again: what the peer has is not known.
+const UNSETTLED: u8 = 32;
+/// The peer may have been told: a message about it was in flight when the peer went away.
+const MAYBE_KNOWN: u8 = 64;
+/// The slot holds a copy of the peer's, and `item` is the copy's.
+const PEERS: u8 = 128;
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
+    /// What was told last of this node's connection, or what is held of the peer's.
+    item: Item,
     last_number: u32,
     told_round: u16,
     flags: u8,
 }
+
+const _: () = assert!(size_of::<Entry>() == 16, "four connections a cache line, for those that walk over all");
 
 /// What was found out about a message that is acknowledged as missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +51,19 @@ pub(super) enum Loss {
 
 /// The queue holds handles and never bytes, each at most once: a connection that changes while it waits costs nothing.
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Changes {
+pub(in crate::session) struct Changes {
     entries: Vec<Entry>,
     queue: VecDeque<Handle>,
     queued_max: usize,
     owed: u32,
+    /// What the peer was told.
+    pub(in crate::session) told: Sums,
+    /// Of that, what is under way.
+    pub(in crate::session) unsettled: Unsettled,
+    /// What is held of the peer's.
+    pub(in crate::session) copied: Sums,
+    /// Every entry with an item lies below this.
+    items_end: u32,
 }
 
 impl Changes {
@@ -53,6 +73,10 @@ impl Changes {
             queue: VecDeque::new(),
             queued_max: queued_max as usize,
             owed: 0,
+            told: Sums::new(),
+            unsettled: Unsettled::new(),
+            copied: Sums::new(),
+            items_end: 0,
         }
     }
 
@@ -82,17 +106,68 @@ impl Changes {
         true
     }
 
-    /// The handle's connection has ended. True if the peer may know of it.
-    pub(super) fn forget(&mut self, handle: Handle) -> bool {
-        let Some(entry) = self.entries.get_mut(handle.0 as usize) else { return false };
-        let may_be_known = entry.flags & (WANTED | IN_FLIGHT | KNOWN) != 0;
+    /// The handle's connection has ended. If the peer may know of it: what it was told.
+    pub(super) fn forget(&mut self, handle: Handle) -> Option<Item> {
+        let entry = self.entries.get_mut(handle.0 as usize)?;
+        let may_be_known = entry.flags & (WANTED | IN_FLIGHT | KNOWN | MAYBE_KNOWN) != 0;
         if entry.flags & OWED != 0 {
             self.owed -= 1;
         }
+        let (item, flags) = (core::mem::take(&mut entry.item), entry.flags);
         // What is in the queue stays there; nothing is wanted of it any more.
         entry.flags &= QUEUED;
         entry.told_round = 0;
-        may_be_known
+        if flags & PEERS != 0 {
+            self.copied.subtract(item);
+        } else {
+            self.told.subtract(item);
+            if flags & UNSETTLED != 0 {
+                self.unsettled.subtract(item);
+            }
+        }
+        may_be_known.then_some(item)
+    }
+
+    /// The slot holds this. What it held of the peer's before.
+    pub(super) fn hold(&mut self, handle: Handle, holding: Holding) -> Item {
+        let Some(entry) = self.entries.get(handle.0 as usize) else { return Item::NONE };
+        let is_peers = entry.flags & PEERS != 0;
+        let before = if is_peers { entry.item } else { Item::NONE };
+        let is_known_so = match holding {
+            Holding::Peers(item) => is_peers && before == item,
+            // Of a connection that has ended the session is told by other means.
+            Holding::Own | Holding::Nothing => !is_peers,
+            Holding::Others => false,
+        };
+        if is_known_so {
+            return before;
+        }
+        self.forget(handle);
+        if let Holding::Peers(item) = holding {
+            self.copied.add(item);
+            let entry = &mut self.entries[handle.0 as usize];
+            entry.item = item;
+            entry.flags |= PEERS;
+            self.items_end = self.items_end.max(handle.0 + 1);
+        }
+        before
+    }
+
+    /// What is held of the peer's in the slot.
+    pub(in crate::session) fn held(&self, handle: Handle) -> Item {
+        let entry = self.entries.get(handle.0 as usize).filter(|entry| entry.flags & PEERS != 0);
+        entry.map_or(Item::NONE, |entry| entry.item)
+    }
+
+    /// What the peer was told last of the connection in the slot, and whether that is under way.
+    pub(in crate::session) fn told_of(&self, handle: Handle) -> (Item, bool) {
+        let entry = self.entries.get(handle.0 as usize).filter(|entry| entry.flags & PEERS == 0);
+        entry.map_or((Item::NONE, false), |entry| (entry.item, entry.flags & UNSETTLED != 0))
+    }
+
+    /// Every slot of which something was told, or of whose copy something is known, lies below this.
+    pub(in crate::session) const fn items_end(&self) -> u32 {
+        self.items_end
     }
 
     /// Whether the handle's connection was told, or is about to be.
@@ -126,19 +201,32 @@ impl Changes {
     }
 
     /// The head of the queue was sent. True if it was owed.
-    pub(super) fn sent_front(&mut self, number: u32, round: u16) -> bool {
+    pub(super) fn sent_front(&mut self, number: u32, round: u16, item: Item) -> bool {
         let Some(handle) = self.queue.pop_front() else { return false };
         self.entries[handle.0 as usize].flags &= !(QUEUED | WANTED);
-        self.sent(handle, number, round);
+        self.sent(handle, number, round, item);
         self.settle_debt(handle)
     }
 
-    /// A connection was sent under `number`, during (or since) the resynchronisation `round`.
-    pub(super) fn sent(&mut self, handle: Handle, number: u32, round: u16) {
+    /// A connection was sent under `number`, during (or since) the resynchronisation `round`; `item` is what was told.
+    pub(super) fn sent(&mut self, handle: Handle, number: u32, round: u16, item: Item) {
         let entry = &mut self.entries[handle.0 as usize];
         entry.last_number = number;
         entry.told_round = round;
-        entry.flags |= IN_FLIGHT;
+        let before = core::mem::replace(&mut entry.item, item);
+        let flags = entry.flags;
+        entry.flags = flags & !PEERS | IN_FLIGHT | UNSETTLED;
+        if flags & PEERS != 0 {
+            self.copied.subtract(before);
+        } else {
+            self.told.subtract(before);
+            if flags & UNSETTLED != 0 {
+                self.unsettled.subtract(before);
+            }
+        }
+        self.told.add(item);
+        self.unsettled.add(item);
+        self.items_end = self.items_end.max(handle.0 + 1);
     }
 
     fn settle_debt(&mut self, handle: Handle) -> bool {
@@ -173,7 +261,10 @@ impl Changes {
     pub(super) fn received(&mut self, handle: Handle, number: u32) {
         let entry = &mut self.entries[handle.0 as usize];
         if entry.flags & IN_FLIGHT != 0 && entry.last_number == number {
-            entry.flags = entry.flags & !IN_FLIGHT | KNOWN;
+            if entry.flags & UNSETTLED != 0 {
+                self.unsettled.subtract(entry.item);
+            }
+            entry.flags = entry.flags & !(IN_FLIGHT | UNSETTLED) | KNOWN;
         }
     }
 
@@ -198,7 +289,10 @@ impl Changes {
 
     /// The message about the handle's connection that is in flight counts no more.
     pub(super) fn abandon(&mut self, handle: Handle) {
-        self.entries[handle.0 as usize].flags &= !IN_FLIGHT;
+        let entry = &mut self.entries[handle.0 as usize];
+        if entry.flags & IN_FLIGHT != 0 {
+            entry.flags = entry.flags & !IN_FLIGHT | MAYBE_KNOWN;
+        }
     }
 
     /// Empties the queue.
@@ -214,8 +308,10 @@ impl Changes {
 impl Changes {
     /// Appends what its future depends on: numbers as seen from `next`, rounds from `round`.
     pub(super) fn normal_form(&self, next: u32, round: u16, out: &mut Vec<u64>) {
-        let Self { entries, queue, queued_max: _, owed } = self;
-        for Entry { last_number, told_round, flags } in entries.iter().copied() {
+        // On what is known of items hangs the comparison alone, which the check leaves out.
+        let Self { entries, queue, queued_max: _, owed, told: _, unsettled: _, copied: _, items_end: _ } = self;
+        for Entry { item: _, last_number, told_round, flags } in entries.iter().copied() {
+            let flags = flags & !(UNSETTLED | PEERS);
             let behind = if flags & IN_FLIGHT != 0 { next.wrapping_sub(last_number) } else { 0 };
             out.push(u64::from(flags) | u64::from(told_round == round) << 8 | u64::from(behind) << 16);
         }

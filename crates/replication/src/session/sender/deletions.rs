@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 
+use crate::session::item::{Item, Unsettled};
+
 /// The most bytes of attributes that name an ended connection.
 pub const DELETION_BYTES_MAX: usize = 80;
 
@@ -12,20 +14,38 @@ pub const DELETION_BYTES_MAX: usize = 80;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DeletionId(u32);
 
-type Attributes = ArrayVec<u8, DELETION_BYTES_MAX>;
+pub(in crate::session) type Attributes = ArrayVec<u8, DELETION_BYTES_MAX>;
+
+/// A connection that has ended: its name, and what the peer was told of it last.
+#[derive(Clone)]
+struct Ended {
+    attributes: Attributes,
+    item: Item,
+}
 
 /// A slab of deletions and the queue of those to be sent. Memory grows to what was once needed, up to the limit.
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Deletions {
-    slots: Vec<Attributes>,
+    slots: Vec<Ended>,
     free: Vec<DeletionId>,
     queue: VecDeque<DeletionId>,
     slots_max: usize,
+    /// Buckets of those that the peer does not know of.
+    pub(super) unsettled: Unsettled,
+    /// Those that the peer will not be told of, as it is away or there was no room: for whoever is to remember them.
+    untold: VecDeque<Attributes>,
 }
 
 impl Deletions {
-    pub(super) const fn new(deletions_max: u32) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), queue: VecDeque::new(), slots_max: deletions_max as usize }
+    pub(super) fn new(deletions_max: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            queue: VecDeque::new(),
+            slots_max: deletions_max as usize,
+            unsettled: Unsettled::new(),
+            untold: VecDeque::new(),
+        }
     }
 
     /// Deletions to be sent.
@@ -33,25 +53,49 @@ impl Deletions {
         self.queue.len()
     }
 
-    /// Queues one; false if there is no room for it.
-    pub(super) fn push(&mut self, attributes: &[u8]) -> bool {
+    /// Queues one, of which the peer was told `item` last; false if there is no room for it.
+    pub(super) fn push(&mut self, attributes: &[u8], item: Item) -> bool {
         let Ok(attributes) = Attributes::try_from(attributes) else { return false };
+        let ended = Ended { attributes, item };
         let id = match self.free.pop() {
-            Some(id) => id,
+            Some(id) => {
+                self.slots[id.0 as usize] = ended;
+                id
+            }
             None if self.slots.len() < self.slots_max => {
-                self.slots.push(Attributes::new());
+                self.slots.push(ended);
                 DeletionId(self.slots.len() as u32 - 1)
             }
             None => return false,
         };
-        self.slots[id.0 as usize] = attributes;
+        self.unsettled.add(item);
         self.queue.push_back(id);
         true
     }
 
+    /// Notes one that the peer will not be told of; the oldest gives way.
+    pub(super) fn leave_untold(&mut self, attributes: &[u8]) {
+        let Ok(attributes) = Attributes::try_from(attributes) else { return };
+        if self.untold.len() >= self.slots_max {
+            self.untold.pop_front();
+        }
+        self.untold.push_back(attributes);
+    }
+
+    /// One in flight will not be acknowledged any more.
+    pub(super) fn abandon(&mut self, id: DeletionId) {
+        let attributes = self.slots[id.0 as usize].attributes.clone();
+        self.leave_untold(&attributes);
+    }
+
+    /// The next that the peer will not be told of.
+    pub(super) fn pop_untold(&mut self) -> Option<Attributes> {
+        self.untold.pop_front()
+    }
+
     /// The next to be sent.
     pub(super) fn front(&self) -> Option<(DeletionId, &[u8])> {
-        self.queue.front().map(|id| (*id, &self.slots[id.0 as usize][..]))
+        self.queue.front().map(|id| (*id, &self.slots[id.0 as usize].attributes[..]))
     }
 
     /// Takes the next off the queue, as it is in flight now.
@@ -66,14 +110,18 @@ impl Deletions {
 
     /// The peer knows, or need not know. The deletion must not be in the queue any more.
     pub(super) fn release(&mut self, id: DeletionId) {
+        self.unsettled.subtract(self.slots[id.0 as usize].item);
         self.free.push(id);
     }
 
-    /// Forgets all.
+    /// Gives up all; those that are still in the queue are left untold.
     pub(super) fn clear(&mut self) {
+        while let Some(id) = self.queue.pop_front() {
+            self.abandon(id);
+        }
+        self.unsettled.clear();
         self.slots.clear();
         self.free.clear();
-        self.queue.clear();
     }
 }
 
@@ -81,7 +129,7 @@ impl Deletions {
 impl Deletions {
     /// Appends what its future depends on: the names, for what identifiers they have is of no consequence.
     pub(super) fn normal_form(&self, out: &mut Vec<u64>) {
-        let Self { slots: _, free: _, queue, slots_max: _ } = self;
+        let Self { slots: _, free: _, queue, slots_max: _, unsettled: _, untold: _ } = self;
         out.push(queue.len() as u64);
         for id in queue {
             self.name(*id, out);
@@ -90,6 +138,6 @@ impl Deletions {
 
     /// Appends one name.
     pub(super) fn name(&self, id: DeletionId, out: &mut Vec<u64>) {
-        out.extend(self.slots[id.0 as usize].iter().map(|byte| u64::from(*byte)));
+        out.extend(self.slots[id.0 as usize].attributes.iter().map(|byte| u64::from(*byte)));
     }
 }

@@ -1,6 +1,7 @@
 //! The sending half: what is to be told, what was told, and what became of it.
 
 mod changes;
+mod compare;
 mod deletions;
 mod walk;
 
@@ -11,9 +12,11 @@ use core::time::Duration;
 use flow::Instant;
 
 use self::changes::{Changes, Loss};
+pub(super) use self::compare::{Answers, COMPARISON_BYTES_MAX};
 pub use self::deletions::DELETION_BYTES_MAX;
 use self::deletions::{DeletionId, Deletions};
 use self::walk::{Stage, Walk};
+use super::item::Item;
 use super::round_trip::RoundTrip;
 use super::{Handle, SessionConfig, Store};
 use crate::message::{AckView, DELETE, HEADER_BYTES, Kind, NumberRange, RESYNC_END, begin, finish};
@@ -77,6 +80,8 @@ pub(super) struct Sender {
     datagrams: VecDeque<SentDatagram>,
     next: u32,
     open: bool,
+    /// Under which items are hashed in this session.
+    key: u64,
     /// When `poll` first saw changes that still wait for company.
     waiting_since: Option<Instant>,
     walk_again_at: Option<Instant>,
@@ -97,6 +102,7 @@ impl Sender {
             datagrams: VecDeque::new(),
             next: first,
             open: false,
+            key: 0,
             waiting_since: None,
             walk_again_at: None,
             last_message_bytes: 0,
@@ -149,9 +155,31 @@ impl Sender {
 
     /// A connection ended.
     pub(super) fn mark_deleted(&mut self, handle: Handle, attributes: &[u8]) {
-        if self.changes.forget(handle) && self.open && !self.deletions.push(attributes) {
+        if let Some(item) = self.changes.forget(handle) {
+            self.tell_end(attributes, item);
+        }
+    }
+
+    /// A connection ended that the peer knows of, whoever told it.
+    pub(super) fn mark_deleted_anyway(&mut self, handle: Handle, attributes: &[u8]) {
+        let item = self.changes.forget(handle).unwrap_or_default();
+        self.tell_end(attributes, item);
+    }
+
+    /// A connection has ended: the peer, which was told `item` of it, is to learn so.
+    pub(super) fn tell_end(&mut self, attributes: &[u8], item: Item) {
+        if self.open && self.deletions.push(attributes, item) {
+            return;
+        }
+        self.deletions.leave_untold(attributes);
+        if self.open {
             self.leave_out();
         }
+    }
+
+    /// The next ended connection of which the peer may know and will not be told.
+    pub(super) fn pop_untold_end(&mut self) -> Option<deletions::Attributes> {
+        self.deletions.pop_untold()
     }
 
     /// A slot is free, without a word to the peer.
@@ -178,9 +206,10 @@ impl Sender {
         self.walk.requested();
     }
 
-    /// The peer is there: what it must know is told from the start.
-    pub(super) fn open(&mut self) {
+    /// The peer is there: what it must know is told from the start. `key` is for the items of this session.
+    pub(super) fn open(&mut self, key: u64) {
         self.open = true;
+        self.key = key;
         self.walk.restart();
     }
 
@@ -188,8 +217,10 @@ impl Sender {
     pub(super) fn suspend(&mut self) {
         self.open = false;
         for sent in self.log.drain(..) {
-            if let Sent::Change(handle) = sent {
-                self.changes.abandon(handle);
+            match sent {
+                Sent::Change(handle) => self.changes.abandon(handle),
+                Sent::Deletion(id) => self.deletions.abandon(id),
+                Sent::ResyncEnd => {}
             }
         }
         self.datagrams.clear();
@@ -300,7 +331,8 @@ impl Sender {
             let at = out.len();
             match write_change(now, config, store, handle, kind, out) {
                 Written::Done => {
-                    if self.changes.sent_front(self.next, self.walk.round) {
+                    let item = store.item(self.key, handle);
+                    if self.changes.sent_front(self.next, self.walk.round, item) {
                         self.walk.extend_barrier(self.next);
                     }
                     self.sent(Sent::Change(handle), out.len() - at);
@@ -337,7 +369,8 @@ impl Sender {
                 let at = out.len();
                 match write_change(now, config, store, handle, Kind::New, out) {
                     Written::Done => {
-                        self.changes.sent(handle, self.next, self.walk.round);
+                        let item = store.item(self.key, handle);
+                        self.changes.sent(handle, self.next, self.walk.round, item);
                         self.sent(Sent::Change(handle), out.len() - at);
                     }
                     Written::NoRoom => break false,
@@ -512,6 +545,7 @@ impl Sender {
             datagrams,
             next,
             open,
+            key: _,
             waiting_since,
             walk_again_at,
             last_message_bytes,

@@ -4,11 +4,11 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
-use flow::wire::tlv::TlvError;
+use flow::wire::tlv::{self, TlvError};
 use flow::{Instant, NodeId};
 
-use crate::message::Kind;
-use crate::session::{ApplyError, Handle, Session, SessionConfig, SessionEvent, SplitMix, Store};
+use crate::message::{self, HEADER_BYTES, Kind};
+use crate::session::{ApplyError, Handle, Holding, Item, Session, SessionConfig, SessionEvent, SplitMix, Store};
 
 /// A connection of the tests: which connection with this tuple it is, counted over both, and its version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,6 +23,12 @@ pub(super) struct Connection {
 pub(super) struct Table {
     pub(super) slots: Vec<Option<Connection>>,
     pub(super) copies: BTreeMap<u32, Connection>,
+    /// The tuple of the copy in each slot behind those of the node's own connections.
+    pub(super) copy_slots: Vec<Option<u32>>,
+    /// Slots whose copy changed.
+    pub(super) touched: Vec<Handle>,
+    /// The most copies that there is room for, if that is limited.
+    pub(super) copies_max: Option<usize>,
     pub(super) unrefreshed: BTreeSet<u32>,
     pub(super) newest_seen: BTreeMap<u32, Connection>,
     /// What was applied after something newer: the newer, then the older.
@@ -35,6 +41,41 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Enters a copy, or puts it in the place of the one with its tuple; `is_said` if the session is to learn of it.
+    pub(super) fn put_copy(&mut self, copy: Connection, is_said: bool) {
+        if self.copies.insert(copy.tuple, copy).is_none() {
+            match self.copy_slots.iter_mut().find(|slot| slot.is_none()) {
+                Some(slot) => *slot = Some(copy.tuple),
+                None => self.copy_slots.push(Some(copy.tuple)),
+            }
+        }
+        self.touch(copy.tuple, is_said);
+    }
+
+    /// Removes a copy.
+    pub(super) fn take_copy(&mut self, tuple: u32, is_said: bool) -> Option<Connection> {
+        let copy = self.copies.remove(&tuple)?;
+        self.touch(tuple, is_said);
+        let slot = self.copy_slots.iter_mut().find(|slot| **slot == Some(tuple));
+        *slot.expect("each copy has a slot") = None;
+        Some(copy)
+    }
+
+    fn touch(&mut self, tuple: u32, is_said: bool) {
+        let slot = self.copy_slots.iter().position(|slot| *slot == Some(tuple)).expect("each copy has a slot");
+        self.touched.extend(is_said.then_some(Handle((self.slots.len() + slot) as u32)));
+    }
+
+    fn copy_in(&self, handle: Handle) -> Option<&Connection> {
+        let tuple = (*self.copy_slots.get((handle.0 as usize).checked_sub(self.slots.len())?)?)?;
+        self.copies.get(&tuple)
+    }
+
+    /// A copy was tampered with: what comes next need not be newer.
+    pub(super) fn forget_order(&mut self) {
+        self.newest_seen.clear();
+    }
+
     /// Drops the copies, and with them what later messages are checked against.
     pub(super) fn forget_copies(&mut self) {
         *self = Self { slots: core::mem::take(&mut self.slots), ..Self::default() };
@@ -63,7 +104,11 @@ impl Store for Table {
             self.backwards.get_or_insert((*newest, connection));
         }
         *newest = connection;
-        self.copies.insert(connection.tuple, connection);
+        let is_known = self.copies.contains_key(&connection.tuple);
+        if !is_known && self.copies_max.is_some_and(|copies_max| self.copies.len() >= copies_max) {
+            return Err(ApplyError::Full);
+        }
+        self.put_copy(connection, true);
         self.unrefreshed.remove(&connection.tuple);
         self.applied.push((kind, connection));
         Ok(())
@@ -71,7 +116,7 @@ impl Store for Table {
 
     fn delete(&mut self, _: Instant, _: NodeId, bytes: &[u8]) -> Result<(), ApplyError> {
         let (tuple, incarnation) = (word(bytes, 0)?, word(bytes, 4)?);
-        if let Some(copy) = self.copies.remove(&tuple)
+        if let Some(copy) = self.take_copy(tuple, true)
             && copy.incarnation > incarnation
         {
             self.removed_later.push(copy);
@@ -95,9 +140,42 @@ impl Store for Table {
 
     fn resync_completed(&mut self, _: Instant, _: NodeId) {
         for tuple in core::mem::take(&mut self.unrefreshed) {
-            self.copies.remove(&tuple);
+            self.take_copy(tuple, true);
             self.swept += 1;
         }
+    }
+
+    fn item(&self, key: u64, handle: Handle) -> Item {
+        let own = self.slots.get(handle.0 as usize).and_then(Option::as_ref);
+        let Some(connection) = own.or_else(|| self.copy_in(handle)) else { return Item::NONE };
+        let name = SplitMix(key ^ u64::from(connection.tuple)).next();
+        let rest = u64::from(connection.incarnation) << 32 | u64::from(connection.version);
+        Item::new(name as u32, SplitMix(name ^ rest).next() as u32)
+    }
+
+    fn holding(&self, key: u64, _: NodeId, handle: Handle) -> Holding {
+        if self.copy_in(handle).is_some() {
+            Holding::Peers(self.item(key, handle))
+        } else if self.slots.get(handle.0 as usize).is_some_and(Option::is_some) {
+            Holding::Own
+        } else {
+            Holding::Nothing
+        }
+    }
+
+    fn slots_used(&self) -> u32 {
+        (self.slots.len() + self.copy_slots.len()) as u32
+    }
+
+    fn room(&self) -> u32 {
+        self.copies_max.map_or(u32::MAX, |copies_max| copies_max.saturating_sub(self.copies.len()) as u32)
+    }
+
+    fn name_copy(&self, handle: Handle, out: &mut Vec<u8>) -> bool {
+        let Some(copy) = self.copy_in(handle) else { return false };
+        out.extend_from_slice(&copy.tuple.to_be_bytes());
+        out.extend_from_slice(&copy.incarnation.to_be_bytes());
+        true
     }
 }
 
@@ -108,6 +186,14 @@ pub(super) struct Node {
     pub(super) errors: usize,
     /// A node that is down neither sends nor receives.
     pub(super) down: bool,
+}
+
+impl Node {
+    fn collect_events(&mut self) {
+        while let Some(event) = self.session.poll_event() {
+            self.events.push(event);
+        }
+    }
 }
 
 /// What the network does to datagrams: chances in percent, and delays.
@@ -138,6 +224,8 @@ pub(super) struct Pair {
     pub(super) config: SessionConfig,
     /// Datagrams for which this is true are lost; (receiver, bytes).
     pub(super) lose: fn(&Datagram) -> bool,
+    /// The second node is of a release that does not compare: it skips such messages and sends none.
+    pub(super) is_second_older: bool,
     /// The last datagrams that were sent.
     pub(super) sent: Vec<Datagram>,
     random: SplitMix,
@@ -147,6 +235,8 @@ pub(super) struct Pair {
 }
 
 pub(super) const SLOTS: u32 = 64;
+/// Slots for copies, behind those of own connections.
+const COPIES_MAX: u32 = 8192;
 
 pub(super) fn small_config() -> SessionConfig {
     SessionConfig { connections_max: SLOTS, ..SessionConfig::default() }
@@ -166,6 +256,7 @@ impl Pair {
             weather: FINE,
             config,
             lose: |_| false,
+            is_second_older: false,
             sent: Vec::new(),
             random,
             wire: BTreeMap::new(),
@@ -175,7 +266,8 @@ impl Pair {
     }
 
     fn node(config: SessionConfig, index: usize, seed: u64) -> Node {
-        let session = Session::new(config, NodeId(index as u8), NodeId(1 - index as u8), seed).unwrap();
+        let config_with_copies = SessionConfig { connections_max: config.connections_max + COPIES_MAX, ..config };
+        let session = Session::new(config_with_copies, NodeId(index as u8), NodeId(1 - index as u8), seed).unwrap();
         let table = Table { slots: std::vec![None; config.connections_max as usize], ..Table::default() };
         Node { session, table, events: Vec::new(), errors: 0, down: false }
     }
@@ -289,9 +381,11 @@ impl Pair {
         if node.session.handle_datagram(self.now, datagram, &mut node.table).is_err() {
             node.errors += 1;
         }
-        while let Some(event) = node.session.poll_event() {
-            node.events.push(event);
+        for handle in core::mem::take(&mut node.table.touched) {
+            let peer = NodeId(1 - to as u8);
+            node.session.note_copy(handle, |key| node.table.holding(key, peer, handle));
         }
+        node.collect_events();
         if let Some((newer, older)) = node.table.backwards {
             panic!("{older:?} was applied after {newer:?}");
         }
@@ -313,6 +407,7 @@ impl Pair {
                 }
                 assert!(buf.len() <= self.config.datagram_bytes_max);
                 assert!(node.session.status().in_flight <= self.config.in_flight_messages_max);
+                node.collect_events();
                 datagrams.push(buf);
                 assert!(datagrams.len() < 100_000, "the session never stops sending");
             }
@@ -326,7 +421,10 @@ impl Pair {
         self.random.next() % 100 < u64::from(percent)
     }
 
-    fn put_on_wire(&mut self, datagram: Datagram) {
+    fn put_on_wire(&mut self, mut datagram: Datagram) {
+        if self.is_second_older {
+            datagram.1 = without_comparison(&datagram.1);
+        }
         if self.sent.len() == 64 {
             self.sent.remove(0);
         }
@@ -345,4 +443,17 @@ impl Pair {
             self.wire.insert((at, self.sequence), datagram.clone());
         }
     }
+}
+
+/// The datagram without the messages of the comparison: as if the node that takes it did not know them.
+fn without_comparison(datagram: &[u8]) -> Vec<u8> {
+    let (header, body) = datagram.split_at(HEADER_BYTES);
+    let mut rest = header.to_vec();
+    for message in tlv::read(body) {
+        let (kind, body) = message.expect("nobody sends damaged messages here");
+        if ![message::DIGESTS, message::LISTING, message::ASK].contains(&kind) {
+            tlv::put(&mut rest, kind, body);
+        }
+    }
+    rest
 }

@@ -100,9 +100,7 @@ fn an_asymmetric_connection_goes_on_when_either_node_dies_and_its_windows_count_
         exchange(&mut pair, seen, [A, B], 1001, 5001);
         pair.kill(dies);
         let lives = 1 - dies;
-        pair.run_until("the other node to know and to hold the addresses", |pair| {
-            pair.node(lives).holds_addresses() && pair.node(lives).status(pair.now).peers[0].down_since.is_some()
-        });
+        pair.run_until("the other node to hold all addresses", |pair| pair.holds_all(lives));
         for number in 0..20_000 {
             exchange(&mut pair, seen, [lives, lives], 1_000_009 + 8 * number, 2_000_007 + 6 * number);
         }
@@ -293,13 +291,11 @@ fn what_a_node_left_behind_is_not_taken_for_its_own_when_it_comes_back() {
     let mut pair = Pair::started();
     let seen = pair.connect(PORT, A, B);
     pair.kill(A);
-    pair.run_until("node B to hold the addresses", |pair| pair.node(B).holds_addresses());
+    pair.run_until("node B to hold all addresses", |pair| pair.holds_all(B));
     assert_eq!(pair.master(B, PORT), A, "nothing has come for the connection since");
     pair.restart(A);
-    pair.run_until("node A to know the connection", |pair| pair.record(A, PORT).is_some());
-    pair.run(Duration::from_millis(100));
+    pair.run_until("node A to have its group again", Pair::have_each_their_own);
     assert_eq!((pair.master(A, PORT), pair.master(B, PORT)), (B, B));
-    pair.forward_all(A);
     exchange(&mut pair, seen, [A, B], 1001, 5001);
     exchange(&mut pair, seen, [A, B], 1009, 5007);
     assert!(is_shared(&pair, A) && is_shared(&pair, B));

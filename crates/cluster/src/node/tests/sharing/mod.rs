@@ -6,3 +6,4 @@ mod guests;
 mod handshakes;
 mod pair;
 mod waiting;
+mod workers;

@@ -13,9 +13,9 @@ use super::super::cluster::{
     CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, Received, SERVER, SERVER_MAC, SHARED_OUTSIDE, STEP,
     node_config, port_mac, segment, syn, syn_ack,
 };
-use crate::group::GroupSet;
+use crate::group::{GroupId, GroupSet};
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
-use crate::pipeline::{SharingConfig, SharingCounters};
+use crate::pipeline::SharingCounters;
 
 pub(super) const A: u8 = 0;
 pub(super) const B: u8 = 1;
@@ -43,11 +43,12 @@ pub(super) struct Pair {
     at_server: VecDeque<Vec<u8>>,
 }
 
+/// Each node is to hold a group of its own.
 fn config(id: u8, options: Options) -> NodeConfig {
-    let config = node_config(id, Options { connections_max: CONNECTIONS_MAX, ..options });
+    let config = node_config(id, Options { connections_max: CONNECTIONS_MAX, has_groups: true, ..options });
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
     let peers = config.peers.into_iter().map(|peer| PeerConfig { session: Some(session), ..peer }).collect();
-    NodeConfig { sharing: Some(SharingConfig::default()), peers, ..config }
+    NodeConfig { peers, ..config }
 }
 
 impl Pair {
@@ -69,16 +70,20 @@ impl Pair {
         };
         pair.run_until("both nodes to be ready", |pair| {
             let is_ready = |node: &Node| node.status(pair.now).peers[0].could_take_over();
-            pair.node(A).holds_addresses() && pair.nodes.iter().flatten().all(is_ready)
+            pair.have_each_their_own() && pair.nodes.iter().flatten().all(is_ready)
         });
-        pair.forward_all(B);
         pair
     }
 
-    /// The node takes packets for all addresses, whatever its role: which way they come is the test's to say.
-    pub(super) fn forward_all(&mut self, id: u8) {
-        let now = self.now;
-        self.node_mut(id).forwarder.set_held(now, GroupSet::ALL);
+    /// Each node holds its group, and so forwards whatever comes to it: which way packets come is the test's to say.
+    pub(super) fn have_each_their_own(&self) -> bool {
+        let group = |id: u8| GroupSet::EMPTY.with(GroupId::at(id.into()));
+        [A, B].into_iter().all(|id| self.node(id).held_groups() == group(id))
+    }
+
+    /// The node holds the addresses of both groups.
+    pub(super) fn holds_all(&self, id: u8) -> bool {
+        [0, 1].into_iter().all(|group| self.node(id).held_groups().contains(GroupId::at(group)))
     }
 
     pub(super) fn started() -> Self {

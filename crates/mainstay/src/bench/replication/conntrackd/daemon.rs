@@ -1,6 +1,7 @@
 //! One conntrackd: started in its router's namespace, asked by its own client.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -21,6 +22,21 @@ pub(super) struct Daemon {
     child: Child,
     config: PathBuf,
     log: PathBuf,
+}
+
+/// A process that will have a daemon do something. It ends when it is told, and when its standard input is closed.
+pub(super) struct Prepared {
+    child: Child,
+    request: &'static str,
+}
+
+impl Prepared {
+    /// It is not needed any more.
+    pub(super) fn discard(mut self) {
+        drop(self.child.stdin.take());
+        // Nobody is left to be told.
+        let _ = self.child.wait();
+    }
 }
 
 impl Daemon {
@@ -65,7 +81,28 @@ impl Daemon {
         let mut command = Command::new("conntrackd");
         command.arg("-C").arg(&self.config).args(request.split(' '));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = node.spawn_command(command)?;
+        self.finish(node.spawn_command(command)?, request)
+    }
+
+    /// Makes ready to have it do something later: a process that has but to be told, so that the measurement's own size does
+    /// not count when it starts.
+    pub(super) fn prepare(&self, node: &Namespace, request: &'static str) -> Result<Prepared, ConntrackdError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read -r _ && exec conntrackd -C \"$0\" \"$1\""]).arg(&self.config).arg(request);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        die_with_parent(&mut command);
+        Ok(Prepared { child: node.spawn_command(command)?, request })
+    }
+
+    /// Has it do what was prepared, and waits until it has.
+    pub(super) fn ask_prepared(&self, prepared: Prepared) -> Result<(), ConntrackdError> {
+        let Prepared { mut child, request } = prepared;
+        let told = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(b"\n"));
+        told.map_err(|error| self.refused(request, error.to_string()))?;
+        self.finish(child, request).map(drop)
+    }
+
+    fn finish(&self, child: Child, request: &'static str) -> Result<String, ConntrackdError> {
         let output = child.wait_with_output().map_err(|error| self.refused(request, error.to_string()))?;
         if !output.status.success() {
             return Err(self.refused(request, String::from_utf8_lossy(&output.stderr).trim().to_owned()));

@@ -15,6 +15,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use packet_io::af_packet::AfPacketIo;
 use packet_io::{IoError, sysctl};
 
 use super::network::{Network, Route};
@@ -25,12 +26,14 @@ use crate::demo::cluster::Directory;
 use crate::demo::topology::Topology;
 use crate::demo::watch::{Waited, Watch};
 
-use daemon::Daemon;
+use daemon::{Daemon, Prepared};
 
 /// How long the daemons may take until they hear each other.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// How long the survivor's first forwarded packet is waited for.
 const FIRST_PACKET_WITHIN: Duration = Duration::from_secs(1);
+/// Has a daemon commit what it was told to the kernel.
+const COMMIT: &str = "-c";
 /// What Mainstay's nodes take to notice that a peer is dead: ten times ten milliseconds.
 pub const DETECTION_DEFAULT: Duration = Duration::from_millis(100);
 
@@ -133,13 +136,21 @@ pub fn available() -> Result<(), String> {
     Ok(())
 }
 
+/// When the survivor had told its neighbours, and what through.
+struct Announced {
+    at: Instant,
+    _sockets: Vec<AfPacketIo>,
+}
+
 /// The two routers. Dropping it ends the daemons and removes their files; what it did to the network's namespaces stays.
 pub struct ConntrackdPair {
     topology: Arc<Topology>,
-    routes: Vec<Route>,
+    route: Option<Route>,
     plan: ConntrackdPlan,
     daemons: [Daemon; 2],
     active: usize,
+    /// Has the backup commit what it knows.
+    commit: Option<Prepared>,
     _directory: Directory,
 }
 
@@ -151,15 +162,15 @@ impl ConntrackdPair {
     /// The machine lacks what it needs, or the network is not as it should be.
     pub fn start(network: &Network, plan: ConntrackdPlan) -> Result<Self, BenchError> {
         available().map_err(ConntrackdError::Unavailable)?;
-        let (topology, routes) = (network.topology().clone(), network.routes());
+        let (topology, route) = (network.topology().clone(), network.route());
         let directory = Directory::create()?;
         for node in &topology.nodes {
             router::prepare(node)?;
         }
-        router::take_addresses(&topology.nodes[0], &routes)?;
+        router::take_addresses(&topology.nodes[0], route)?;
         let start = |number: usize| Daemon::start(&topology.nodes[number], &directory, number, &plan);
         let daemons = [start(0)?, start(1)?];
-        Ok(Self { topology, routes, plan, daemons, active: 0, _directory: directory })
+        Ok(Self { topology, route, plan, daemons, active: 0, commit: None, _directory: directory })
     }
 
     /// Connections that the backup could go on with.
@@ -180,19 +191,28 @@ impl ConntrackdPair {
         self.daemons.iter_mut().try_for_each(Daemon::check_running)
     }
 
-    /// What the backup does that becomes primary, until the addresses are with it. Returns when they were.
-    fn take_over(&self, survivor: usize) -> Result<Instant, BenchError> {
+    /// What the backup does that becomes primary, until the addresses are with it.
+    fn take_over(&mut self, survivor: usize) -> Result<Announced, BenchError> {
         let (node, daemon) = (&self.topology.nodes[survivor], &self.daemons[survivor]);
-        daemon.ask(node, "-c")?;
-        router::take_addresses(node, &self.routes)?;
-        router::announce(node)?;
-        Ok(Instant::now())
+        match self.commit.take() {
+            Some(commit) => daemon.ask_prepared(commit)?,
+            None => drop(daemon.ask(node, COMMIT)?),
+        }
+        router::take_addresses(node, self.route)?;
+        let sockets = router::announce(node)?;
+        Ok(Announced { at: Instant::now(), _sockets: sockets })
     }
 
     /// Has conntrackd begin as a primary: forget what it was told, read the kernel's connections, and tell them.
     fn begin_as_primary(&self, survivor: usize) -> Result<(), ConntrackdError> {
         let (node, daemon) = (&self.topology.nodes[survivor], &self.daemons[survivor]);
         ["-f", "-R", "-B"].into_iter().try_for_each(|request| daemon.ask(node, request).map(drop))
+    }
+}
+
+impl Drop for ConntrackdPair {
+    fn drop(&mut self) {
+        self.commit.take().into_iter().for_each(Prepared::discard);
     }
 }
 
@@ -206,10 +226,14 @@ impl Pair for ConntrackdPair {
             missing = heard.collect::<Result<Vec<()>, String>>().err().unwrap_or_default();
             Ok(missing.is_empty())
         })?;
-        match waited {
-            Waited::Met => Ok(()),
-            Waited::TooLate => Err(ConntrackdError::NotReady { why: missing }.into()),
+        if waited == Waited::TooLate {
+            return Err(ConntrackdError::NotReady { why: missing }.into());
         }
+        if self.commit.is_none() {
+            let survivor = 1 - self.active;
+            self.commit = Some(self.daemons[survivor].prepare(&self.topology.nodes[survivor], COMMIT)?);
+        }
+        Ok(())
     }
 
     fn check_roles(&mut self) -> Result<(), BenchError> {
@@ -226,14 +250,16 @@ impl Pair for ConntrackdPair {
     }
 
     fn await_take_over(&mut self, watch: &Watch, killed_at: Epoch) -> Result<TakeOver, BenchError> {
-        let survivor = 1 - self.active;
-        let node = &self.topology.nodes[survivor];
+        let (survivor, topology) = (1 - self.active, Arc::clone(&self.topology));
+        let node = &topology.nodes[survivor];
         let forwarded_before = node.run(router::forwarded_packets)?;
         watch.pass_until(killed_at.instant() + self.plan.detection)?;
         let detected_ms = Some(killed_at.ms_to(Instant::now()));
-        let announced_ms = Some(killed_at.ms_to(self.take_over(survivor)?));
+        let announced = self.take_over(survivor)?;
+        let announced_ms = Some(killed_at.ms_to(announced.at));
         let first_packet = node.run(|| router::await_forwarding(forwarded_before, FIRST_PACKET_WITHIN))?;
         let first_packet_ms = first_packet.map(|at| killed_at.ms_to(at));
+        drop(announced);
         self.begin_as_primary(survivor)?;
         self.active = survivor;
         Ok(TakeOver { detected_ms, announced_ms, first_packet_ms })

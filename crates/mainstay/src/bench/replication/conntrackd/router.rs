@@ -54,8 +54,8 @@ pub(super) fn prepare(node: &Namespace) -> Result<(), ConntrackdError> {
     Ok(())
 }
 
-/// Gives a node the shared addresses, and the routes that go with them.
-pub(super) fn take_addresses(node: &Namespace, routes: &[Route]) -> Result<(), IoError> {
+/// Gives a node the shared addresses, and the route that goes with them.
+pub(super) fn take_addresses(node: &Namespace, route: Option<Route>) -> Result<(), IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;
         for (interface, addresses) in shared() {
@@ -63,27 +63,31 @@ pub(super) fn take_addresses(node: &Namespace, routes: &[Route]) -> Result<(), I
                 netlink.add_address(interface, Prefix::new(address, bits))?;
             }
         }
-        routes.iter().try_for_each(|route| netlink.add_route(route.to, route.via))
+        route.map_or(Ok(()), |route| netlink.add_route(route.to, route.via))
     })?
 }
 
-/// Tells the neighbours that the shared addresses are here.
-pub(super) fn announce(node: &Namespace) -> Result<(), IoError> {
+/// Tells the neighbours that the shared addresses are here. Returns the sockets it was said through: to close them takes the
+/// kernel tens of milliseconds, which nobody has to wait for now.
+pub(super) fn announce(node: &Namespace) -> Result<Vec<AfPacketIo>, IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;
+        let mut sockets = Vec::new();
         for (interface, addresses) in shared() {
             let mac = MacAddress(netlink.interface(interface)?.mac);
             let mut io = AfPacketIo::open(&[PortConfig::new(interface)])?;
-            for mut announcement in
-                addresses.map(|address| announcement(mac, address)).into_iter().cycle().take(2 * ANNOUNCEMENTS)
-            {
-                let length_bytes = announcement.len();
-                if let Some(frame) = Frame::new(&mut announcement, 0, length_bytes, PortId(0)) {
-                    io.transmit(PortId(0), &frame)?;
+            let mut announcements = addresses.map(|address| announcement(mac, address));
+            for _ in 0..ANNOUNCEMENTS {
+                for bytes in &mut announcements {
+                    let length_bytes = bytes.len();
+                    if let Some(frame) = Frame::new(bytes, 0, length_bytes, PortId(0)) {
+                        io.transmit(PortId(0), &frame)?;
+                    }
                 }
             }
+            sockets.push(io);
         }
-        Ok(())
+        Ok(sockets)
     })?
 }
 

@@ -51,16 +51,17 @@ fn echoes(stream: &mut TcpStream) -> bool {
 
 /// Opens connections, kills the active router, and returns how many go on, and the take-over's times.
 fn survivors_of_a_kill(plan: ConntrackdPlan) -> Option<(usize, TakeOver)> {
-    let network = network()?;
+    let mut network = network()?;
     let watch = Watch::new().unwrap();
     let mut pair = ConntrackdPair::start(&network, plan).unwrap();
     pair.wait_until_ready(&watch).unwrap();
     let address: SocketAddr = network.server_addresses()[0];
-    let listener = network.server().run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let (topology, listener) =
+        (network.topology().clone(), network.server().run(|| TcpListener::bind(address)).unwrap().unwrap());
     let outcome = thread::scope(|scope| {
         scope.spawn(|| serve(&listener, CONNECTIONS));
         let connect = || (0..CONNECTIONS).map(|_| TcpStream::connect(address)).collect::<Result<Vec<_>, _>>();
-        let mut streams = network.topology().client.run(connect).unwrap().unwrap();
+        let mut streams = topology.client.run(connect).unwrap().unwrap();
         for stream in &mut streams {
             stream.set_read_timeout(Some(STANDSTILL_MAX)).unwrap();
             assert!(echoes(stream), "through the first router");

@@ -141,6 +141,8 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
         retired,
         sender,
         receiver,
+        agreement,
+        answers,
         pending,
         is_awaited,
         asked_at,
@@ -154,6 +156,7 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
         events: _,
         counters: _,
     } = of;
+    assert!(!agreement.is_started() && answers.at().is_none(), "comparing is not part of the check");
     let until = |at: Instant| at.saturating_since(now).as_micros() as u64;
     out.extend([*random, *link as u64, u64::from(*session), u64::from(peer_session.unwrap_or(0)), u64::from(*pending)]);
     for Retired { session, until: end } in retired.iter().filter(|retired| now < retired.until) {

@@ -78,6 +78,7 @@ const SESSION: SessionConfig = SessionConfig {
     probe_timeout_max: Duration::from_millis(1),
     alive_interval: Duration::from_millis(2),
     peer_timeout: Duration::from_millis(4),
+    compares_copies: false,
     hello_interval_min: Duration::from_millis(2),
     hello_interval_max: Duration::from_millis(2),
 };

@@ -1,5 +1,10 @@
 //! What happens in a run: drawn from the seed, plain data afterwards.
 
+mod draw;
+mod family;
+mod fault;
+pub mod file;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,14 +18,21 @@ use crate::random::Random;
 use crate::stream::{HEADER_BYTES, Way};
 use crate::topology;
 
+pub use family::{Family, FaultSet, UnknownFault};
+pub use fault::{Channels, Dialect, Episode, Fault, Room, Step, Who};
+
 /// Clients begin this long after the nodes, when one of them has become active.
 const TRAFFIC_BEGINS_MS: u64 = 1000;
-/// Conversations begin until then.
+/// Conversations begin until then, or until the last trouble is over.
 const TRAFFIC_BEGINS_LAST_MS: u64 = 6000;
 /// After the last fault everything has so long to finish.
 const GRACE: Duration = Duration::from_secs(45);
+/// From the end of the last trouble until nothing goes wrong any more: longer than an episode's cut link that came late.
+const CALM_AFTER_MS: u64 = 2000;
+/// A run with so much trouble has more conversations.
+const LONG_RUN_MS: u64 = 30_000;
 /// Conversations in a run at most.
-pub const CONVERSATIONS_MAX: u64 = 40;
+pub const CONVERSATIONS_MAX: u64 = 80;
 
 /// What a conversation is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,30 +98,6 @@ impl Conversation {
     }
 }
 
-/// Something that goes wrong, or is put right.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// The node that holds the addresses stops dead.
-    KillActive,
-    /// The other node does.
-    KillStandby,
-    /// A dead node starts again, empty.
-    Restart,
-    /// The active node is told to leave in good order.
-    Leave,
-    /// The replication link is cut, or whole again.
-    Partition(bool),
-    /// The link of one station of the clients' (or servers') side is cut, or whole again.
-    Cut {
-        /// Which station, as an index over all hosts.
-        host: usize,
-        /// Cut, else whole again.
-        is_cut: bool,
-    },
-    /// From here on nothing goes wrong any more, and links are sound.
-    Calm,
-}
-
 /// What happens in a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -123,8 +111,10 @@ pub struct Scenario {
     pub replication_link: LinkConfig,
     /// Damaged datagrams between the nodes reach them. Else UDP's checksum, which finds every single wrong byte, costs them.
     pub damaged_datagrams_pass: bool,
-    /// What goes wrong when.
-    pub faults: Vec<(Instant, Fault)>,
+    /// What goes wrong.
+    pub episodes: Vec<Episode>,
+    /// From here on nothing goes wrong any more: links are sound, and dead nodes start again.
+    pub calm_at: Instant,
     /// Which changes the nodes tell each other.
     pub selection: Selection,
     /// How long first replies are held back at most; zero: not at all.
@@ -136,27 +126,46 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// The scenario of a seed, with trouble of some kinds.
     #[must_use]
-    pub fn generate(seed: u64) -> Self {
+    pub fn generate(seed: u64, faults: FaultSet) -> Self {
         let mut random = Random::new(seed);
         let data_link = data_link(&mut random);
         let replication_link = replication_link(&mut random);
-        let faults = faults(&mut random);
-        let calm_at = faults.last().map_or(Instant::ZERO, |(at, _)| *at);
-        let count = random.between(5, CONVERSATIONS_MAX) as u32;
+        let episodes = draw::episodes(&mut random, faults);
+        let calm_at_ms = episodes.iter().map(Episode::ends_at_ms).max().unwrap_or(0) + CALM_AFTER_MS;
+        let is_long = calm_at_ms > LONG_RUN_MS;
+        let count = random.between(5, if is_long { CONVERSATIONS_MAX } else { CONVERSATIONS_MAX / 2 }) as u32;
+        let begins_last_ms = TRAFFIC_BEGINS_LAST_MS.max(calm_at_ms);
         Self {
             seed,
-            conversations: (0..count).map(|number| conversation(&mut random, number)).collect(),
+            conversations: (0..count).map(|number| conversation(&mut random, number, begins_last_ms)).collect(),
             data_link,
             replication_link,
             damaged_datagrams_pass: false,
-            faults,
+            episodes,
+            calm_at: Instant::from_millis(calm_at_ms),
             selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
             hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),
             waits_for_expiry: random.chance(100),
-            ends_at: calm_at + GRACE,
+            ends_at: Instant::from_millis(calm_at_ms) + GRACE,
         }
+    }
+
+    /// Kinds of trouble in the run.
+    #[must_use]
+    pub fn families(&self) -> std::collections::BTreeSet<Family> {
+        self.episodes.iter().map(|episode| episode.family).collect()
+    }
+
+    /// What goes wrong when, in its order.
+    pub(crate) fn schedule(&self) -> Vec<(Instant, Fault)> {
+        let steps = self.episodes.iter().flat_map(|episode| {
+            episode.steps.iter().map(|step| (Instant::from_millis(episode.at_ms + step.after_ms), step.fault))
+        });
+        let mut schedule: Vec<_> = steps.collect();
+        schedule.sort_by_key(|(at, _)| *at);
+        schedule
     }
 }
 
@@ -186,44 +195,7 @@ fn replication_link(random: &mut Random) -> LinkConfig {
     }
 }
 
-/// Node deaths, with time between them for the restarted node to be told everything; or a partition; and cut links.
-fn faults(random: &mut Random) -> Vec<(Instant, Fault)> {
-    let mut faults = Vec::new();
-    let mut at_ms = random.between(1500, 4500);
-    let mut add = |at_ms: u64, fault| faults.push((Instant::from_millis(at_ms), fault));
-    for _ in 0..random.between(1, 3) {
-        match random.between(0, 9) {
-            0..=5 => {
-                add(at_ms, Fault::KillActive);
-                add(at_ms + random.between(200, 2000), Fault::Restart);
-            }
-            6 => {
-                add(at_ms, Fault::KillStandby);
-                add(at_ms + random.between(200, 2000), Fault::Restart);
-            }
-            7 => {
-                add(at_ms, Fault::Leave);
-                // At times at once, before the other node has seen a packet of most of the connections.
-                add(at_ms + random.between(10, 1500), Fault::Restart);
-            }
-            _ => {
-                add(at_ms, Fault::Partition(true));
-                add(at_ms + random.between(50, 1500), Fault::Partition(false));
-            }
-        }
-        at_ms += random.between(4000, 6000);
-    }
-    if random.chance(300) {
-        let (host, at_ms) = (random.between(0, 3) as usize, random.between(1500, 6000));
-        add(at_ms, Fault::Cut { host, is_cut: true });
-        add(at_ms + random.between(50, 800), Fault::Cut { host, is_cut: false });
-    }
-    add(at_ms, Fault::Calm);
-    faults.sort_by_key(|(at, _)| *at);
-    faults
-}
-
-fn conversation(random: &mut Random, number: u32) -> Conversation {
+fn conversation(random: &mut Random, number: u32, begins_last_ms: u64) -> Conversation {
     let kind = random.pick(&[Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Tcp, Kind::Udp, Kind::Echo]);
     let server = random.between(0, 1) as usize;
     let (client, target) = match random.between(0, 4) {
@@ -238,7 +210,7 @@ fn conversation(random: &mut Random, number: u32) -> Conversation {
         kind,
         client,
         target,
-        begins_at: Instant::from_millis(random.between(TRAFFIC_BEGINS_MS, TRAFFIC_BEGINS_LAST_MS)),
+        begins_at: Instant::from_millis(random.between(TRAFFIC_BEGINS_MS, begins_last_ms)),
         bytes: [random.between(HEADER_BYTES as u64, bytes_max), random.between(0, bytes_max)],
         burst_bytes: random.between(bytes_max / 20, bytes_max / 3),
         interval: Duration::from_millis(if kind == Kind::Tcp { random.between(50, 900) } else { 100 }),

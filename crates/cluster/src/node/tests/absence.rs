@@ -1,0 +1,61 @@
+//! A node that did not run for a while, what began while nodes could not hear each other, and rounds that were given up.
+
+use std::time::Duration;
+
+use flow::wire::ip_protocol;
+use flow::{NodeId, Tuple};
+
+use super::cluster::{CLIENT, Cluster, Options, SERVER};
+use crate::pipeline::Applied;
+
+#[test]
+fn a_standby_that_stood_still_does_not_take_its_own_silence_for_the_active_nodes() {
+    let mut cluster = Cluster::start(Options::default());
+    let back = cluster.now + Duration::from_secs(5);
+    cluster.node_mut(1).handle_timeout(back);
+    assert!(!cluster.node(1).holds_addresses(), "what came meanwhile waits to be read");
+    let still_nothing = back + Duration::from_millis(150);
+    cluster.node_mut(1).handle_timeout(still_nothing);
+    assert!(cluster.node(1).holds_addresses(), "a node that is always late notices a death all the same");
+}
+
+#[test]
+fn a_standby_whose_machine_was_suspended_goes_on_standing_by() {
+    let mut cluster = Cluster::start(Options::default());
+    cluster.now = cluster.now + Duration::from_secs(3600);
+    cluster.run(Duration::from_secs(1));
+    assert!(cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses());
+}
+
+#[test]
+fn a_connection_that_began_during_a_split_gives_way_to_one_of_the_node_that_serves() {
+    let mut cluster = Cluster::start(Options::default());
+    let _ = cluster.connect(40_000);
+    let now = cluster.now;
+    let standby = cluster.node_mut(1).pipeline_mut();
+    let (slot, known) = standby.table().iter().next().map(|(slot, known)| (slot, *known)).expect("it has a copy");
+    standby.claim(now, slot);
+    let original = Tuple::v4(ip_protocol::TCP, (CLIENT, 41_000), (SERVER, 80));
+    let mut copy = known;
+    copy.original = original;
+    assert_eq!(standby.apply_copy(now, NodeId(0), copy), Applied::Conflict, "its answers come as the other's do");
+    standby.give_way(&copy);
+    assert_eq!(standby.apply_copy(now, NodeId(0), copy), Applied::Taken);
+    assert!(standby.lookup(&known.original).is_none());
+}
+
+#[test]
+fn a_copy_that_ended_is_cleared_out_though_a_round_was_given_up_for_another() {
+    let mut cluster = Cluster::start(Options::default());
+    let _ = cluster.connect(40_000);
+    let now = cluster.now;
+    let node = cluster.node_mut(1);
+    assert_eq!(node.pipeline.table().len(), 1, "it has a copy");
+    let resync = &mut node.peers[0].resync;
+    resync.start();
+    // The round is given up for one that does not tell the connection.
+    resync.start();
+    resync.complete();
+    assert!(resync.step(now, NodeId(0), false, &mut node.pipeline), "what the first round told is still in doubt");
+    assert_eq!(node.pipeline.table().len(), 0);
+}

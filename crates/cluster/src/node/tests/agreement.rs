@@ -1,0 +1,279 @@
+//! Copies that are not what their master told, and connections that ended while nobody could be told.
+
+use std::time::Duration;
+use std::vec::Vec;
+
+use flow::connection::flags;
+use flow::table::Slot;
+use flow::wire::{build, ip_protocol, tcp_flags};
+use flow::{Connection, Direction, Instant, NodeId, Tuple};
+use replication::AgreementStatus;
+
+use super::cluster::{
+    CLIENT, CLIENT_MAC, Cluster, INSIDE, OUTSIDE, Options, SERVER, SERVER_MAC, SHARED_OUTSIDE, port_mac, segment, syn,
+};
+use super::{ACK, FIN_ACK, events, exchange};
+use crate::node::NodeEvent;
+
+const RST_ACK: u8 = tcp_flags::RST | tcp_flags::ACK;
+/// Longer than a connection that was reset is remembered.
+const CLOSED_AFTER: Duration = Duration::from_secs(11);
+/// What is wrong is found and put right within this.
+const REPAIRED_WITHIN: Duration = Duration::from_secs(10);
+
+fn agreement(cluster: &Cluster, id: u8) -> AgreementStatus {
+    cluster.node(id).status(cluster.now).peers[0].session.expect("they replicate").agreement
+}
+
+/// Whether the node has found, since `since`, that its copies are what the other told.
+fn has_agreed_since(cluster: &Cluster, id: u8, since: Instant) -> bool {
+    agreement(cluster, id).agreed_at.is_some_and(|at| at > since)
+}
+
+fn run_until_agreed(cluster: &mut Cluster) {
+    let since = cluster.now;
+    cluster.run_until("both nodes to agree", |cluster| (0..2).all(|id| has_agreed_since(cluster, id, since)));
+}
+
+/// The record that the node has of the client's connection from `port`.
+fn known(cluster: &Cluster, id: u8, port: u16) -> Option<(Slot, Connection)> {
+    let pipeline = cluster.node(id).pipeline();
+    let (slot, direction) = pipeline.lookup(&Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80)))?;
+    assert_eq!(direction, Direction::Original);
+    Some((slot, *pipeline.connection(slot)?))
+}
+
+fn known_ports(cluster: &Cluster, id: u8) -> Vec<u16> {
+    (40_000..41_001).filter(|port| known(cluster, id, *port).is_some()).collect()
+}
+
+/// A cluster with connections from these ports, each with the port that the server sees it under.
+fn with_connections(ports: std::ops::Range<u16>, options: Options) -> (Cluster, Vec<(u16, u16)>) {
+    let mut cluster = Cluster::start(options);
+    let seen = ports.map(|port| (port, cluster.connect(port))).collect();
+    (cluster, seen)
+}
+
+fn cut(cluster: &mut Cluster, is_cut: bool) {
+    (cluster.is_replication_cut, cluster.is_detection_cut) = (is_cut, is_cut);
+}
+
+/// Data passes through the node both ways on these connections (the client's port and the one that the server sees), the
+/// server resets them, and their time in CLOSE passes.
+fn reset_at(cluster: &mut Cluster, node: u8, connections: &[(u16, u16)]) {
+    for (port, seen_port) in connections {
+        client_sends_to(cluster, node, *port, segment(ACK, 1001, 5001));
+        server_sends_to(cluster, node, *seen_port, segment(ACK, 5001, 1003));
+        server_sends_to(cluster, node, *seen_port, segment(RST_ACK, 5001, 1003));
+    }
+    cluster.run(CLOSED_AFTER);
+    forget_received(cluster);
+}
+
+/// A segment of the server reaches the node, whoever else is active.
+fn server_sends_to(cluster: &mut Cluster, node: u8, to_port: u16, segment: build::Tcp<'_>) {
+    let tuple = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (SHARED_OUTSIDE, to_port));
+    let destination = port_mac(node, OUTSIDE);
+    let envelope = build::Envelope { source: SERVER_MAC, destination, ..build::Envelope::default() };
+    cluster.hand_in(OUTSIDE, envelope.tcp(&tuple, segment, b""));
+}
+
+/// A segment of the client, with two bytes of data, reaches the node, whoever else is active.
+fn client_sends_to(cluster: &mut Cluster, node: u8, port: u16, segment: build::Tcp<'_>) {
+    let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
+    let destination = port_mac(node, INSIDE);
+    let envelope = build::Envelope { source: CLIENT_MAC, destination, ..build::Envelope::default() };
+    cluster.hand_in(INSIDE, envelope.tcp(&tuple, segment, b"on"));
+}
+
+fn forget_received(cluster: &mut Cluster) {
+    while cluster.server_receives().is_some() || cluster.client_receives().is_some() {}
+}
+
+/// The link between the nodes is cut, for so long that each believes the other dead.
+fn both_become_active(cluster: &mut Cluster) {
+    cut(cluster, true);
+    cluster.run_until("both nodes to be active", |cluster| (0..2).all(|id| cluster.node(id).holds_addresses()));
+    cluster.run(Duration::from_secs(2));
+}
+
+/// The link is whole again, and one of them has yielded.
+fn heal(cluster: &mut Cluster) {
+    cut(cluster, false);
+    cluster.run_until("one node to yield", |cluster| !cluster.node(1).holds_addresses());
+    run_until_agreed(cluster);
+    assert!(cluster.node(0).holds_addresses());
+}
+
+#[test]
+fn a_copy_that_was_changed_removed_or_made_up_behind_the_nodes_back_is_put_right() {
+    let (mut cluster, _) = with_connections(40_000..40_010, Options::default());
+    run_until_agreed(&mut cluster);
+    let (changed, _) = known(&cluster, 1, 40_001).unwrap();
+    let (removed, _) = known(&cluster, 1, 40_002).unwrap();
+    let (_, mut made_up) = known(&cluster, 1, 40_003).unwrap();
+    let now = cluster.now;
+    let table = cluster.node_mut(1).pipeline_mut().table_to_break();
+    table.get_mut(changed).unwrap().version ^= 1 << 20;
+    table.remove(removed).unwrap();
+    made_up.original.source_port = 50_000;
+    made_up.reply = made_up.original.inverse();
+    table.insert(made_up, now).unwrap();
+    events(&mut cluster, 1);
+
+    let began = cluster.now;
+    run_until_agreed(&mut cluster);
+    assert!(cluster.now.saturating_since(began) < REPAIRED_WITHIN);
+    let status = agreement(&cluster, 1);
+    assert_eq!((status.divergent_found, status.repaired, status.ghosts_removed, status.divergent), (3, 2, 1, 0));
+    assert_eq!(cluster.connections(1), 10);
+    for port in 40_000..40_010 {
+        let (master, copy) = (known(&cluster, 0, port).unwrap().1, known(&cluster, 1, port).unwrap().1);
+        assert_eq!((copy.version, copy.reply, copy.owner), (master.version, master.reply, NodeId(0)));
+    }
+    let told = events(&mut cluster, 1);
+    let repaired: u32 = told
+        .iter()
+        .map(|event| if let NodeEvent::ReplicasAgree { repaired, .. } = event { *repaired } else { 0 })
+        .sum();
+    assert_eq!(repaired, 3, "{told:?}");
+}
+
+#[test]
+fn connections_that_found_no_room_on_the_standby_come_when_there_is_room() {
+    let options = Options { standby_connections_max: Some(8), ..Options::default() };
+    let (mut cluster, seen) = with_connections(40_000..40_012, options);
+    cluster.run_until("the standby to know what it lacks", |cluster| agreement(cluster, 1).divergent_found == 4);
+    cluster.run(Duration::from_millis(10));
+    assert_eq!(agreement(&cluster, 1).divergent, 4);
+    assert_eq!(agreement(&cluster, 1).agreed_at, None);
+    let told = events(&mut cluster, 1);
+    assert!(told.contains(&NodeEvent::ReplicaIncomplete(NodeId(0))), "{told:?}");
+    assert!(told.contains(&NodeEvent::ReplicasDiffer { peer: NodeId(0), connections: 4 }), "{told:?}");
+    let rounds = cluster.node(0).status(cluster.now).peers[0].session.unwrap().rounds;
+
+    reset_at(&mut cluster, 0, &seen[..6]);
+    run_until_agreed(&mut cluster);
+    assert_eq!((cluster.connections(0), cluster.connections(1)), (6, 6));
+    let status = agreement(&cluster, 1);
+    assert_eq!((status.divergent, status.repaired), (0, 4));
+    assert_eq!(cluster.node(0).status(cluster.now).peers[0].session.unwrap().rounds, rounds, "without a new round");
+
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    for (port, seen_port) in &seen[6..] {
+        exchange(&mut cluster, *port, *seen_port, 1001, 5001);
+    }
+}
+
+#[test]
+fn what_ended_at_the_active_node_during_a_partition_does_not_come_back_from_the_other() {
+    let (mut cluster, seen) = with_connections(40_000..40_006, Options::default());
+    both_become_active(&mut cluster);
+    // All that ends and begins meanwhile does so at the first node, which stays active: the other one's copies are swept.
+    reset_at(&mut cluster, 0, &seen[..3]);
+    let _ = cluster.connect(41_000);
+    assert_eq!((cluster.connections(0), cluster.connections(1)), (4, 6));
+
+    heal(&mut cluster);
+    for id in 0..2 {
+        assert_eq!(known_ports(&cluster, id), [40_003, 40_004, 40_005, 41_000], "node {id}");
+    }
+    for (port, seen_port) in &seen[3..] {
+        exchange(&mut cluster, *port, *seen_port, 1001, 5001);
+    }
+}
+
+#[test]
+fn what_ended_at_the_other_node_during_a_partition_does_not_come_back_from_the_active_one() {
+    let (mut cluster, seen) = with_connections(40_000..40_006, Options::default());
+    both_become_active(&mut cluster);
+    // Packets reach the second node, which yields in the end. The first is master of all, and speaks for all.
+    reset_at(&mut cluster, 1, &seen[..3]);
+    assert_eq!((cluster.connections(0), cluster.connections(1)), (6, 3));
+    assert_eq!(cluster.node(1).pipeline().tombstones().held, 3);
+
+    heal(&mut cluster);
+    for id in 0..2 {
+        assert_eq!(known_ports(&cluster, id), [40_003, 40_004, 40_005], "node {id}");
+    }
+    assert_eq!(cluster.node(1).pipeline().tombstones().refused, 3);
+    for (port, seen_port) in &seen[3..] {
+        exchange(&mut cluster, *port, *seen_port, 1001, 5001);
+    }
+}
+
+#[test]
+fn what_ended_on_both_sides_of_a_partition_is_gone() {
+    let (mut cluster, seen) = with_connections(40_000..40_002, Options::default());
+    both_become_active(&mut cluster);
+    reset_at(&mut cluster, 1, &seen[..1]);
+    reset_at(&mut cluster, 0, &seen[..1]);
+    assert!((0..2).all(|id| known(&cluster, id, 40_000).is_none()));
+    heal(&mut cluster);
+    assert!((0..2).all(|id| known(&cluster, id, 40_000).is_none() && known(&cluster, id, 40_001).is_some()));
+}
+
+#[test]
+fn a_connection_that_ended_on_one_side_and_goes_on_on_the_other_goes_on() {
+    let (mut cluster, seen) = with_connections(40_000..40_002, Options::default());
+    both_become_active(&mut cluster);
+    // An attacker's reset, say, that the end points never saw; packets reach node 1.
+    reset_at(&mut cluster, 0, &seen[..1]);
+    client_sends_to(&mut cluster, 1, 40_000, segment(ACK, 1001, 5001));
+    assert_eq!(known(&cluster, 1, 40_000).unwrap().1.flags & flags::COPY, 0, "node 1 has seen a packet");
+    assert!(known(&cluster, 0, 40_000).is_none());
+    cluster.run(Duration::from_secs(2));
+
+    heal(&mut cluster);
+    assert!((0..2).all(|id| known(&cluster, id, 40_000).is_some()));
+    forget_received(&mut cluster);
+    exchange(&mut cluster, 40_000, seen[0].1, 1003, 5001);
+}
+
+#[test]
+fn a_tuple_used_again_during_a_partition_is_the_new_connection_on_both_nodes() {
+    let (mut cluster, seen) = with_connections(40_000..40_001, Options::default());
+    both_become_active(&mut cluster);
+    reset_at(&mut cluster, 0, &seen[..1]);
+    assert!(known(&cluster, 0, 40_000).is_none());
+    // The end is remembered, as node 1 could not be told of it: what begins is told from it.
+    let again = cluster.connect(40_000);
+    assert!(known(&cluster, 0, 40_000).unwrap().1.version > 0xffff);
+
+    heal(&mut cluster);
+    let (master, copy) = (known(&cluster, 0, 40_000).unwrap().1, known(&cluster, 1, 40_000).unwrap().1);
+    assert_eq!((copy.owner, copy.version, copy.reply), (NodeId(0), master.version, master.reply));
+    exchange(&mut cluster, 40_000, again, 1001, 5001);
+}
+
+#[test]
+fn a_tuple_used_again_after_a_take_over_is_the_new_connection_on_both_nodes() {
+    let (mut cluster, seen) = with_connections(40_000..40_001, Options::default());
+    cluster.client_sends(40_000, segment(FIN_ACK, 1001, 5001), b"");
+    cluster.server_sends(seen[0].1, segment(FIN_ACK, 5001, 1002), b"");
+    cluster.client_sends(40_000, segment(ACK, 1002, 5002), b"");
+    forget_received(&mut cluster);
+    let now = cluster.now;
+    cluster.node_mut(0).leave(now);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    cluster.client_sends(40_000, build::Tcp { sequence: 900_000, ..syn() }, b"");
+    assert!(cluster.server_receives().is_some(), "a SYN in TIME_WAIT begins anew");
+    run_until_agreed(&mut cluster);
+    let (copy, master) = (known(&cluster, 0, 40_000).unwrap().1, known(&cluster, 1, 40_000).unwrap().1);
+    assert_eq!((copy.owner, copy.version, copy.protocol.state), (NodeId(1), master.version, master.protocol.state));
+    assert_eq!(copy.reply.destination_ip(), SHARED_OUTSIDE);
+}
+
+#[test]
+fn ends_are_remembered_only_while_a_peer_that_knows_of_them_is_away() {
+    let (mut cluster, seen) = with_connections(40_000..40_004, Options::default());
+    reset_at(&mut cluster, 0, &seen[..1]);
+    assert_eq!((cluster.connections(0), cluster.node(0).pipeline().tombstones().held), (3, 0), "node 1 was told");
+    cluster.kill(1);
+    cluster.run(Duration::from_secs(2));
+    let later = cluster.connect(40_010);
+    reset_at(&mut cluster, 0, &[seen[1], (40_010, later)]);
+    assert_eq!(cluster.connections(0), 2);
+    assert_eq!(cluster.node(0).pipeline().tombstones().held, 1, "of the later one node 1 never knew");
+}

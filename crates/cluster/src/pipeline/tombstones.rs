@@ -1,0 +1,252 @@
+//! Connections that have ended while a node that knows them was not there to be told.
+//!
+//! Such a node may come back and tell of them: it goes on with copies of connections whose master it no longer hears, and
+//! with its own that another has taken over and ended since. So what it says of a connection that is remembered here counts
+//! only if there is something behind it:
+//!
+//! | the peer's word | is |
+//! |---|---|
+//! | of its first master, and the one that ended had only one master, too: this node | of another connection with the same tuple: taken |
+//! | of a master that has seen no packet | of the copy that it has from before: refused |
+//! | newer than the end | of a connection that packets reach there: taken |
+//! | as new or older | of what has ended here: refused |
+//!
+//! Whoever is refused is told of the end with a version that is newer than its own, and forgets the connection as well.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::time::Duration;
+
+use flow::connection::flags;
+use flow::{Connection, Direction, Instant, NodeId, Tuple};
+use replication::representation::precise::Ended;
+
+use super::{Applied, Pipeline, TableChange, record, record_mut};
+
+/// How long an end is remembered: a peer that comes back later than that may bring back what it knew.
+pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// The most ends remembered, unless the table holds fewer connections; the oldest gives way.
+pub const TOMBSTONES_MAX: u32 = 1 << 18;
+/// The most that are forgotten at once, their time being over.
+const FORGOTTEN_AT_ONCE_MAX: usize = 256;
+
+/// A connection that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Tombstone {
+    name: u64,
+    version: u32,
+    ended_at: Instant,
+}
+
+/// What is counted of tombstones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TombstoneCounters {
+    /// Ends remembered now.
+    pub held: u32,
+    /// Ends that gave way to newer ones before their time was over.
+    pub displaced: u64,
+    /// Word of connections that have ended, refused.
+    pub refused: u64,
+}
+
+/// Ends in the order in which they came, and where each is.
+#[derive(Debug)]
+pub(super) struct Tombstones {
+    ring: VecDeque<Tombstone>,
+    /// The place of each name's newest in the order of all that ever came.
+    index: BTreeMap<u64, u64>,
+    /// Place of the first in the ring.
+    first: u64,
+    held_max: usize,
+    counters: TombstoneCounters,
+}
+
+impl Tombstones {
+    pub(super) const fn new(connections_max: u32) -> Self {
+        let held_max = if connections_max < TOMBSTONES_MAX { connections_max } else { TOMBSTONES_MAX };
+        Self {
+            ring: VecDeque::new(),
+            index: BTreeMap::new(),
+            first: 0,
+            held_max: held_max as usize,
+            counters: TombstoneCounters { held: 0, displaced: 0, refused: 0 },
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    fn add(&mut self, now: Instant, name: u64, version: u32) {
+        self.forget_old(now);
+        if self.ring.len() >= self.held_max {
+            self.pop();
+            self.counters.displaced += 1;
+        }
+        self.index.insert(name, self.first + self.ring.len() as u64);
+        self.ring.push_back(Tombstone { name, version, ended_at: now });
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        for _ in 0..FORGOTTEN_AT_ONCE_MAX {
+            if self.ring.front().is_none_or(|oldest| now < oldest.ended_at + TOMBSTONE_LIFETIME) {
+                return;
+            }
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        let Some(oldest) = self.ring.pop_front() else { return };
+        if self.index.get(&oldest.name) == Some(&self.first) {
+            self.index.remove(&oldest.name);
+        }
+        self.first += 1;
+    }
+
+    fn place(&self, name: u64) -> Option<usize> {
+        self.index.get(&name).map(|place| (place - self.first) as usize)
+    }
+
+    fn version(&self, name: u64) -> Option<u32> {
+        Some(self.ring[self.place(name)?].version)
+    }
+
+    /// The end is newer than was thought.
+    fn renew(&mut self, name: u64, version: u32) {
+        if let Some(place) = self.place(name) {
+            self.ring[place].version = version;
+        }
+    }
+
+    /// A connection with the name is there again.
+    fn remove(&mut self, name: u64) {
+        self.index.remove(&name);
+    }
+}
+
+impl Pipeline {
+    /// Remembers that a connection has ended of which a peer may know and has not been told.
+    pub fn remember_ended(&mut self, now: Instant, ended: &Ended) {
+        let name = self.tombstone_name(&ended.original);
+        self.tombstones.add(now, name, ended.version);
+    }
+
+    /// Ends that are remembered, and what came of them.
+    #[must_use]
+    pub fn tombstones(&self) -> TombstoneCounters {
+        TombstoneCounters { held: self.tombstones.index.len() as u32, ..self.tombstones.counters }
+    }
+
+    pub(super) fn forget_old_tombstones(&mut self, now: Instant) {
+        self.tombstones.forget_old(now);
+    }
+
+    /// The version that a new connection with this tuple begins with: newer than all of an earlier one, if there is word of it,
+    /// and two masters on, as in [`Connection::version_of_successor`].
+    #[inline]
+    pub(super) fn first_version(&self, original: &Tuple) -> u32 {
+        if self.tombstones.is_empty() {
+            return 1;
+        }
+        let ended = self.tombstones.version(self.tombstone_name(original));
+        ended.map_or(1, |version| beyond(beyond(version)))
+    }
+
+    /// The table's hash is the same both ways; the names of ends are not.
+    fn tombstone_name(&self, original: &Tuple) -> u64 {
+        let is_reversed = (original.source, original.source_port) > (original.destination, original.destination_port);
+        self.table.hash(original) ^ u64::from(is_reversed)
+    }
+
+    /// Refuses the word of `from` of a connection that has ended here: see the [module](self). `None`: it is to be taken.
+    pub(super) fn refuse_ended(&mut self, from: NodeId, copy: &Connection) -> Option<Applied> {
+        if self.tombstones.is_empty() {
+            return None;
+        }
+        let name = self.tombstone_name(&copy.original);
+        let ended = self.tombstones.version(name)?;
+        let is_of_another = is_first_masters(copy.version) && is_first_masters(ended);
+        let is_newer = copy.flags & flags::UNSEEN == 0 && is_before(ended, copy.version);
+        let known = self.lookup(&copy.original).filter(|(_, direction)| *direction == Direction::Original);
+        let is_copy = known.is_some_and(|(slot, _)| record(&self.table, slot).owner != self.node);
+        if is_of_another || is_newer || is_copy {
+            if known.is_none() {
+                self.tombstones.remove(name);
+            }
+            return None;
+        }
+        self.tombstones.counters.refused += 1;
+        let latest = if is_before(copy.version, ended) { ended } else { copy.version };
+        match known {
+            // The tuple was used again here since: the new connection is told, with a version that counts more.
+            Some((slot, _)) => {
+                let connection = record_mut(&mut self.table, slot);
+                if !is_before(copy.version, connection.version) {
+                    connection.version = beyond(latest);
+                }
+                self.changes.push(TableChange::TakenOver { slot });
+            }
+            None => {
+                self.tombstones.renew(name, beyond(latest));
+                let ended =
+                    Ended { original: copy.original, version: beyond(latest), owner: self.node, has_timed_out: false };
+                self.changes.push(TableChange::Refused { to: from, ended });
+            }
+        }
+        Some(Applied::Ended)
+    }
+}
+
+/// The first version that a master after that of `version` could have.
+const fn beyond(version: u32) -> u32 {
+    (version | 0xffff).wrapping_add(1)
+}
+
+/// Whether the connection never had another master than the node at which it began.
+const fn is_first_masters(version: u32) -> bool {
+    version >> 16 == 0
+}
+
+/// As versions are compared (RFC 1982).
+const fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Instant {
+        Instant::from_millis(seconds * 1000)
+    }
+
+    #[test]
+    fn ends_are_forgotten_when_their_time_is_over() {
+        let mut tombstones = Tombstones::new(10);
+        tombstones.add(at(0), 1, 5);
+        tombstones.add(at(100), 2, 6);
+        tombstones.forget_old(at(0) + TOMBSTONE_LIFETIME);
+        assert_eq!((tombstones.version(1), tombstones.version(2)), (None, Some(6)));
+        tombstones.forget_old(at(100) + TOMBSTONE_LIFETIME);
+        assert!(tombstones.is_empty() && tombstones.index.is_empty());
+    }
+
+    #[test]
+    fn when_there_are_too_many_the_oldest_gives_way() {
+        let mut tombstones = Tombstones::new(4);
+        (0..10).for_each(|name| tombstones.add(at(name), name, name as u32));
+        let held: std::vec::Vec<_> = (0..10).filter_map(|name| tombstones.version(name)).collect();
+        assert_eq!((held, tombstones.counters.displaced), (std::vec![6, 7, 8, 9], 6));
+    }
+
+    #[test]
+    fn of_two_ends_of_one_tuple_the_later_counts_and_stays() {
+        let mut tombstones = Tombstones::new(3);
+        [(1, 10), (1, 20), (2, 30)].into_iter().for_each(|(name, version)| tombstones.add(at(0), name, version));
+        assert_eq!(tombstones.version(1), Some(20));
+        tombstones.add(at(1), 3, 40);
+        assert_eq!(tombstones.version(1), Some(20), "the earlier end of the same tuple gave way");
+        tombstones.add(at(1), 4, 50);
+        assert_eq!(tombstones.version(1), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! Two gateways in the demonstration's network, and what can be done to them.
+
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use mainstay::config::validated::Backend;
+use mainstay::control::client::Client;
+use mainstay::control::types::{PeerStatus, Status};
+use mainstay::demo::cluster::{ClusterPlan, NAMES, Shape, Tuning, configuration};
+use mainstay::demo::topology::{INTERFACES, Topology};
+use packet_io::netlink::Netlink;
+use packet_io::signal::die_with_parent;
+
+use super::wait_for;
+
+/// The link between the nodes.
+const SYNC: &str = INTERFACES[2];
+/// Connections that a node has room for.
+pub(crate) const CONNECTIONS_MAX: usize = 4096;
+
+/// Two nodes: 0 is a, which has the higher priority, 1 is b.
+pub(crate) struct Cluster {
+    pub(crate) topology: Arc<Topology>,
+    folder: PathBuf,
+    nodes: [Option<Child>; 2],
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.nodes.iter_mut().flatten() {
+            // One that has ended already cannot be killed, and need not be.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Cluster {
+    /// The network, without nodes.
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("mainstay-fault-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary directory");
+        let topology = Arc::new(Topology::build().expect("the network can be built"));
+        Self { topology, folder, nodes: [None, None] }
+    }
+
+    /// Both nodes, a active and b synchronised.
+    pub(crate) fn ready(name: &str) -> Self {
+        let mut cluster = Self::new(name);
+        cluster.start(0);
+        cluster.start(1);
+        cluster.wait_until_ready(0);
+        cluster
+    }
+
+    /// Starts a node as the demonstration configures it.
+    pub(crate) fn start(&mut self, number: usize) {
+        self.start_with(number, CONNECTIONS_MAX, &[]);
+    }
+
+    /// Starts a node with room for so many connections, by a program that runs others (and the program's arguments).
+    pub(crate) fn start_with(&mut self, number: usize, connections_max: usize, through: &[&str]) {
+        let plan = ClusterPlan {
+            has_standby: true,
+            is_replicated: true,
+            sync_loss: 0.0,
+            connections_max,
+            workers: 1,
+            backend: Backend::default(),
+            tuning: Tuning::default(),
+        };
+        let config = self.file(number, "toml");
+        // In the clear: some peers are no gateways, and say what no gateway would.
+        let text = configuration(number, (plan, Shape::OneActive), &self.file(number, "sock"))
+            + "\n[replication.security]\nmode = \"plain\"\n";
+        fs::write(&config, text).expect("a temporary file");
+        let log =
+            OpenOptions::new().create(true).append(true).open(self.file(number, "log")).expect("a temporary file");
+        let program = env!("CARGO_BIN_EXE_mainstay");
+        let mut words = through.iter().copied().chain([program, "gateway", "--config"]);
+        let mut command = Command::new(words.next().expect("there is one"));
+        command.args(words).arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        die_with_parent(&mut command);
+        let child = self.topology.nodes[number].spawn_command(command).expect("it can be started");
+        self.nodes[number] = Some(child);
+    }
+
+    /// Kills a node as a power cut would.
+    pub(crate) fn kill(&mut self, number: usize) {
+        let mut child = self.nodes[number].take().expect("it runs");
+        child.kill().and_then(|()| child.wait()).expect("it can be killed");
+    }
+
+    /// Has a node's process stand still.
+    pub(crate) fn pause(&self, number: usize) {
+        self.signal(number, "STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self, number: usize) {
+        self.signal(number, "CONT");
+    }
+
+    fn signal(&self, number: usize, name: &str) {
+        let id = self.nodes[number].as_ref().expect("it runs").id();
+        let told = Command::new("kill").arg(format!("-{name}")).arg(id.to_string()).status().expect("kill can be run");
+        assert!(told.success(), "kill -{name} {id}");
+    }
+
+    /// Cuts the link between the nodes, or joins it again.
+    pub(crate) fn set_link(&self, is_up: bool) {
+        let set = self.topology.nodes[0].run(|| Netlink::open()?.set_up(SYNC, is_up));
+        set.and_then(|set| set).expect("the link is there");
+    }
+
+    /// Lets so many kilobits a second pass from each node to the other; all, with `None`. False where `tc` is missing.
+    pub(crate) fn throttle_link(&self, kilobits_per_s: Option<u32>) -> bool {
+        self.topology.nodes.iter().all(|node| {
+            let mut command = Command::new("tc");
+            match kilobits_per_s {
+                Some(rate) => {
+                    let rate = format!("{rate}kbit");
+                    command.args(["qdisc", "replace", "dev", SYNC, "root", "tbf", "rate", &rate]);
+                    command.args(["burst", "3kb", "latency", "50ms"]);
+                }
+                None => {
+                    command.args(["qdisc", "del", "dev", SYNC, "root"]);
+                }
+            }
+            let started = node.spawn_command(command);
+            started.is_ok_and(|mut child| child.wait().is_ok_and(|status| status.success()))
+        })
+    }
+
+    /// What a node says of itself; `None` when it does not answer.
+    pub(crate) fn status(&self, number: usize) -> Option<Status> {
+        Client::connect(&self.file(number, "sock")).and_then(|mut client| client.status()).ok()
+    }
+
+    /// A node's role; empty when it does not answer.
+    pub(crate) fn role(&self, number: usize) -> String {
+        self.status(number).map(|status| status.node.role).unwrap_or_default()
+    }
+
+    pub(crate) fn roles(&self) -> [String; 2] {
+        [0, 1].map(|number| self.role(number))
+    }
+
+    /// What a node says of the other.
+    pub(crate) fn peer(&self, number: usize) -> PeerStatus {
+        self.status(number).and_then(|status| status.peers.into_iter().next()).unwrap_or_default()
+    }
+
+    /// How many connections a node holds.
+    pub(crate) fn connections(&self, number: usize) -> u64 {
+        self.status(number).map_or(0, |status| status.connections.count)
+    }
+
+    /// A node's log so far.
+    pub(crate) fn log(&self, number: usize) -> String {
+        fs::read_to_string(self.file(number, "log")).unwrap_or_default()
+    }
+
+    /// Waits until `active` holds the addresses, the other stands by, and either could go on alone.
+    pub(crate) fn wait_until_ready(&self, active: usize) {
+        let wanted = if active == 0 { ["active", "standby"] } else { ["standby", "active"] };
+        let is_ready = || self.roles() == wanted && [0, 1].iter().all(|number| self.peer(*number).synchronised);
+        wait_for(&format!("node {} to be active and both synchronised", NAMES[active]), is_ready, || self.story());
+    }
+
+    pub(crate) fn wait_for_roles(&self, wanted: [&str; 2]) {
+        wait_for(&format!("the nodes to be {wanted:?}"), || self.roles() == wanted, || self.story());
+    }
+
+    /// Roles, what each says of the other, and the ends of the logs.
+    pub(crate) fn story(&self) -> String {
+        let tails = [0, 1].map(|number| {
+            let log = self.log(number);
+            let lines: Vec<&str> = log.lines().collect();
+            let peer = self.peer(number);
+            format!(
+                "{}: {} ({:?}, synchronised {}, session {})\n  {}",
+                NAMES[number],
+                self.role(number),
+                peer.detector,
+                peer.synchronised,
+                peer.session,
+                lines[lines.len().saturating_sub(15)..].join("\n  ")
+            )
+        });
+        tails.join("\n")
+    }
+
+    fn file(&self, number: usize, extension: &str) -> PathBuf {
+        self.folder.join(format!("{}.{extension}", NAMES[number]))
+    }
+}

@@ -1,0 +1,52 @@
+//! Faults that a cluster meets, made on purpose, with real processes and real TCP in namespaces: what comes of each.
+//!
+//! Each test says in its name what is promised; `docs/testing.md` has them as a table. The machine that runs them may be
+//! busy, so they wait for conditions and assert no times.
+
+mod churn;
+mod cluster;
+mod pauses;
+mod peers;
+mod shortage;
+mod split;
+mod traffic;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use packet_io::namespace::{NamespaceSupport, probe};
+
+/// How long anything may take that should come soon, on a machine that may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a condition is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// One fault at a time: two clusters would take each other's processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The turn of a test; nothing, said aloud, where the machine forbids namespaces.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if probe() != NamespaceSupport::Available {
+        println!("skipped: {:?}", probe());
+        return None;
+    }
+    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits until `condition` holds; fails with what `missing` says if it does not in time.
+fn wait_for(what: &str, condition: impl FnMut() -> bool, missing: impl Fn() -> String) {
+    assert!(holds_within(PATIENCE, condition), "waited too long for {what}: {}", missing());
+}
+
+/// Whether `condition` holds within a time.
+fn holds_within(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + within;
+    while !condition() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    true
+}

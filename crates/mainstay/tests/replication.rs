@@ -1,0 +1,54 @@
+//! Kills under real traffic, with each of the transports that tell the standby what it has to know.
+
+use std::fs;
+use std::process::Command;
+
+use packet_io::namespace::{NamespaceSupport, probe};
+use serde_json::Value;
+
+/// Flows at a time: few, as other tests share the machine.
+const FLOWS: &str = "60";
+/// Not how well the links were kept is tried here, but what becomes of the flows: a busy machine does.
+const LATENESS_MS: &str = "1000";
+/// Of the flows of large objects, which the standby has long known: those that must go on. Not all, because a busy machine can
+/// keep an end point from its processor for as long as a flow is waited for.
+const RECOVERED_MIN: f64 = 0.95;
+
+#[test]
+fn a_cluster_with_each_transport_survives_a_kill_when_nothing_is_lost() {
+    if probe() != NamespaceSupport::Available {
+        println!("skipped: {:?}", probe());
+        return;
+    }
+    let page = std::env::temp_dir().join(format!("mainstay-replication-{}.html", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+    command.args(["bench", "replication", "--quick", "--json", "--losses", "0", "--objects-kb", "1,1000"]);
+    command.args(["--transports", "native,native-held,udp,tcp", "--flows", FLOWS, "--lateness-ms", LATENESS_MS]);
+    command.args(["--give-up", "10", "--report"]).arg(&page);
+    let output = command.output().expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+
+    for transport in ["native", "native-held", "udp", "tcp"] {
+        let large = row(&report, transport, 1000);
+        assert!(large["at_risk"].as_u64().expect("a number") >= 20, "{transport}: {large:#}");
+        assert!(large["recovered"].as_f64().expect("a share") >= RECOVERED_MIN, "{transport}: {large:#}");
+        assert!(large["beyond_detection_ms"]["median"].as_f64().expect("a time") > 0.0, "{transport}: {large:#}");
+        let cell = of_transport(&report["cells"], transport).next().expect("a cell");
+        assert_eq!(cell["kills"], 1, "{transport}: {report:#}");
+        assert!(cell["connect_ms"]["median"].as_f64().expect("a time") > 0.0, "{transport}: {cell:#}");
+    }
+    let html = fs::read_to_string(&page).expect("the page was written");
+    fs::remove_file(&page).expect("it can be removed");
+    assert!(html.starts_with("<!doctype html>") && html.contains("s-native-held"));
+}
+
+fn of_transport<'a>(list: &'a Value, transport: &'a str) -> impl Iterator<Item = &'a Value> {
+    let list = list.as_array().expect("a list");
+    list.iter().filter(move |entry| entry["transport"] == transport)
+}
+
+fn row<'a>(report: &'a Value, transport: &'a str, object_kb: u64) -> &'a Value {
+    of_transport(&report["rows"], transport).find(|row| row["object_kb"] == object_kb).expect("a row")
+}

@@ -1,0 +1,253 @@
+//! Trouble, drawn from chance: when each kind begins, how long it lasts, whom it meets.
+
+use super::{Channels, Dialect, Episode, Family, Fault, FaultSet, Room, Step, Who};
+use crate::random::Random;
+
+/// Episodes in a run at most, but for a cut link beside them.
+const EPISODES_MAX: u64 = 3;
+/// Between the end of an episode and the next one: time for a node that was restarted to be told everything.
+const PAUSE_MS: (u64, u64) = (3800, 6000);
+/// Times up and down of a flapping link at most.
+const FLAPS_MAX: u64 = 60;
+/// The inside hosts come first.
+const HOSTS: u64 = 4;
+
+/// The trouble of a run, in the order of its beginnings.
+pub(super) fn episodes(random: &mut Random, set: FaultSet) -> Vec<Episode> {
+    let mut episodes = Vec::new();
+    let mut at_ms = random.between(1500, 4500);
+    for _ in 0..random.between(1, EPISODES_MAX) {
+        let family = pick(random, set);
+        let episode = Episode { family, at_ms, steps: steps(random, family) };
+        // At times trouble comes before the last is over; never in the default set, where each death is to be survived.
+        let overlaps = set != FaultSet::DEFAULT && random.chance(150);
+        at_ms = if overlaps { at_ms + random.between(0, 1500) } else { episode.ends_at_ms() + draw(random, PAUSE_MS) };
+        episodes.push(episode);
+    }
+    if set.contains(Family::HostLink) && random.chance(300) {
+        let at_ms = random.between(1500, 6000);
+        episodes.push(Episode { family: Family::HostLink, at_ms, steps: steps(random, Family::HostLink) });
+    }
+    episodes.sort_by_key(|episode| episode.at_ms);
+    episodes
+}
+
+fn pick(random: &mut Random, set: FaultSet) -> Family {
+    let mut ticket = random.between(1, set.iter().map(Family::weight).sum::<u64>().max(1));
+    set.iter()
+        .find(|family| {
+            let is_drawn = ticket <= family.weight();
+            ticket = ticket.saturating_sub(family.weight());
+            is_drawn
+        })
+        .unwrap_or(Family::Kill)
+}
+
+const fn draw(random: &mut Random, (low, high): (u64, u64)) -> u64 {
+    random.between(low, high)
+}
+
+const fn step(after_ms: u64, fault: Fault) -> Step {
+    Step { after_ms, fault }
+}
+
+fn one_node(random: &mut Random) -> Who {
+    random.pick(&[Who::Node0, Who::Node1])
+}
+
+fn steps(random: &mut Random, family: Family) -> Vec<Step> {
+    match family {
+        Family::Kill => death(random, Who::Active),
+        Family::KillStandby => death(random, Who::Standby),
+        Family::Leave => {
+            // At times it is back at once, before the other node has seen a packet of most of the connections.
+            vec![step(0, Fault::Leave(Who::Active)), step(random.between(10, 1500), Fault::Restart(Who::Both))]
+        }
+        Family::Partition => silence(Who::Both, Channels::ALL, random.between(50, 1500)),
+        Family::HostLink => {
+            let host = random.between(0, HOSTS - 1) as usize;
+            let cut = |is_cut| Fault::HostLink { host, is_cut };
+            vec![step(0, cut(true)), step(random.between(50, 800), cut(false))]
+        }
+        Family::NodeLink => {
+            let (who, which) = (random.pick(&[Who::Active, Who::Node0, Who::Node1]), random.between(1, 3));
+            let cut = |is_cut| Fault::NodeLink { who, inside: which & 1 != 0, outside: which & 2 != 0, is_cut };
+            let whole = |who| Fault::NodeLink { who, inside: true, outside: true, is_cut: false };
+            vec![step(0, cut(true)), step(random.between(50, 800), whole(Who::Both))]
+        }
+        Family::OneWay => silence(one_node(random), Channels::ALL, random.between(100, 6000)),
+        Family::Heartbeats => channel(random, Channels { heartbeats: true, ..Channels::default() }),
+        Family::Replication => channel(random, Channels { replication: true, ..Channels::default() }),
+        Family::Detection => channel(random, Channels { detection: true, ..Channels::default() }),
+        Family::ControlPort => channel(random, Channels { detection: false, ..Channels::ALL }),
+        Family::Flapping => flapping(random),
+        Family::SlowNode => {
+            let (who, lag_ms) = (one_node(random), random.between(10, 500));
+            let lag = |lag_ms| Fault::Lag { who, lag_ms };
+            vec![step(0, lag(lag_ms)), step(random.between(1000, 6000), lag(0))]
+        }
+        Family::SlowLink => {
+            let (bytes_per_second, queue_bytes) = (random.between(8_000, 100_000), random.between(4_000, 64_000));
+            let rate = |bytes_per_second| Fault::Rate { bytes_per_second, queue_bytes };
+            vec![step(0, rate(bytes_per_second)), step(random.between(1000, 6000), rate(0))]
+        }
+        Family::PauseActive => pause(random, Who::Active),
+        Family::PauseStandby => pause(random, Who::Standby),
+        Family::ClockJump => {
+            let (short_ms, long_ms) = (random.between(100, 5_000), random.between(5_000, 600_000));
+            let by_ms = random.pick(&[short_ms, long_ms]);
+            vec![step(0, Fault::Jump { who: random.pick(&[Who::Active, Who::Standby]), by_ms })]
+        }
+        Family::ClockSpeed => {
+            let speed = |who, per_mille| step(0, Fault::Speed { who, per_mille });
+            vec![speed(Who::Node0, random.between(900, 1100)), speed(Who::Node1, random.between(900, 1100))]
+        }
+        Family::OtherVersion => other_version(random),
+        Family::NewerPeer => newer_peer(random),
+        Family::LongPartition => long_partition(random),
+        Family::SmallMemory => small_memory(random),
+        Family::NeededEmpty => needed_empty(random),
+        Family::BothDead => both_dead(random),
+        Family::RollingRestart => rolling_restart(random),
+        Family::LeavePause => {
+            let paused_at = random.between(0, 300);
+            let over_at = paused_at + random.between(50, 7000);
+            vec![
+                step(0, Fault::Leave(Who::Active)),
+                step(paused_at, Fault::Pause(one_node(random))),
+                step(over_at, Fault::Continue(Who::Both)),
+                step(over_at + random.between(10, 1500), Fault::Restart(Who::Both)),
+            ]
+        }
+    }
+}
+
+fn death(random: &mut Random, who: Who) -> Vec<Step> {
+    vec![step(0, Fault::Kill(who)), step(random.between(200, 2000), Fault::Restart(Who::Both))]
+}
+
+fn silence(who: Who, channels: Channels, for_ms: u64) -> Vec<Step> {
+    let cut = |who, is_cut| Fault::Silence { who, channels, is_cut };
+    vec![step(0, cut(who, true)), step(for_ms, cut(Who::Both, false))]
+}
+
+/// One or two channels are lost while others pass. Half of the time a node dies meanwhile and comes back.
+fn channel(random: &mut Random, channels: Channels) -> Vec<Step> {
+    let who = random.pick(&[Who::Both, Who::Both, Who::Node0, Who::Node1]);
+    let mut steps = silence(who, channels, random.between(1000, 8000));
+    if random.chance(500) {
+        let dead_at = random.between(300, 3000);
+        steps.push(step(dead_at, Fault::Kill(random.pick(&[Who::Active, Who::Standby]))));
+        steps.push(step(dead_at + random.between(200, 2000), Fault::Restart(Who::Both)));
+    }
+    steps
+}
+
+fn flapping(random: &mut Random) -> Vec<Step> {
+    let period_ms = random.pick(&[20, 100, 500, 2000]);
+    let who = random.pick(&[Who::Both, Who::Both, Who::Node0, Who::Node1]);
+    let flaps = random.between(3, (8000 / period_ms).clamp(3, FLAPS_MAX));
+    let mut at_ms = 0;
+    let mut steps = Vec::new();
+    for _ in 0..flaps {
+        for is_cut in [true, false] {
+            steps.push(step(at_ms, Fault::Silence { who, channels: Channels::ALL, is_cut }));
+            at_ms += random.between(period_ms / 4, period_ms);
+        }
+    }
+    steps
+}
+
+/// From a hiccup that nobody notices to seconds.
+fn pause(random: &mut Random, who: Who) -> Vec<Step> {
+    let lengths =
+        [random.between(20, 100), random.between(100, 500), random.between(500, 3000), random.between(3000, 8000)];
+    vec![step(0, Fault::Pause(who)), step(random.pick(&lengths), Fault::Continue(Who::Both))]
+}
+
+/// A node is replaced by one of another release, which speaks another version; most of the time so is the other node
+/// in the end, or the first is put back.
+fn other_version(random: &mut Random) -> Vec<Step> {
+    let who = one_node(random);
+    let dialect = Dialect::Version(random.pick(&[0, 2, 3]));
+    let mut steps = replaced(random, 0, who, dialect);
+    if random.chance(700) {
+        let at_ms = random.between(3000, 6000);
+        steps.extend(replaced(random, at_ms, who, Dialect::Same));
+    }
+    steps
+}
+
+/// A node is replaced by one of a newer release, and both are needed.
+fn newer_peer(random: &mut Random) -> Vec<Step> {
+    let who = one_node(random);
+    let mut steps = replaced(random, 0, who, Dialect::Newer);
+    let needed_at = random.between(6000, 7000);
+    steps.push(step(needed_at, Fault::Kill(Who::Active)));
+    steps.push(step(needed_at + random.between(200, 2000), Fault::Restart(Who::Both)));
+    steps
+}
+
+fn replaced(random: &mut Random, at_ms: u64, who: Who, dialect: Dialect) -> Vec<Step> {
+    vec![
+        step(at_ms, Fault::Speak { who, dialect }),
+        step(at_ms, Fault::Kill(who)),
+        step(at_ms + random.between(200, 1500), Fault::Restart(Who::Both)),
+    ]
+}
+
+/// Either all that the nodes say to each other is lost, or only what they say of connections.
+fn long_partition(random: &mut Random) -> Vec<Step> {
+    let replication = Channels { replication: true, ..Channels::default() };
+    silence(Who::Both, random.pick(&[Channels::ALL, replication]), random.between(60_000, 150_000))
+}
+
+/// A node is replaced by a smaller one, which is needed later.
+fn small_memory(random: &mut Random) -> Vec<Step> {
+    let who = one_node(random);
+    let room = Room {
+        connections_max: random.pick(&[12, 24, 48, 1024]),
+        changes_queued_max: random.between(1, 16) as u32,
+        deletions_max: random.between(1, 8) as u32,
+        in_flight_messages_max: random.between(8, 64) as u16,
+    };
+    let needed_at = random.between(6000, 7000);
+    vec![
+        step(0, Fault::Room { who, room }),
+        step(0, Fault::Kill(who)),
+        step(random.between(200, 1500), Fault::Restart(Who::Both)),
+        step(needed_at, Fault::Kill(Who::Active)),
+        step(needed_at + random.between(200, 2000), Fault::Restart(Who::Both)),
+    ]
+}
+
+fn needed_empty(random: &mut Random) -> Vec<Step> {
+    let mut steps = death(random, Who::Active);
+    let needed_at = steps[1].after_ms + random.between(0, 300);
+    steps.push(step(needed_at, Fault::Kill(Who::Active)));
+    steps.push(step(needed_at + random.between(200, 2000), Fault::Restart(Who::Both)));
+    steps
+}
+
+fn both_dead(random: &mut Random) -> Vec<Step> {
+    let second_at = random.between(20, 1000);
+    let back_at = second_at + random.between(100, 2000);
+    vec![
+        step(0, Fault::Kill(one_node(random))),
+        step(second_at, Fault::Kill(Who::Both)),
+        step(back_at, Fault::Restart(one_node(random))),
+        step(back_at + random.between(0, 2000), Fault::Restart(Who::Both)),
+    ]
+}
+
+fn rolling_restart(random: &mut Random) -> Vec<Step> {
+    let (first_back, second_at) = (random.between(50, 1500), random.between(4500, 6000));
+    let in_order = random.chance(700);
+    let ends = |who| if in_order { Fault::Leave(who) } else { Fault::Kill(who) };
+    vec![
+        step(0, ends(Who::Active)),
+        step(first_back, Fault::Restart(Who::Both)),
+        step(second_at, ends(Who::Active)),
+        step(second_at + random.between(50, 1500), Fault::Restart(Who::Both)),
+    ]
+}

@@ -1,0 +1,244 @@
+//! What can be done to nodes and links: plain data, so that a schedule can be written down and read again.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Family;
+
+/// Whom a fault meets, as the nodes stand when it happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Who {
+    /// The node that holds the addresses.
+    Active,
+    /// The other one.
+    Standby,
+    /// Node 0.
+    Node0,
+    /// Node 1.
+    Node1,
+    /// Both.
+    Both,
+}
+
+/// What nodes send each other, by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Channels {
+    /// Failure detection.
+    pub detection: bool,
+    /// Heartbeats.
+    pub heartbeats: bool,
+    /// Replication.
+    pub replication: bool,
+}
+
+impl Channels {
+    /// All that nodes say to each other.
+    pub const ALL: Self = Self { detection: true, heartbeats: true, replication: true };
+}
+
+/// How a node's words differ from those of this release.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// Not at all.
+    #[default]
+    Same,
+    /// It adds attributes and messages that this release does not know.
+    Newer,
+    /// It speaks this version of the replication protocol.
+    Version(u8),
+}
+
+/// What a node has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Room {
+    /// Connections.
+    pub connections_max: u32,
+    /// Changed connections that wait to be told.
+    pub changes_queued_max: u32,
+    /// Ended connections that wait to be told.
+    pub deletions_max: u32,
+    /// Messages in flight.
+    pub in_flight_messages_max: u16,
+}
+
+/// Something that goes wrong, or is put right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// A node stops dead.
+    Kill(Who),
+    /// A node that is dead or has left starts again, empty.
+    Restart(Who),
+    /// A node is told to leave in good order.
+    Leave(Who),
+    /// What a node says on some channels is lost from now on, or comes through again.
+    Silence {
+        /// Who is not heard.
+        who: Who,
+        /// On which channels.
+        channels: Channels,
+        /// Lost, else heard again.
+        is_cut: bool,
+    },
+    /// The link between the nodes carries so much, and lets so much wait; zero bytes a second: as much as there is.
+    Rate {
+        /// Bytes that it carries in a second, headers included.
+        bytes_per_second: u64,
+        /// Bytes that wait for it; what comes beyond is lost.
+        queue_bytes: u64,
+    },
+    /// A node's process stands still, as by SIGSTOP.
+    Pause(Who),
+    /// Processes that stand still go on.
+    Continue(Who),
+    /// A node does everything up to so much later than it should; zero: promptly again.
+    Lag {
+        /// Who.
+        who: Who,
+        /// How much later at most.
+        lag_ms: u64,
+    },
+    /// A node's clock leaps forward.
+    Jump {
+        /// Whose.
+        who: Who,
+        /// How far.
+        by_ms: u64,
+    },
+    /// A node's clock runs at another speed from now on.
+    Speed {
+        /// Whose.
+        who: Who,
+        /// Thousandths of a second that pass in a second.
+        per_mille: u64,
+    },
+    /// A node speaks otherwise from its next start on.
+    Speak {
+        /// Who.
+        who: Who,
+        /// How.
+        dialect: Dialect,
+    },
+    /// A node has other room from its next start on.
+    Room {
+        /// Who.
+        who: Who,
+        /// For what.
+        room: Room,
+    },
+    /// The link of a host is cut, or whole again.
+    HostLink {
+        /// Which host.
+        host: usize,
+        /// Cut, else whole again.
+        is_cut: bool,
+    },
+    /// The links of a node's ports are cut, or whole again.
+    NodeLink {
+        /// Whose.
+        who: Who,
+        /// The port of the inside link.
+        inside: bool,
+        /// The port of the outside link.
+        outside: bool,
+        /// Cut, else whole again.
+        is_cut: bool,
+    },
+}
+
+/// Trouble of one kind, from its beginning until it is over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Episode {
+    /// Of what kind.
+    pub family: Family,
+    /// When it begins.
+    pub at_ms: u64,
+    /// What happens how long after that.
+    pub steps: Vec<Step>,
+}
+
+/// Something that happens in an episode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// How long after the episode's beginning.
+    pub after_ms: u64,
+    /// What.
+    pub fault: Fault,
+}
+
+impl Episode {
+    /// When it is over.
+    #[must_use]
+    pub fn ends_at_ms(&self) -> u64 {
+        self.at_ms + self.steps.iter().map(|step| step.after_ms).max().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Active => "the active node",
+            Self::Standby => "the standby",
+            Self::Node0 => "node 0",
+            Self::Node1 => "node 1",
+            Self::Both => "both nodes",
+        })
+    }
+}
+
+impl fmt::Display for Channels {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ALL {
+            return formatter.write_str("everything");
+        }
+        let names =
+            [(self.detection, "failure detection"), (self.heartbeats, "heartbeats"), (self.replication, "replication")];
+        let named: Vec<_> = names.iter().filter(|(is_meant, _)| *is_meant).map(|(_, name)| *name).collect();
+        formatter.write_str(&named.join(" and "))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Kill(who) => write!(formatter, "{who}: dies"),
+            Self::Restart(who) => write!(formatter, "{who}: starts again, if dead or gone"),
+            Self::Leave(who) => write!(formatter, "{who}: leaves"),
+            Self::Silence { who, channels, is_cut: true } => write!(formatter, "{who}: {channels} sent is lost"),
+            Self::Silence { who, channels, is_cut: false } => write!(formatter, "{who}: {channels} sent comes through"),
+            Self::Rate { bytes_per_second: 0, .. } => write!(formatter, "the link between the nodes is fast again"),
+            Self::Rate { bytes_per_second, queue_bytes } => write!(
+                formatter,
+                "the link between the nodes carries {bytes_per_second} bytes a second, {queue_bytes} bytes wait"
+            ),
+            Self::Pause(who) => write!(formatter, "{who}: stands still"),
+            Self::Continue(who) => write!(formatter, "{who}: goes on, if standing still"),
+            Self::Lag { who, lag_ms: 0 } => write!(formatter, "{who}: prompt again"),
+            Self::Lag { who, lag_ms } => write!(formatter, "{who}: up to {lag_ms} ms late in everything"),
+            Self::Jump { who, by_ms } => write!(formatter, "{who}: the clock leaps {by_ms} ms"),
+            Self::Speed { who, per_mille } => write!(formatter, "{who}: the clock runs at {per_mille} thousandths"),
+            Self::Speak { who, dialect } => write!(formatter, "{who}: speaks {dialect:?} from the next start on"),
+            Self::Room { who, room } => write!(
+                formatter,
+                "{who}: room for {} connections, {} changes, {} deletions, {} messages in flight from the next start on",
+                room.connections_max, room.changes_queued_max, room.deletions_max, room.in_flight_messages_max
+            ),
+            Self::HostLink { host, is_cut } => write!(formatter, "host {host}: link {}", cut_or_whole(is_cut)),
+            Self::NodeLink { who, inside, outside, is_cut } => {
+                let which = match (inside, outside) {
+                    (true, false) => "inside",
+                    (false, true) => "outside",
+                    _ => "both",
+                };
+                write!(formatter, "{who}: {which} link {}", cut_or_whole(is_cut))
+            }
+        }
+    }
+}
+
+const fn cut_or_whole(is_cut: bool) -> &'static str {
+    if is_cut { "cut" } else { "whole again" }
+}

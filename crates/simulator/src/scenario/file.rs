@@ -1,0 +1,286 @@
+//! A scenario as it is written down: a plain mirror of [`Scenario`] in numbers and words, for any format that serde knows.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use flow::Instant;
+use replication::representation::Selection;
+use replication::representation::selection::TcpStates;
+use serde::{Deserialize, Serialize};
+
+use super::{Closing, Conversation, Episode, Fault, Kind, Scenario};
+use crate::link::LinkConfig;
+use crate::topology::HOSTS;
+
+/// A scenario, to be written down and read again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioFile {
+    seed: u64,
+    eager: bool,
+    hold_first_reply_ms: u64,
+    waits_for_expiry: bool,
+    damaged_datagrams_pass: bool,
+    calm_at_ms: u64,
+    ends_at_ms: u64,
+    data_link: LinkFile,
+    replication_link: LinkFile,
+    #[serde(default)]
+    episodes: Vec<Episode>,
+    #[serde(default)]
+    conversations: Vec<ConversationFile>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkFile {
+    delay_us: u64,
+    jitter_us: u64,
+    #[serde(default)]
+    loss_per_mille: u32,
+    #[serde(default)]
+    duplicate_per_mille: u32,
+    #[serde(default)]
+    reorder_per_mille: u32,
+    #[serde(default)]
+    corrupt_per_mille: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum KindFile {
+    Tcp,
+    Udp,
+    Echo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ClosingFile {
+    Fin,
+    HalfClose,
+    Reset,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConversationFile {
+    number: u32,
+    kind: KindFile,
+    client: usize,
+    target: SocketAddr,
+    begins_at_ms: u64,
+    bytes: [u64; 2],
+    burst_bytes: u64,
+    interval_ms: u64,
+    requests: u32,
+    closing: ClosingFile,
+    window_bytes: u32,
+    window_shift: u8,
+    segment_bytes: u16,
+}
+
+/// A scenario that cannot be played: the mistake of whoever wrote it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// There are fewer hosts.
+    #[error("there is no host {0}: give one from 0 to {last}", last = HOSTS - 1)]
+    NoHost(usize),
+    /// Two conversations would be one.
+    #[error("two conversations have number {0}: number them differently")]
+    SameNumber(u32),
+    /// A number from which a port is made.
+    #[error("conversation number {0} is too large: give one below 50000")]
+    NumberTooLarge(u32),
+    /// A clock that stands still.
+    #[error("a clock's speed of {0} thousandths cannot be played: give one from 100 to 10000")]
+    Speed(u64),
+}
+
+const CONVERSATION_NUMBER_MAX: u32 = 50_000;
+
+impl From<&Scenario> for ScenarioFile {
+    fn from(scenario: &Scenario) -> Self {
+        Self {
+            seed: scenario.seed,
+            eager: scenario.selection == Selection::Eager,
+            hold_first_reply_ms: millis(scenario.hold_first_reply),
+            waits_for_expiry: scenario.waits_for_expiry,
+            damaged_datagrams_pass: scenario.damaged_datagrams_pass,
+            calm_at_ms: since_start_ms(scenario.calm_at),
+            ends_at_ms: since_start_ms(scenario.ends_at),
+            data_link: LinkFile::from(scenario.data_link),
+            replication_link: LinkFile::from(scenario.replication_link),
+            episodes: scenario.episodes.clone(),
+            conversations: scenario.conversations.iter().map(ConversationFile::from).collect(),
+        }
+    }
+}
+
+impl TryFrom<ScenarioFile> for Scenario {
+    type Error = ScenarioError;
+
+    fn try_from(file: ScenarioFile) -> Result<Self, ScenarioError> {
+        let mut numbers = std::collections::BTreeSet::new();
+        for conversation in &file.conversations {
+            if conversation.client >= HOSTS {
+                return Err(ScenarioError::NoHost(conversation.client));
+            }
+            if conversation.number >= CONVERSATION_NUMBER_MAX {
+                return Err(ScenarioError::NumberTooLarge(conversation.number));
+            }
+            if !numbers.insert(conversation.number) {
+                return Err(ScenarioError::SameNumber(conversation.number));
+            }
+        }
+        for step in file.episodes.iter().flat_map(|episode| &episode.steps) {
+            match step.fault {
+                Fault::HostLink { host, .. } if host >= HOSTS => return Err(ScenarioError::NoHost(host)),
+                Fault::Speed { per_mille, .. } if !(100..=10_000).contains(&per_mille) => {
+                    return Err(ScenarioError::Speed(per_mille));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self {
+            seed: file.seed,
+            selection: if file.eager { Selection::Eager } else { Selection::Selective(TcpStates::THAT_MATTER) },
+            hold_first_reply: Duration::from_millis(file.hold_first_reply_ms),
+            waits_for_expiry: file.waits_for_expiry,
+            damaged_datagrams_pass: file.damaged_datagrams_pass,
+            calm_at: Instant::from_millis(file.calm_at_ms),
+            ends_at: Instant::from_millis(file.ends_at_ms),
+            data_link: file.data_link.into(),
+            replication_link: file.replication_link.into(),
+            episodes: file.episodes,
+            conversations: file.conversations.into_iter().map(Conversation::from).collect(),
+        })
+    }
+}
+
+impl From<LinkConfig> for LinkFile {
+    fn from(link: LinkConfig) -> Self {
+        Self {
+            delay_us: micros(link.delay),
+            jitter_us: micros(link.jitter),
+            loss_per_mille: link.loss_per_mille,
+            duplicate_per_mille: link.duplicate_per_mille,
+            reorder_per_mille: link.reorder_per_mille,
+            corrupt_per_mille: link.corrupt_per_mille,
+        }
+    }
+}
+
+impl From<LinkFile> for LinkConfig {
+    fn from(file: LinkFile) -> Self {
+        Self {
+            delay: Duration::from_micros(file.delay_us),
+            jitter: Duration::from_micros(file.jitter_us),
+            loss_per_mille: file.loss_per_mille,
+            duplicate_per_mille: file.duplicate_per_mille,
+            reorder_per_mille: file.reorder_per_mille,
+            corrupt_per_mille: file.corrupt_per_mille,
+        }
+    }
+}
+
+impl From<&Conversation> for ConversationFile {
+    fn from(conversation: &Conversation) -> Self {
+        Self {
+            number: conversation.number,
+            kind: match conversation.kind {
+                Kind::Tcp => KindFile::Tcp,
+                Kind::Udp => KindFile::Udp,
+                Kind::Echo => KindFile::Echo,
+            },
+            client: conversation.client,
+            target: conversation.target,
+            begins_at_ms: since_start_ms(conversation.begins_at),
+            bytes: conversation.bytes,
+            burst_bytes: conversation.burst_bytes,
+            interval_ms: millis(conversation.interval),
+            requests: conversation.requests,
+            closing: match conversation.closing {
+                Closing::Fin => ClosingFile::Fin,
+                Closing::HalfClose => ClosingFile::HalfClose,
+                Closing::Reset => ClosingFile::Reset,
+            },
+            window_bytes: conversation.window_bytes,
+            window_shift: conversation.window_shift,
+            segment_bytes: conversation.segment_bytes,
+        }
+    }
+}
+
+impl From<ConversationFile> for Conversation {
+    fn from(file: ConversationFile) -> Self {
+        Self {
+            number: file.number,
+            kind: match file.kind {
+                KindFile::Tcp => Kind::Tcp,
+                KindFile::Udp => Kind::Udp,
+                KindFile::Echo => Kind::Echo,
+            },
+            client: file.client,
+            target: file.target,
+            begins_at: Instant::from_millis(file.begins_at_ms),
+            bytes: file.bytes,
+            burst_bytes: file.burst_bytes,
+            interval: Duration::from_millis(file.interval_ms.max(1)),
+            requests: file.requests,
+            closing: match file.closing {
+                ClosingFile::Fin => Closing::Fin,
+                ClosingFile::HalfClose => Closing::HalfClose,
+                ClosingFile::Reset => Closing::Reset,
+            },
+            window_bytes: file.window_bytes,
+            window_shift: file.window_shift,
+            segment_bytes: file.segment_bytes,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn since_start_ms(at: Instant) -> u64 {
+    millis(at.saturating_since(Instant::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::FaultSet;
+    use crate::{Options, run, run_scenario};
+
+    fn written_and_read(scenario: &Scenario) -> Scenario {
+        let text = serde_json::to_string(&ScenarioFile::from(scenario)).unwrap();
+        let file: ScenarioFile = serde_json::from_str(&text).unwrap();
+        file.try_into().unwrap()
+    }
+
+    #[test]
+    fn a_scenario_that_was_written_down_plays_the_same_run() {
+        for seed in [3, 4, 5] {
+            let options = Options { faults: FaultSet::ALL, ..Options::default() };
+            let scenario = written_and_read(&Scenario::generate(seed, FaultSet::ALL));
+            assert_eq!(run_scenario(&scenario, options).digest, run(seed, options).digest, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_refused() {
+        let sound = ScenarioFile::from(&Scenario::generate(1, FaultSet::DEFAULT));
+        let mut file = sound.clone();
+        file.conversations[0].client = 9;
+        assert_eq!(Scenario::try_from(file).unwrap_err(), ScenarioError::NoHost(9));
+        let mut file = sound;
+        file.conversations[1].number = file.conversations[0].number;
+        assert!(matches!(Scenario::try_from(file), Err(ScenarioError::SameNumber(_))));
+    }
+}

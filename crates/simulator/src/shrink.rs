@@ -1,0 +1,250 @@
+//! Making a schedule that breaks a promise short, so that it can be read: whatever can be left out without the same
+//! promise being kept is left out.
+
+use std::time::{Duration, Instant as WallInstant};
+
+use crate::link::LinkConfig;
+use crate::report::{Outcome, Problem};
+use crate::scenario::{Conversation, Episode, Scenario};
+use crate::{Options, run_scenario};
+
+/// A scenario is played so often at most while it is made short.
+pub const RUNS_MAX: u32 = 400;
+/// An episode's lengths are halved as long as they are above this.
+const LENGTH_MS_MIN: u64 = 20;
+
+/// A schedule that was made short.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// What is left.
+    pub scenario: Scenario,
+    /// What comes of it.
+    pub outcome: Outcome,
+    /// How often a schedule was played to find it.
+    pub runs: u32,
+}
+
+/// Makes a scenario short that breaks a promise, as long as it breaks the same one, for `time_max` at most. `None` if it
+/// breaks none.
+#[must_use]
+pub fn shrink(scenario: &Scenario, options: Options, time_max: Duration) -> Option<Shrunk> {
+    let outcome = run_scenario(scenario, options);
+    let problem = outcome.problems.first()?.problem;
+    let mut search =
+        Search { options, problem, best: scenario.clone(), outcome, runs: 1, until: WallInstant::now() + time_max };
+    while search.round() {}
+    // Played once more for its record, which a search has no use for.
+    let outcome = run_scenario(&search.best, options);
+    Some(Shrunk { scenario: search.best, outcome, runs: search.runs })
+}
+
+struct Search {
+    options: Options,
+    problem: Problem,
+    best: Scenario,
+    outcome: Outcome,
+    runs: u32,
+    until: WallInstant,
+}
+
+impl Search {
+    /// Tries everything once; whether anything came of it.
+    fn round(&mut self) -> bool {
+        let before = size(&self.best);
+        self.drop_parts(|scenario| &mut scenario.episodes);
+        self.drop_parts::<Conversation>(|scenario| &mut scenario.conversations);
+        for index in 0..self.best.episodes.len() {
+            self.drop_parts(move |scenario| &mut scenario.episodes[index].steps);
+            self.shorten(index);
+        }
+        self.quieten();
+        size(&self.best) < before && self.may_go_on()
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.runs < RUNS_MAX && WallInstant::now() < self.until
+    }
+
+    /// Keeps a candidate that breaks the same promise.
+    fn attempt(&mut self, mut candidate: Scenario) -> bool {
+        if !self.may_go_on() {
+            return false;
+        }
+        settle_end(&mut candidate, &self.best);
+        self.runs += 1;
+        let outcome = run_scenario(&candidate, Options { trace: false, ..self.options });
+        let is_kept = outcome.problems.iter().any(|failure| failure.problem == self.problem);
+        if is_kept {
+            (self.best, self.outcome) = (candidate, outcome);
+        }
+        is_kept
+    }
+
+    /// Leaves parts of a list out: halves of it first, single ones in the end.
+    fn drop_parts<Part>(&mut self, list: impl Fn(&mut Scenario) -> &mut Vec<Part>) {
+        let mut chunk = list(&mut self.best).len().div_ceil(2);
+        while chunk > 0 {
+            let mut at = 0;
+            while at < list(&mut self.best).len() && self.may_go_on() {
+                let mut candidate = self.best.clone();
+                let parts = list(&mut candidate);
+                let end = (at + chunk).min(parts.len());
+                parts.drain(at..end);
+                if !self.attempt(candidate) {
+                    at += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    /// Halves an episode's times.
+    fn shorten(&mut self, index: usize) {
+        loop {
+            let mut candidate = self.best.clone();
+            let episode: &mut Episode = &mut candidate.episodes[index];
+            if episode.steps.iter().all(|step| step.after_ms <= LENGTH_MS_MIN) {
+                return;
+            }
+            episode.steps.iter_mut().for_each(|step| step.after_ms /= 2);
+            if !self.attempt(candidate) {
+                return;
+            }
+        }
+    }
+
+    /// Makes links sound, connections small, and leaves out what else a run may have.
+    fn quieten(&mut self) {
+        let changes: [fn(&mut Scenario); 4] = [
+            |scenario| scenario.data_link = sound(scenario.data_link),
+            |scenario| scenario.replication_link = sound(scenario.replication_link),
+            |scenario| scenario.waits_for_expiry = false,
+            |scenario| scenario.hold_first_reply = Duration::ZERO,
+        ];
+        for change in changes {
+            let mut candidate = self.best.clone();
+            change(&mut candidate);
+            if size(&candidate) < size(&self.best) {
+                self.attempt(candidate);
+            }
+        }
+        for index in 0..self.best.conversations.len() {
+            let mut candidate = self.best.clone();
+            let conversation = &mut candidate.conversations[index];
+            if conversation.bytes.iter().any(|bytes| *bytes > 2000) {
+                conversation.bytes = conversation.bytes.map(|bytes| bytes.min(2000));
+                self.attempt(candidate);
+            }
+        }
+    }
+}
+
+fn sound(link: LinkConfig) -> LinkConfig {
+    LinkConfig { delay: link.delay, ..LinkConfig::default() }
+}
+
+/// What is left of a scenario ends as long after its last trouble as the whole did.
+fn settle_end(candidate: &mut Scenario, before: &Scenario) {
+    let last_ms = |scenario: &Scenario| scenario.episodes.iter().map(Episode::ends_at_ms).max().unwrap_or(0);
+    let saved = Duration::from_millis(last_ms(before).saturating_sub(last_ms(candidate)));
+    let begins_last = candidate.conversations.iter().map(|conversation| conversation.begins_at).max();
+    let earlier = |at: flow::Instant| flow::Instant::ZERO + at.saturating_since(flow::Instant::ZERO + saved);
+    let grace = before.ends_at.saturating_since(before.calm_at);
+    candidate.calm_at = earlier(before.calm_at).max(begins_last.unwrap_or(flow::Instant::ZERO)).min(before.calm_at);
+    candidate.ends_at = candidate.calm_at + grace;
+}
+
+fn size(scenario: &Scenario) -> u64 {
+    let steps = scenario.episodes.iter().flat_map(|episode| &episode.steps);
+    let bytes: u64 = scenario.conversations.iter().flat_map(|conversation| conversation.bytes).sum();
+    let faults = [scenario.data_link, scenario.replication_link].map(|link| {
+        u64::from(link.loss_per_mille + link.duplicate_per_mille + link.reorder_per_mille + link.corrupt_per_mille)
+            + u64::from(!link.jitter.is_zero())
+    });
+    steps.map(|step| 1 + step.after_ms).sum::<u64>()
+        + 1000 * (scenario.conversations.len() + scenario.episodes.len()) as u64
+        + bytes
+        + faults.iter().sum::<u64>()
+        + u64::from(scenario.waits_for_expiry)
+        + u64::from(!scenario.hold_first_reply.is_zero())
+}
+
+/// A schedule as one reads it.
+#[must_use]
+pub fn describe(scenario: &Scenario) -> String {
+    let link = |link: LinkConfig| {
+        format!(
+            "delay {:?}, jitter {:?}, of a thousand {} lost, {} doubled, {} out of order, {} damaged",
+            link.delay,
+            link.jitter,
+            link.loss_per_mille,
+            link.duplicate_per_mille,
+            link.reorder_per_mille,
+            link.corrupt_per_mille
+        )
+    };
+    let mut lines = vec![
+        format!("links of hosts and ports: {}", link(scenario.data_link)),
+        format!("link between the nodes: {}", link(scenario.replication_link)),
+        format!("told: {:?}; first replies held: {:?}", scenario.selection, scenario.hold_first_reply),
+    ];
+    let begins = scenario.conversations.iter().map(|conversation| {
+        let [up, down] = conversation.bytes;
+        let what = match conversation.kind {
+            crate::scenario::Kind::Tcp => format!("{up} bytes there, {down} back, then {:?}", conversation.closing),
+            _ => format!("{} requests", conversation.requests),
+        };
+        let text = format!(
+            "host {} begins conversation {} ({:?}) with {}: {what}",
+            conversation.client, conversation.number, conversation.kind, conversation.target
+        );
+        (conversation.begins_at, text)
+    });
+    let faults = scenario.schedule().into_iter().map(|(at, fault)| (at, fault.to_string()));
+    let calm = (scenario.calm_at, String::from("calm: links are sound, everything goes on"));
+    let mut events: Vec<_> = begins.chain(faults).chain([calm]).collect();
+    events.sort_by_key(|(at, _)| *at);
+    lines.extend(events.iter().map(|(at, text)| format!("{:>10.3} s  {text}", at.as_nanos() as f64 / 1e9)));
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sabotage;
+    use crate::scenario::FaultSet;
+
+    #[test]
+    fn a_schedule_that_breaks_a_promise_becomes_short_and_still_breaks_it() {
+        let options = Options { sabotage: Some(Sabotage::SwappedBytes), faults: FaultSet::ALL, ..Options::default() };
+        let scenario = Scenario::generate(3, FaultSet::ALL);
+        let whole = run_scenario(&scenario, options).problems[0].problem;
+        let shrunk = shrink(&scenario, options, Duration::from_secs(60)).expect("it breaks a promise");
+        assert_eq!(shrunk.outcome.problems[0].problem, whole);
+        assert_eq!(shrunk.scenario.conversations.len(), 1, "one conversation is enough");
+        assert!(shrunk.scenario.episodes.is_empty(), "nothing need go wrong: {:?}", shrunk.scenario.episodes);
+        assert_eq!(shrunk.scenario.data_link.loss_per_mille, 0);
+        assert!(shrunk.runs <= RUNS_MAX);
+        let text = describe(&shrunk.scenario);
+        assert!(text.contains("begins conversation"), "{text}");
+        assert!(text.lines().count() < 10, "it is short enough to be read:\n{text}");
+    }
+
+    #[test]
+    fn a_death_that_matters_stays_in_the_schedule() {
+        let options = Options { sabotage: Some(Sabotage::NoReplication), ..Options::default() };
+        let broken = (1..30).map(|seed| Scenario::generate(seed, FaultSet::DEFAULT)).find(|scenario| {
+            run_scenario(scenario, options).problems.first().is_some_and(|failure| failure.problem == Problem::Untold)
+        });
+        let shrunk = shrink(&broken.expect("some seed misses a connection"), options, Duration::from_secs(60)).unwrap();
+        assert_eq!(shrunk.outcome.problems[0].problem, Problem::Untold);
+        assert_eq!(shrunk.scenario.episodes.len(), 1, "{:?}", shrunk.scenario.episodes);
+        assert!(describe(&shrunk.scenario).contains("dies"), "{}", describe(&shrunk.scenario));
+    }
+
+    #[test]
+    fn a_sound_schedule_has_nothing_to_shrink() {
+        let scenario = Scenario::generate(1, FaultSet::DEFAULT);
+        assert!(shrink(&scenario, Options::default(), Duration::from_secs(60)).is_none());
+    }
+}
