@@ -121,7 +121,8 @@ impl Survival {
             self.excuse_of_two_masters(node, view);
         }
         self.end_split(now, view);
-        if dying.holds_addresses() || view.nodes[1 - node].is_none() {
+        // A node that has left may be the only one that knows the connections, too.
+        if dying.holds_addresses() || !self.is_informed(now, 1 - node) || view.nodes[1 - node].is_none() {
             self.hand_over(now, node, view, outcome);
         }
     }
