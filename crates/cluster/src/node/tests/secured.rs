@@ -60,7 +60,7 @@ fn each_worker_has_a_channel_of_its_own_with_its_like() {
         let status = node.status(site.now);
         let channel = status.peers[0].channel.as_ref().unwrap();
         assert!(channel.keys.is_some() && channel.opened > 0 && channel.refused == [0; REFUSALS]);
-        assert!(node.pipeline().table().len() > 0, "both workers have connections");
+        assert!(!node.pipeline().table().is_empty(), "both workers have connections");
     }
     site.kill(0);
     site.run_until("node 1 to take over", |site| site.lead(1).holds_addresses());
