@@ -27,7 +27,7 @@ pub(crate) struct Order {
 
 impl Order {
     /// The node has lost its memory.
-    pub(super) fn forget(&mut self, node: usize) {
+    pub(crate) fn forget(&mut self, node: usize) {
         self.newest[node].clear();
         self.first[node].clear();
     }

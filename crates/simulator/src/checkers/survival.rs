@@ -11,7 +11,7 @@ use super::{Conditions, View};
 use crate::host::Host;
 use crate::host::tcp::{self, Endpoint};
 use crate::report::{Outcome, Problem};
-use crate::scenario::{Conversation, Kind};
+use crate::scenario::{Closing, Conversation, Kind};
 use crate::stream::Way;
 use crate::topology::NODES;
 
@@ -117,6 +117,9 @@ impl Survival {
         let Some(dying) = view.nodes[node] else { return };
         outcome.kills += 1;
         self.holds[node] = false;
+        if self.split_since.is_some() {
+            self.excuse_of_two_masters(node, view);
+        }
         self.end_split(now, view);
         if dying.holds_addresses() || view.nodes[1 - node].is_none() {
             self.hand_over(now, node, view, outcome);
@@ -165,6 +168,22 @@ impl Survival {
                 if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
                     self.excused.insert(conversation.number);
                 }
+            }
+        }
+    }
+
+    /// The dying node took connections over from the other, which could not hear of it and is their master as well: it goes
+    /// on from what it saw last, and what went by the dying node may be too far ahead for it.
+    fn excuse_of_two_masters(&mut self, node: usize, view: &View<'_>) {
+        let is_master = |node: usize, tuple: &Tuple| {
+            let value = view.nodes[node].as_ref()?.pipeline();
+            value.connection(value.lookup(tuple)?.0).map(|known| known.owner == NodeId(node as u8))
+        };
+        for conversation in view.scenario.conversations.iter().filter(|conversation| conversation.kind == Kind::Tcp) {
+            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+            let have_both = is_master(node, &tuple) == Some(true) && is_master(1 - node, &tuple) == Some(true);
+            if have_both && !is_finished(conversation, view.hosts) {
+                self.excused.insert(conversation.number);
             }
         }
     }
@@ -294,14 +313,20 @@ fn established_at(conversation: &Conversation, hosts: &[Host]) -> Option<Instant
     hosts[conversation.client].exchange(conversation.number)?.first_answer_at
 }
 
-/// TCP: both ends have all their bytes. Requests: all were sent, and the last ones answered.
+/// TCP: both ends have all their bytes and know that the other has; but whose end is reset by one that is done, and that
+/// word is lost, cannot know it. Requests: all were sent, and the last ones answered.
 fn is_finished(conversation: &Conversation, hosts: &[Host]) -> bool {
     if conversation.kind == Kind::Tcp {
         return [Way::Up, Way::Down]
             .into_iter()
-            .all(|way| end(conversation, hosts, way).is_some_and(Endpoint::is_finished));
+            .all(|way| end(conversation, hosts, way).is_some_and(|end| is_end_finished(conversation, end)));
     }
     hosts[conversation.client].exchange(conversation.number).is_some_and(|exchange| exchange.is_over())
+}
+
+fn is_end_finished(conversation: &Conversation, end: &Endpoint) -> bool {
+    let may_have_missed_reset = conversation.closing == Closing::Reset && end.way() == Way::Down;
+    end.is_finished() || (may_have_missed_reset && end.received_bytes() >= conversation.bytes[0])
 }
 
 /// A server saw the conversation come from elsewhere than before: its translation was not kept.

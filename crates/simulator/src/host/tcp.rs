@@ -21,6 +21,10 @@ const REASSEMBLY_SEGMENTS_MAX: usize = 256;
 /// Segments sent at once at most, so that no end point starves the others.
 const BURST_SEGMENTS_MAX: usize = 16;
 
+/// Segments without data that are out of place are answered this often at most, as Linux has it (`tcp_invalid_ratelimit`):
+/// two ends that disagree would else answer each other without end.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Where an end point stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -65,6 +69,8 @@ pub(crate) struct Endpoint {
     pending: BTreeMap<u64, Vec<u8>>,
     fin_at: Option<u64>,
     header: Vec<u8>,
+    /// When a segment without data that is out of place was last answered.
+    challenged_at: Option<Instant>,
     ack_due: bool,
     syn_due: bool,
     reset_due: bool,
@@ -127,6 +133,7 @@ impl Endpoint {
             pending: BTreeMap::new(),
             fin_at: None,
             header: Vec::new(),
+            challenged_at: None,
             ack_due: false,
             syn_due: true,
             reset_due: false,
@@ -186,7 +193,8 @@ impl Endpoint {
         if !payload.is_empty() || fin {
             self.ack_due = true;
             self.take_data(offset, payload, fin);
-        } else if offset != self.received {
+        } else if offset != self.received && self.challenged_at.is_none_or(|at| at + CHALLENGE_INTERVAL <= now) {
+            self.challenged_at = Some(now);
             self.ack_due = true;
         }
         self.move_on();

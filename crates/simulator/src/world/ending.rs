@@ -57,6 +57,8 @@ impl World<'_> {
         for (node, machine) in self.machines.iter_mut().enumerate() {
             let now = machine.clock.own(self.now);
             if let Some(value) = &mut machine.node {
+                // That they are older now is no fault of the nodes.
+                self.checkers.order.forget(node);
                 self.outcome.copies_broken += sabotage::break_copies(NodeId(node as u8), value, sabotage, now);
             }
         }

@@ -80,7 +80,7 @@ impl Cipher {
 
 fn seal_and_open(left: &mut Channel, right: &mut Channel, length_bytes: usize) -> [f64; 2] {
     let now = Instant::from_millis(2);
-    let mut datagrams: Vec<Vec<u8>> = (0..DATAGRAMS).map(|_| Vec::with_capacity(2048)).collect();
+    let mut datagrams = core::array::from_fn::<_, DATAGRAMS, _>(|_| Vec::with_capacity(2048));
     let mut content = Vec::with_capacity(2048);
     let began = thread_cpu_time();
     for datagram in &mut datagrams {

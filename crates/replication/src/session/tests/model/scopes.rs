@@ -26,8 +26,9 @@ pub(super) enum Fault {
 pub(super) enum Randomness {
     /// Always new.
     Fresh,
-    /// Every second start draws what the first one drew. It is taken only when the peer has learnt of the session
-    /// between: that a session's number is that of the one before is excluded by a seed that differs from start to start.
+    /// Every second start draws what the first one drew, when the peer has learnt of the session between and nothing of
+    /// the first is on its way any more. More than that is asked of the seed, which differs from start to start: one chance
+    /// in 2^31 that the number repeats within the time that a datagram may be on its way.
     EverySecondAlike,
 }
 

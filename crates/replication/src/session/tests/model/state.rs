@@ -8,6 +8,7 @@ use std::vec::Vec;
 use flow::Instant;
 
 use super::Exploration;
+use crate::message::Header;
 use crate::session::Session;
 use crate::session::tests::harness::Table;
 
@@ -68,6 +69,14 @@ pub(super) struct Flight {
     pub(super) to: usize,
     pub(super) sent_at: Instant,
     pub(super) bytes: Vec<u8>,
+}
+
+impl Flight {
+    /// The session that it is of.
+    pub(super) fn session(&self) -> u32 {
+        let (header, _) = Header::parse(&self.bytes).expect("sessions send datagrams");
+        header.session
+    }
 }
 
 #[derive(Clone)]

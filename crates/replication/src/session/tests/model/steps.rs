@@ -111,8 +111,13 @@ impl Exploration {
     }
 
     fn may_restart(&self, state: &State, index: usize) -> bool {
+        if self.scope.randomness == Randomness::Fresh {
+            return true;
+        }
+        let drawn = self.node(index, state.nodes[index].starts + 1).session.session;
+        let is_under_way = state.wire.iter().any(|flight| flight.to != index && flight.session() == drawn);
         let peer_knows = state.nodes[1 - index].session.peer_session == Some(state.nodes[index].session.session);
-        self.scope.randomness == Randomness::Fresh || peer_knows
+        peer_knows && !is_under_way
     }
 
     /// When which node is to be called next, not before now.
