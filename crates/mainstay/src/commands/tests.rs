@@ -27,6 +27,12 @@ fn node_status() -> Status {
             id: 1,
             address: "10.99.0.2:3781".to_owned(),
             detector: "up".to_owned(),
+            channel: ChannelStatus {
+                secured_by: "pre-shared key 5e8c21b7".to_owned(),
+                keys_since_ns: Some(10_000_000_000),
+                handshakes: 2,
+                refused: vec![RefusedCount { reason: "replayed".to_owned(), datagrams: 3 }],
+            },
             session: "synchronised".to_owned(),
             role: "standby".to_owned(),
             synchronised: true,
@@ -75,6 +81,9 @@ PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  Q
 
 COPIES OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  GHOSTS REMOVED
         1  1.2 s ago            0      3         3               0
+
+PEER  ENCRYPTED BY               KEYS FOR  HANDSHAKES  REFUSED
+1     pre-shared key 5e8c21b7  3 min 12 s           2  3 replayed
 
 PORT    INTERFACE   RECEIVED          SENT         MISSED
 inside  eth0       1 234 567  1.5 GB     7  420 B       0
