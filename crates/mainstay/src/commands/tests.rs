@@ -80,7 +80,7 @@ PEER  ADDRESS         ROLE     DETECTOR  SESSION       SYNCED     LAG     RTT  Q
 1     10.99.0.2:3781  standby  up        synchronised  yes     0.3 ms  0.1 ms       0         12       0     0  2.0 ms ago
 
 COPIES OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  GHOSTS REMOVED
-        1  1.2 s ago            0      3         3               0
+        1  1 s ago              0      3         3               0
 
 PEER  ENCRYPTED BY               KEYS FOR  HANDSHAKES  REFUSED
 1     pre-shared key 5e8c21b7  3 min 12 s           2  3 replayed

@@ -21,7 +21,7 @@ const CONNECTIONS_PER_BUCKET: u32 = 64;
 
 const _: () = assert!(BUCKETS_MAX.is_power_of_two() && BUCKETS_MIN.is_power_of_two());
 
-/// A connection as two nodes must agree on it: see the [module](self).
+/// A connection as two nodes must agree on it: 32 bits of its name, 32 of all that must be equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Item(u64);
 
