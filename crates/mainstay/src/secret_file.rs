@@ -24,7 +24,8 @@ pub enum SecretFileError {
         source: io::Error,
     },
     /// Others than its owner can read or change it.
-    #[error("{} can be read or changed by others (mode {mode:04o}): run chmod 600 on it, and change the secret if somebody may have seen it", path.display())]
+    #[error("{0} may be read or changed by others than its owner (mode {mode:03o}): run `chmod 600 {0}`, and change the secret if \
+             somebody may have read it", path.display())]
     Open {
         /// The file.
         path: PathBuf,

@@ -427,10 +427,11 @@ impl Node {
                     Event::Down { diagnostic } => {
                         self.peers[index].orphaned_at = Some(now);
                         self.events.push(now, NodeEvent::PeerDown(id));
-                        // Signs of life grow rare when the peer hears none, and may get lost: its heartbeats tell all the same
-                        // that it lives. Those of a dead peer are as old as the detection time.
+                        // Signs of life grow rare when the peer hears none, and may get lost: what else it says tells all the
+                        // same that it lives. That of a dead peer is as old as the detection time.
                         let fresh = self.peers[index].detector.status().detection_time / 2;
-                        let is_heard = self.roles.was_heard_within(now, id, fresh);
+                        let is_heard = self.roles.was_heard_within(now, id, fresh)
+                            || self.peers[index].replicated_within(now, fresh);
                         if is_heard || diagnostic == Diagnostic::NeighbourSignalledDown {
                             self.roles.handle_peer_deaf(now, id)
                         } else {

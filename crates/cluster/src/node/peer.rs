@@ -1,6 +1,7 @@
 //! What a node has for each of its peers.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use flow::table::Slot;
 use flow::{Instant, NodeId};
@@ -88,6 +89,12 @@ impl Peer {
             events.push(now, NodeEvent::ReplicaIncomplete(self.id));
         }
         self.is_replica_incomplete = self.resync.lacks_room;
+    }
+
+    /// The replication session has heard the peer at most so long ago.
+    pub(super) fn replicated_within(&self, now: Instant, age: Duration) -> bool {
+        let heard = self.session.as_ref().and_then(|session| session.status().last_heard);
+        heard.is_some_and(|at| now < at + age)
     }
 
     /// The failure detector hears the peer.

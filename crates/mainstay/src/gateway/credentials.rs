@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,35 +19,28 @@ use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
 use crate::config::validated::{CertificateFiles, Cluster, Security};
+use crate::secret_file::{self, SecretFileError};
 
-/// The largest file that can hold keys or certificates.
+/// The largest file that can hold certificates.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Rights of others than the owner.
-const OTHERS: u32 = 0o077;
 
 /// Why keys or certificates cannot be used. It shows nothing of what the files hold.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The system does not give the file.
-    #[error("cannot read {}: {source}: make it with `mainstay key`, or correct the path in [replication.security]", path.display())]
+    #[error("cannot read {}: {source}: correct the path in [replication.security]", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// The file is larger than any key.
-    #[error("{} is larger than {FILE_BYTES_MAX} bytes: is it a key or a certificate?", .0.display())]
+    /// The file is larger than any chain of certificates.
+    #[error("{} is larger than {FILE_BYTES_MAX} bytes: is it a certificate?", .0.display())]
     TooLarge(PathBuf),
-    /// Others may read the secret.
-    #[error("{0} may be read by others than its owner (mode {mode:03o}): run `chmod 600 {0}`, and make another key if \
-             somebody may have read it", path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
+    /// The file of a secret.
+    #[error("{0}: `mainstay key` makes keys; the paths are in [replication.security]")]
+    Secret(#[from] SecretFileError),
     /// It does not hold a pre-shared key.
     #[error("{}: {source}", path.display())]
     NotAKey {
@@ -99,8 +91,10 @@ pub(super) fn reconfiguration(cluster: Option<&Cluster>) -> Result<Option<node::
 /// Reads and checks all that the section names.
 pub(crate) fn load(security: &Security) -> Result<Credentials, SecretError> {
     let key = |path: &PathBuf| {
-        let text = read_secret(path)?;
-        PreSharedKey::from_text(&text).map_err(|source| SecretError::NotAKey { path: path.clone(), source })
+        let contents = secret_file::read(path)?;
+        // What is no text is no key.
+        let text = std::str::from_utf8(&contents).unwrap_or_default();
+        PreSharedKey::from_text(text).map_err(|source| SecretError::NotAKey { path: path.clone(), source })
     };
     let keys = security.pre_shared_keys.iter().map(key).collect::<Result<_, _>>()?;
     let certificates = security.certificates.as_ref().map(certificates).transpose()?;
@@ -111,24 +105,6 @@ fn certificates(files: &CertificateFiles) -> Result<Certificates, SecretError> {
     let signer = FileKey::read(&files.key)?;
     let (chain, authorities) = (read_certificates(&files.certificate)?, read_certificates(&files.authority)?);
     Ok(Certificates::new(chain, Arc::new(signer), &authorities, &files.peer_names)?)
-}
-
-/// The text of a file that nobody else may read.
-fn read_secret(path: &Path) -> Result<Zeroizing<String>, SecretError> {
-    let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    // Of what was opened, not of what has the name a moment later.
-    let mode = file.metadata().map_err(unreadable)?.mode() & 0o777;
-    if mode & OTHERS != 0 {
-        return Err(SecretError::Exposed { path: path.to_owned(), mode });
-    }
-    // At once as large as it may become, so that no copy is left behind where it grew.
-    let mut text = Zeroizing::new(String::with_capacity(FILE_BYTES_MAX as usize + 1));
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(SecretError::TooLarge(path.to_owned()));
-    }
-    Ok(text)
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecretError> {
@@ -152,9 +128,9 @@ enum FileKey {
 
 impl FileKey {
     fn read(path: &Path) -> Result<Self, SecretError> {
-        let text = read_secret(path)?;
+        let contents = secret_file::read(path)?;
         let refused = || SecretError::NotAPrivateKey(path.to_owned());
-        let der = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(|_| refused())?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(&contents).map_err(|_| refused())?;
         let bytes = der.secret_pkcs8_der();
         if let Ok(key) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes) {
             return Ok(Self::Ed25519(key));

@@ -38,11 +38,11 @@ fn what_begins_while_the_link_is_cut_for_long_is_known_to_both_afterwards() {
     traffic.survivors_answer(traffic.established() * 9 / 10 - STEADY);
 
     cluster.set_link(true);
-    cluster.wait_until_ready(0);
+    cluster.wait_until_ready(1);
     traffic.all_go_on(&cluster);
-    // That both know all of them shows when either is alone.
-    cluster.kill(0);
-    super::wait_for("node b to be active", || cluster.role(1) == "active", || cluster.story());
+    // That both know all of them shows when the other is alone.
+    cluster.kill(1);
+    super::wait_for("node a to be active", || cluster.role(0) == "active", || cluster.story());
     traffic.all_go_on(&cluster);
     let outcomes = traffic.finish_whole();
     let stood_still: Vec<_> = outcomes.iter().filter(|outcome| outcome.longest_gap > LONG_GAP).collect();

@@ -8,7 +8,10 @@ use snow::HandshakeState;
 
 use super::Channel;
 
-/// Time until a handshake is tried again; doubles from then on
+/// Handshakes that follow each other at one pace: a node that starts has hardly longer than it listens before it takes the
+/// addresses, and on a link that loses every fourth datagram only every other handshake comes to its end.
+const QUICK_TRIES: u32 = 10;
+/// Time until a handshake is tried again; doubles after the quick ones
 const AGAIN_MIN: Duration = Duration::from_millis(20);
 /// (of the node with the higher number, so that two that began at once do not meet again and again)
 const AGAIN_MIN_HIGHER: Duration = Duration::from_millis(30);
@@ -43,6 +46,8 @@ pub(super) struct Attempt {
     sent_at: Instant,
     pub(super) again_at: Instant,
     interval: Duration,
+    /// Handshakes begun in a row.
+    tries: u32,
 }
 
 impl Attempt {
@@ -57,7 +62,7 @@ impl Channel {
     pub(super) fn begin(&mut self, now: Instant) {
         self.wanted_at = None;
         let is_lower = self.config.local < self.config.peer;
-        self.greet(now, if is_lower { AGAIN_MIN } else { AGAIN_MIN_HIGHER });
+        self.greet(now, if is_lower { AGAIN_MIN } else { AGAIN_MIN_HIGHER }, 1);
     }
 
     /// Begins anew what brought nothing, or repeats the proof.
@@ -72,12 +77,14 @@ impl Channel {
             (attempt.interval, attempt.again_at) = (interval, now + interval);
             self.show_proof(index);
         } else {
-            self.greet(now, interval);
+            let tries = attempt.tries + 1;
+            let interval = if tries <= QUICK_TRIES { attempt.interval } else { interval };
+            self.greet(now, interval, tries);
         }
     }
 
     /// Sends an initiation. Each is made anew: the peer answers none twice.
-    fn greet(&mut self, now: Instant, interval: Duration) {
+    fn greet(&mut self, now: Instant, interval: Duration, tries: u32) {
         let (index, stamp) = (self.new_index(), self.next_stamp(now));
         let begun = self.noise.initiate(&self.config, &self.credentials, &mut self.random, index, stamp);
         let Some((noise, datagram)) = begun else {
@@ -85,7 +92,7 @@ impl Channel {
             return;
         };
         let progress = Progress::Greeting { index, noise: Box::new(noise), answers_tried: 0 };
-        self.attempt = Some(Attempt { progress, sent_at: now, again_at: now + interval, interval });
+        self.attempt = Some(Attempt { progress, sent_at: now, again_at: now + interval, interval, tries });
         self.push_out(datagram);
     }
 

@@ -128,7 +128,15 @@ impl Wire {
         poller.add(&self.socket, AFAR).map_err(io::Error::other)?;
         poller.add(near, NEAR).map_err(io::Error::other)?;
         let (mut ready, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+        // The first request may have come with the end of the handshake.
+        let mut goes_on = self.pass_on_held(&mut near, &mut piece)?;
         loop {
+            if !goes_on {
+                // It may still wait for the rest of its answer.
+                near.shutdown(Shutdown::Write)?;
+                poller.remove(&self.socket).map_err(io::Error::other)?;
+                goes_on = true;
+            }
             poller.wait(&mut ready, None).map_err(io::Error::other)?;
             if ready.contains(&NEAR) {
                 match near.read(&mut piece)? {
@@ -136,10 +144,8 @@ impl Wire {
                     length => self.write_all(&piece[..length])?,
                 }
             }
-            if ready.contains(&AFAR) && !self.pass_on(&mut near, &mut piece)? {
-                // It may still wait for the rest of its answer.
-                near.shutdown(Shutdown::Write)?;
-                poller.remove(&self.socket).map_err(io::Error::other)?;
+            if ready.contains(&AFAR) {
+                goes_on = self.pass_on(&mut near, &mut piece)?;
             }
         }
     }
@@ -151,7 +157,11 @@ impl Wire {
             Some(length) => near.write_all(&piece[..length])?,
             None => return Ok(true),
         }
-        // The socket may have nothing more to read while TLS still holds something.
+        self.pass_on_held(near, piece)
+    }
+
+    /// Passes on what TLS has taken from the socket and still holds, of which no poller knows. False when the client has said all.
+    fn pass_on_held(&mut self, near: &mut impl Write, piece: &mut [u8]) -> io::Result<bool> {
         while let Some(tls) = &mut self.tls {
             match tls.reader().read(piece) {
                 Ok(0) => return Ok(false),

@@ -7,7 +7,7 @@ use packet_io::signal::{self, Signal};
 
 use super::super::topology::Topology;
 use super::super::watch::{Waited, Watch};
-use super::{Cluster, ClusterError, Node, configuration, start_node};
+use super::{Cluster, ClusterError, Node, configuration, security_configuration, start_node};
 use crate::control::client::{Client, ClientError};
 use crate::control::types::ReloadReport;
 
@@ -45,7 +45,8 @@ impl Cluster {
     /// The node does not put it in force.
     pub fn reload(&mut self, number: usize, appended: &str) -> Result<ReloadReport, ClusterError> {
         let node = &self.nodes[number];
-        let text = configuration(number, (self.plan, self.shape), &node.control_socket);
+        let text = configuration(number, (self.plan, self.shape), &node.control_socket)
+            + &security_configuration(self.plan, &self.directory.key());
         let path = self.directory.path.join(format!("{}.toml", node.name));
         fs::write(path, format!("{text}\n{appended}")).map_err(|source| self.directory.error(source))?;
         let report = node.ask(|client| client.reload(false))?;
