@@ -2,6 +2,7 @@
 //! others' connections end.
 
 use flow::{Instant, NodeId};
+use replication::{Link, PeerSession};
 
 use super::peer::Peer;
 use super::{Node, NodeEvent};
@@ -24,6 +25,14 @@ impl Node {
     #[must_use]
     pub fn holds_addresses(&self) -> bool {
         !self.held_groups().is_empty()
+    }
+
+    /// Whether a peer that listens has not acknowledged yet all that this node has to tell: who ends before that takes
+    /// connections with him that nobody else knows.
+    #[must_use]
+    pub fn has_last_words(&self) -> bool {
+        let statuses = self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
+        statuses.into_iter().any(|status| status.link == Link::Open && (status.queued > 0 || status.in_flight > 0))
     }
 
     /// The groups whose addresses this node holds.

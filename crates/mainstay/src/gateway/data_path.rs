@@ -286,9 +286,10 @@ impl DataPath {
         }
     }
 
-    /// A leaving node ends when it holds the addresses no more.
+    /// A leaving node ends when it holds the addresses no more and its peers have heard its last words.
     fn may_end(&self, now: Instant) -> bool {
-        self.leaving_until.is_some_and(|until| until <= now || !self.node.holds_addresses())
+        let has_left = || !self.node.holds_addresses() && !self.node.has_last_words();
+        self.leaving_until.is_some_and(|until| until <= now || has_left())
     }
 
     /// Handles packets; the peers are told of what changed before the packets leave.

@@ -74,6 +74,8 @@ pub(crate) struct Endpoint {
     ack_due: bool,
     syn_due: bool,
     reset_due: bool,
+    /// A segment of no connection of this end's is to be answered with a reset of this number.
+    refusal_due: Option<u32>,
 }
 
 /// The window that an end point offers.
@@ -137,6 +139,7 @@ impl Endpoint {
             ack_due: false,
             syn_due: true,
             reset_due: false,
+            refusal_due: None,
         }
     }
 
@@ -205,6 +208,10 @@ impl Endpoint {
             && segment.acknowledgement == self.initial_sequence.wrapping_add(1)
             && self.sender.highest > 0;
         if !acknowledges {
+            if segment.has(tcp_flags::ACK) && !segment.has(tcp_flags::RST) {
+                // RFC 9293 section 3.10.7.3: the other end remembers an earlier connection, which this ends.
+                self.refusal_due = Some(segment.acknowledgement);
+            }
             return;
         }
         if segment.has(tcp_flags::RST) {
@@ -386,6 +393,11 @@ impl Endpoint {
         }
         if std::mem::take(&mut self.reset_due) {
             out.push(self.segment(tcp_flags::RST | tcp_flags::ACK, self.sender.next, Vec::new()));
+        }
+        if let Some(sequence) = self.refusal_due.take() {
+            let mut refusal = self.segment(tcp_flags::RST, 0, Vec::new());
+            refusal.header.sequence = sequence;
+            out.push(refusal);
         }
         if std::mem::take(&mut self.syn_due) {
             self.send_syn(now, out);

@@ -12,7 +12,11 @@ use crate::checkers::Conditions;
 use crate::dialect::Interpreter;
 use crate::link::{Link, LinkConfig, Rate};
 use crate::scenario::{Channels, Fault, Room, Who};
+use crate::schedule::Event;
 use crate::topology::{self, CONNECTIONS_MAX, NODES, Side};
+
+/// How often a process that is about to end looks whether its peers have heard it.
+const LAST_WORDS_LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 impl World<'_> {
     pub(super) fn start(&mut self, node: usize) {
@@ -118,8 +122,16 @@ impl World<'_> {
         }
     }
 
-    /// What is dead or has left starts again.
+    /// What is dead or has left starts again. A process that has left ends when its peers have heard its last words.
     fn restart(&mut self, node: usize) {
+        let machine = &self.machines[node];
+        let has_left = self.role(node) == Some(role::State::Left);
+        if has_left && !machine.is_paused && machine.node.as_ref().is_some_and(Node::has_last_words) {
+            let at = self.now + LAST_WORDS_LOOK_AGAIN;
+            self.schedule.add(at, Event::Fault { index: self.faults.len() });
+            self.faults.push((at, Fault::Restart(if node == 0 { Who::Node0 } else { Who::Node1 })));
+            return;
+        }
         if matches!(self.role(node), Some(role::State::Leaving | role::State::Left)) {
             self.kill(node);
         }

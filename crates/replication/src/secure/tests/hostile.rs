@@ -113,8 +113,8 @@ fn while_the_peer_is_away_strangers_cannot_make_a_node_work_much() {
     }
     let seconds = pair.now.saturating_since(began_at).as_secs();
     let multiplications = pair.channels[0].status().multiplications - before;
-    // It tries to reach the peer, at most twice a second in the long run.
-    assert!(multiplications <= 2 * seconds + 10, "{multiplications} in {seconds} s");
+    // It tries to reach the peer: ten times quickly, then at most twice a second.
+    assert!(multiplications <= 2 * seconds + 20, "{multiplications} in {seconds} s");
 }
 
 #[test]
