@@ -11,8 +11,7 @@ const TODAY: Duration = Duration::from_secs(1_800_000_000);
 fn channel(local: u8) -> Channel {
     let credentials = Credentials::new(vec![PreSharedKey::new([42; 32])], None).expect("there is a key");
     let (local_node, peer) = (NodeId(local), NodeId(1 - local));
-    let config =
-        ChannelConfig { local: local_node, peer, worker: WorkerId::LEAD, rotation: Rotation::default() };
+    let config = ChannelConfig { local: local_node, peer, worker: WorkerId::LEAD, rotation: Rotation::default() };
     Channel::new(config, Arc::new(credentials), Seed::new([local; 32]), Instant::ZERO, TODAY)
 }
 

@@ -34,7 +34,9 @@ pub(super) fn node_config() -> NodeConfig {
         mac: port_mac(number),
         mtu_bytes: 1500,
         own: Vec::new(),
-        shared: [(IpAddr::V4(v4), 24), (IpAddr::V6(v6), 64)].map(|(ip, bits)| forwarding::Prefix::new(ip, bits).into()).into(),
+        shared: [(IpAddr::V4(v4), 24), (IpAddr::V6(v6), 64)]
+            .map(|(ip, bits)| forwarding::Prefix::new(ip, bits).into())
+            .into(),
         mss_clamp: Some(forwarding::MssClamp::Mtu),
     };
     let session = SessionConfig { connections_max: CONNECTIONS_MAX, ..SessionConfig::default() };
