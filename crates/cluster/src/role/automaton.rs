@@ -197,6 +197,8 @@ impl RoleAutomaton {
         if self.state == State::Active && self.claim == 0 && follows {
             // Somebody follows: from here on a node that takes the addresses knowing nothing claims less.
             self.claim = self.term;
+            // The follower must know that number before the link can be cut: it is to take over with a higher one.
+            self.heartbeat_at = now;
         }
         self.decide(now);
         let yielded = !heartbeat.state.holds_addresses() && (held || took_over_unheard);
