@@ -4,7 +4,7 @@
 //! connection's protocol automaton advances ([`conntrack`]), and how to keep millions of connections in a
 //! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]), and which of several workers a
 //! packet belongs to ([`steering`]). Fragments find their connection through [`fragments`]; what one source has is counted in
-//! [`source_counts`].
+//! [`source_counts`]. What the Linux kernel's own tracking says of a connection is [`netfilter`]'s.
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
 #![no_std]
@@ -20,6 +20,7 @@ pub mod drop_reason;
 pub mod fragments;
 pub mod frame;
 pub mod key;
+pub mod netfilter;
 pub mod source_counts;
 pub mod source_rates;
 pub mod steering;

@@ -1,0 +1,191 @@
+//! What the Linux kernel's connection tracking says of a connection, in the kernel's own terms.
+//!
+//! These are the words that ctnetlink (`packet-io`), the conntrackd wire format and the native messages (`replication`)
+//! and the node that replicates the kernel's connections (`cluster`) have in common. Numbers are the kernel's
+//! (`linux/netfilter/nf_conntrack_common.h`, `nf_conntrack_tcp.h`, `nfnetlink_conntrack.h`).
+
+mod expectation;
+mod status;
+mod tcp;
+mod tuple;
+
+use alloc::boxed::Box;
+
+pub use expectation::{Expectation, ExpectationNat};
+pub use status::Status;
+pub use tcp::{TcpFlags, TcpInfo, TcpSide, TcpState};
+pub use tuple::{Discriminator, Tuple};
+
+/// The longest name of a helper, in bytes (`NF_CT_HELPER_NAME_LEN` less its NUL).
+pub const HELPER_NAME_BYTES_MAX: usize = 15;
+/// Bytes of a connection's labels: 128 bits.
+pub const LABELS_BYTES: usize = 16;
+
+/// A connection, as far as somebody has said something of it: what is `None` was not said, not "absent".
+///
+/// An event of the kernel says only what changed (and always the tuples, the zone, the status and the timeout, but for the
+/// end of a connection); a dump says everything there is. Translation is not said by itself: it is the difference between
+/// the reply tuple and the original's inverse.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Packets of the direction of the first one.
+    pub original: Tuple,
+    /// Packets against it, as they come in.
+    pub reply: Tuple,
+    /// The zone that both tuples are of; 0 is the default one. Connections in different zones may have equal tuples.
+    pub zone: u16,
+    /// The kernel's name for this very connection: another with the same tuples has another one. It is of this kernel only,
+    /// and never travels.
+    pub id: Option<u32>,
+    /// What has happened to the connection.
+    pub status: Option<Status>,
+    /// Seconds until it ends unless a packet comes.
+    pub timeout_s: Option<u32>,
+    /// Where its protocol's automaton stands.
+    pub protocol_info: Option<ProtocolInfo>,
+    /// A number that the operator's rules gave it.
+    pub mark: Option<u32>,
+    /// What few connections have.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What few connections have; `None` was not said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Extra {
+    /// Bits that the operator's rules gave it.
+    pub labels: Option<[u8; LABELS_BYTES]>,
+    /// The helper that reads along (`ftp`).
+    pub helper: Option<HelperName>,
+    /// The original tuple of the connection that announced this one.
+    pub master: Option<Tuple>,
+    /// How a helper has shifted TCP's numbers, original and reply.
+    pub sequence_adjustment: Option<[SequenceAdjustment; 2]>,
+    /// The numbers that a SYN proxy chose.
+    pub syn_proxy: Option<SynProxy>,
+}
+
+/// Where a protocol's automaton stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProtocolInfo {
+    /// TCP.
+    Tcp(TcpInfo),
+    /// SCTP: the state (`SCTP_CONNTRACK_*`), and each side's verification tag, original first.
+    Sctp {
+        /// The state.
+        state: u8,
+        /// The tags.
+        verification_tags: [u32; 2],
+    },
+    /// DCCP: the state and whether the original side is the client (`CT_DCCP_ROLE_*`). Kernels of 2025 and later do not track
+    /// it any more; peers that run on others may.
+    Dccp {
+        /// The state.
+        state: u8,
+        /// The role.
+        role: u8,
+    },
+}
+
+/// A helper's name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct HelperName {
+    bytes: [u8; HELPER_NAME_BYTES_MAX],
+    length_bytes: u8,
+}
+
+impl HelperName {
+    /// The name, if it is one: 1 to [`HELPER_NAME_BYTES_MAX`] bytes of printable ASCII.
+    #[must_use]
+    pub fn new(name: &[u8]) -> Option<Self> {
+        let fits = (1..=HELPER_NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
+        let mut bytes = [0; HELPER_NAME_BYTES_MAX];
+        fits.then(|| {
+            bytes[..name.len()].copy_from_slice(name);
+            Self { bytes, length_bytes: name.len() as u8 }
+        })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..usize::from(self.length_bytes)]).unwrap_or_default()
+    }
+}
+
+/// How a helper has shifted TCP's numbers in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SequenceAdjustment {
+    /// The number at which the offset changed last.
+    pub correction_position: u32,
+    /// The offset before it.
+    pub offset_before: u32,
+    /// The offset after it.
+    pub offset_after: u32,
+}
+
+/// The numbers that a SYN proxy chose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SynProxy {
+    /// The initial sequence number told to the client.
+    pub initial_sequence: u32,
+    /// The server's.
+    pub server_initial_sequence: u32,
+    /// The difference between the time stamps of both.
+    pub timestamp_offset: u32,
+}
+
+impl Entry {
+    /// A connection of which nothing is said but how its packets are known.
+    #[must_use]
+    pub const fn new(original: Tuple, reply: Tuple) -> Self {
+        Self {
+            original,
+            reply,
+            zone: 0,
+            id: None,
+            status: None,
+            timeout_s: None,
+            protocol_info: None,
+            mark: None,
+            extra: None,
+        }
+    }
+
+    /// The state of TCP's automaton, if it was said.
+    #[must_use]
+    pub const fn tcp(&self) -> Option<&TcpInfo> {
+        match &self.protocol_info {
+            Some(ProtocolInfo::Tcp(info)) => Some(info),
+            _ => None,
+        }
+    }
+
+    /// What few connections have, to be added to.
+    pub fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_with(Box::default)
+    }
+
+    /// Takes over what `newer` says of the same connection, and keeps what it does not say.
+    pub fn update(&mut self, newer: &Self) {
+        fn take<T: Copy>(old: &mut Option<T>, new: Option<T>) {
+            *old = new.or(*old);
+        }
+        (self.original, self.reply, self.zone) = (newer.original, newer.reply, newer.zone);
+        take(&mut self.id, newer.id);
+        take(&mut self.status, newer.status);
+        take(&mut self.timeout_s, newer.timeout_s);
+        take(&mut self.protocol_info, newer.protocol_info);
+        take(&mut self.mark, newer.mark);
+        if let Some(newer) = newer.extra.as_deref() {
+            let extra = self.extra_mut();
+            take(&mut extra.labels, newer.labels);
+            take(&mut extra.helper, newer.helper);
+            take(&mut extra.master, newer.master);
+            take(&mut extra.sequence_adjustment, newer.sequence_adjustment);
+            take(&mut extra.syn_proxy, newer.syn_proxy);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
