@@ -14,9 +14,10 @@ use flow::Instant;
 use flow::netfilter::{Entry, Expectation, Status};
 use replication::Handle;
 
-use super::config::SyncRole;
-use super::connections::{Connections, seconds};
+use super::config::{Mode, SyncRole};
+use super::connections::{Connections, ends_s};
 use super::event::SyncEvent;
+use super::expecting::is_same;
 use super::kernel::KernelEvent;
 use super::mirror::{Record, flag};
 
@@ -24,6 +25,9 @@ use super::mirror::{Record, flag};
 const AGAIN_MIN: Duration = Duration::from_millis(100);
 /// up to this.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What a full table left out is looked for when one part in so many of it is free.
+const ROOM_AGAIN: u32 = 16;
 
 /// How a dump ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +88,14 @@ impl Connections {
         }
     }
 
+    /// There is room again for what was left out.
+    pub(super) fn note_room(&mut self) {
+        if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / ROOM_AGAIN {
+            self.lacks_room = false;
+            self.want_dump(Instant::ZERO);
+        }
+    }
+
     /// The kernel's table is to be compared with what is known, whether anything was missed or not.
     pub(super) fn want_dump(&mut self, now: Instant) {
         if !self.dump.is_due() {
@@ -111,7 +123,7 @@ impl Connections {
                 self.counters.repaired += self.counters.began - began;
             }
             // Who gets its packets is not known, unless this node gets them all.
-            None => self.came(now, entry, self.role != SyncRole::Primary),
+            None => self.came(now, entry, self.role != SyncRole::Primary || self.mode == Mode::MultiPrimary),
         }
     }
 
@@ -119,8 +131,7 @@ impl Connections {
         let Some(handle) = self.mirror.find(&expectation.master, expectation.zone) else { return };
         let is_known = self.mirror.get(handle).is_some_and(|record| {
             let injected = record.rare.as_ref().map_or(&[][..], |rare| &rare.injected);
-            let is_it = |known: &Expectation| known.expected == expectation.expected && known.mask == expectation.mask;
-            record.expectations().iter().chain(injected).any(is_it)
+            record.expectations().iter().chain(injected).any(|known| is_same(known, expectation))
         });
         if !is_known {
             self.handle_event(now, KernelEvent::Expected(expectation));
@@ -140,7 +151,7 @@ impl Connections {
             record.merge(entry);
             record.set(flag::IN_KERNEL | flag::FOUND, true);
             record.id = entry.id.unwrap_or(record.id);
-            record.expires_s = seconds(now) + entry.timeout_s.unwrap_or(0);
+            record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
         } else if is_own {
             let version = record.version;
             self.moved_on(now, handle, entry);

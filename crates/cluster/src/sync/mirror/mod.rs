@@ -59,6 +59,11 @@ impl Mirror {
         self.slots
     }
 
+    /// Connections held at most.
+    pub(super) const fn slots_max(&self) -> u32 {
+        self.slots_max
+    }
+
     /// How many more there is room for.
     pub(super) fn room(&self) -> u32 {
         self.slots_max - self.len()
