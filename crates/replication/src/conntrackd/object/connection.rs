@@ -196,12 +196,12 @@ impl Translation {
         }
     }
 
-    /// The reply to the original.
+    /// The reply to the original. Ports are translated where there are ports; keys of GRE and identifiers of ICMP are not told.
     fn apply(&self, original: &Tuple) -> Tuple {
         let mut reply = original.inverse();
         reply.destination = self.source.unwrap_or(reply.destination);
         reply.source = self.destination.unwrap_or(reply.source);
-        if let Discriminator::Ports { source, destination } = &mut reply.discriminator {
+        if let (Discriminator::Ports { source, destination }, true) = (&mut reply.discriminator, original.has_ports()) {
             *destination = self.source_port.unwrap_or(*destination);
             *source = self.destination_port.unwrap_or(*source);
         }
@@ -277,7 +277,9 @@ impl Fields {
             SEQUENCE_ADJUSTMENT => self.sequence_adjustment = Some(sequence_adjustment(attribute)?),
             SYN_PROXY => {
                 let [server_initial_sequence, initial_sequence, timestamp_offset] = attribute.words()?;
-                self.syn_proxy = Some(SynProxy { initial_sequence, server_initial_sequence, timestamp_offset });
+                let proxy = SynProxy { initial_sequence, server_initial_sequence, timestamp_offset };
+                // Kernels that can do it say so of every connection.
+                self.syn_proxy = Some(proxy).filter(|proxy| *proxy != SynProxy::default());
             }
             _ => return self.take_protocol(attribute),
         }

@@ -55,7 +55,7 @@ fn a_connection_through_a_firewall() {
     let proxy = " 31:000000000000000000000000";
     let observed = "0:0a01000ac633640a 5:0000000e 2:06 3:0fa00050 4:03 25:0a 26:07 6:00000064 7:00000007";
     check(observed, &entry);
-    entry.extra_mut().syn_proxy = Some(SynProxy::default());
+    // No SYN proxy.
     check(&std::format!("{observed}{proxy}"), &entry);
 }
 
@@ -129,8 +129,23 @@ fn an_expectation_of_ftp() {
     let observed = "0:0a01000ac633640a 2:06 3:a14c0015 4:c633640ac6336401 6:06 7:00000801 8:ffffffffffffffff 10:06 \
                     11:0000ffff 12:0000012c 13:00000000 14:00000000 15:0000000000000000 17:06 16:08010000 18:00000001 \
                     19:66747000 20:6e61742d666f6c6c6f772d6d617374657200";
-    // The longest name of a helper is shorter than that of its function.
-    assert_eq!(decode_expectation(&attributes(observed)).map(|expectation| expectation.function), Ok(None));
+    let everything = tuple(6, "255.255.255.255", "255.255.255.255", (0, 65535));
+    let expectation = Expectation {
+        master: tuple(6, "10.1.0.10", "198.51.100.10", (41292, 21)),
+        expected: tuple(6, "198.51.100.10", "198.51.100.1", (0, 2049)),
+        mask: everything,
+        zone: 0,
+        timeout_s: Some(300),
+        flags: 0,
+        class: 0,
+        helper: HelperName::new(b"ftp"),
+        function: HelperName::new(b"nat-follow-master"),
+        nat: Some(ExpectationNat { direction: 1, address: [0, 0, 0, 0].into(), protocol: 6, port: 2049 }),
+    };
+    assert_eq!(decode_expectation(&attributes(observed)).as_ref(), Ok(&expectation));
+    let mut written = Vec::new();
+    encode_expectation(&expectation, &mut written).unwrap();
+    assert_eq!(decode_expectation(&written), Ok(expectation));
 }
 
 #[test]
@@ -205,7 +220,7 @@ fn tuple_of(is_v6: bool) -> impl Strategy<Value = Tuple> {
 }
 
 fn name() -> impl Strategy<Value = HelperName> {
-    "[a-zA-Z0-9-]{1,15}".prop_map(|name| HelperName::new(name.as_bytes()).unwrap())
+    "[a-zA-Z0-9-]{1,31}".prop_map(|name| HelperName::new(name.as_bytes()).unwrap())
 }
 
 fn adjustment() -> impl Strategy<Value = SequenceAdjustment> {
@@ -233,7 +248,7 @@ fn extra(is_v6: bool) -> impl Strategy<Value = Option<alloc::boxed::Box<Extra>>>
         proptest::option::of(name()),
         proptest::option::of(master),
         proptest::option::of([adjustment(), adjustment()]),
-        proptest::option::of(proxy),
+        proptest::option::of(proxy).prop_map(|proxy| proxy.filter(|proxy| *proxy != SynProxy::default())),
     )
         .prop_map(|(labels, helper, master, sequence_adjustment, syn_proxy)| {
             let extra = Extra { labels, helper, master, sequence_adjustment, syn_proxy };

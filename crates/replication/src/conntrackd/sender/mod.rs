@@ -75,6 +75,10 @@ pub(super) struct Sender {
     /// Everything is to be told once more after that.
     walks_again: bool,
     is_open: bool,
+    /// Everything was told once: what else the peer has of this node's, an earlier process of it told.
+    has_told_all: bool,
+    /// The peer is to be asked for everything once it says anything: questions before it were given up.
+    owes_resync: bool,
     /// When `fill` first saw changes that still wait for company.
     waiting_since: Option<Instant>,
     /// When something was sent last that would be missed, and how many signs of life went after it.
@@ -96,6 +100,8 @@ impl Sender {
             walk: Walk::Done,
             walks_again: false,
             is_open: false,
+            has_told_all: false,
+            owes_resync: false,
             waiting_since: None,
             tail: None,
             unheard_since: None,
@@ -134,7 +140,7 @@ impl Sender {
     }
 
     pub(super) fn mark_deleted(&mut self, handle: Handle, entry: &Entry, is_told_anyway: bool) {
-        if self.connections.marks.forget(handle) || is_told_anyway {
+        if self.connections.marks.forget(handle) || is_told_anyway || !self.has_told_all {
             self.counters.left_out += u64::from(!self.connections.endings.push(entry.clone()));
         }
     }
@@ -154,7 +160,7 @@ impl Sender {
     }
 
     pub(super) fn mark_expectation_deleted(&mut self, handle: Handle, expectation: &Expectation) {
-        if self.expectations.marks.forget(handle) {
+        if self.expectations.marks.forget(handle) || !self.has_told_all {
             self.counters.left_out += u64::from(!self.expectations.endings.push(expectation.clone()));
         }
     }
@@ -218,7 +224,7 @@ impl Sender {
     }
 
     fn rest(&mut self) {
-        (self.walk, self.walks_again) = (Walk::Done, false);
+        (self.walk, self.walks_again, self.owes_resync) = (Walk::Done, false, false);
         (self.waiting_since, self.tail, self.unheard_since) = (None, None, None);
     }
 }
@@ -237,6 +243,9 @@ impl Sender {
             }
         }
         self.trim();
+        if core::mem::take(&mut self.owes_resync) {
+            self.ask_for_everything();
+        }
         self.unheard_since = Some(now).filter(|_| self.log.awaited() > 0);
         Ok(())
     }
@@ -247,6 +256,9 @@ impl Sender {
             self.lost(offset);
         }
         self.trim();
+        if core::mem::take(&mut self.owes_resync) {
+            self.ask_for_everything();
+        }
         self.unheard_since = Some(now).filter(|_| self.log.awaited() > 0);
         Ok(())
     }
@@ -353,6 +365,7 @@ impl Sender {
                 return;
             }
             *walk = Walk::Done;
+            self.has_told_all = true;
         }
         if core::mem::take(&mut self.walks_again) {
             self.tell_everything();
@@ -379,16 +392,22 @@ impl Sender {
     /// What was asked after in vain is told again; and the log is kept short.
     fn give_up_old(&mut self, now: Instant, config: &FtfwConfig) {
         let log_max = LOG_PER_WINDOW * usize::from(config.in_flight_messages_max);
-        let mut old = self.log.len().saturating_sub(log_max) as u32;
+        let surplus = self.log.len().saturating_sub(log_max) as u32;
+        let mut old = surplus;
         if self.resend_at(config).is_some_and(|at| at <= now) {
             let age_nanos = u64::try_from(config.resend_timeout.as_nanos()).unwrap_or(u64::MAX);
             old = old.max(self.log.sent_by(Instant::from_nanos(now.as_nanos().saturating_sub(age_nanos))));
         }
         for offset in 0..old {
             let before = self.counters.lost;
-            // An acknowledgement that is never acknowledged will have arrived: else the peer would have asked for it.
             match self.log.get(offset) {
+                // It will have arrived: else the peer would have asked for it.
                 Sent::Ack(_) => drop(self.log.take(offset)),
+                // A peer that says nothing is not asked for ever more.
+                Sent::Nack(_) | Sent::Resync if offset < surplus => {
+                    self.log.take(offset);
+                    self.owes_resync = true;
+                }
                 _ => self.lost(offset),
             }
             self.counters.timed_out += self.counters.lost - before;

@@ -74,7 +74,11 @@ impl FtfwSession {
         if !message.has(flags::ACK | flags::NACK | flags::RESYNC) {
             return Ok(());
         }
-        self.receiver.want_acknowledgement(now);
+        if message.has(flags::NACK | flags::RESYNC) {
+            self.receiver.want_acknowledgement(now);
+        } else {
+            self.receiver.note_acknowledgement();
+        }
         if message.has(flags::RESYNC) {
             self.sender.tell_everything();
             self.events.push(FtfwEvent::ResyncRequested);

@@ -88,7 +88,8 @@ impl FtfwSession {
         self.sender.mark_changed(handle);
     }
 
-    /// A connection ended, and its handle may be used again. Of one that was never marked as changed, the peer is not told.
+    /// A connection ended, and its handle may be used again. Of one that was never told, the peer is not told
+    /// either, once everything was told: before, an earlier process of this node may have told it.
     pub fn mark_deleted(&mut self, handle: Handle, entry: &Entry) {
         self.sender.mark_deleted(handle, entry, false);
     }

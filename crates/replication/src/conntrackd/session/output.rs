@@ -43,10 +43,13 @@ impl FtfwSession {
         if acknowledge_at.is_some_and(|at| at <= now) {
             self.receiver.acknowledge(&mut self.sender);
         }
+        let is_due = self.link == Link::Open && self.last_sent.is_none_or(|at| at + self.config.alive_interval <= now);
+        if is_due {
+            self.receiver.acknowledge_in_passing(&mut self.sender);
+        }
         self.sender.fill(now, &self.config, table, buf);
         let probes = buf.is_empty() && self.sender.takes_probe(now, &self.config);
         let says_hello = self.link == Link::Seeking && self.hello_at <= now;
-        let is_due = self.link == Link::Open && self.last_sent.is_none_or(|at| at + self.config.alive_interval <= now);
         if buf.is_empty() && (probes || says_hello || is_due || self.owes_hello_back) {
             self.sender.put_alive(now, 0, buf);
         }

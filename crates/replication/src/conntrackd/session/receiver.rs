@@ -48,6 +48,8 @@ pub(super) struct Receiver {
     unacknowledged_from: u32,
     /// When the first of them came that the peer wants to have acknowledged, and how many of those there are.
     wanted: Option<(Instant, u16)>,
+    /// Acknowledgements came that are to be acknowledged in their turn, in place of the next sign of life.
+    has_acknowledgements: bool,
     pub(super) missed: u64,
     pub(super) late: u64,
 }
@@ -60,6 +62,7 @@ impl Receiver {
             expected: 0,
             unacknowledged_from: 0,
             wanted: None,
+            has_acknowledgements: false,
             missed: 0,
             late: 0,
         }
@@ -68,7 +71,7 @@ impl Receiver {
     /// The peer is away: whatever number comes next will do.
     pub(super) const fn forget(&mut self) {
         self.greeting = Greeting::Unknown;
-        self.wanted = None;
+        (self.wanted, self.has_acknowledgements) = (None, false);
     }
 
     /// A message came. Gaps before it are told to the peer at once, through `sender`.
@@ -121,7 +124,7 @@ impl Receiver {
     const fn adopt(&mut self, number: u32) {
         self.expected = number;
         self.unacknowledged_from = number;
-        self.wanted = None;
+        (self.wanted, self.has_acknowledgements) = (None, false);
     }
 
     fn note_gap(&mut self, number: u32, sender: &mut Sender) {
@@ -134,7 +137,19 @@ impl Receiver {
         self.unacknowledged_from = number;
     }
 
-    /// The peer wants the message acknowledged: any but a mere sign of life.
+    /// The peer sent an acknowledgement: it keeps that until it is acknowledged, but nothing waits for it.
+    pub(super) const fn note_acknowledgement(&mut self) {
+        self.has_acknowledgements = true;
+    }
+
+    /// What goes in place of a sign of life, if there is something to say.
+    pub(super) fn acknowledge_in_passing(&mut self, sender: &mut Sender) {
+        if self.has_acknowledgements {
+            self.acknowledge(sender);
+        }
+    }
+
+    /// The peer wants the message acknowledged: any but an acknowledgement or a mere sign of life.
     pub(super) fn want_acknowledgement(&mut self, now: Instant) {
         let (_, count) = self.wanted.get_or_insert((now, 0));
         *count = count.saturating_add(1);
@@ -152,6 +167,6 @@ impl Receiver {
             sender.acknowledge(Range { from: self.unacknowledged_from, to: self.expected.wrapping_sub(1) });
             self.unacknowledged_from = self.expected;
         }
-        self.wanted = None;
+        (self.wanted, self.has_acknowledgements) = (None, false);
     }
 }
