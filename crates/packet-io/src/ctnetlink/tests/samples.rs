@@ -74,6 +74,8 @@ fn translated() -> impl Strategy<Value = (Tuple, Tuple)> {
             reply.destination = if change[1] { other.1 } else { reply.destination };
         }
         match &mut reply.discriminator {
+            // The kernel leaves the keys of GRE alone.
+            Discriminator::Ports { .. } if original.protocol == 47 => {}
             Discriminator::Ports { source, destination } => {
                 *source = if change[2] { port } else { *source };
                 *destination = if change[3] { port } else { *destination };

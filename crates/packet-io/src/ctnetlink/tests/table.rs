@@ -2,7 +2,7 @@
 
 use flow::netfilter::{
     Discriminator, Entry, Expectation, ExpectationNat, HelperName, LABELS_BYTES, ProtocolInfo, SequenceAdjustment,
-    Status, SynProxy, TcpState,
+    Status, SynProxy, TcpFlags, TcpState,
 };
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -49,6 +49,13 @@ fn as_told(entry: &Entry) -> Entry {
             (extra.sequence_adjustment.is_some(), Status::SEQUENCE_ADJUST),
         ];
         status = bits.into_iter().filter(|(set, _)| *set).fold(status, |status, (_, bit)| status.union(bit));
+    }
+    // Scales count where both sides offered them.
+    if let Some(ProtocolInfo::Tcp(info)) = &mut told.protocol_info
+        && let Some(sides) = &mut info.sides
+        && !sides.iter().all(|side| side.flags.contains(TcpFlags::WINDOW_SCALE))
+    {
+        sides.iter_mut().for_each(|side| side.window_scale = 0);
     }
     told.status = Some(status);
     told.mark = Some(entry.mark.unwrap_or_default());
