@@ -10,6 +10,7 @@ use proptest::test_runner::TestRunner;
 use super::super::*;
 use super::samples::{self, ASSURED, other, tcp, tuple};
 use super::{conntrack_list, dump, dump_expectations, execute, load_rules, namespace};
+use crate::sysctl;
 
 /// Makes the kernel track in a namespace, and know labels there.
 const RULES: &str = "table inet tracking {
@@ -188,6 +189,12 @@ fn labels_helpers_masters_and_shifted_numbers_come_back() {
         data.extra_mut().master = Some(control.original);
         assert_taken(&mut table, &data);
         assert_eq!(execute(&mut table, Request::Update(&data)), Ok(()), "that it was expected is no change");
+        let forgetful = Entry { extra: None, mark: Some(9), ..data.clone() };
+        assert_eq!(execute(&mut table, Request::Update(&forgetful)), Ok(()), "whoever does not say so included");
+        let mut translated = tcp(1006);
+        translated.extra_mut().master = Some(control.original);
+        translated.reply.destination = "192.0.2.1".parse().unwrap();
+        assert_taken(&mut table, &translated);
 
         let mut orphan = tcp(1004);
         orphan.extra_mut().master = Some(tcp(999).original);
@@ -413,15 +420,24 @@ fn expectations_come_back_and_go() {
 }
 
 #[test]
-fn support_says_how_full_the_table_is() {
+fn support_says_what_is_missing() {
     let Some(namespace) = namespace() else { return };
     let work = || {
         let mut table = TableSocket::open().unwrap();
         let entries: Vec<_> = (1..=10).map(tcp).collect();
         table.execute(entries.iter().map(Request::Create), &mut |_, error| panic!("{error}")).unwrap();
+        sysctl::write("net/netfilter/nf_conntrack_events", "1").unwrap();
         let found = support();
-        assert_eq!(found.connections, Some(10));
+        assert_eq!((found.connections, found.events), (Some(10), Some(1)));
         assert!(!found.lacks.iter().any(Lack::is_fatal), "{:?}", found.lacks);
+        assert!(!found.lacks.contains(&Lack::EventsOfOlder));
+
+        sysctl::write("net/netfilter/nf_conntrack_events", "2").unwrap();
+        assert!(support().lacks.contains(&Lack::EventsOfOlder));
+        sysctl::write("net/netfilter/nf_conntrack_events", "0").unwrap();
+        let lacks = support().lacks;
+        assert!(lacks.contains(&Lack::Events) && Lack::Events.is_fatal());
+        assert!(Lack::Events.to_string().ends_with("sysctl -w net.netfilter.nf_conntrack_events=1"));
     };
     namespace.run(work).unwrap();
 }
