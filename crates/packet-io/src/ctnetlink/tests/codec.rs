@@ -37,9 +37,14 @@ proptest! {
             bytes[place] = value;
         }
         bytes.truncate(length.index(bytes.len() + 1));
-        let mut events = 0;
-        let malformed = decode_events(&bytes, &mut |_, _| events += 1);
-        prop_assert!(bytes.is_empty() || events + malformed > 0, "nothing is passed over without a word");
+        let mut events = Vec::new();
+        let malformed = decode_events(&bytes, &mut |cause, event| events.push((cause, event)));
+        prop_assert!(bytes.is_empty() || events.len() + malformed > 0, "nothing is passed over without a word");
+        for (cause, event) in events {
+            let mut again = Vec::new();
+            decode_events(&encoded(cause, &event), &mut |cause, event| again.push((cause, event)));
+            prop_assert_eq!(again, vec![(cause, event)], "what could be read can be written");
+        }
     }
 }
 

@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
+use flow::netfilter::TcpState;
+
+use super::super::filter::{Ignore, TcpStates};
 use super::super::*;
 use super::samples::tcp;
 use super::{dump, namespace};
+use crate::netlink::Prefix;
 use crate::usage::thread_cpu_time;
 
 const COUNT: u16 = 50_000;
@@ -38,7 +42,17 @@ fn costs() {
         report("dump", begin, entries.len());
         let begin = thread_cpu_time();
         table.execute(entries.iter().map(Request::Update), &mut |_, error| panic!("{error}")).unwrap();
-        report("update", begin, entries.len());
+        report("update of everything", begin, entries.len());
+        let bare = |entry: &Entry| Entry { timeout_s: Some(500), ..Entry::new(entry.original, entry.reply) };
+        let refreshed: Vec<_> = entries.iter().map(bare).collect();
+        let begin = thread_cpu_time();
+        table.execute(refreshed.iter().map(Request::Update), &mut |_, error| panic!("{error}")).unwrap();
+        report("update of the timeout", begin, entries.len());
+        let begin = thread_cpu_time();
+        for entry in &refreshed {
+            table.execute([Request::Update(entry)], &mut |_, error| panic!("{error}")).unwrap();
+        }
+        report("update of the timeout, one a call", begin, entries.len());
         let begin = thread_cpu_time();
         table.execute(entries.iter().map(Request::Delete), &mut |_, error| panic!("{error}")).unwrap();
         report("delete", begin, entries.len());
@@ -51,10 +65,17 @@ fn costs() {
         let (begin, mut heard) = (thread_cpu_time(), 0);
         socket.receive(usize::MAX, &mut |_, _| heard += 1).unwrap();
         report("receive an event", begin, heard);
+        let ignore = Ignore { addresses: vec![Prefix::new([10, 9, 0, 0], 16)], ..Ignore::default() };
+        let tcp_states = Some(TcpStates::from_iter([TcpState::SynSent]));
+        let filter = EventFilter { ignore: vec![ignore], tcp_states, ..EventFilter::default() };
+        socket.set_filter(&filter).unwrap();
+        let begin = thread_cpu_time();
+        table.execute(entries.iter().map(Request::Update), &mut |_, error| panic!("{error}")).unwrap();
+        report("update of everything, its event filtered in the kernel", begin, entries.len());
         socket.ignore_program(table.port());
         let begin = thread_cpu_time();
         table.execute(entries.iter().map(Request::Update), &mut |_, error| panic!("{error}")).unwrap();
-        report("update, its event ignored in the kernel", begin, entries.len());
+        report("update of everything, its event ignored in the kernel", begin, entries.len());
     };
     namespace.run(work).unwrap();
 }
