@@ -17,6 +17,10 @@ pub(in super::super) fn tuple(source: &str, destination: &str, protocol: u8, dis
     Tuple { source: source.parse().unwrap(), destination: destination.parse().unwrap(), protocol, discriminator }
 }
 
+pub(in super::super) const fn ports(source: u16, destination: u16) -> Discriminator {
+    Discriminator::Ports { source, destination }
+}
+
 /// An established TCP connection from this port.
 pub(in super::super) fn tcp(port: u16) -> Entry {
     let ports = Discriminator::Ports { source: port, destination: 80 };
