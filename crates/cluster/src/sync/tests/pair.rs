@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use flow::netfilter::{Discriminator, TcpState, Tuple};
 use flow::{HashKey, Instant, NodeId};
-use replication::SessionConfig;
+use replication::{ApplyError, PeerError, SessionConfig};
 
 use super::kernel::{Kernel, Queued};
 use crate::random::SplitMix64;
@@ -44,6 +44,8 @@ pub(super) struct Pair {
     pub(super) now: Instant,
     pub(super) loss_percent: u64,
     pub(super) is_cut: bool,
+    /// Packets of all connections come here every second.
+    pub(super) kept_alive_at: Option<usize>,
     random: SplitMix64,
     options: Options,
 }
@@ -92,7 +94,7 @@ impl Pair {
         };
         let hosts = [host(0), host(1)];
         let (loss_percent, random) = (options.loss_percent, SplitMix64::new(options.seed));
-        Self { hosts, now, loss_percent, is_cut: false, random, options }
+        Self { hosts, now, loss_percent, is_cut: false, kept_alive_at: None, random, options }
     }
 
     /// As [`Pair::start`], until both have told each other everything.
@@ -123,6 +125,9 @@ impl Pair {
     pub(super) fn tick(&mut self) {
         self.now = self.now + TICK;
         let now = self.now;
+        if let Some(node) = self.kept_alive_at.filter(|_| now.as_nanos().is_multiple_of(1_000_000_000)) {
+            self.hosts[node].kernel.keep_all_alive();
+        }
         for from in 0..2 {
             self.hosts[from].kernel.advance(now);
             if !self.hosts[from].is_running {
@@ -201,7 +206,11 @@ impl Pair {
 
     #[track_caller]
     pub(super) fn assert_kernels_agree(&self) {
-        assert_eq!(self.hosts[0].kernel.summary(), self.hosts[1].kernel.summary());
+        let [one, other] = [0, 1].map(|node: usize| self.hosts[node].kernel.summary());
+        let differs = |(tuple, said): &(&Tuple, &_)| other.get(tuple) != Some(said);
+        let differing: Vec<_> = one.iter().filter(differs).map(|(tuple, said)| (said, other.get(tuple))).collect();
+        let alone: Vec<_> = other.keys().filter(|tuple| !one.contains_key(tuple)).collect();
+        assert!(differing.is_empty() && alone.is_empty(), "{differing:#?}, and only the second has {alone:#?}");
     }
 }
 
@@ -222,7 +231,9 @@ impl Host {
             node.handle_kernel_event(now, Origin::Packets, event);
         }
         for datagram in self.inbox.drain(..) {
-            node.handle_datagram(now, peer, &datagram).unwrap();
+            let result = node.handle_datagram(now, peer, &datagram);
+            let is_full = matches!(result, Err(SyncError::Replication(PeerError::Apply(ApplyError::Full))));
+            assert!(result.is_ok() || is_full, "{result:?}");
         }
         if node.poll_dump(now) {
             self.dump = Some(kernel.dump().into());
