@@ -6,6 +6,7 @@ pub mod capture;
 pub mod channel;
 pub mod configuration;
 pub mod control_request;
+pub mod ctnetlink;
 pub mod failure_detection;
 pub mod frame;
 pub mod heartbeat;
