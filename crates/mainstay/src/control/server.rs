@@ -367,6 +367,10 @@ fn answer(
             shared.operations.undrain()?;
             (0, false)
         }
+        Query::Sync { order } => {
+            write_line(writer, &Line::Readiness(shared.operations.sync(*order)?))?;
+            (1, false)
+        }
     };
     write_line(writer, &Line::End { version: VERSION, lines, truncated })?;
     Ok(())
@@ -411,6 +415,13 @@ fn answer_flows(
                 return Ok((written, true));
             }
             write_line(writer, &Line::Flow(shared.describer.describe_in(&page, listed)))?;
+            written += 1;
+        }
+        for flow in page.described {
+            if written == limit {
+                return Ok((written, true));
+            }
+            write_line(writer, &Line::Flow(flow))?;
             written += 1;
         }
         (worker, cursor) = page.next_cursor.map_or((worker + 1, 0), |next| (worker, next));

@@ -1,0 +1,33 @@
+//! `mainstay sync` on the command line: the daemon itself, its check, what keepalived calls, and the import.
+
+mod check;
+pub mod describe;
+mod hook;
+
+pub use hook::HookFailed;
+
+use super::CommandError;
+use crate::cli::{SyncArgs, SyncCommand};
+use crate::control::types::SyncOrder;
+use crate::sync::{self, import};
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn run(args: &SyncArgs) -> Result<(), CommandError> {
+    match &args.command {
+        Some(SyncCommand::Primary(args)) => Ok(hook::run(SyncOrder::Primary, args)?),
+        Some(SyncCommand::Backup(args)) => Ok(hook::run(SyncOrder::Backup, args)?),
+        Some(SyncCommand::Fault(args)) => Ok(hook::run(SyncOrder::Fault, args)?),
+        Some(SyncCommand::Resync(args)) => Ok(hook::run(SyncOrder::Resync, args)?),
+        Some(SyncCommand::Ready(args)) => hook::ready(args),
+        Some(SyncCommand::Import(args)) => import::run(&args.file),
+        None => match &args.config {
+            Some(config) if args.check => check::run(config, args.json),
+            Some(config) => sync::run(config),
+            // Command lines without either are refused before.
+            None => Ok(()),
+        },
+    }
+}
