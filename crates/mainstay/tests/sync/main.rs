@@ -3,4 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod operating;
+mod recovery;
 mod replication;
+mod roles;
+mod troubles;
