@@ -5,6 +5,7 @@ pub mod attributes;
 pub mod capture;
 pub mod channel;
 pub mod configuration;
+pub mod conntrackd;
 pub mod control_request;
 pub mod ctnetlink;
 pub mod failure_detection;
