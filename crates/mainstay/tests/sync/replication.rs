@@ -137,7 +137,8 @@ fn two_nodes_speak_conntrackds_protocol_as_well() {
 fn what_real_packets_do_is_told() {
     let Some(pair) = SyncPair::new("packets") else { return };
     // Something has to ask for the state of connections, or none are tracked.
-    let tracking = "table inet track { chain incoming { type filter hook input priority 0; ct state invalid drop; }; }\n";
+    let tracking =
+        "table inet track { chain incoming { type filter hook input priority 0; ct state invalid drop; }; }\n";
     if !pair.load_rules(0, tracking) {
         return;
     }
