@@ -7,6 +7,7 @@ pub mod channel;
 pub mod configuration;
 pub mod conntrackd;
 pub mod control_request;
+pub mod ctnetlink;
 pub mod failure_detection;
 pub mod frame;
 pub mod heartbeat;
