@@ -84,6 +84,10 @@ impl Conntrackd {
 
     /// Starts it, as it was started before.
     pub(crate) fn run(&mut self, namespace: &Namespace) {
+        // One that was killed leaves them behind, and the next one does not start over them.
+        for name in ["lock", "control"] {
+            let _ = fs::remove_file(self.directory.join(name));
+        }
         let output = fs::File::create(self.directory.join("out")).unwrap();
         let mut command = Command::new("conntrackd");
         command.arg("-C").arg(self.directory.join("conf"));

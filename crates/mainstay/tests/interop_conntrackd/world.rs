@@ -1,6 +1,6 @@
 //! A conntrackd on a kernel of its own, a cable, and a small peer at its other end: a socket, a session, a table in memory.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -140,7 +140,8 @@ pub(crate) struct World {
     _far: Namespace,
 }
 
-fn is_installed(program: &str) -> bool {
+/// Whether a program can be run.
+pub(crate) fn is_installed(program: &str) -> bool {
     Command::new(program).arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
@@ -218,6 +219,6 @@ fn set_up(number: usize) {
     let mut netlink = Netlink::open().unwrap();
     netlink.set_up(LINK, true).unwrap();
     for (address, bits) in [(V4[number], 24), (V6[number], 64)] {
-        netlink.add_address(LINK, Prefix::new(address.parse().unwrap(), bits)).unwrap();
+        netlink.add_address(LINK, Prefix::new(address.parse::<IpAddr>().unwrap(), bits)).unwrap();
     }
 }
