@@ -7,6 +7,7 @@ pub mod channel;
 pub mod configuration;
 pub mod control_request;
 pub mod failure_detection;
+pub mod filters;
 pub mod frame;
 pub mod heartbeat;
 pub mod node;

@@ -128,7 +128,11 @@ mod tests {
         let shape = BloomShape { bits: 1001, hashes: 3 };
         let [mut one, mut other, mut both] = [(); 3].map(|()| Bloom::new(shape).expect("a shape"));
         for number in 0..40 {
-            if number % 2 == 0 { one.insert(key(number)) } else { other.insert(key(number)) }
+            if number % 2 == 0 {
+                one.insert(key(number))
+            } else {
+                other.insert(key(number))
+            }
             both.insert(key(number));
         }
         one.merge(&other).expect("the same shape");

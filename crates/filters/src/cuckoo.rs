@@ -5,12 +5,12 @@
 //! So it is filled further and its items are found in two places instead of four; but an insertion at high load changes many
 //! cells, each of which has to be told to the backups, where a multi-level filter changes one.
 
+use crate::Full;
 use crate::exchange::Exchange;
 use crate::hash::{KeyHash, mix};
 use crate::memory::Memory;
 use crate::scan;
 use crate::shape::{CuckooShape, Shape, ShapeError};
-use crate::Full;
 
 /// Cells of a bucket.
 const CELLS: usize = 4;
@@ -77,7 +77,8 @@ impl Cuckoo {
     fn find(&self, key: KeyHash) -> Option<usize> {
         let pattern = TAKEN | (key.fingerprint(31) & self.fingerprint_mask);
         let [one, other] = self.buckets(key);
-        let matches = |bucket| scan::matches(self.memory.group::<CELLS>(bucket), TAKEN | self.fingerprint_mask, pattern);
+        let matches =
+            |bucket| scan::matches(self.memory.group::<CELLS>(bucket), TAKEN | self.fingerprint_mask, pattern);
         let (in_one, in_other) = (matches(one), matches(other));
         if in_one | in_other == 0 {
             return None;
@@ -115,12 +116,12 @@ impl Cuckoo {
     fn make_room(&mut self, key: KeyHash, mut bucket: usize, mut word: u32) -> Result<(), Full> {
         let mut path = [0; MOVES_MAX];
         let mut choice = key.whole();
-        for moves in 0..MOVES_MAX {
-            choice = mix(choice.wrapping_add(moves as u64));
+        for moved in &mut path {
+            choice = mix(choice.wrapping_add(1));
             let cell = bucket * CELLS + choice as usize % CELLS;
             let evicted = self.memory.word(cell);
             self.memory.set(cell, word);
-            (path[moves], word) = (cell, evicted);
+            (*moved, word) = (cell, evicted);
             bucket = self.other(bucket, word & self.fingerprint_mask);
             if let Some(cell) = self.free_cell(bucket) {
                 self.memory.set(cell, word);
@@ -247,10 +248,8 @@ mod tests {
             let mut model = BTreeMap::new();
             for (number, operation, state) in steps {
                 match (operation, model.contains_key(&number)) {
-                    (0, false) => {
-                        if filter.insert(key(number), state).is_ok() {
-                            model.insert(number, state);
-                        }
+                    (0, false) if filter.insert(key(number), state).is_ok() => {
+                        model.insert(number, state);
                     }
                     (1, _) => prop_assert_eq!(filter.modify(key(number), state),
                         model.get_mut(&number).map(|known| core::mem::replace(known, state))),

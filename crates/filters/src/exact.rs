@@ -151,12 +151,12 @@ impl Exact {
     fn make_room(&mut self, mut bucket: usize, mut item: Item) -> Result<(), Full> {
         let mut path = [(0, 0); MOVES_MAX];
         let mut choice = item.hash;
-        for moves in 0..MOVES_MAX {
-            choice = mix(choice.wrapping_add(moves as u64));
+        for moved in &mut path {
+            choice = mix(choice.wrapping_add(1));
             let cell = choice as usize % CELLS;
             let evicted = self.item(bucket, cell);
             self.set_item(bucket, cell, Some(item));
-            (path[moves], item) = ((bucket, cell), evicted);
+            (*moved, item) = ((bucket, cell), evicted);
             let [one, other] = self.buckets(item.hash);
             bucket = if bucket == one { other } else { one };
             if self.place(bucket, item) {

@@ -158,7 +158,10 @@ impl<'a> Update<'a> {
             // Both are less than 2^63, as is their sum with any number of words that fits memory.
             end = end.checked_add(run.gap).ok_or(ExchangeError::Malformed("a gap without end"))?;
             if end.saturating_add(number as u64) > filter_words as u64 {
-                return Err(ExchangeError::Beyond { index: end.saturating_add(number as u64 - 1), words: filter_words });
+                return Err(ExchangeError::Beyond {
+                    index: end.saturating_add(number as u64 - 1),
+                    words: filter_words,
+                });
             }
             end += number as u64;
             words += number;

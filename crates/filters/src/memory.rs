@@ -78,8 +78,9 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn group<const WORDS: usize>(&self, index: usize) -> &[u32; WORDS] {
         const { assert!(WORDS_PER_LINE.is_multiple_of(WORDS)) }
-        let groups = WORDS_PER_LINE / WORDS;
-        &self.lines[index / groups].0.as_chunks::<WORDS>().0[index % groups]
+        // In one row, so that finding a group takes one multiplication by a constant.
+        let groups = <[[u32; WORDS]]>::ref_from_bytes(self.lines.as_bytes()).expect("lines are whole groups");
+        &groups[index]
     }
 
     #[inline(always)]
@@ -172,9 +173,8 @@ impl Memory {
         let words = words.start.min(self.words)..words.end.min(self.words);
         let first = words.start;
         let section = self.words().get(words).unwrap_or_default();
-        let is_set = |(index, word): (usize, &u32)| {
-            (*word != 0).then(|| mix(((first + index) as u64) << 32 | u64::from(*word)))
-        };
+        let is_set =
+            |(index, word): (usize, &u32)| (*word != 0).then(|| mix(((first + index) as u64) << 32 | u64::from(*word)));
         section.iter().enumerate().filter_map(is_set).fold(0, u64::wrapping_add)
     }
 }

@@ -354,7 +354,11 @@ impl Shape {
             return Err(ShapeError::OtherSecret);
         }
         // What a kind does not have is zero: so there is one form of each shape.
-        if shape.encode(secret_check) == *bytes { Ok(shape) } else { Err(ShapeError::Malformed("bits beyond its kind")) }
+        if shape.encode(secret_check) == *bytes {
+            Ok(shape)
+        } else {
+            Err(ShapeError::Malformed("bits beyond its kind"))
+        }
     }
 }
 

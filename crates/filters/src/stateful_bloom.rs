@@ -174,8 +174,8 @@ impl Exchange for StatefulBloom {
     fn admits(&self, index: usize, word: u32) -> bool {
         let bits = 4 + u32::from(self.shape.state_bits);
         let per_word = 32 / bits;
-        let is_within = index + 1 < self.memory.words().len()
-            || word & !last_word_mask(self.shape.cells, u64::from(per_word)) == 0;
+        let is_within =
+            index + 1 < self.memory.words().len() || word & !last_word_mask(self.shape.cells, u64::from(per_word)) == 0;
         // A cell without items has no state.
         let is_whole = |cell: u32| {
             let cell = word >> (cell * bits) & (self.several() << 4 | 0xf);

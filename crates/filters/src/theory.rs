@@ -88,7 +88,9 @@ impl FirstAvailable {
     /// The expected number of items a bucket in each level: α.
     #[must_use]
     pub fn load_factors(&self) -> [f64; LEVELS] {
-        core::array::from_fn(|level| if self.buckets[level] > 0.0 { self.success[level] / self.buckets[level] } else { 0.0 })
+        core::array::from_fn(
+            |level| if self.buckets[level] > 0.0 { self.success[level] / self.buckets[level] } else { 0.0 },
+        )
     }
 
     /// Each level's share of the items: LD.
@@ -123,10 +125,9 @@ impl FirstAvailable {
     }
 
     fn over_levels(&self, passed: impl Fn(usize) -> f64, within: impl Fn(usize) -> f64) -> f64 {
-        let distribution = self.load_distribution();
         let (mut before, mut cells) = (0.0, 0.0);
-        for level in 0..usize::from(self.shape.levels) {
-            cells += distribution[level] * (before + within(level));
+        for (level, share) in self.load_distribution().into_iter().enumerate().take(self.shape.levels.into()) {
+            cells += share * (before + within(level));
             before += passed(level);
         }
         cells
@@ -254,7 +255,10 @@ mod tests {
             for level in 0..4 {
                 let (factor, share) = (theory.load_factors()[level], theory.load_distribution()[level]);
                 assert!(close(factor, factors[level], 0.06), "({levels},{cells}) {items}: {factor} {factors:?}");
-                assert!(close(share, distribution[level], 0.002), "({levels},{cells}) {items}: {share} {distribution:?}");
+                assert!(
+                    close(share, distribution[level], 0.002),
+                    "({levels},{cells}) {items}: {share} {distribution:?}"
+                );
             }
         }
     }

@@ -35,7 +35,7 @@ fn keeps_a_copy<F: Exchange>(mut sender: F, mut change: impl FnMut(&mut F, u64),
     for number in 50..200 {
         change(&mut sender, number);
         sender.memory_mut().take_changes(mark, 5, &mut changes);
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             sender.memory_mut().give_back(mark, changes.drain(..).map(|change| change.index));
             continue;
         }
@@ -73,7 +73,7 @@ fn a_copy_of_a_counting_bloom_filter_is_kept() {
     let shape = CountingBloomShape { counters: 1003, hashes: 4 };
     let change = |filter: &mut CountingBloom, number: u64| {
         filter.insert(key(number));
-        if number % 4 == 0 {
+        if number.is_multiple_of(4) {
             filter.remove(key(number / 2));
         }
     };
@@ -97,7 +97,7 @@ fn a_copy_of_a_stateful_bloom_filter_is_kept() {
 fn a_copy_of_a_multi_level_filter_is_kept() {
     let change = |filter: &mut MultiLevel<States>, number: u64| {
         filter.insert(key(number), (number % 200) as u16).expect("room");
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             filter.remove(key(number / 2));
         }
         filter.modify(key(number - number % 7), 201);

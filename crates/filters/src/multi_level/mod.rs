@@ -68,6 +68,10 @@ pub struct MultiLevel<H> {
     memory: Memory,
     shape: MultiLevelShape,
     levels: [Level; LEVELS_MAX as usize],
+    /// Its shape is (4, 8), the one that is made the fastest.
+    is_four_by_eight: bool,
+    /// The binary logarithm of the words from a bucket to the next.
+    stride_log2: u32,
     /// The fingerprint's bits of a cell.
     fingerprint_mask: u32,
     /// Which bits of a [`Probe`] are cells.
@@ -124,6 +128,8 @@ impl<H: Holding> MultiLevel<H> {
             memory: Memory::new(words),
             shape,
             levels,
+            is_four_by_eight: shape.levels == 4 && shape.stride() == 8,
+            stride_log2: shape.stride().ilog2(),
             fingerprint_mask: (1 << shape.fingerprint_bits) - 1,
             cells_mask,
             items: 0,
@@ -213,29 +219,35 @@ impl<H: Holding> MultiLevel<H> {
     /// The word that a bit of a [`Probe`] stands for.
     #[inline(always)]
     fn word_at(&self, key: KeyHash, bit: u32) -> usize {
-        let stride = self.shape.stride();
-        let (level, cell) = (bit as usize / stride, bit as usize % stride);
-        self.bucket(key, level) * stride + cell
+        let level = (bit >> self.stride_log2) as usize;
+        let cell = bit as usize & ((1 << self.stride_log2) - 1);
+        (self.bucket(key, level % self.levels.len()) << self.stride_log2) + cell
     }
 
     #[inline(always)]
     fn probe(&self, key: KeyHash) -> Probe {
-        // The common shapes with all that is constant as constants.
-        match (self.shape.levels, self.shape.stride()) {
-            (4, 8) => self.probe_levels::<8>(key, 4),
-            (8, 4) => self.probe_levels::<4>(key, 8),
-            (4, 4) => self.probe_levels::<4>(key, 4),
-            (levels, stride) => self.probe_any(key, levels, stride),
+        if self.is_four_by_eight { self.probe_4_by_8(key) } else { self.probe_any(key) }
+    }
+
+    #[inline(always)]
+    fn probe_4_by_8(&self, key: KeyHash) -> Probe {
+        let mask = TAKEN | self.fingerprint_mask;
+        let pattern = TAKEN | (key.fingerprint(31) & self.fingerprint_mask);
+        let buckets = core::array::from_fn(|level| self.memory.group::<8>(self.bucket(key, level)));
+        Probe {
+            matches: scan::matches_4_by_8(buckets, mask, pattern).into(),
+            taken: scan::top_bits_4_by_8(buckets).into(),
         }
     }
 
     #[inline(never)]
-    fn probe_any(&self, key: KeyHash, levels: u8, stride: usize) -> Probe {
-        match stride {
-            1 => self.probe_levels::<1>(key, levels.into()),
-            2 => self.probe_levels::<2>(key, levels.into()),
-            4 => self.probe_levels::<4>(key, levels.into()),
-            _ => self.probe_levels::<8>(key, levels.into()),
+    fn probe_any(&self, key: KeyHash) -> Probe {
+        let levels = self.shape.levels.into();
+        match self.shape.stride() {
+            1 => self.probe_levels::<1>(key, levels),
+            2 => self.probe_levels::<2>(key, levels),
+            4 => self.probe_levels::<4>(key, levels),
+            _ => self.probe_levels::<8>(key, levels),
         }
     }
 
