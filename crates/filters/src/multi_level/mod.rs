@@ -24,6 +24,8 @@
 
 mod counters;
 mod states;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -68,8 +70,7 @@ pub struct MultiLevel<H> {
     memory: Memory,
     shape: MultiLevelShape,
     levels: [Level; LEVELS_MAX as usize],
-    /// Its shape is (4, 8), the one that is made the fastest.
-    is_four_by_eight: bool,
+    search: Search,
     /// The binary logarithm of the words from a bucket to the next.
     stride_log2: u32,
     /// The fingerprint's bits of a cell.
@@ -87,6 +88,31 @@ struct Level {
     buckets: u64,
     /// The number of its first bucket in all.
     first: usize,
+}
+
+/// How cells are searched for a fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Search {
+    /// Any shape.
+    Any,
+    /// Four levels of buckets of eight cells, the shape that is made the fastest.
+    FourByEight,
+    /// The same, with vectors that hold a bucket.
+    #[cfg(target_arch = "x86_64")]
+    Wide,
+}
+
+impl Search {
+    fn of(shape: MultiLevelShape) -> Self {
+        if shape.levels != 4 || shape.stride() != 8 {
+            return Self::Any;
+        }
+        #[cfg(target_arch = "x86_64")]
+        if wide::is_available() {
+            return Self::Wide;
+        }
+        Self::FourByEight
+    }
 }
 
 /// What a key's buckets look like: a bit a cell, those of the first level's bucket lowest, as many a level as there are
@@ -128,7 +154,7 @@ impl<H: Holding> MultiLevel<H> {
             memory: Memory::new(words),
             shape,
             levels,
-            is_four_by_eight: shape.levels == 4 && shape.stride() == 8,
+            search: Search::of(shape),
             stride_log2: shape.stride().ilog2(),
             fingerprint_mask: (1 << shape.fingerprint_bits) - 1,
             cells_mask,
@@ -226,7 +252,7 @@ impl<H: Holding> MultiLevel<H> {
 
     #[inline(always)]
     fn probe(&self, key: KeyHash) -> Probe {
-        if self.is_four_by_eight { self.probe_4_by_8(key) } else { self.probe_any(key) }
+        if self.search == Search::Any { self.probe_any(key) } else { self.probe_4_by_8(key) }
     }
 
     #[inline(always)]
@@ -268,6 +294,10 @@ impl<H: Holding> MultiLevel<H> {
     /// The cell with the key's fingerprint: of several the first.
     #[inline(always)]
     fn find(&self, key: KeyHash) -> Option<usize> {
+        #[cfg(target_arch = "x86_64")]
+        if self.search == Search::Wide {
+            return wide::find(self, key);
+        }
         let matches = self.probe(key).matches;
         (matches != 0).then(|| self.word_at(key, matches.trailing_zeros()))
     }

@@ -175,6 +175,22 @@ fn many_are_looked_up_as_one_by_one() {
 }
 
 #[test]
+fn wide_vectors_find_what_narrow_ones_find() {
+    // Few bits of fingerprint, so that several cells match.
+    let shape = MultiLevelShape { fingerprint_bits: 5, ..MultiLevelShape::for_items(2000, 8) };
+    let mut filter = MultiLevel::<States>::new(shape).expect("a shape");
+    (0..2000).for_each(|number| assert_eq!(filter.insert_distinct(key(number), (number % 256) as u16), Ok(())));
+    let mut narrow = filter.clone();
+    narrow.search = Search::FourByEight;
+    let mut any = filter.clone();
+    any.search = Search::Any;
+    for number in 0..10_000 {
+        let found = filter.find(key(number));
+        assert_eq!((narrow.find(key(number)), any.find(key(number))), (found, found));
+    }
+}
+
+#[test]
 fn two_that_look_alike_stay_until_both_are_gone_where_each_has_its_own_cell() {
     // Four bits of fingerprint: many look alike.
     let shape = MultiLevelShape { fingerprint_bits: 4, ..shape(200, 4, 8, Insertion::FirstAvailable) };
