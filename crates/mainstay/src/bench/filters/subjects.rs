@@ -64,7 +64,7 @@ impl<F: Exchange> OfRoom<F> {
 }
 
 macro_rules! subject_of_room {
-    ($type:ty, |$structure:ident, $key:ident, $state:ident| $insert:expr, $contains:expr, $modify:expr, $remove:expr) => {
+    ($type:ty, |$structure:ident, $key:ident, $state:ident| $insert:expr, $contains:expr, $modify:expr, $remove:expr, $bytes:expr) => {
         impl Subject for OfRoom<$type> {
             fn name(&self) -> &'static str {
                 self.name
@@ -95,7 +95,7 @@ macro_rules! subject_of_room {
             }
 
             fn bytes(&self) -> usize {
-                self.structure.memory().bytes()
+                ($bytes)(&self.structure)
             }
 
             fn words_changed(&mut self) -> Option<usize> {
@@ -110,21 +110,24 @@ subject_of_room!(
     |filter, key, state| filter.insert(key, state.into()).is_ok(),
     filter.lookup(key).is_some(),
     filter.modify(key, state.into()).is_some(),
-    filter.remove(key).is_some()
+    filter.remove(key).is_some(),
+    MultiLevel::<States>::bytes
 );
 subject_of_room!(
     Cuckoo,
     |filter, key, state| filter.insert(key, state.into()).is_ok(),
     filter.lookup(key).is_some(),
     filter.modify(key, state.into()).is_some(),
-    filter.remove(key).is_some()
+    filter.remove(key).is_some(),
+    Cuckoo::bytes
 );
 subject_of_room!(
     Exact,
     |table, key, state| table.insert(key, state).is_ok(),
     table.lookup(key).is_some(),
     table.modify(key, state).is_some(),
-    table.remove(key).is_some()
+    table.remove(key).is_some(),
+    Exact::bytes
 );
 subject_of_room!(
     CountingBloom,
@@ -135,7 +138,8 @@ subject_of_room!(
     },
     filter.contains(key),
     filter.contains(key),
-    filter.remove(key)
+    filter.remove(key),
+    |filter: &CountingBloom| filter.memory().bytes()
 );
 
 /// Keys that are hashes already.
