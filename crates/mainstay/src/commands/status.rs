@@ -91,7 +91,10 @@ pub fn describe(status: &Status) -> String {
     );
     if let Some(sync) = &status.sync {
         text.push_str(&super::sync::describe::describe(status, sync));
-        add_tables(&mut text, [peer_table(status), agreement_table(status), channel_table(status), refused_table(sync)]);
+        add_tables(
+            &mut text,
+            [peer_table(status), agreement_table(status), channel_table(status), refused_table(sync)],
+        );
         return text;
     }
     let _ = write!(

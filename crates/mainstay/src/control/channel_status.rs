@@ -48,7 +48,9 @@ impl ChannelStatus {
             secured_by: parts.unwrap_or_else(|| "establishing".into()),
             keys_since_ns: keys.map(|keys| Instant::as_nanos(keys.since)),
             handshakes: channel.handshakes,
-            refused: refused.map(|(reason, datagrams)| RefusedCount { reason: reason.label().into(), datagrams }).collect(),
+            refused: refused
+                .map(|(reason, datagrams)| RefusedCount { reason: reason.label().into(), datagrams })
+                .collect(),
         }
     }
 

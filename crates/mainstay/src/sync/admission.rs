@@ -151,6 +151,9 @@ mod tests {
         // The node has told of it, and must see that it is to be told no more.
         assert!(passes(&entry("10.0.0.1", "192.0.2.1", 6, Some(TcpState::TimeWait))));
         assert!(passes(&Entry { mark: Some(1), ..entry("192.0.2.9", "192.0.2.1", 17, None) }));
-        assert_eq!(kernel_filter(&Filter { tcp_states: vec![TcpState::SynSent], ..Filter::default() }).tcp_states, None);
+        assert_eq!(
+            kernel_filter(&Filter { tcp_states: vec![TcpState::SynSent], ..Filter::default() }).tcp_states,
+            None
+        );
     }
 }

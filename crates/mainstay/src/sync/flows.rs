@@ -122,7 +122,10 @@ mod tests {
         assert_eq!((flow.protocol.as_str(), flow.state.as_str(), flow.role.as_str()), ("tcp", "ESTABLISHED", "backup"));
         assert_eq!(flow.original.source, "10.0.0.5:40000");
         let translated = flow.translated.expect("its source is");
-        assert_eq!((translated.source.as_str(), translated.destination.as_str()), ("192.0.2.10:1234", "198.51.100.80:443"));
+        assert_eq!(
+            (translated.source.as_str(), translated.destination.as_str()),
+            ("192.0.2.10:1234", "198.51.100.80:443")
+        );
         assert!(flow.replied && flow.assured && flow.owner == 1);
     }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use cluster::sync::{DumpResult, KernelAction, KernelEvent, KernelRefusal, KernelRequest, Origin, SyncNode};
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
+use packet_io::IoError;
 use packet_io::ctnetlink::{
     Cause, Dump, DumpFilter, DumpProgress, Event, EventOptions, EventSocket, Request, RequestError, TableSocket,
 };
-use packet_io::IoError;
 
 use super::admission::{Admission, kernel_filter};
 use crate::config::sync::SyncConfig;
@@ -143,7 +143,8 @@ impl Kernel {
         self.counters.events += received.messages as u64;
         self.counters.malformed += received.malformed as u64;
         // What waits already is not left waiting; and where nothing came, the first event is waited for.
-        self.read_events_at = if received.is_drained && received.messages > 0 { now + self.event_interval } else { now };
+        self.read_events_at =
+            if received.is_drained && received.messages > 0 { now + self.event_interval } else { now };
         if received.overrun {
             self.counters.overruns += 1;
             self.grow()?;

@@ -172,9 +172,10 @@ fn describe(event: SyncEvent) -> (EventKind, String) {
         SyncEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),
         SyncEvent::ResyncCompleted(id) => (EventKind::ResyncEnded, peer(id)),
         SyncEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
-        SyncEvent::ReplicasDiffer { peer: id, connections: count } => {
-            (EventKind::ReplicasDiffer, format!("{} of node {} are not here as it told them", connections(count.into()), id.0))
-        }
+        SyncEvent::ReplicasDiffer { peer: id, connections: count } => (
+            EventKind::ReplicasDiffer,
+            format!("{} of node {} are not here as it told them", connections(count.into()), id.0),
+        ),
         SyncEvent::ReplicasAgree { peer: id, repaired } => {
             (EventKind::ReplicasAgree, format!("with node {}: {} put right", id.0, connections(repaired.into())))
         }
@@ -189,7 +190,11 @@ fn describe(event: SyncEvent) -> (EventKind, String) {
         ),
         SyncEvent::Claimed { peer: id, connections: count } => (
             EventKind::RoleChanged,
-            format!("{} of node {}, which does not forward any more, are this node's now", connections(count.into()), id.0),
+            format!(
+                "{} of node {}, which does not forward any more, are this node's now",
+                connections(count.into()),
+                id.0
+            ),
         ),
         SyncEvent::SplitBrain(id) => (EventKind::SplitBrain, split_brain(id)),
         SyncEvent::SplitBrainOver(id) => (EventKind::SplitBrainEnded, peer(id)),
@@ -197,7 +202,9 @@ fn describe(event: SyncEvent) -> (EventKind, String) {
             EventKind::EventsLost,
             "the kernel found no room for them; its table is compared with what is known".to_owned(),
         ),
-        SyncEvent::Recovered { repaired } => (EventKind::EventsRecovered, format!("{} made good", connections(repaired))),
+        SyncEvent::Recovered { repaired } => {
+            (EventKind::EventsRecovered, format!("{} made good", connections(repaired)))
+        }
         SyncEvent::DumpFailed => {
             (EventKind::Warning, "the kernel's table could not be read; it is tried again".to_owned())
         }
@@ -324,10 +331,16 @@ fn troubles(status: &sync::SyncStatus, host: &Support) -> Vec<String> {
             troubles.push(split_brain(peer.id));
         }
         if !peer.is_up {
-            troubles.push(format!("nothing is heard of node {}: is it running, and the link between the nodes whole?", peer.id.0));
+            troubles.push(format!(
+                "nothing is heard of node {}: is it running, and the link between the nodes whole?",
+                peer.id.0
+            ));
         }
         if peer.lacks_room {
-            troubles.push(format!("node {}'s connections do not fit: raise kernel.connections_max to its value", peer.id.0));
+            troubles.push(format!(
+                "node {}'s connections do not fit: raise kernel.connections_max to its value",
+                peer.id.0
+            ));
         }
     }
     troubles.extend(status.failing.map(injection_fails));
@@ -343,7 +356,8 @@ fn troubles(status: &sync::SyncStatus, host: &Support) -> Vec<String> {
 
 fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
     let session = peer.session;
-    let is_synchronised = peer.is_up && peer.has_told_all && session.is_none_or(|session| session.told && session.heard);
+    let is_synchronised =
+        peer.is_up && peer.has_told_all && session.is_none_or(|session| session.told && session.heard);
     PeerStatus {
         id: peer.id.0,
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),

@@ -5,9 +5,9 @@
 //! busy, so they wait for conditions and assert no times.
 
 mod control;
-// mod demo;
-// mod faults;
-// mod keepalived;
+mod demo;
+mod faults;
+mod keepalived;
 mod traffic;
 
 use std::path::Path;
