@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use flow::{HashKey, NodeId};
 use replication::SessionConfig;
+use replication::conntrackd::{FtfwConfig, FtfwConfigError};
 
 use super::filter::SyncFilter;
 use crate::node::Security;
@@ -101,6 +102,13 @@ pub struct SyncPeerConfig {
 pub enum PeerProfile {
     /// Another node of Mainstay. The session's `connections_max` is the node's.
     Native(SessionConfig),
+    /// A conntrackd, or what speaks as it does. The session's `connections_max` is the node's.
+    Conntrackd {
+        /// Limits and times.
+        config: FtfwConfig,
+        /// The time of day in seconds, from which numbers begin, as conntrackd's do.
+        time_of_day_s: u32,
+    },
 }
 
 /// Default of [`SyncConfig::timeout_floor`].
@@ -128,6 +136,14 @@ pub enum ConfigError {
         peer: NodeId,
         /// Why.
         error: replication::ConfigError,
+    },
+    /// A session with a conntrackd cannot be had.
+    #[error("replication with conntrackd (node {}): {error}", .peer.0)]
+    Conntrackd {
+        /// With whom.
+        peer: NodeId,
+        /// Why.
+        error: FtfwConfigError,
     },
     /// A channel cannot be had.
     #[error(transparent)]

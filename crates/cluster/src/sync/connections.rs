@@ -1,7 +1,9 @@
 //! The connections, and what becomes of them: all that sessions, the kernel and the operator's words have in common.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use flow::netfilter::{Entry, Expectation};
 use flow::{Instant, NodeId};
 use replication::Handle;
 use replication::representation::kernel::{Ended, Speaker};
@@ -9,6 +11,7 @@ use replication::representation::kernel::{Ended, Speaker};
 use super::config::{Injection, Mode, SyncRole};
 use super::dump::DumpState;
 use super::event::{Events, SyncEvent};
+use super::expecting::ExpectationTable;
 use super::filter::SyncFilter;
 use super::injection::InjectionQueue;
 use super::mirror::{Mirror, Record, flag};
@@ -22,14 +25,23 @@ pub(super) enum Touched {
     /// A copy came, changed, went, or has another master.
     Copied(Handle),
     /// A connection of this node's has ended. Whoever was its master before knows it even if it was never told of this one.
-    Ended { handle: Handle, ended: Ended, had_another_master: bool },
+    /// Its name waits in `names`, and for a conntrackd the whole of it in `ended_entries`.
+    Ended { handle: Handle, had_another_master: bool },
     /// A connection of this node's is gone that nobody was told of.
     Forgotten(Handle),
-    /// What a peer says of this connection is not so: it has ended.
-    Refused { to: NodeId, ended: Ended },
+    /// What this peer says of the next connection in `names` is not so: it has ended.
+    Refused(NodeId),
+    /// A copy is this node's from now on.
+    TakenOver(Handle),
+    /// An expectation of this node's came, or changed.
+    ExpectationChanged(Handle),
+    /// It is over. It waits in `ended_expectations`.
+    ExpectationEnded(Handle),
 }
 
-/// The nodes that are heard.
+const _: () = assert!(size_of::<Touched>() <= 8, "a role may touch all connections at once");
+
+/// A set of nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Living([u64; 4]);
 
@@ -61,7 +73,17 @@ pub(super) struct Connections {
     pub(super) dump: DumpState,
     /// Peers that are heard.
     pub(super) living: Living,
+    /// Peers that say that they are primary.
+    pub(super) primaries: Living,
+    /// Peers that were started anew while this node was primary.
+    pub(super) restarted: Living,
+    /// Some peer is a conntrackd.
+    pub(super) has_conntrackd: bool,
+    pub(super) expecting: ExpectationTable,
     pub(super) touched: Vec<Touched>,
+    pub(super) names: VecDeque<Ended>,
+    pub(super) ended_entries: VecDeque<Entry>,
+    pub(super) ended_expectations: VecDeque<Expectation>,
     pub(super) counters: SyncCounters,
     /// Connections of which this node is master.
     pub(super) own: u32,
@@ -92,18 +114,13 @@ impl Connections {
         let from = record.owner();
         record.take_over(self.node);
         record.set(flag::UNSEEN, is_unseen);
-        record.set(flag::ENDING | flag::GONE | flag::TOLD, false);
-        if record.is_any(flag::IN_KERNEL) {
-            record.set(flag::DIRTY | flag::REPLACE, false);
-        }
+        record.set(flag::ENDING | flag::GONE, false);
+        // Whoever was its master knows it, whatever the filter says.
+        record.set(flag::TOLD, true);
         let node = self.node;
         self.count_owner(from, node);
-        self.touched.push(Touched::Copied(handle));
-        // Whoever was its master knows it, whatever the filter says.
-        if let Some(record) = self.mirror.get_mut(handle) {
-            record.set(flag::TOLD, true);
-        }
-        self.touched.push(Touched::Changed(handle));
+        self.touched.push(Touched::TakenOver(handle));
+        self.tell_expectations_of(handle, true);
     }
 
     /// The peers are told of a change, if it is worth it.
@@ -122,10 +139,14 @@ impl Connections {
 
     /// A connection of this node's has ended.
     pub(super) fn end_own(&mut self, handle: Handle) {
+        self.tell_expectations_of(handle, false);
         let Some(record) = self.mirror.get(handle) else { return };
-        let ended = self.name(record);
         let touched = if record.is_any(flag::TOLD) {
-            Touched::Ended { handle, ended, had_another_master: record.version >> 16 != 0 }
+            self.names.push_back(self.name(record));
+            if self.has_conntrackd {
+                self.ended_entries.push_back(record.entry());
+            }
+            Touched::Ended { handle, had_another_master: record.version >> 16 != 0 }
         } else {
             self.counters.never_told += 1;
             Touched::Forgotten(handle)
@@ -133,9 +154,22 @@ impl Connections {
         self.queue.refused_now -= u32::from(record.is_any(flag::REFUSED));
         self.mirror.remove(handle);
         self.own -= 1;
-        self.lacks_room = false;
+        self.note_room();
         self.counters.ended += 1;
         self.touched.push(touched);
+    }
+
+    /// The first connection at or after `from` of which the peers are told.
+    pub(super) fn next_told(&self, from: Handle) -> Option<Handle> {
+        let mut from = from;
+        loop {
+            let handle = self.mirror.next_occupied(from)?;
+            let record = self.mirror.get(handle)?;
+            if self.is_own(record) && record.is_any(flag::TOLD) {
+                return Some(handle);
+            }
+            from = Handle(handle.0 + 1);
+        }
     }
 
     /// What a connection is called on the wire when it has ended.
@@ -158,4 +192,9 @@ pub(super) fn speaker(record: &Record) -> Speaker {
 /// Seconds of the table's clock.
 pub(super) const fn seconds(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000_000) as u32
+}
+
+/// When something is over that has so long left, on the same clock.
+pub(super) const fn ends_s(now: Instant, left_s: u32) -> u32 {
+    seconds(now).saturating_add(left_s)
 }

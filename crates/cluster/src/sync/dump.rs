@@ -8,15 +8,17 @@
 //! A dump is read while events go on coming, so that it proves what is there and not what is not: only the kernel's answer
 //! for the very connection does.
 
+use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation, Status};
 use replication::Handle;
 
-use super::config::SyncRole;
-use super::connections::{Connections, seconds};
+use super::config::{Mode, SyncRole};
+use super::connections::{Connections, ends_s};
 use super::event::SyncEvent;
+use super::expecting::is_same;
 use super::kernel::KernelEvent;
 use super::mirror::{Record, flag};
 
@@ -24,6 +26,11 @@ use super::mirror::{Record, flag};
 const AGAIN_MIN: Duration = Duration::from_millis(100);
 /// up to this.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Connections that end during a dump, remembered at most; when there are more, there is another dump.
+const ENDED_MAX: usize = 1 << 16;
+/// What a full table left out is looked for when one part in so many of it is free.
+const ROOM_AGAIN: u32 = 16;
 
 /// How a dump ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +56,8 @@ pub(super) struct DumpState {
     /// All that was in the kernel was read at least once.
     pub(super) is_initialised: bool,
     repaired_before: u64,
+    /// What ended since the dump began: it may come in the dump all the same, which is read a little behind.
+    ended: BTreeSet<(u32, u32)>,
 }
 
 impl DumpState {
@@ -59,6 +68,19 @@ impl DumpState {
     /// The mark of what is seen now.
     pub(super) const fn number(&self) -> u8 {
         self.number
+    }
+
+    /// A connection with this name (and this hash) has ended.
+    pub(super) fn note_ended(&mut self, id: u32, hash: u32) {
+        if !self.is_running {
+            return;
+        }
+        if self.ended.len() >= ENDED_MAX {
+            // One more dump shows what is there.
+            self.was_overrun = true;
+        } else {
+            self.ended.insert((hash, id));
+        }
     }
 
     pub(super) const fn is_due(&self) -> bool {
@@ -84,6 +106,14 @@ impl Connections {
         }
     }
 
+    /// There is room again for what was left out.
+    pub(super) fn note_room(&mut self) {
+        if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / ROOM_AGAIN {
+            self.lacks_room = false;
+            self.want_dump(Instant::ZERO);
+        }
+    }
+
     /// The kernel's table is to be compared with what is known, whether anything was missed or not.
     pub(super) fn want_dump(&mut self, now: Instant) {
         if !self.dump.is_due() {
@@ -105,13 +135,26 @@ impl Connections {
     pub(super) fn dump_entry(&mut self, now: Instant, entry: &Entry) {
         match self.mirror.find(&entry.original, entry.zone) {
             Some(handle) => self.compare(now, handle, entry),
+            None if !self.dump.ended.is_empty() && self.dump.ended.contains(&self.ended_name(entry)) => {}
             None if self.dump.is_initialised => {
                 let began = self.counters.began;
                 self.came(now, entry, false);
                 self.counters.repaired += self.counters.began - began;
             }
             // Who gets its packets is not known, unless this node gets them all.
-            None => self.came(now, entry, self.role != SyncRole::Primary),
+            None => self.came(now, entry, self.role != SyncRole::Primary || self.mode == Mode::MultiPrimary),
+        }
+    }
+
+    fn ended_name(&self, entry: &Entry) -> (u32, u32) {
+        (self.mirror.hash(&entry.original, entry.zone), entry.id.unwrap_or(0))
+    }
+
+    /// The kernel has ended a connection.
+    pub(super) fn note_ended(&mut self, entry: &Entry) {
+        if self.dump.is_running {
+            let (hash, id) = self.ended_name(entry);
+            self.dump.note_ended(id, hash);
         }
     }
 
@@ -119,8 +162,7 @@ impl Connections {
         let Some(handle) = self.mirror.find(&expectation.master, expectation.zone) else { return };
         let is_known = self.mirror.get(handle).is_some_and(|record| {
             let injected = record.rare.as_ref().map_or(&[][..], |rare| &rare.injected);
-            let is_it = |known: &Expectation| known.expected == expectation.expected && known.mask == expectation.mask;
-            record.expectations().iter().chain(injected).any(is_it)
+            record.expectations().iter().chain(injected).any(|known| is_same(known, expectation))
         });
         if !is_known {
             self.handle_event(now, KernelEvent::Expected(expectation));
@@ -140,7 +182,7 @@ impl Connections {
             record.merge(entry);
             record.set(flag::IN_KERNEL | flag::FOUND, true);
             record.id = entry.id.unwrap_or(record.id);
-            record.expires_s = seconds(now) + entry.timeout_s.unwrap_or(0);
+            record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
         } else if is_own {
             let version = record.version;
             self.moved_on(now, handle, entry);
@@ -159,6 +201,7 @@ impl Connections {
 
     pub(super) fn dump_ended(&mut self, now: Instant, result: DumpResult) {
         self.dump.is_running = false;
+        self.dump.ended.clear();
         if result == DumpResult::Failed {
             self.events.push(now, SyncEvent::DumpFailed);
             return self.dump_again(now);

@@ -22,7 +22,7 @@ use flow::Instant;
 use flow::netfilter::{Entry, Expectation, ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple};
 use replication::Handle;
 
-use super::connections::{Connections, Touched, seconds};
+use super::connections::{Connections, Touched, ends_s};
 use super::event::SyncEvent;
 use super::mirror::{Record, flag};
 
@@ -37,7 +37,11 @@ const ALTERNATIONS_MAX: u8 = 4;
 /// What the kernel refused is tried again after this long, doubled with each refusal,
 const RETRY_MIN: Duration = Duration::from_millis(20);
 /// up to this.
-const RETRY_MAX: Duration = Duration::from_secs(10);
+const RETRY_MAX: Duration = Duration::from_secs(20);
+/// A full table counts as so many refusals at once: it will not be empty in a moment.
+const FULL_REFUSALS: u8 = 5;
+/// No peer may have the kernel keep a connection for longer: a month.
+const TIMEOUT_MAX_S: u32 = 30 * 86_400;
 /// An end that the kernel refuses so often is given up; a dump finds what is left.
 const DELETE_TRIES_MAX: u8 = 8;
 
@@ -187,7 +191,6 @@ pub(super) struct InjectionQueue {
     failing: Option<KernelRefusal>,
     /// Connections that the kernel refused and does not have.
     pub(super) refused_now: u32,
-    /// Connections that wait: to be told to the kernel for the first time, or to be deleted.
     pub(super) counters: InjectionCounters,
 }
 
@@ -299,7 +302,7 @@ impl Connections {
         let replaces = is_in_kernel && record.is_any(flag::REPLACE);
         record.set(flag::DIRTY | flag::REPLACE, false);
         let entry = to_inject(record, floor_s);
-        record.expires_s = seconds(now) + entry.timeout_s.unwrap_or(0);
+        record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
         if replaces {
             ask(Asked::DeleteFirst, KernelAction::Delete(entry.clone()));
         }
@@ -335,12 +338,17 @@ impl Connections {
         let Some(outstanding) = self.outstanding(token) else { return };
         outstanding.answer = Answer::Found;
         let (handle, generation) = (outstanding.handle, outstanding.generation);
+        self.queue.counters.asked += 1;
         let Some(record) = self.mirror.get_mut(handle).filter(|record| record.generation == generation) else { return };
         record.set(flag::VERIFY, false);
         record.refusals = 0;
         match entry {
             Some(entry) => self.verified_there(now, handle, entry),
             None => self.verified_gone(now, handle),
+        }
+        // What was to be told before it was to be asked after.
+        if self.mirror.get(handle).is_some_and(|record| record.is_any(flag::DIRTY | flag::GONE)) {
+            self.queue(handle, 0);
         }
     }
 
@@ -353,7 +361,7 @@ impl Connections {
             };
             match answer {
                 Answer::Refused(refusal) => self.handle_refusal(now, handle, asked, refusal),
-                Answer::Found => self.queue.counters.asked += 1,
+                Answer::Found => {}
                 Answer::None if asked == Asked::Get => self.retry(now, handle),
                 Answer::None => {
                     let was_refused = record.is_any(flag::REFUSED);
@@ -376,12 +384,15 @@ impl Connections {
                 record.id = 0;
                 record.set(flag::IN_KERNEL, true);
                 record.set(flag::FOUND, false);
-                if self.queue.failing.take().is_some() {
+                record.dump = self.dump.number();
+                if self.queue.failing.is_some() && self.queue.refused_now == 0 {
+                    self.queue.failing = None;
                     self.events.push(now, SyncEvent::InjectionWorks);
                 }
             }
             Asked::Update => {
                 counters.updated += 1;
+                record.dump = self.dump.number();
                 counters.refreshed += u64::from(record.is_any(flag::REFRESH));
             }
             Asked::Delete => {
@@ -456,6 +467,9 @@ impl Connections {
                     self.events.push(now, SyncEvent::InjectionFails(refusal));
                 }
                 record.set(flag::DIRTY, true);
+                if refusal == KernelRefusal::Full {
+                    record.refusals = record.refusals.max(FULL_REFUSALS);
+                }
             }
             Asked::Update | Asked::DeleteFirst => record.set(flag::DIRTY, true),
             Asked::Delete | Asked::Get => {}
@@ -468,6 +482,7 @@ impl Connections {
         let Some(record) = self.mirror.get(handle) else { return };
         self.queue.refused_now -= u32::from(record.is_any(flag::REFUSED));
         self.mirror.remove(handle);
+        self.note_room();
         self.touched.push(Touched::Copied(handle));
     }
 }
@@ -487,7 +502,7 @@ fn to_inject(record: &Record, floor_s: u32) -> Entry {
 
 /// How long the kernel is to keep it if nothing is heard: what its master said, but long enough to be refreshed.
 fn kernel_timeout_s(record: &Record, floor_s: u32) -> u32 {
-    let told_s = record.timeout_s().unwrap_or(floor_s);
+    let told_s = record.timeout_s().unwrap_or(floor_s).min(TIMEOUT_MAX_S);
     if is_closing(record) { told_s.max(1) } else { told_s.max(floor_s) }
 }
 

@@ -6,9 +6,8 @@
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
 use replication::Handle;
-use replication::representation::kernel::EXPECTATIONS_MAX;
 
-use super::connections::{Connections, seconds};
+use super::connections::{Connections, ends_s};
 use super::event::SyncEvent;
 use super::injection::is_closing;
 use super::mirror::flag;
@@ -47,10 +46,13 @@ impl Connections {
                     None => self.came(now, entry, false),
                 }
             }
-            KernelEvent::Ended(entry) => match self.mirror.find(&entry.original, entry.zone) {
-                Some(handle) => self.kernel_ended(handle, entry),
-                None => self.counters.unknown_ends += 1,
-            },
+            KernelEvent::Ended(entry) => {
+                self.note_ended(entry);
+                match self.mirror.find(&entry.original, entry.zone) {
+                    Some(handle) => self.kernel_ended(handle, entry),
+                    None => self.counters.unknown_ends += 1,
+                }
+            }
             KernelEvent::Expected(expectation) => self.expected(expectation, true),
             KernelEvent::ExpectationEnded(expectation) => self.expected(expectation, false),
         }
@@ -69,7 +71,7 @@ impl Connections {
         };
         record.id = entry.id.unwrap_or(0);
         record.dump = dump;
-        record.expires_s = seconds(now) + entry.timeout_s.unwrap_or(0);
+        record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
         record.set(flag::IN_KERNEL | flag::FOUND, true);
         record.set(flag::UNSEEN, is_unseen);
         self.own += 1;
@@ -92,7 +94,7 @@ impl Connections {
         record.id = entry.id.unwrap_or(record.id);
         record.dump = dump;
         if let Some(timeout_s) = entry.timeout_s {
-            record.expires_s = seconds(now) + timeout_s;
+            record.expires_s = ends_s(now, timeout_s);
         }
         record.set(flag::IN_KERNEL | flag::FOUND, true);
         record.set(flag::UNSEEN | flag::VERIFY | flag::DIRTY | flag::REPLACE, false);
@@ -134,57 +136,15 @@ impl Connections {
         }
     }
 
-    fn expected(&mut self, expectation: &Expectation, is_there: bool) {
-        if !self.takes_expectations {
-            return;
-        }
-        let Some(handle) = self.mirror.find(&expectation.master, expectation.zone) else {
-            self.counters.expectations_left_out += u64::from(is_there);
-            return;
-        };
-        let node = self.node;
-        let Some(record) = self.mirror.get_mut(handle) else { return };
-        let is_own = record.owner() == node;
-        let rare = record.rare_mut();
-        let is_it = |known: &Expectation| known.expected == expectation.expected && known.mask == expectation.mask;
-        let known = rare.expectations.iter().position(is_it);
-        match (is_there, known) {
-            (true, Some(at)) => rare.expectations[at] = expectation.clone(),
-            (true, None) if rare.expectations.len() < EXPECTATIONS_MAX => rare.expectations.push(expectation.clone()),
-            (true, None) => {
-                self.counters.expectations_left_out += 1;
-                return;
-            }
-            (false, Some(at)) => {
-                rare.expectations.remove(at);
-            }
-            (false, None) => {}
-        }
-        if !is_own {
-            // The helper of this node's kernel reads along: it sees the packets.
-            rare.injected.clear();
-            record.drop_empty_rare();
-            if is_there {
-                self.counters.taken_over += 1;
-                self.take_over(handle, false);
-            }
-            return;
-        }
-        record.drop_empty_rare();
-        if is_there || known.is_some() {
-            self.tell(handle);
-        }
-    }
-
     /// The kernel was asked after a connection, and has it.
     pub(super) fn verified_there(&mut self, now: Instant, handle: Handle, entry: &Entry) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         if !record.is_any(flag::ENDING) {
             return self.compare(now, handle, entry);
         }
-        let ends_s = seconds(now) + entry.timeout_s.unwrap_or(0);
-        if ends_s > record.expires_s.saturating_add(LIFE_SIGN_S) {
-            // Packets have kept it alive here.
+        let ends_s = ends_s(now, entry.timeout_s.unwrap_or(0));
+        if ends_s.abs_diff(record.expires_s) > LIFE_SIGN_S {
+            // Nobody but packets can have set its timer: forward, or back from what a copy is given.
             self.counters.ends_refused += 1;
             self.moved_on(now, handle, entry);
         } else {
@@ -199,6 +159,6 @@ impl Connections {
     }
 }
 
-/// So many seconds later than was known must the kernel's timer be for packets to have set it: rounding, and the time that
-/// a request takes, are less.
+/// So many seconds from what was known must the kernel's timer be for packets to have set it: rounding, and the time that a
+/// request takes, are less.
 const LIFE_SIGN_S: u32 = 3;

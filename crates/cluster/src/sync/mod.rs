@@ -19,14 +19,18 @@ mod config;
 mod connections;
 mod dump;
 mod event;
+mod expecting;
 mod filter;
+mod foreign;
 mod injection;
 mod kernel;
 mod mirror;
 mod observing;
 mod peer;
 mod readiness;
+mod reload;
 mod roles;
+mod session;
 mod status;
 mod store;
 mod talking;
@@ -35,6 +39,7 @@ mod tests;
 mod told;
 mod walk;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use flow::netfilter::{Entry, Expectation};
@@ -59,6 +64,7 @@ pub use walk::{REFRESH_AHEAD, WALK_PERIOD};
 use connections::{Connections, Living};
 use dump::DumpState;
 use event::Events;
+use expecting::ExpectationTable;
 use injection::InjectionQueue;
 use mirror::Mirror;
 use peer::Peer;
@@ -100,7 +106,14 @@ impl SyncNode {
             queue: InjectionQueue::default(),
             dump: DumpState::new(),
             living: Living::default(),
+            primaries: Living::default(),
+            restarted: Living::default(),
+            has_conntrackd: config.peers.iter().any(|peer| matches!(peer.profile, PeerProfile::Conntrackd { .. })),
+            expecting: ExpectationTable::default(),
             touched: Vec::new(),
+            names: VecDeque::new(),
+            ended_entries: VecDeque::new(),
+            ended_expectations: VecDeque::new(),
             counters: SyncCounters::default(),
             own: 0,
             lacks_room: false,
@@ -153,7 +166,7 @@ impl SyncNode {
     }
 
     /// Fills `batch` with what the kernel is to be asked, at most [`KERNEL_REQUESTS_MAX`] at a time; false, with nothing in
-    /// it, when there is nothing. They are to be executed in their order; then what was refused is said by
+    /// it, when there is nothing. They are to be executed in their order, before anything else is handed in; then what was refused is said by
     /// [`SyncNode::handle_kernel_answer`], what was found by [`SyncNode::handle_kernel_found`], and at the end
     /// [`SyncNode::handle_requests_done`].
     pub fn poll_kernel_requests(&mut self, now: Instant, batch: &mut Vec<KernelRequest>) -> bool {

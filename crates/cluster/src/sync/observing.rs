@@ -102,6 +102,9 @@ fn add_obstacles_of(peer: &SyncPeerStatus, add: &mut impl FnMut(bool, Obstacle))
     }
     add(!peer.has_told_all && !peer.lacks_room, Obstacle::NotHeard(peer.id));
     add(peer.lacks_room, Obstacle::NoRoom(peer.id));
+    if let Some(session) = &peer.conntrackd {
+        add(!session.told, Obstacle::NotTold(peer.id));
+    }
     let Some(session) = &peer.session else { return };
     add(!session.told, Obstacle::NotTold(peer.id));
     add(session.agreement.divergent > 0, Obstacle::Differs(peer.id));

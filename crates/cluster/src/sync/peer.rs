@@ -3,15 +3,18 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use flow::netfilter::{Entry, Expectation};
 use flow::{Instant, NodeId};
+use replication::conntrackd::{FtfwConfig, FtfwSession};
 use replication::secure::{Channel, OVERHEAD_BYTES};
-use replication::{Link, Session, SessionConfig, SessionEvent};
+use replication::{Session, SessionConfig};
 
 use super::config::{ConfigError, PeerProfile, SyncConfig, SyncPeerConfig, SyncRole};
 use super::connections::{Connections, Touched};
-use super::event::SyncEvent;
+use super::expecting::EXPECTATIONS_TOLD_MAX;
+use super::session::SyncSession;
 use super::status::SyncPeerStatus;
-use super::store::{NativeStore, holding};
+use super::talking::SyncError;
 use crate::node::Resync;
 use crate::random::SplitMix64;
 use crate::role::{Heartbeat, State};
@@ -19,29 +22,20 @@ use crate::role::{Heartbeat, State};
 /// A role that was not said again for so many intervals is not known any more.
 const HEARTBEATS_MISSED_MAX: u32 = 10;
 
-/// How a peer is spoken with.
-#[derive(Debug)]
-pub(super) enum PeerSession {
-    /// By the native protocol.
-    Native(Native),
-}
-
-/// A native session.
-pub(super) struct Native {
-    pub(super) session: Session,
-    pub(super) resync: Resync,
-}
-
-impl core::fmt::Debug for Native {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Native").field("status", &self.session.status()).field("resync", &self.resync).finish()
-    }
+/// What became of a connection, with what its slot does not hold any more.
+pub(super) struct Carried<'a> {
+    pub(super) touched: Touched,
+    /// The name of what ended.
+    pub(super) attributes: &'a [u8],
+    /// All of it, where somebody needs that.
+    pub(super) entry: Option<Entry>,
+    pub(super) expectation: Option<Expectation>,
 }
 
 /// A peer.
 pub(super) struct Peer {
     pub(super) id: NodeId,
-    pub(super) session: PeerSession,
+    session: SyncSession,
     pub(super) channel: Option<Channel>,
     pub(super) role: Option<SyncRole>,
     role_said_at: Instant,
@@ -57,8 +51,10 @@ impl Peer {
         random: &mut SplitMix64,
         now: Instant,
     ) -> Result<Self, ConfigError> {
-        let channel = match &config.security {
-            Some(security) => Some(security.channel_with(config.node, peer.id, now)?),
+        let id = peer.id;
+        let security = config.security.as_ref().filter(|_| matches!(peer.profile, PeerProfile::Native(_)));
+        let channel = match security {
+            Some(security) => Some(security.channel_with(config.node, id, now)?),
             None => None,
         };
         let session = match &peer.profile {
@@ -66,13 +62,20 @@ impl Peer {
                 let room_bytes = if channel.is_some() { OVERHEAD_BYTES } else { 0 };
                 let datagram_bytes_max = session.datagram_bytes_max.saturating_sub(room_bytes);
                 let session = SessionConfig { connections_max: config.connections_max, datagram_bytes_max, ..*session };
-                let session = Session::new(session, config.node, peer.id, random.next());
-                let session = session.map_err(|error| ConfigError::Session { peer: peer.id, error })?;
-                PeerSession::Native(Native { session, resync: Resync::default() })
+                let session = Session::new(session, config.node, id, random.next());
+                let session = session.map_err(|error| ConfigError::Session { peer: id, error })?;
+                SyncSession::Native { session, resync: Resync::default() }
+            }
+            PeerProfile::Conntrackd { config: session, time_of_day_s } => {
+                let connections_max = config.connections_max;
+                let session = FtfwConfig { connections_max, expectations_max: EXPECTATIONS_TOLD_MAX, ..*session };
+                let session = FtfwSession::new(session, id, *time_of_day_s);
+                let session = session.map_err(|error| ConfigError::Conntrackd { peer: id, error })?;
+                SyncSession::Conntrackd { session, resync: Resync::default(), sweep_at: None }
             }
         };
         Ok(Self {
-            id: peer.id,
+            id,
             session,
             channel,
             role: None,
@@ -83,37 +86,37 @@ impl Peer {
         })
     }
 
+    pub(super) const fn is_native(&self) -> bool {
+        matches!(self.session, SyncSession::Native { .. })
+    }
+
     pub(super) fn is_up(&self) -> bool {
-        match &self.session {
-            PeerSession::Native(native) => native.session.is_open(),
-        }
+        self.session.is_open()
     }
 
     /// What connections became, carried to the session.
-    pub(super) fn carry(&mut self, touched: Touched, connections: &Connections, attributes: &[u8]) {
-        let PeerSession::Native(Native { session, .. }) = &mut self.session;
-        let id = self.id;
-        match touched {
-            Touched::Changed(handle) => session.mark_changed(handle),
-            Touched::Copied(handle) => session.note_copy(handle, |key| holding(connections, key, id, handle)),
-            Touched::Ended { handle, had_another_master: true, .. } => {
-                session.mark_deleted_anyway(handle, attributes);
-            }
-            Touched::Ended { handle, .. } => session.mark_deleted(handle, attributes),
-            Touched::Forgotten(handle) => session.forget(handle),
-            Touched::Refused { to, .. } if to == id => session.tell_end(attributes),
-            Touched::Refused { .. } => {}
-        }
+    pub(super) fn carry(&mut self, carried: &Carried<'_>, connections: &Connections) {
+        self.session.carry(self.id, carried, connections);
     }
 
-    /// A datagram of the native protocol for the peer.
+    /// A datagram of the session's.
+    pub(super) fn handle_session(
+        &mut self,
+        now: Instant,
+        connections: &mut Connections,
+        datagram: &[u8],
+    ) -> Result<(), SyncError> {
+        self.session.handle_datagram(now, connections, datagram)
+    }
+
+    /// A datagram of the session's for the peer.
     pub(super) fn poll_session(&mut self, now: Instant, connections: &mut Connections, buffer: &mut Vec<u8>) -> bool {
-        let PeerSession::Native(Native { session, resync }) = &mut self.session;
-        session.poll_transmit(now, &mut NativeStore { connections, resync }, buffer)
+        self.session.poll_transmit(now, connections, buffer)
     }
 
     /// A heartbeat, when it is time.
     pub(super) fn poll_heartbeat(&mut self, now: Instant, node: NodeId, role: SyncRole, buffer: &mut Vec<u8>) -> bool {
+        let SyncSession::Native { session, .. } = &self.session else { return false };
         if now < self.heartbeat_at {
             return false;
         }
@@ -123,7 +126,6 @@ impl Peer {
             SyncRole::Backup => State::Standby,
             SyncRole::Fault => State::Left,
         };
-        let PeerSession::Native(Native { session, .. }) = &self.session;
         let synchronised = session.status().is_synchronised();
         buffer.clear();
         Heartbeat { node, state, priority: 0, synchronised, term: 0, configuration: None }.encode(buffer);
@@ -135,6 +137,7 @@ impl Peer {
         self.heartbeat_at = now;
     }
 
+    /// The peer says its role; returns it if it is another.
     pub(super) fn note_role(&mut self, now: Instant, state: State) -> Option<SyncRole> {
         let role = match state {
             State::TakingOver | State::Active | State::Leaving => SyncRole::Primary,
@@ -152,15 +155,9 @@ impl Peer {
         }
         if self.role.is_some() && self.role_said_at + self.heartbeat_interval * HEARTBEATS_MISSED_MAX <= now {
             self.role = None;
+            connections.primaries.set(self.id, false);
         }
-        let id = self.id;
-        let PeerSession::Native(Native { session, resync }) = &mut self.session;
-        session.handle_timeout(now);
-        // Nobody remembers them: what a peer that was away still has goes when it is told everything, or the kernel ends it.
-        while session.drop_untold_end() {}
-        if resync.step(|round, from, slots| connections.sweep(id, round, from, slots)) {
-            session.request_resync();
-        }
+        self.session.handle_timeout(now, self.id, connections);
     }
 
     pub(super) fn poll_timeout(&self, is_initialised: bool) -> Option<Instant> {
@@ -168,10 +165,9 @@ impl Peer {
         if !self.can_be_told() {
             return channel;
         }
-        let PeerSession::Native(Native { session, resync }) = &self.session;
-        let session = if is_initialised { session.poll_timeout() } else { None };
-        let sweep = resync.is_sweeping().then_some(Instant::ZERO);
-        [channel, session, sweep, Some(self.heartbeat_at)].into_iter().flatten().min()
+        let session = if is_initialised { self.session.poll_timeout() } else { None };
+        let heartbeat = self.is_native().then_some(self.heartbeat_at);
+        [channel, session, heartbeat].into_iter().flatten().min()
     }
 
     /// Whatever is said to the peer reaches it: the channel, if there is one, has keys.
@@ -181,62 +177,43 @@ impl Peer {
 
     /// What the session went through, for the log; true if the peer is not heard any more.
     pub(super) fn collect_events(&mut self, now: Instant, connections: &mut Connections) -> bool {
-        let id = self.id;
-        let mut is_lost = false;
-        let PeerSession::Native(Native { session, resync }) = &mut self.session;
-        while let Some(event) = session.poll_event() {
-            let event = match event {
-                SessionEvent::PeerUp => {
-                    connections.living.set(id, true);
-                    SyncEvent::PeerUp(id)
-                }
-                SessionEvent::PeerSilent | SessionEvent::PeerLeft => {
-                    connections.living.set(id, false);
-                    resync.unsettle();
-                    is_lost = true;
-                    if event == SessionEvent::PeerLeft { SyncEvent::PeerLeft(id) } else { SyncEvent::PeerSilent(id) }
-                }
-                SessionEvent::PeerRestarted => SyncEvent::PeerRestarted(id),
-                SessionEvent::Renumbered => continue,
-                SessionEvent::ResyncStarted => SyncEvent::ResyncStarted(id),
-                SessionEvent::ResyncCompleted => SyncEvent::ResyncCompleted(id),
-                SessionEvent::Synchronised => SyncEvent::Synchronised(id),
-                SessionEvent::Diverged { connections } => SyncEvent::ReplicasDiffer { peer: id, connections },
-                SessionEvent::Agreed { repaired } => SyncEvent::ReplicasAgree { peer: id, repaired },
-            };
-            connections.events.push(now, event);
-        }
-        is_lost
+        self.session.collect_events(now, self.id, connections)
     }
 
     pub(super) fn status(&self) -> SyncPeerStatus {
-        let PeerSession::Native(Native { session, resync }) = &self.session;
-        let status = session.status();
-        SyncPeerStatus {
+        let status = SyncPeerStatus {
             id: self.id,
             role: self.role,
-            is_up: status.link == Link::Open,
-            last_heard: status.last_heard,
-            has_told_all: status.heard && !resync.lacks_room,
-            lacks_room: resync.lacks_room,
+            is_up: self.is_up(),
+            last_heard: None,
+            has_told_all: false,
+            lacks_room: false,
             is_split: self.is_split,
-            session: Some(status),
+            session: None,
+            conntrackd: None,
             channel: self.channel.as_ref().map(Channel::status),
-        }
+        };
+        self.session.fill_status(status)
     }
 
     pub(super) fn close(&mut self) {
-        let PeerSession::Native(Native { session, .. }) = &mut self.session;
-        session.close();
+        match &mut self.session {
+            SyncSession::Native { session, .. } => session.close(),
+            SyncSession::Conntrackd { session, .. } => session.close(),
+        }
     }
 
     pub(super) fn request_resync(&mut self) {
-        let PeerSession::Native(Native { session, .. }) = &mut self.session;
-        session.request_resync();
+        match &mut self.session {
+            SyncSession::Native { session, .. } => session.request_resync(),
+            SyncSession::Conntrackd { session, .. } => session.request_resync(),
+        }
     }
 
     pub(super) fn resync(&mut self) {
-        let PeerSession::Native(Native { session, .. }) = &mut self.session;
-        session.resync();
+        match &mut self.session {
+            SyncSession::Native { session, .. } => session.resync(),
+            SyncSession::Conntrackd { session, .. } => session.resync(),
+        }
     }
 }

@@ -5,7 +5,7 @@ use flow::{Instant, NodeId};
 use replication::Handle;
 
 use super::config::{Mode, SyncRole};
-use super::connections::Connections;
+use super::connections::{Connections, Living};
 use super::event::SyncEvent;
 use super::mirror::flag;
 
@@ -61,6 +61,7 @@ impl Connections {
     /// The operator, or whoever moves the addresses, gives this node a role.
     pub(super) fn set_role(&mut self, now: Instant, role: SyncRole, may_claim: impl Fn(NodeId) -> bool) {
         self.role = role;
+        self.restarted = Living::default();
         let claimed = if role == SyncRole::Primary { self.claim(may_claim) } else { 0 };
         if role == SyncRole::Primary {
             self.queue_what_is_missing();

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use flow::netfilter::Entry;
 use flow::{Instant, NodeId};
 use replication::SessionStatus;
+use replication::conntrackd::FtfwStatus;
 use replication::secure::ChannelStatus;
 
 use super::config::{Injection, Mode, SyncRole};
@@ -91,6 +92,8 @@ pub struct SyncPeerStatus {
     pub is_split: bool,
     /// The native session.
     pub session: Option<SessionStatus>,
+    /// The session with a conntrackd.
+    pub conntrackd: Option<FtfwStatus>,
     /// The channel, if there is one.
     pub channel: Option<ChannelStatus>,
 }
@@ -128,7 +131,7 @@ pub struct SyncStatus {
     pub is_initialised: bool,
     /// Times that both this node and a peer were primary and one should have been.
     pub split_brains: u64,
-    /// Heartbeats received that could not be read.
+    /// What is counted.
     pub counters: SyncCounters,
     /// What was asked of the kernel.
     pub injected: InjectionCounters,

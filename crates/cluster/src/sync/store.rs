@@ -62,15 +62,7 @@ impl Store for NativeStore<'_> {
     }
 
     fn next_for_resync(&self, from: Handle) -> Option<Handle> {
-        let mut from = from;
-        loop {
-            let handle = self.connections.mirror.next_occupied(from)?;
-            let record = self.connections.mirror.get(handle)?;
-            if self.connections.is_own(record) && record.is_any(flag::TOLD) {
-                return Some(handle);
-            }
-            from = Handle(handle.0 + 1);
-        }
+        self.connections.next_told(from)
     }
 
     fn resync_started(&mut self, _now: Instant, _from: NodeId) {

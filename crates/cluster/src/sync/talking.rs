@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId};
 use replication::PeerError;
+use replication::conntrackd::FtfwError;
 use replication::representation::kernel;
 use replication::secure::{Channel, ChannelError, ChannelEvent, Content, is_channel};
 
@@ -12,9 +13,11 @@ use super::SyncNode;
 use super::config::{Mode, SyncRole};
 use super::connections::Touched;
 use super::event::SyncEvent;
-use super::peer::{Native, PeerSession};
-use super::store::NativeStore;
+use super::peer::Carried;
 use crate::role::{Heartbeat, HeartbeatError, is_heartbeat};
+
+/// Memory for what became of so many connections is kept; a role that touches all of them takes more for a moment.
+const TOUCHED_KEPT_MAX: usize = 8192;
 
 /// Why a datagram of a peer was not taken; the node goes on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -25,6 +28,9 @@ pub enum SyncError {
     /// The session discarded it.
     #[error(transparent)]
     Replication(#[from] PeerError),
+    /// The session with a conntrackd discarded it, or a part of it.
+    #[error(transparent)]
+    Conntrackd(#[from] FtfwError),
     /// A heartbeat that cannot be read.
     #[error(transparent)]
     Heartbeat(#[from] HeartbeatError),
@@ -88,17 +94,15 @@ impl SyncNode {
     }
 
     fn handle_inner(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), SyncError> {
-        if is_heartbeat(datagram) {
+        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(SyncError::UnknownPeer(from))?;
+        if peer.is_native() && is_heartbeat(datagram) {
             return self.handle_heartbeat(now, from, datagram);
         }
         // What the peer says counts once it is known what the kernel has.
         if !self.connections.dump.is_initialised {
             return Ok(());
         }
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(SyncError::UnknownPeer(from))?;
-        let PeerSession::Native(Native { session, resync }) = &mut peer.session;
-        let mut store = NativeStore { connections: &mut self.connections, resync };
-        Ok(session.handle_datagram(now, datagram, &mut store)?)
+        peer.handle_session(now, &mut self.connections, datagram)
     }
 
     fn handle_heartbeat(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), SyncError> {
@@ -108,6 +112,7 @@ impl SyncNode {
         }
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(SyncError::UnknownPeer(from))?;
         if let Some(role) = peer.note_role(now, heartbeat.state) {
+            self.connections.primaries.set(from, role == SyncRole::Primary);
             self.connections.events.push(now, SyncEvent::PeerRole { peer: from, role });
             self.note_split_brain(now);
             self.claim_from_others(now);
@@ -178,14 +183,27 @@ impl SyncNode {
         while !self.connections.touched.is_empty() {
             core::mem::swap(&mut self.connections.touched, &mut self.buffers.touched);
             for touched in self.buffers.touched.drain(..) {
-                if let Touched::Ended { ended, .. } | Touched::Refused { ended, .. } = &touched {
-                    self.buffers.attributes.clear();
-                    kernel::encode_ended(ended, &mut self.buffers.attributes);
+                let mut carried = Carried { touched, attributes: &[], entry: None, expectation: None };
+                match touched {
+                    Touched::Ended { .. } | Touched::Refused(_) => {
+                        self.buffers.attributes.clear();
+                        let name = self.connections.names.pop_front();
+                        name.iter().for_each(|name| kernel::encode_ended(name, &mut self.buffers.attributes));
+                        carried.attributes = &self.buffers.attributes;
+                        if matches!(touched, Touched::Ended { .. }) {
+                            carried.entry = self.connections.ended_entries.pop_front();
+                        }
+                    }
+                    Touched::ExpectationEnded(_) => {
+                        carried.expectation = self.connections.ended_expectations.pop_front();
+                    }
+                    _ => {}
                 }
-                for peer in &mut self.peers {
-                    peer.carry(touched, &self.connections, &self.buffers.attributes);
-                }
+                self.peers.iter_mut().for_each(|peer| peer.carry(&carried, &self.connections));
             }
+        }
+        if self.buffers.touched.capacity() > TOUCHED_KEPT_MAX {
+            (self.buffers.touched, self.connections.touched) = (Vec::new(), Vec::new());
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! | known here | the peer's word | then |
 //! |---|---|---|
-//! | nothing | any | a copy; but where this node holds the addresses and the peer has seen no packet, it is told that it ended |
+//! | nothing | any | a copy |
+//! | nothing, and the peer was started anew while this node held the addresses | of one that it merely found | it is told that it ended |
 //! | a copy of the same peer | any | it replaces what the peer said before |
 //! | a copy of another | newer | it is the peer's from now on |
 //! | this node's own | newer | it is the peer's; if this node has seen more of it, it takes it over again and says so |
@@ -11,12 +12,12 @@
 
 use flow::Instant;
 use flow::NodeId;
-use flow::netfilter::{Entry, Status, TcpState};
+use flow::netfilter::{Entry, Status, TcpState, Tuple};
 use replication::representation::kernel::{Ended, Speaker, Told};
 use replication::{ApplyError, Handle};
 
 use super::config::{Mode, SyncRole};
-use super::connections::{Connections, Touched, seconds};
+use super::connections::{Connections, Touched, ends_s};
 use super::event::SyncEvent;
 use super::mirror::{Record, beyond, flag, is_before};
 
@@ -26,19 +27,21 @@ impl Connections {
         match self.mirror.find(&told.entry.original, told.entry.zone) {
             None => self.take_new(now, from, round, told),
             Some(handle) => {
-                self.weigh(now, handle, from, round, told);
+                self.weigh(handle, from, round, told);
                 Ok(())
             }
         }
     }
 
     fn take_new(&mut self, now: Instant, from: NodeId, round: bool, told: &Told) -> Result<(), ApplyError> {
-        if told.speaker.is_unseen && self.role == SyncRole::Primary && self.mode == Mode::PrimaryBackup {
+        // It was started anew while this node got all packets: what it found in its kernel, and this node does not know, has
+        // ended meanwhile.
+        if told.speaker.is_unseen && self.restarted.contains(from) {
             let Told { entry, speaker, .. } = told;
             let speaker = Speaker { version: beyond(speaker.version), owner: self.node, is_unseen: false };
             self.counters.words_refused += 1;
-            let ended = Ended { original: entry.original, zone: entry.zone, speaker };
-            self.touched.push(Touched::Refused { to: from, ended });
+            self.names.push_back(Ended { original: entry.original, zone: entry.zone, speaker });
+            self.touched.push(Touched::Refused(from));
             return Ok(());
         }
         let floor_s = self.timeout_floor_s;
@@ -46,14 +49,14 @@ impl Connections {
             self.note_full(now, SyncEvent::ReplicaIncomplete(from));
             return Err(ApplyError::Full);
         };
-        record.expires_s = seconds(now) + told.entry.timeout_s.unwrap_or(0).max(floor_s);
+        record.expires_s = ends_s(now, told.entry.timeout_s.unwrap_or(0).max(floor_s));
         self.counters.copies_taken += 1;
         self.take_word(handle, from, round, told);
         self.queue(handle, flag::DIRTY);
         Ok(())
     }
 
-    fn weigh(&mut self, now: Instant, handle: Handle, from: NodeId, round: bool, told: &Told) {
+    fn weigh(&mut self, handle: Handle, from: NodeId, round: bool, told: &Told) {
         let (node, is_primary) = (self.node, self.role == SyncRole::Primary);
         let Some(record) = self.mirror.get_mut(handle) else { return };
         let owner = record.owner();
@@ -75,14 +78,17 @@ impl Connections {
         let sees_more = is_same && saw_more(record, &told.entry);
         let is_otherwise = self.replace(handle, from, round, told, sees_more);
         self.counters.copies_taken += 1;
-        if sees_more {
-            self.counters.merged += 1;
-            self.take_over(handle, false);
-        }
         if is_otherwise {
             self.queue(handle, flag::DIRTY);
         }
-        let _ = now;
+        let is_sole_primary = is_primary && self.mode == Mode::PrimaryBackup && !self.primaries.contains(from);
+        if sees_more {
+            self.counters.merged += 1;
+            self.take_over(handle, false);
+        } else if owner == node && is_sole_primary {
+            // What the former primary saw last, of a connection that this node goes on with.
+            self.take_over(handle, true);
+        }
     }
 
     /// The word takes the place of what is known. True if the kernel must be told.
@@ -119,6 +125,10 @@ impl Connections {
         let takes_expectations = self.takes_expectations;
         let Some(record) = self.mirror.get_mut(handle) else { return };
         let before = record.owner();
+        if before == self.node {
+            self.tell_expectations_of(handle, false);
+        }
+        let Some(record) = self.mirror.get_mut(handle) else { return };
         record.set_owner(from);
         record.version = told.speaker.version;
         record.set(flag::UNSEEN, told.speaker.is_unseen);
@@ -136,19 +146,24 @@ impl Connections {
 
     /// A peer tells that a connection has ended.
     pub(super) fn delete(&mut self, from: NodeId, ended: &Ended) {
-        let Some(handle) = self.mirror.find(&ended.original, ended.zone) else { return };
+        self.delete_named(from, &ended.original, ended.zone, ended.speaker.is_unseen);
+    }
+
+    /// As [`Connections::delete`]; with `is_unseen`, of a peer that has seen no packet of it.
+    pub(super) fn delete_named(&mut self, from: NodeId, original: &Tuple, zone: u16, is_unseen: bool) {
+        let Some(handle) = self.mirror.find(original, zone) else { return };
         let (node, is_primary) = (self.node, self.role == SyncRole::Primary);
         let Some(record) = self.mirror.get(handle) else { return };
         let owner = record.owner();
         // A connection that this node merely found in its kernel, and of which a node that gets the packets says that it ended.
-        let is_disowned = owner == node && record.is_any(flag::UNSEEN) && !is_primary && !ended.speaker.is_unseen;
+        let is_disowned = owner == node && record.is_any(flag::UNSEEN) && !is_primary && !is_unseen;
         if owner != from && !is_disowned {
             self.counters.ends_stale += 1;
             return;
         }
         self.counters.ends_taken += 1;
         let may_live_here = record.is_any(flag::IN_KERNEL) && (is_primary || record.is_any(flag::FOUND));
-        if !record.is_any(flag::IN_KERNEL) && !record.is_any(flag::DIRTY) && owner != node {
+        if !record.is_any(flag::IN_KERNEL) && owner != node {
             return self.drop_copy(handle);
         }
         if is_disowned {

@@ -59,6 +59,11 @@ impl Mirror {
         self.slots
     }
 
+    /// Connections held at most.
+    pub(super) const fn slots_max(&self) -> u32 {
+        self.slots_max
+    }
+
     /// How many more there is room for.
     pub(super) fn room(&self) -> u32 {
         self.slots_max - self.len()
@@ -70,6 +75,11 @@ impl Mirror {
         let hash = key.hash(&self.key);
         let is_it = |place: &Place| place.hash == hash && self.at(place.slot).is(&key);
         self.index.find(spread(hash), is_it).map(|place| Handle(place.slot))
+    }
+
+    /// The hash of a tuple in a zone.
+    pub(super) fn hash(&self, original: &Tuple, zone: u16) -> u32 {
+        Key::new(original, zone).hash(&self.key)
     }
 
     #[inline]

@@ -58,7 +58,7 @@ pub(super) fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         path.display(),
         config.node.id.0,
         counted(peers, "peer"),
-        counted(config.filter.ignore.len(), "entry of what is left out"),
+        counted(config.filter.ignore.len(), "filter"),
         if config.conntrackd.is_some() { ", one of them a conntrackd" } else { "" },
     );
     if host.findings.is_empty() {

@@ -46,9 +46,26 @@ impl Injection {
     pub const ALL: [(&'static str, Self); 2] = [("direct", Self::Direct), ("external-cache", Self::ExternalCache)];
 }
 
+/// Which events the kernel makes of TCP connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Events {
+    /// Of each that it is established, and that it ended.
+    #[default]
+    Lean,
+    /// Of every change.
+    All,
+}
+
+impl Events {
+    /// Both, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("lean", Self::Lean), ("all", Self::All)];
+}
+
 /// The kernel's side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
+    /// Which events the kernel makes of TCP connections.
+    pub events: Events,
     /// When the kernel is told of peers' connections.
     pub injection: Injection,
     /// Connections remembered at most.
@@ -193,11 +210,13 @@ pub struct Conntrackd {
     /// Window scales are told.
     pub window_tracking: bool,
     /// Messages until an acknowledgement is sent.
-    pub ack_window_messages: u32,
-    /// Messages kept until they are acknowledged.
+    pub ack_window_messages: u16,
+    /// Ended connections kept until their end is acknowledged.
     pub resend_queue_max: u32,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: u16,
+    /// How long a change waits for others to go with it.
+    pub batch_delay: Duration,
     /// Silence after which the peer counts as away.
     pub peer_timeout: Duration,
 }
