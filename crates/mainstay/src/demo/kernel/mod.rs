@@ -35,6 +35,8 @@ const ACTIVE: usize = 0;
 const STANDBY: usize = 1;
 /// How long daemons and managers may take until they are ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+/// How long connections may take to go on after that.
+const PROGRESS_WITHIN: Duration = Duration::from_secs(10);
 /// How long the standby may take until it has the addresses and has forwarded.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -123,10 +125,14 @@ impl Demonstration<'_> {
         let killed_at = routers.kill(ACTIVE)?;
         tell("the active router is dead");
         self.await_take_over(killed_at, &watchers[STANDBY])?;
+        let taken_over_at = Instant::now();
         watch.pass_until(killed_at.instant() + Duration::from_secs_f64(settings.seconds / 2.0))?;
         tell("waking the silent connections");
         session.wake_silent()?;
         self.traffic.await_answers(&session, is_replicated)?;
+        if is_replicated {
+            self.await_progress(&session, taken_over_at)?;
+        }
         let traffic = session.finish()?;
         let [_, standby] = watchers;
         let taken_over = standby.finish()?;
@@ -182,6 +188,16 @@ impl Demonstration<'_> {
             return Ok(());
         }
         Err(ClusterError::NotReady { why: missing.into(), logs: routers.logs() }.into())
+    }
+
+    /// Gives every connection the time for its next retransmission, which comes the later the longer nobody answered. That
+    /// one has no progress all the same shows in the result.
+    fn await_progress(&self, session: &Session, since: Instant) -> Result<(), RunError> {
+        let deadline = Instant::now() + PROGRESS_WITHIN;
+        self.traffic.watch.until(deadline, || -> Result<bool, RunError> {
+            Ok(session.progress().all_progressed_since.is_none_or(|at| at > since))
+        })?;
+        Ok(())
     }
 
     /// That the standby never takes over shows in the result.
