@@ -210,7 +210,13 @@ impl Pair {
         let differs = |(tuple, said): &(&Tuple, &_)| other.get(tuple) != Some(said);
         let differing: Vec<_> = one.iter().filter(differs).map(|(tuple, said)| (said, other.get(tuple))).collect();
         let alone: Vec<_> = other.keys().filter(|tuple| !one.contains_key(tuple)).collect();
-        assert!(differing.is_empty() && alone.is_empty(), "{differing:#?}, and only the second has {alone:#?}");
+        let first = one.keys().find(|tuple| differs(&(tuple, &one[*tuple]))).or(alone.first().copied());
+        let known = first.map(|tuple| {
+            self.hosts
+                .each_ref()
+                .map(|host| host.node.flows(0, usize::MAX).flows.into_iter().find(|flow| flow.entry.original == *tuple))
+        });
+        assert!(first.is_none(), "{differing:?}, and only the second has {alone:?}; of the first is known {known:#?}");
     }
 }
 

@@ -134,15 +134,15 @@ fn run(seeds: core::ops::Range<u64>, faults: Faults) {
 
 #[test]
 fn whatever_is_lost_on_the_way_both_kernels_agree_in_the_end() {
-    run(0..12, Faults { restarts: false, swaps: false });
+    run(0..40, Faults { restarts: false, swaps: false });
 }
 
 #[test]
 fn when_the_addresses_move_nothing_that_lives_is_lost() {
-    run(100..112, Faults { restarts: false, swaps: true });
+    run(1000..1040, Faults { restarts: false, swaps: true });
 }
 
 #[test]
 fn daemons_that_are_started_anew_lose_nothing_that_lives() {
-    run(200..212, Faults { restarts: true, swaps: true });
+    run(2000..2040, Faults { restarts: true, swaps: true });
 }
