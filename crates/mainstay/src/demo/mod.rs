@@ -45,6 +45,9 @@ pub enum DemoError {
     /// The machine cannot give what the demo needs.
     #[error(transparent)]
     System(#[from] IoError),
+    /// A program is missing that the demo runs.
+    #[error("the demo cannot be run: {0}")]
+    Missing(String),
     /// A run could not be made.
     #[error(transparent)]
     Run(#[from] RunError),

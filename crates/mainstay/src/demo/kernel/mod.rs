@@ -45,6 +45,9 @@ const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// # Errors
 /// It could not be run, or a replicated connection broke.
 pub(super) fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
+    let keepalived = args.keepalived.then_some(("keepalived", "keepalived"));
+    let programs: Vec<_> = [("nft", "nftables")].into_iter().chain(keepalived).collect();
+    available(&programs).map_err(DemoError::Missing)?;
     let report = make_report(args, watch)?;
     if args.json {
         output::print_json(&report)?;
