@@ -34,7 +34,8 @@ pub fn run(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let config = FtfwConfig { in_flight_messages_max: 16, resync_in_flight_messages_max: 8, ..FtfwConfig::default() };
     let mut session = FtfwSession::new(config, NodeId(1), TIME_OF_DAY_S).expect("it is sound");
-    let mut table = MemoryTable { copies_max: Some(64), ..MemoryTable::default() };
+    let mut table = MemoryTable::default();
+    table.copies_max = Some(64);
     let (mut now, mut number) = (Instant::from_millis(1), TIME_OF_DAY_S);
     for _ in 0..EVENTS_MAX {
         if input.is_empty() {

@@ -9,6 +9,7 @@ pub mod conntrackd;
 pub mod control_request;
 pub mod ctnetlink;
 pub mod failure_detection;
+pub mod filters;
 pub mod frame;
 pub mod heartbeat;
 pub mod node;

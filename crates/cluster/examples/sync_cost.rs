@@ -2,7 +2,7 @@
 //!
 //! Short TCP connections of seven events each go from one node to the other, whose requests to the kernel are taken and
 //! thrown away. Then memory is measured with 200 000 connections, and a failover of them.
-#![allow(clippy::disallowed_methods, reason = "an example measures time")]
+#![expect(clippy::disallowed_methods, reason = "a measurement needs a clock")]
 
 use std::time::{Duration, Instant as Clock};
 

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod encryption;
+mod filters;
 mod key;
 mod link;
 mod looking;
@@ -16,6 +17,7 @@ use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
 pub use encryption::BenchEncryptionArgs;
+pub use filters::BenchFiltersArgs;
 pub use key::KeyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
@@ -148,6 +150,8 @@ pub enum BenchCommand {
     Packets(BenchPacketsArgs),
     /// What it costs that nodes encrypt what they say to each other
     Encryption(BenchEncryptionArgs),
+    /// What compact filters of connections cost and how often they are wrong, beside what one would take instead
+    Filters(BenchFiltersArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
     /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP

@@ -62,6 +62,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),
         Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
         Command::Bench(BenchCommand::Encryption(args)) => bench::encryption::run(args),
+        Command::Bench(BenchCommand::Filters(args)) => bench::filters::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
         Command::Bench(BenchCommand::Replication(args)) => bench::replication::run(args),
     }

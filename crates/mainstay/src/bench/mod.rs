@@ -5,6 +5,7 @@
 
 pub mod bulk;
 pub mod encryption;
+pub mod filters;
 pub mod kernel_routers;
 pub mod packets;
 pub mod pipeline;
@@ -67,6 +68,19 @@ pub enum BenchError {
     /// An emulated link does not do as it is told.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// A filter cannot be made as large as it was asked for.
+    #[error("the filter cannot be made: {0}; ask for other numbers of items")]
+    Filter(#[from] ::filters::ShapeError),
+    /// A filter did not do what it was measured at.
+    #[error("{what}: {done} of {expected} operations were carried out; this is a defect")]
+    Filtered {
+        /// The filter and the operation.
+        what: String,
+        /// How many were carried out.
+        done: u64,
+        /// How many had to be.
+        expected: u64,
+    },
     /// A signal came.
     #[error(transparent)]
     Watch(#[from] WatchError),

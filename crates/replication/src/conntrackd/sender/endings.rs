@@ -73,11 +73,4 @@ impl<O> Endings<O> {
         self.slots[id.0 as usize] = None;
         self.free.push(id);
     }
-
-    /// Gives up all.
-    pub(super) fn clear(&mut self) {
-        self.queue.clear();
-        self.slots.clear();
-        self.free.clear();
-    }
 }

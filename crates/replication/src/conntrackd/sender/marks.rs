@@ -143,10 +143,4 @@ impl Marks {
         }
         self.queue.clear();
     }
-
-    /// The peer knows nothing.
-    pub(super) fn clear(&mut self) {
-        self.marks.clear();
-        self.queue.clear();
-    }
 }

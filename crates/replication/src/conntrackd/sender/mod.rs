@@ -189,18 +189,7 @@ impl Sender {
         self.controls.push(Sent::Resync);
     }
 
-    /// The peer has forgotten whatever it was told or asked.
-    pub(super) fn peer_forgot(&mut self) {
-        self.log.drain(drop);
-        self.controls.clear();
-        self.connections.marks.clear();
-        self.connections.endings.clear();
-        self.expectations.marks.clear();
-        self.expectations.endings.clear();
-        self.rest();
-    }
-
-    /// The peer is away. What ended is kept, as the peer may still have it when it is there again; it is told the rest anew.
+    /// The peer is away, or another process. What ended is kept, as the peer may have it all the same; it is told the rest anew.
     pub(super) fn suspend(&mut self) {
         let Self { log, connections, expectations, .. } = self;
         log.drain(|sent| match sent {

@@ -52,8 +52,12 @@ impl FtfwSession {
             Verdict::Use => {}
             Verdict::Restarted => {
                 self.events.push(FtfwEvent::PeerRestarted);
-                self.sender.peer_forgot();
+                self.sender.suspend();
                 self.change_link(Input::Restarted);
+            }
+            Verdict::PerhapsRestarted => {
+                self.sender.tell_everything();
+                self.sender.ask_for_everything();
             }
             Verdict::Renumbered => self.sender.ask_for_everything(),
         }

@@ -31,6 +31,8 @@ pub(super) enum Verdict {
     Use,
     /// It is used; the peer's process is another one than before.
     Restarted,
+    /// It is used. Either messages of the same process were lost, or it was started again before it had heard an answer.
+    PerhapsRestarted,
     /// It is used; the numbering is another one, although nobody said HELLO: something was missed.
     Renumbered,
     /// It is a duplicate, or comes after one that was sent later: it is dropped.
@@ -99,10 +101,9 @@ impl Receiver {
                 self.adopt(number);
                 Verdict::Renumbered
             }
-            (Greeting::Going, true) => {
-                // What a process sent before it was heard is of no interest.
-                self.adopt(number);
-                Verdict::Use
+            (Greeting::Going, true) if ahead > 0 => {
+                self.note_gap(number, sender);
+                Verdict::PerhapsRestarted
             }
             (Greeting::Going | Greeting::Over, _) => {
                 self.note_gap(number, sender);

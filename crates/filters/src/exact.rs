@@ -1,0 +1,281 @@
+//! An exact table: 64-bit hashes with states of eight bits, in a little more than nine bytes a cell.
+//!
+//! What one would take where five bytes an item are not needed and no false positive is wanted: it is wrong only if two
+//! keys have the same 64-bit hash. A bucket is a cache line of seven cells, and each key has two; items move as in a
+//! [cuckoo filter](crate::cuckoo).
+//!
+//! ```text
+//! word    0 … 6                7 … 13                14                    15
+//!         hashes, low halves   hashes, high halves   states of cells 0–3   states of cells 4–6, taken (8 bits)
+//! ```
+
+use crate::exchange::Exchange;
+use crate::hash::{KeyHash, mix};
+use crate::memory::{Memory, WORDS_PER_LINE};
+use crate::shape::{ExactShape, Shape, ShapeError};
+use crate::{Full, Inserted};
+
+/// Cells of a bucket.
+const CELLS: usize = 7;
+/// Items that an insertion moves at most, before it gives up and moves them all back.
+pub const MOVES_MAX: usize = 500;
+/// The word of a bucket that says which cells are taken, in its top bits.
+const LAST: usize = 15;
+
+/// A table of exact keys.
+#[derive(Clone)]
+pub struct Exact {
+    memory: Memory,
+    shape: ExactShape,
+    buckets: u64,
+    items: usize,
+}
+
+/// What a cell holds.
+#[derive(Clone, Copy)]
+struct Item {
+    hash: u64,
+    state: u8,
+}
+
+impl Exact {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn new(shape: ExactShape) -> Result<Self, ShapeError> {
+        let words = Shape::Exact(shape).words()?;
+        Ok(Self { memory: Memory::new(words), shape, buckets: (words / WORDS_PER_LINE) as u64, items: 0 })
+    }
+
+    /// How many items it holds.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.items
+    }
+
+    /// Nothing is in it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
+    /// What it takes, in bytes, without marks.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// The two buckets of a hash.
+    #[inline(always)]
+    fn buckets(&self, hash: u64) -> [usize; 2] {
+        [hash, mix(hash)].map(|hash| ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize)
+    }
+
+    #[inline(always)]
+    fn taken(&self, bucket: usize) -> u32 {
+        self.memory.word(bucket * WORDS_PER_LINE + LAST) >> 24
+    }
+
+    /// The cell of a bucket that has this hash.
+    #[inline(always)]
+    fn find_in(&self, bucket: usize, hash: u64) -> Option<usize> {
+        let line = self.memory.group::<WORDS_PER_LINE>(bucket);
+        let (low, high) = (hash as u32, (hash >> 32) as u32);
+        let same = (0..CELLS).fold(0, |same, cell| {
+            let is_same = line[cell] == low && line[CELLS + cell] == high;
+            same | u32::from(is_same) << cell
+        });
+        let found = same & line[LAST] >> 24;
+        (found != 0).then(|| found.trailing_zeros() as usize)
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64) -> Option<(usize, usize)> {
+        let buckets = self.buckets(hash);
+        buckets.into_iter().find_map(|bucket| self.find_in(bucket, hash).map(|cell| (bucket, cell)))
+    }
+
+    fn item(&self, bucket: usize, cell: usize) -> Item {
+        let line = self.memory.group::<WORDS_PER_LINE>(bucket);
+        let hash = u64::from(line[CELLS + cell]) << 32 | u64::from(line[cell]);
+        Item { hash, state: (line[14 + cell / 4] >> (cell % 4 * 8)) as u8 }
+    }
+
+    fn set_state(&mut self, bucket: usize, cell: usize, state: u8) {
+        let (index, shift) = (bucket * WORDS_PER_LINE + 14 + cell / 4, cell % 4 * 8);
+        let word = self.memory.word(index) & !(0xff << shift);
+        self.memory.set(index, word | u32::from(state) << shift);
+    }
+
+    /// Writes a cell, taken or not; one that is not is zero.
+    fn set_item(&mut self, bucket: usize, cell: usize, item: Option<Item>) {
+        let first = bucket * WORDS_PER_LINE;
+        let Item { hash, state } = item.unwrap_or(Item { hash: 0, state: 0 });
+        self.memory.set(first + cell, hash as u32);
+        self.memory.set(first + CELLS + cell, (hash >> 32) as u32);
+        self.set_state(bucket, cell, state);
+        let bit = 1 << (24 + cell);
+        let last = self.memory.word(first + LAST) & !bit;
+        self.memory.set(first + LAST, if item.is_some() { last | bit } else { last });
+    }
+
+    fn place(&mut self, bucket: usize, item: Item) -> bool {
+        let cell = self.taken(bucket).trailing_ones() as usize;
+        if cell >= CELLS {
+            return false;
+        }
+        self.set_item(bucket, cell, Some(item));
+        true
+    }
+
+    /// Gives a key its state: it is new, or has another one from now on.
+    ///
+    /// # Errors
+    /// No row of moves makes room within [`MOVES_MAX`]; nothing changes.
+    pub fn insert(&mut self, key: KeyHash, state: u8) -> Result<Inserted, Full> {
+        let item = Item { hash: key.whole(), state };
+        if let Some((bucket, cell)) = self.find(item.hash) {
+            let previous = self.item(bucket, cell).state;
+            self.set_state(bucket, cell, state);
+            return Ok(Inserted::Matched(previous.into()));
+        }
+        let [one, other] = self.buckets(item.hash);
+        if !self.place(one, item) && !self.place(other, item) {
+            self.make_room(one, item)?;
+        }
+        self.items += 1;
+        Ok(Inserted::Placed)
+    }
+
+    fn make_room(&mut self, mut bucket: usize, mut item: Item) -> Result<(), Full> {
+        let mut path = [(0, 0); MOVES_MAX];
+        let mut choice = item.hash;
+        for moved in &mut path {
+            choice = mix(choice.wrapping_add(1));
+            let cell = choice as usize % CELLS;
+            let evicted = self.item(bucket, cell);
+            self.set_item(bucket, cell, Some(item));
+            (*moved, item) = ((bucket, cell), evicted);
+            let [one, other] = self.buckets(item.hash);
+            bucket = if bucket == one { other } else { one };
+            if self.place(bucket, item) {
+                return Ok(());
+            }
+        }
+        for (bucket, cell) in path.into_iter().rev() {
+            let back = self.item(bucket, cell);
+            self.set_item(bucket, cell, Some(item));
+            item = back;
+        }
+        Err(Full)
+    }
+
+    /// The key's state; nothing if it is not in the table.
+    #[must_use]
+    #[inline]
+    pub fn lookup(&self, key: KeyHash) -> Option<u8> {
+        let (bucket, cell) = self.find(key.whole())?;
+        Some((self.memory.word(bucket * WORDS_PER_LINE + 14 + cell / 4) >> (cell % 4 * 8)) as u8)
+    }
+
+    /// Gives a key of the table another state. Returns the one that it had; nothing if it is not in the table.
+    pub fn modify(&mut self, key: KeyHash, state: u8) -> Option<u8> {
+        let (bucket, cell) = self.find(key.whole())?;
+        let previous = self.item(bucket, cell).state;
+        self.set_state(bucket, cell, state);
+        Some(previous)
+    }
+
+    /// Takes a key out. Returns its state; nothing if it was not in the table.
+    pub fn remove(&mut self, key: KeyHash) -> Option<u8> {
+        let (bucket, cell) = self.find(key.whole())?;
+        let state = self.item(bucket, cell).state;
+        self.set_item(bucket, cell, None);
+        self.items -= 1;
+        Some(state)
+    }
+}
+
+impl Exchange for Exact {
+    fn empty(shape: Shape) -> Result<Self, ShapeError> {
+        if let Shape::Exact(shape) = shape { Self::new(shape) } else { Err(ShapeError::OtherShape) }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Exact(self.shape)
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
+    /// There are seven cells for eight bits. That a cell's words agree with each other cannot be asked: they come one by one.
+    fn admits(&self, index: usize, word: u32) -> bool {
+        index % WORDS_PER_LINE != LAST || word >> 31 == 0
+    }
+
+    fn put(&mut self, index: usize, word: u32) {
+        if index % WORDS_PER_LINE == LAST {
+            self.items -= (self.memory.word(index) >> 24).count_ones() as usize;
+            self.items += (word >> 24).count_ones() as usize;
+        }
+        self.memory.set(index, word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Secret;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn key(number: u64) -> KeyHash {
+        Secret::new([15, 16]).spread(number)
+    }
+
+    #[test]
+    fn it_is_filled_to_97_percent_and_never_wrong() {
+        let mut table = Exact::new(ExactShape { cells: 10_000 }).expect("a shape");
+        let mut number = 0;
+        while table.insert(key(number), (number % 256) as u8).is_ok() {
+            number += 1;
+        }
+        assert!((9700..=10_003).contains(&table.len()), "{}", table.len());
+        assert!((0..number).all(|number| table.lookup(key(number)) == Some((number % 256) as u8)));
+        assert!((number..number + 100_000).all(|number| table.lookup(key(number)).is_none()));
+        assert!((0..number).all(|number| table.remove(key(number)).is_some()));
+        assert!(table.memory.words().iter().all(|word| *word == 0));
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(steps in proptest::collection::vec((0_u64..60, 0_u8..3, any::<u8>()), 0..200)) {
+            let mut table = Exact::new(ExactShape { cells: 42 }).expect("a shape");
+            let mut model = BTreeMap::new();
+            for (number, operation, state) in steps {
+                match operation {
+                    0 => match table.insert(key(number), state) {
+                        Ok(Inserted::Placed) => prop_assert_eq!(model.insert(number, state), None),
+                        Ok(Inserted::Matched(previous)) => {
+                            prop_assert_eq!(model.insert(number, state).map(u16::from), Some(previous));
+                        }
+                        Err(Full) => prop_assert!(!model.contains_key(&number) && model.len() > 30),
+                    },
+                    1 => prop_assert_eq!(table.modify(key(number), state),
+                        model.get_mut(&number).map(|known| core::mem::replace(known, state))),
+                    _ => prop_assert_eq!(table.remove(key(number)), model.remove(&number)),
+                }
+                prop_assert_eq!(table.len(), model.len());
+                for number in 0..60 {
+                    prop_assert_eq!(table.lookup(key(number)), model.get(&number).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! How a structure is told to another node: whole, or the words that changed; and compared.
+//!
+//! The sender tells its [`Shape`] once, sets a [mark](Memory::mark) for each receiver, and tells all words in pieces that fit
+//! its datagrams ([`Update::encode_words`]). From then on it tells what changed ([`Memory::take_changes`],
+//! [`Update::encode`]); what gets lost it [gives back](Memory::give_back), and it is told again as it is then. A receiver
+//! applies updates in whichever order they come in, as long as what is newer of a word comes after what is older. Whether
+//! both have the same is seen by [digests](Memory::digest) of sections.
+//!
+//! An update is a row of runs, each of words that follow one another:
+//!
+//! ```text
+//! gap · 2 + (0: one word, 1: several)   [number of words]   words, four bytes each, network order
+//! ```
+//!
+//! Gaps and numbers are in LEB128: seven bits a byte, the lowest first. The gap is counted from the end of the last run, at
+//! the first from zero. So a changed cell of a filter of a million takes six bytes when 2000 change at a time.
+
+use alloc::vec::Vec;
+
+use crate::memory::{Change, Memory};
+use crate::shape::{Shape, ShapeError};
+
+/// Words that one update tells at most: what is more is several updates.
+pub const UPDATE_WORDS_MAX: usize = 1 << 20;
+
+/// A peer tells what cannot be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// The bytes are no update.
+    #[error("these bytes are no update of a filter: {0}")]
+    Malformed(&'static str),
+    /// An update tells of a word that there is none of.
+    #[error("the update tells of word {index}, the filter has {words}: the peer's is larger than ours")]
+    Beyond {
+        /// Which word.
+        index: u64,
+        /// How many there are.
+        words: usize,
+    },
+    /// A word that is never part of such a structure.
+    #[error("word {index} of the update cannot be part of such a filter: the peer does not do as it should")]
+    Word {
+        /// Which word.
+        index: u32,
+    },
+    /// The structure itself cannot be.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+}
+
+/// A structure that can be told to another node.
+pub trait Exchange: Sized {
+    /// An empty one of this shape.
+    ///
+    /// # Errors
+    /// There is no such structure, or it is of another kind than this type.
+    fn empty(shape: Shape) -> Result<Self, ShapeError>;
+
+    /// What it looks like.
+    fn shape(&self) -> Shape;
+
+    /// Its words.
+    fn memory(&self) -> &Memory;
+
+    /// Its words, for marks and for what is taken of them.
+    fn memory_mut(&mut self) -> &mut Memory;
+
+    /// Whether a structure of this shape can have this word in this place.
+    fn admits(&self, index: usize, word: u32) -> bool;
+
+    /// Puts a word into its place, and counts what it holds.
+    ///
+    /// # Panics
+    /// There is no such place.
+    fn put(&mut self, index: usize, word: u32);
+
+    /// The one of this shape with these words.
+    ///
+    /// # Errors
+    /// There is no such structure, or these are not its words.
+    fn from_words(shape: Shape, words: &[u32]) -> Result<Self, ExchangeError> {
+        let mut made = Self::empty(shape)?;
+        if words.len() != made.memory().words().len() {
+            return Err(ExchangeError::Malformed("not as many words as its shape has"));
+        }
+        for (index, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
+            if !made.admits(index, *word) {
+                return Err(ExchangeError::Word { index: index as u32 });
+            }
+            made.put(index, *word);
+        }
+        Ok(made)
+    }
+
+    /// Takes over what an update tells: all of it or, if any of it cannot be, nothing. Returns how many words were told.
+    ///
+    /// # Errors
+    /// The update tells of words that cannot be part of this structure.
+    fn apply(&mut self, update: &Update<'_>) -> Result<usize, ExchangeError> {
+        let words = self.memory().words().len();
+        for change in update.changes() {
+            let index = change.index as usize;
+            if index >= words {
+                return Err(ExchangeError::Beyond { index: change.index.into(), words });
+            }
+            if !self.admits(index, change.word) {
+                return Err(ExchangeError::Word { index: change.index });
+            }
+        }
+        update.changes().for_each(|change| self.put(change.index as usize, change.word));
+        Ok(update.words)
+    }
+}
+
+/// An update that was checked: its runs are whole, and none of its words is beyond the filter's.
+#[derive(Clone, Copy, Debug)]
+pub struct Update<'a> {
+    bytes: &'a [u8],
+    words: usize,
+}
+
+impl<'a> Update<'a> {
+    /// Adds an update that tells these changes to `bytes`. They are put in order; of several of the same word the last one
+    /// is told. At most [`UPDATE_WORDS_MAX`] of them make one update.
+    pub fn encode(changes: &mut Vec<Change>, bytes: &mut Vec<u8>) {
+        changes.sort_by_key(|change| change.index);
+        // The later of two replaces the earlier.
+        changes.dedup_by(|later, earlier| {
+            let is_same = later.index == earlier.index;
+            if is_same {
+                earlier.word = later.word;
+            }
+            is_same
+        });
+        let mut end = 0;
+        for run in changes.chunk_by(|one, next| one.index + 1 == next.index) {
+            encode_run(u64::from(run[0].index - end), run.iter().map(|change| change.word), bytes);
+            end = run[0].index + run.len() as u32;
+        }
+    }
+
+    /// Adds an update that tells these words, which lie from word `first` on, to `bytes`.
+    pub fn encode_words(first: u32, words: &[u32], bytes: &mut Vec<u8>) {
+        if !words.is_empty() {
+            encode_run(first.into(), words.iter().copied(), bytes);
+        }
+    }
+
+    /// Reads an update of a filter of so many words.
+    ///
+    /// # Errors
+    /// The bytes are no update, or tell of words beyond the filter's.
+    pub fn parse(bytes: &'a [u8], filter_words: usize) -> Result<Self, ExchangeError> {
+        let (mut rest, mut end, mut words) = (bytes, 0_u64, 0);
+        while !rest.is_empty() {
+            let (run, behind) = Run::read(rest)?;
+            let number = run.words.len() / 4;
+            // Both are less than 2^63, as is their sum with any number of words that fits memory.
+            end = end.checked_add(run.gap).ok_or(ExchangeError::Malformed("a gap without end"))?;
+            if end.saturating_add(number as u64) > filter_words as u64 {
+                return Err(ExchangeError::Beyond {
+                    index: end.saturating_add(number as u64 - 1),
+                    words: filter_words,
+                });
+            }
+            end += number as u64;
+            words += number;
+            rest = behind;
+        }
+        if words > UPDATE_WORDS_MAX {
+            return Err(ExchangeError::Malformed("more words than one update may tell"));
+        }
+        Ok(Self { bytes, words })
+    }
+
+    /// How many words it tells.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.words
+    }
+
+    /// It tells nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.words == 0
+    }
+
+    /// What it tells, in rising order.
+    pub fn changes(&self) -> impl Iterator<Item = Change> + use<'a> {
+        let (mut rest, mut end) = (self.bytes, 0_u64);
+        let runs = core::iter::from_fn(move || {
+            let (run, behind) = Run::read(rest).ok()?;
+            let first = end + run.gap;
+            end = first + (run.words.len() / 4) as u64;
+            rest = behind;
+            Some((first, run.words.as_chunks::<4>().0))
+        });
+        runs.flat_map(|(first, words)| {
+            // That indices fit was checked.
+            (first as u32..).zip(words).map(|(index, word)| Change { index, word: u32::from_be_bytes(*word) })
+        })
+    }
+}
+
+/// One run of an update: never empty.
+struct Run<'a> {
+    gap: u64,
+    words: &'a [u8],
+}
+
+impl<'a> Run<'a> {
+    fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ExchangeError> {
+        let (head, mut rest) = read_number(bytes)?;
+        let mut number = 1;
+        if head & 1 == 1 {
+            (number, rest) = read_number(rest)?;
+        }
+        if number == 0 {
+            return Err(ExchangeError::Malformed("a run of no words"));
+        }
+        let length = usize::try_from(number).ok().and_then(|number| number.checked_mul(4));
+        let split = length.and_then(|length| rest.split_at_checked(length));
+        let (words, behind) = split.ok_or(ExchangeError::Malformed("it ends within a run"))?;
+        Ok((Self { gap: head >> 1, words }, behind))
+    }
+}
+
+fn encode_run(gap: u64, words: impl ExactSizeIterator<Item = u32>, bytes: &mut Vec<u8>) {
+    if words.len() == 1 {
+        write_number(gap << 1, bytes);
+    } else {
+        write_number(gap << 1 | 1, bytes);
+        write_number(words.len() as u64, bytes);
+    }
+    words.for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
+}
+
+fn write_number(mut number: u64, bytes: &mut Vec<u8>) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn read_number(bytes: &[u8]) -> Result<(u64, &[u8]), ExchangeError> {
+    let mut number = 0;
+    for (place, byte) in bytes.iter().enumerate().take(9) {
+        number |= u64::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            return Ok((number, &bytes[place + 1..]));
+        }
+    }
+    // Nine times seven bits are more than any place needs.
+    Err(ExchangeError::Malformed("a number without end"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! The filter whose cells count: a multiset.
+
+use super::{Counters, MultiLevel};
+use crate::hash::KeyHash;
+use crate::{Full, Inserted};
+
+impl MultiLevel<Counters> {
+    /// Adds a key once. A counter that has come to [`MultiLevel::content_max`] stays there for good.
+    ///
+    /// # Errors
+    /// The key is new and none of its buckets has a free cell; nothing changes.
+    #[inline]
+    pub fn insert(&mut self, key: KeyHash) -> Result<Inserted, Full> {
+        if self.is_known_absent(key) {
+            let index = self.free_cell(key).ok_or(Full)?;
+            return Ok(self.place(index, key));
+        }
+        let probe = self.probe(key);
+        if probe.matches != 0 {
+            let index = self.word_at(key, probe.matches.trailing_zeros());
+            let count = self.content(index);
+            if count < self.content_max().into() {
+                self.set_content(index, count + 1);
+            }
+            if let Some(auxiliary) = &mut self.auxiliary {
+                auxiliary.insert(key);
+            }
+            return Ok(Inserted::Matched(count as u16));
+        }
+        let bit = self.vacancy(!probe.taken & self.cells_mask).ok_or(Full)?;
+        let index = self.word_at(key, bit);
+        Ok(self.place(index, key))
+    }
+
+    #[inline]
+    fn place(&mut self, index: usize, key: KeyHash) -> Inserted {
+        self.take_cell(index, key, 1);
+        if let Some(auxiliary) = &mut self.auxiliary {
+            auxiliary.insert(key);
+        }
+        Inserted::Placed
+    }
+
+    /// How often the key was inserted and not removed, at most.
+    #[must_use]
+    #[inline]
+    pub fn count(&self, key: KeyHash) -> u16 {
+        if self.is_known_absent(key) {
+            return 0;
+        }
+        self.find(key).map_or(0, |index| self.content(index) as u16)
+    }
+
+    /// Whether the key is in it, or looks so.
+    #[must_use]
+    #[inline]
+    pub fn contains(&self, key: KeyHash) -> bool {
+        self.count(key) > 0
+    }
+
+    /// Takes a key out once. Returns whether it can have been in it; if not, nothing changes.
+    #[inline]
+    pub fn remove(&mut self, key: KeyHash) -> bool {
+        let Some(index) = self.find(key) else { return false };
+        let count = self.content(index);
+        match count {
+            1 => self.free(index),
+            count if count < self.content_max().into() => self.set_content(index, count - 1),
+            // It is not known how many it has counted.
+            _ => {}
+        }
+        if let Some(auxiliary) = &mut self.auxiliary {
+            auxiliary.remove(key);
+        }
+        true
+    }
+}

@@ -1,0 +1,137 @@
+//! The filter whose cells hold states: a map from keys to states.
+
+use super::{BATCH_KEYS, MultiLevel, States, TAKEN};
+use crate::hash::KeyHash;
+use crate::{Full, Inserted};
+
+impl MultiLevel<States> {
+    /// Gives a key its state: it is new, or has another one from now on.
+    ///
+    /// # Errors
+    /// None of the key's buckets has a free cell; nothing changes.
+    ///
+    /// # Panics
+    /// The state is beyond [`MultiLevel::content_max`].
+    #[inline]
+    pub fn insert(&mut self, key: KeyHash, state: u16) -> Result<Inserted, Full> {
+        if self.is_known_absent(key) {
+            return self.insert_distinct(key, state).map(|()| Inserted::Placed);
+        }
+        self.check(state);
+        let probe = self.probe(key);
+        if probe.matches != 0 {
+            let index = self.word_at(key, probe.matches.trailing_zeros());
+            let previous = self.content(index);
+            self.set_content(index, state.into());
+            return Ok(Inserted::Matched(previous as u16));
+        }
+        let bit = self.vacancy(!probe.taken & self.cells_mask).ok_or(Full)?;
+        let index = self.word_at(key, bit);
+        self.take_cell(index, key, state.into());
+        self.tell_auxiliary(key);
+        Ok(Inserted::Placed)
+    }
+
+    /// Gives a key that is not in the filter a cell of its own, whatever looks like it: the caller knows that it is new.
+    /// Two items that look alike then both stay until both were removed, though the state of one may be told of the other.
+    ///
+    /// # Errors
+    /// None of the key's buckets has a free cell; nothing changes.
+    ///
+    /// # Panics
+    /// The state is beyond [`MultiLevel::content_max`].
+    #[inline]
+    pub fn insert_distinct(&mut self, key: KeyHash, state: u16) -> Result<(), Full> {
+        self.check(state);
+        let index = self.free_cell(key).ok_or(Full)?;
+        self.take_cell(index, key, state.into());
+        self.tell_auxiliary(key);
+        Ok(())
+    }
+
+    #[inline]
+    fn tell_auxiliary(&mut self, key: KeyHash) {
+        if let Some(auxiliary) = &mut self.auxiliary {
+            auxiliary.insert(key);
+        }
+    }
+
+    #[inline(always)]
+    fn check(&self, state: u16) {
+        assert!(state <= self.content_max(), "a state of {} bits", self.shape.content_bits);
+    }
+
+    /// The key's state; nothing if it is not in the filter.
+    #[must_use]
+    #[inline]
+    pub fn lookup(&self, key: KeyHash) -> Option<u16> {
+        if self.is_known_absent(key) {
+            return None;
+        }
+        self.find(key).map(|index| self.content(index) as u16)
+    }
+
+    /// Looks up many keys: `states` gets the state of each, in as many places as both have. Faster than one by one as soon
+    /// as the filter is larger than the processor's caches.
+    pub fn lookup_batch(&self, keys: &[KeyHash], states: &mut [Option<u16>]) {
+        for (keys, states) in keys.chunks(BATCH_KEYS).zip(states.chunks_mut(BATCH_KEYS)) {
+            keys.iter().for_each(|key| self.prefetch(*key));
+            for (key, state) in keys.iter().zip(states) {
+                *state = self.lookup(*key);
+            }
+        }
+    }
+
+    /// Gives a key of the filter another state. Returns the one that it had; nothing if it is not in the filter.
+    ///
+    /// # Panics
+    /// The state is beyond [`MultiLevel::content_max`].
+    #[inline]
+    pub fn modify(&mut self, key: KeyHash, state: u16) -> Option<u16> {
+        self.check(state);
+        let index = self.find(key)?;
+        let previous = self.content(index);
+        self.set_content(index, state.into());
+        Some(previous as u16)
+    }
+
+    /// Takes a key out. Returns its state; nothing if it was not in the filter.
+    #[inline]
+    pub fn remove(&mut self, key: KeyHash) -> Option<u16> {
+        let index = self.find(key)?;
+        let state = self.content(index);
+        self.free(index);
+        if let Some(auxiliary) = &mut self.auxiliary {
+            auxiliary.remove(key);
+        }
+        Some(state as u16)
+    }
+
+    /// Takes a key out whose state is known: of several items that look alike one with that state. Returns whether there
+    /// was one; if not, nothing changes.
+    pub fn remove_state(&mut self, key: KeyHash, state: u16) -> bool {
+        let mut matches = self.probe(key).matches;
+        while matches != 0 {
+            let index = self.word_at(key, matches.trailing_zeros());
+            if self.content(index) == u32::from(state) {
+                self.free(index);
+                if let Some(auxiliary) = &mut self.auxiliary {
+                    auxiliary.remove(key);
+                }
+                return true;
+            }
+            matches &= matches - 1;
+        }
+        false
+    }
+
+    /// How many items have each state, from 0 on: what a filter knows without knowing a key.
+    pub fn count_states(&self, counts: &mut [u64]) {
+        for word in self.memory.words().iter().filter(|word| **word & TAKEN != 0) {
+            let state = (word & !TAKEN) >> self.shape.fingerprint_bits;
+            if let Some(count) = counts.get_mut(state as usize) {
+                *count += 1;
+            }
+        }
+    }
+}

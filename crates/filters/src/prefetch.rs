@@ -1,0 +1,20 @@
+//! Asking the processor to fetch memory that will be read soon.
+
+/// Fetches the cache line at element `index` of `elements`. A hint: an element that does not exist is no error.
+#[inline(always)]
+pub(crate) fn prefetch<T>(elements: &[T], index: usize) {
+    prefetch_line(elements.as_ptr().wrapping_add(index).cast());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn prefetch_line(line: *const u8) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch reads nothing into the program and faults on no address; SSE is part of x86_64.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn prefetch_line(_line: *const u8) {}

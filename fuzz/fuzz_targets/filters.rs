@@ -1,0 +1,4 @@
+//! Filters of connections, as a peer tells them.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::filters::run(data));
