@@ -1,6 +1,6 @@
 //! `mainstay demo --kernel`: the demo on the kernel's own connection tracking. Two ordinary Linux routers with nftables
 //! ([`routers`]), `mainstay sync` beside each, real traffic that is routed and translated ([`network`]); the active
-//! router dies, a manager ([`manager`]; keepalived if asked) moves the addresses, and what survived is counted.
+//! router dies, a manager (the demo itself, or keepalived if asked) moves the addresses, and what survived is counted.
 
 pub mod example;
 mod manager;
