@@ -300,6 +300,12 @@ pub struct DemoArgs {
     /// With --multi-primary, keep each connection to one node: else half of them pass through both, one direction each
     #[arg(long, requires = "multi_primary")]
     pub symmetric: bool,
+    /// Two Linux routers with nftables instead, the kernel's connections replicated by `mainstay sync`
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "report", "sync_loss", "link_loss", "rtt_ms", "workers"])]
+    pub kernel: bool,
+    /// With --kernel, let keepalived move the addresses (examples/keepalived); else the demo does, found by BFD
+    #[arg(long, requires = "kernel")]
+    pub keepalived: bool,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,

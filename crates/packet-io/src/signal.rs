@@ -88,12 +88,40 @@ impl AsFd for Signals {
 /// # Errors
 /// There is no such process, or it is another user's.
 pub fn send(process: u32, signal: Signal) -> Result<(), IoError> {
+    send_number(process, signal.number())
+}
+
+/// Ends a process at once, without a say (SIGKILL).
+///
+/// # Errors
+/// As [`send`].
+pub fn kill(process: u32) -> Result<(), IoError> {
+    send_number(process, libc::SIGKILL)
+}
+
+/// Has a process stand still until [`resume`] (SIGSTOP).
+///
+/// # Errors
+/// As [`send`].
+pub fn pause(process: u32) -> Result<(), IoError> {
+    send_number(process, libc::SIGSTOP)
+}
+
+/// Has a process go on that [`pause`] stopped (SIGCONT).
+///
+/// # Errors
+/// As [`send`].
+pub fn resume(process: u32) -> Result<(), IoError> {
+    send_number(process, libc::SIGCONT)
+}
+
+fn send_number(process: u32, signal: libc::c_int) -> Result<(), IoError> {
     let explain = |error| IoError::from_io(error, format!("sending a signal to process {process}"));
     // Numbers below 1 would mean whole groups of processes.
     let number = libc::pid_t::try_from(process).ok().filter(|number| *number > 0);
     let number = number.ok_or_else(|| explain(io::Error::from_raw_os_error(libc::ESRCH)))?;
     // SAFETY: kill takes no pointers.
-    check(unsafe { libc::kill(number, signal.number()) }).map(drop).map_err(explain)
+    check(unsafe { libc::kill(number, signal) }).map(drop).map_err(explain)
 }
 
 /// Makes the child that `command` starts be killed (SIGKILL) when the thread that starts it ends, so that nothing is
@@ -145,6 +173,21 @@ mod tests {
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         assert!(send(child.id(), Signal::Terminate).is_err(), "it is gone");
         assert!(send(0, Signal::Terminate).is_err(), "never the whole group");
+    }
+
+    #[test]
+    fn a_child_that_stands_still_ends_when_it_goes_on_or_is_killed() {
+        let start = || Command::new("sleep").arg("600").spawn().unwrap();
+        let mut told = start();
+        pause(told.id()).unwrap();
+        send(told.id(), Signal::Terminate).unwrap();
+        assert!(told.try_wait().unwrap().is_none(), "it stands still");
+        resume(told.id()).unwrap();
+        assert_eq!(told.wait().unwrap().signal(), Some(libc::SIGTERM));
+        let mut killed = start();
+        pause(killed.id()).unwrap();
+        kill(killed.id()).unwrap();
+        assert_eq!(killed.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 
     #[test]

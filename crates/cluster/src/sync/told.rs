@@ -78,7 +78,10 @@ impl Connections {
         let sees_more = is_same && saw_more(record, &told.entry);
         let is_otherwise = self.replace(handle, from, round, told, sees_more);
         self.counters.copies_taken += 1;
-        if is_otherwise {
+        // The kernel goes on holding the windows that it has seen against segments. Should they come here again, they are far
+        // behind: it must be told to let segments through, even if nothing else has changed.
+        let has_windows = owner == node && self.mirror.get(handle).is_some_and(|record| record.tcp_state().is_some());
+        if is_otherwise || has_windows {
             self.queue(handle, flag::DIRTY);
         }
         let is_sole_primary = is_primary && self.mode == Mode::PrimaryBackup && !self.primaries.contains(from);

@@ -6,6 +6,7 @@
 pub mod bulk;
 pub mod encryption;
 pub mod filters;
+pub mod kernel_routers;
 pub mod packets;
 pub mod pipeline;
 pub mod replication;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 
 use packet_io::IoError;
 
-use self::replication::conntrackd::ConntrackdError;
+use self::kernel_routers::conntrackd::ConntrackdError;
 use crate::demo::cluster::ClusterError;
 use crate::demo::watch::WatchError;
 use crate::emulator::LinkError;

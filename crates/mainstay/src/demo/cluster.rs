@@ -257,8 +257,7 @@ impl Cluster {
 
     /// Leaves configurations and logs where they are; returns where.
     pub fn keep_files(&mut self) -> PathBuf {
-        self.directory.is_kept = true;
-        self.directory.path.clone()
+        self.directory.keep()
     }
 
     fn check_running(&mut self) -> Result<(), ClusterError> {
@@ -443,8 +442,14 @@ impl Directory {
         }
     }
 
+    /// Leaves it where it is; returns where.
+    pub(crate) fn keep(&mut self) -> PathBuf {
+        self.is_kept = true;
+        self.path.clone()
+    }
+
     /// The key that the nodes have in common.
-    fn key(&self) -> PathBuf {
+    pub(crate) fn key(&self) -> PathBuf {
         self.path.join("cluster.key")
     }
 

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cluster;
 pub mod distance;
 pub mod html;
+pub mod kernel;
 pub mod multi_primary;
 pub mod operations;
 pub mod report;
@@ -44,6 +45,9 @@ pub enum DemoError {
     /// The machine cannot give what the demo needs.
     #[error(transparent)]
     System(#[from] IoError),
+    /// A program is missing that the demo runs.
+    #[error("the demo cannot be run: {0}")]
+    Missing(String),
     /// A run could not be made.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -82,6 +86,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     // Each connection has a socket at either end, both in this process.
     let descriptors = SPARE_DESCRIPTORS + 2 * args.ramp;
     limits::raise_open_files(descriptors as u64)?;
+    if args.kernel {
+        return kernel::run(args, &watch);
+    }
     if args.rolling_restart {
         return operations::run(args, &watch);
     }

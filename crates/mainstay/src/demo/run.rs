@@ -156,7 +156,7 @@ impl Stage<'_> {
         }
     }
 
-    fn traffic_plan(&self) -> Plan {
+    pub(super) fn traffic_plan(&self) -> Plan {
         let ramp = self.settings.ramp;
         let mut connections = MIX.to_vec();
         connections.push((Kind::Ramp, ramp));
@@ -176,7 +176,7 @@ impl Stage<'_> {
     }
 
     /// Lets traffic flow until all planned connections stand and most of the ramp.
-    fn warm_up(&self, session: &Session, tell: &dyn Fn(&str)) -> Result<(), RunError> {
+    pub(super) fn warm_up(&self, session: &Session, tell: &dyn Fn(&str)) -> Result<(), RunError> {
         let (share, of) = RAMP_SHARE_AT_KILL;
         let steady: usize = MIX.iter().map(|(_, number)| number).sum();
         let ramped = self.settings.ramp * share / of;
@@ -215,7 +215,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn await_answers(&self, session: &Session, is_replicated: bool) -> Result<(), WatchError> {
+    pub(super) fn await_answers(&self, session: &Session, is_replicated: bool) -> Result<(), WatchError> {
         let within = if is_replicated { ANSWERED_WITHIN } else { ANSWERED_WITHIN_UNREPLICATED };
         self.watch.until(Instant::now() + within, || -> Result<bool, WatchError> {
             let progress = session.progress();

@@ -1,6 +1,7 @@
 //! The traffic of one run: a server and a client in their namespaces, each on a thread of its own.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -48,8 +49,16 @@ impl Session {
     /// # Errors
     /// A socket cannot be opened.
     pub fn start(topology: &Arc<Topology>, plan: Plan) -> Result<Self, TrafficError> {
-        let addresses = plan.servers.clone();
-        let server = topology.server.run(|| Server::bind(&addresses))?;
+        let listening = plan.servers.clone();
+        Self::start_behind(topology, plan, &listening)
+    }
+
+    /// As [`Session::start`], with a server that listens elsewhere than where the client takes it to be.
+    ///
+    /// # Errors
+    /// A socket cannot be opened.
+    pub fn start_behind(topology: &Arc<Topology>, plan: Plan, listening: &[SocketAddr]) -> Result<Self, TrafficError> {
+        let server = topology.server.run(|| Server::bind(listening))?;
         let server = server.map_err(|source| TrafficError::Socket { who: "server", source })?;
         let stop = Arc::new(AtomicBool::new(false));
         // The server's sockets stay in the namespace that they were opened in, whichever thread uses them.

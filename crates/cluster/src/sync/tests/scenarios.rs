@@ -34,6 +34,22 @@ fn windows_of_an_injected_connection_are_not_held_against_its_segments() {
 }
 
 #[test]
+fn windows_of_a_connection_that_another_node_carries_on_are_not_held_against_its_segments_when_they_come_back() {
+    let mut pair = Pair::ready(Options::default());
+    pair.connect(0, 1);
+    pair.settle();
+    let is_liberal = |pair: &Pair, host: usize| {
+        let sides = pair.hosts[host].kernel.get(tuple(1)).and_then(|entry| entry.tcp()?.sides).unwrap_or_default();
+        sides.iter().all(|side| side.flags.contains(flow::netfilter::TcpFlags::BE_LIBERAL))
+    };
+    assert!(!is_liberal(&pair, 0), "its kernel has seen every segment");
+    pair.hosts[0].node.set_role(pair.now, SyncRole::Backup);
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
+    pair.settle();
+    assert!(is_liberal(&pair, 0), "from now on it sees none");
+}
+
+#[test]
 fn a_connection_that_ends_before_it_was_told_costs_nothing_on_the_wire() {
     let mut pair = Pair::ready(Options::default());
     pair.settle();

@@ -64,7 +64,7 @@ pub(in crate::bench) fn rules() -> String {
 }
 
 /// Gives rules to the `nft` of a namespace. Says what is wrong where that does not work.
-pub(in crate::bench) fn load_rules(node: &Namespace, rules: &str) -> Result<(), String> {
+pub(crate) fn load_rules(node: &Namespace, rules: &str) -> Result<(), String> {
     let mut nft = Command::new("nft");
     nft.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = node.spawn_command(nft).map_err(|error| match error {

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use packet_io::namespace::Namespace;
 
-pub(super) use self::kernel_router::{KernelRules, load_rules, rules};
+pub(crate) use self::kernel_router::load_rules;
+pub(super) use self::kernel_router::{KernelRules, rules};
 use self::report::Report;
 use self::streams::Streams;
 use super::BenchError;

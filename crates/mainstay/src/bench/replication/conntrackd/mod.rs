@@ -5,64 +5,30 @@
 //! notice it, and then does what the documentation of conntrackd has a backup do that becomes primary: commits the
 //! connections to the kernel, takes the addresses, announces them, and has conntrackd begin as a primary.
 
-mod config;
-mod daemon;
-mod router;
 #[cfg(test)]
 mod tests;
 
-use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet_io::af_packet::AfPacketIo;
-use packet_io::{IoError, sysctl};
+use packet_io::sysctl;
 
 use super::network::{Network, Route};
 use super::pair::{Pair, TakeOver};
 use crate::bench::BenchError;
+pub use crate::bench::kernel_routers::conntrackd::{ConntrackdError, Mode, available};
+use crate::bench::kernel_routers::conntrackd::{BEGIN_AS_PRIMARY, COMMIT, Daemon, DaemonPlan, Prepared, READY_WITHIN};
+use crate::bench::kernel_routers::router;
 use crate::demo::clock::Epoch;
 use crate::demo::cluster::Directory;
 use crate::demo::topology::Topology;
 use crate::demo::watch::{Waited, Watch};
 
-use daemon::{Daemon, Prepared};
-
-/// How long the daemons may take until they hear each other.
-const READY_WITHIN: Duration = Duration::from_secs(30);
 /// How long the survivor's first forwarded packet is waited for.
 const FIRST_PACKET_WITHIN: Duration = Duration::from_secs(1);
-/// Has a daemon commit what it was told to the kernel.
-const COMMIT: &str = "-c";
 /// What Mainstay's nodes take to notice that a peer is dead: ten times ten milliseconds.
 pub const DETECTION_DEFAULT: Duration = Duration::from_millis(100);
-
-/// How the daemons talk to each other (conntrackd.conf(5)).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// Its reliable protocol, over UDP.
-    #[default]
-    Ftfw,
-    /// Every change once, over UDP.
-    Notrack,
-    /// Every change once, over TCP.
-    Tcp,
-}
-
-impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Ftfw, Self::Notrack, Self::Tcp];
-
-    /// What reports call it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ftfw => "conntrackd",
-            Self::Notrack => "conntrackd-udp",
-            Self::Tcp => "conntrackd-tcp",
-        }
-    }
-}
 
 /// How the pair is to be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,58 +48,6 @@ impl Default for ConntrackdPlan {
     fn default() -> Self {
         Self { mode: Mode::Ftfw, has_external_cache: true, detection: DETECTION_DEFAULT }
     }
-}
-
-/// Why the pair does not run as it should.
-#[derive(Debug, thiserror::Error)]
-pub enum ConntrackdError {
-    /// The machine cannot give what it needs.
-    #[error(transparent)]
-    System(#[from] IoError),
-    /// The machine lacks a program or a part of the kernel.
-    #[error("there is no comparison with conntrackd: {0}")]
-    Unavailable(String),
-    /// A daemon ended by itself.
-    #[error("conntrackd of router {name} ended ({status}) while it should run; its log ends with:\n{log}")]
-    Ended {
-        /// Which.
-        name: &'static str,
-        /// How.
-        status: ExitStatus,
-        /// The end of its log.
-        log: String,
-    },
-    /// The daemons run but do not hear each other.
-    #[error("the conntrackd of the two routers did not hear each other within {} s: {why}", READY_WITHIN.as_secs())]
-    NotReady {
-        /// What is missing.
-        why: String,
-    },
-    /// A daemon does not do what it is asked.
-    #[error("conntrackd of router {name} does not do what it is asked ({request}): {why}")]
-    Refused {
-        /// Which.
-        name: &'static str,
-        /// The option.
-        request: &'static str,
-        /// Its words.
-        why: String,
-    },
-}
-
-/// Whether such a pair can be run here; if not, why, and what to do about it.
-///
-/// # Errors
-/// A program is missing.
-pub fn available() -> Result<(), String> {
-    for (program, package) in [("conntrackd", "conntrackd"), ("nft", "nftables")] {
-        let mut command = Command::new(program);
-        command.arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
-            .status()
-            .map_err(|error| format!("{program} cannot be run ({error}): install the package {package}"))?;
-    }
-    Ok(())
 }
 
 /// When the survivor had told its neighbours, and what through.
@@ -168,7 +82,9 @@ impl ConntrackdPair {
             router::prepare(node)?;
         }
         router::take_addresses(&topology.nodes[0], route)?;
-        let start = |number: usize| Daemon::start(&topology.nodes[number], &directory, number, &plan);
+        let daemon_plan =
+            DaemonPlan { mode: plan.mode, has_external_cache: plan.has_external_cache, ..DaemonPlan::default() };
+        let start = |number: usize| Daemon::start(&topology.nodes[number], &directory, number, &daemon_plan);
         let daemons = [start(0)?, start(1)?];
         Ok(Self { topology, route, plan, daemons, active: 0, commit: None, _directory: directory })
     }
@@ -206,7 +122,7 @@ impl ConntrackdPair {
     /// Has conntrackd begin as a primary: forget what it was told, read the kernel's connections, and tell them.
     fn begin_as_primary(&self, survivor: usize) -> Result<(), ConntrackdError> {
         let (node, daemon) = (&self.topology.nodes[survivor], &self.daemons[survivor]);
-        ["-f", "-R", "-B"].into_iter().try_for_each(|request| daemon.ask(node, request).map(drop))
+        BEGIN_AS_PRIMARY.into_iter().try_for_each(|request| daemon.ask(node, request).map(drop))
     }
 }
 

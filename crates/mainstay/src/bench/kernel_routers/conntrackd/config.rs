@@ -2,15 +2,18 @@
 
 use std::net::IpAddr;
 
-use super::{ConntrackdPlan, Mode};
+use super::{DaemonPlan, Mode};
 use crate::demo::topology::{INTERFACES, SYNC};
 
 /// The port of either daemon.
 const PORT: u16 = 3780;
-/// Buffers of the replication sockets and of the kernel's events, in bytes: large enough that nothing is lost in them.
+/// Buffers of the replication sockets, in bytes: large enough that nothing is lost in them.
 const SOCKET_BUFFER_BYTES: u32 = 1 << 20;
-const EVENT_BUFFER_BYTES: u32 = 4 << 20;
-const EVENT_BUFFER_BYTES_MAX: u32 = 32 << 20;
+/// The states that the shipped example names, to be taken out of their comments by who wants the daemon to work less.
+const STATES: &str = "        State Accept {
+            ESTABLISHED CLOSED TIME_WAIT CLOSE_WAIT for TCP
+        }
+";
 /// Buckets and entries of the daemon's caches.
 const CACHE_BUCKETS: u32 = 32_768;
 const CACHE_ENTRIES: u32 = 1 << 20;
@@ -23,13 +26,15 @@ pub(super) struct Files {
 }
 
 /// The configuration of the daemon of router `number`.
-pub(super) fn configuration(number: usize, plan: &ConntrackdPlan, files: &Files) -> String {
+pub(super) fn configuration(number: usize, plan: &DaemonPlan, files: &Files) -> String {
     let (mode, transport) = match plan.mode {
         Mode::Ftfw => ("FTFW", "UDP"),
         Mode::Notrack => ("NOTRACK", "UDP"),
         Mode::Tcp => ("NOTRACK", "TCP"),
     };
     let disables_cache = if plan.has_external_cache { "no" } else { "yes" };
+    let states = if plan.filters_states { STATES } else { "" };
+    let (buffer_bytes, buffer_bytes_max) = (plan.event_buffer.bytes, plan.event_buffer.bytes_max);
     let Files { log, lock, control } = files;
     let (own, others, interface) = (SYNC[number], SYNC[1 - number], INTERFACES[2]);
     format!(
@@ -57,8 +62,8 @@ General {{
     UNIX {{
         Path {control}
     }}
-    NetlinkBufferSize {EVENT_BUFFER_BYTES}
-    NetlinkBufferSizeMaxGrowth {EVENT_BUFFER_BYTES_MAX}
+    NetlinkBufferSize {buffer_bytes}
+    NetlinkBufferSizeMaxGrowth {buffer_bytes_max}
     Filter From Kernelspace {{
         Protocol Accept {{
             TCP
@@ -68,7 +73,7 @@ General {{
         }}
         Address Ignore {{
 {}        }}
-    }}
+{states}    }}
 }}
 ",
         ignored_addresses()
@@ -94,7 +99,7 @@ mod tests {
     #[test]
     fn only_the_routers_own_connections_are_left_out() {
         let files = Files { log: "/run/log".into(), lock: "/run/lock".into(), control: "/run/control".into() };
-        let text = configuration(1, &ConntrackdPlan::default(), &files);
+        let text = configuration(1, &DaemonPlan::default(), &files);
         for line in
             ["Mode FTFW {", "IPv4_address 10.99.0.2", "IPv4_Destination_Address 10.99.0.1", "LockFile /run/lock"]
         {
@@ -104,7 +109,7 @@ mod tests {
         for address in INSIDE.into_iter().chain(OUTSIDE).chain(CLIENT).chain(SERVER) {
             assert!(!text.contains(&address.to_string()), "{address} in {text}");
         }
-        let direct = ConntrackdPlan { mode: Mode::Tcp, has_external_cache: false, ..ConntrackdPlan::default() };
+        let direct = DaemonPlan { mode: Mode::Tcp, has_external_cache: false, ..DaemonPlan::default() };
         let text = configuration(0, &direct, &files);
         assert!(
             ["Mode NOTRACK {", "TCP {", "DisableExternalCache yes"].iter().all(|line| text.contains(line)),

@@ -9,7 +9,7 @@ use packet_io::namespace::Namespace;
 use packet_io::signal::die_with_parent;
 
 use super::config::{Files, configuration};
-use super::{ConntrackdError, ConntrackdPlan, Mode};
+use super::{ConntrackdError, DaemonPlan, Mode};
 use crate::bench::BenchError;
 use crate::demo::cluster::{Directory, NAMES};
 
@@ -17,7 +17,7 @@ use crate::demo::cluster::{Directory, NAMES};
 const LOG_TAIL_LINES: usize = 12;
 
 /// A running daemon. Dropping it ends it.
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     name: &'static str,
     child: Child,
     config: PathBuf,
@@ -25,14 +25,14 @@ pub(super) struct Daemon {
 }
 
 /// A process that will have a daemon do something. It ends when it is told, and when its standard input is closed.
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     child: Child,
     request: &'static str,
 }
 
 impl Prepared {
     /// It is not needed any more.
-    pub(super) fn discard(mut self) {
+    pub(crate) fn discard(mut self) {
         drop(self.child.stdin.take());
         // Nobody is left to be told.
         let _ = self.child.wait();
@@ -41,11 +41,11 @@ impl Prepared {
 
 impl Daemon {
     /// Writes its configuration and starts it.
-    pub(super) fn start(
+    pub(crate) fn start(
         node: &Namespace,
         directory: &Directory,
         number: usize,
-        plan: &ConntrackdPlan,
+        plan: &DaemonPlan,
     ) -> Result<Self, BenchError> {
         let name = NAMES[number];
         let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
@@ -63,7 +63,7 @@ impl Daemon {
         Ok(Self { name, child, config, log })
     }
 
-    pub(super) fn check_running(&mut self) -> Result<(), ConntrackdError> {
+    pub(crate) fn check_running(&mut self) -> Result<(), ConntrackdError> {
         match self.child.try_wait() {
             Ok(Some(status)) => Err(ConntrackdError::Ended { name: self.name, status, log: self.log_tail() }),
             _ => Ok(()),
@@ -71,13 +71,13 @@ impl Daemon {
     }
 
     /// Kills it as a power cut would.
-    pub(super) fn kill(&mut self) -> Result<(), ConntrackdError> {
+    pub(crate) fn kill(&mut self) -> Result<(), ConntrackdError> {
         let ended = self.child.kill().and_then(|()| self.child.wait());
         ended.map(drop).map_err(|error| self.refused("SIGKILL", error.to_string()))
     }
 
     /// Has it do something, and waits until it has. Returns what it says.
-    pub(super) fn ask(&self, node: &Namespace, request: &'static str) -> Result<String, ConntrackdError> {
+    pub(crate) fn ask(&self, node: &Namespace, request: &'static str) -> Result<String, ConntrackdError> {
         let mut command = Command::new("conntrackd");
         command.arg("-C").arg(&self.config).args(request.split(' '));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -86,7 +86,7 @@ impl Daemon {
 
     /// Makes ready to have it do something later: a process that has but to be told, so that the measurement's own size does
     /// not count when it starts.
-    pub(super) fn prepare(&self, node: &Namespace, request: &'static str) -> Result<Prepared, ConntrackdError> {
+    pub(crate) fn prepare(&self, node: &Namespace, request: &'static str) -> Result<Prepared, ConntrackdError> {
         let mut command = Command::new("sh");
         command.args(["-c", "read -r _ && exec conntrackd -C \"$0\" \"$1\""]).arg(&self.config).arg(request);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -95,7 +95,7 @@ impl Daemon {
     }
 
     /// Has it do what was prepared, and waits until it has.
-    pub(super) fn ask_prepared(&self, prepared: Prepared) -> Result<(), ConntrackdError> {
+    pub(crate) fn ask_prepared(&self, prepared: Prepared) -> Result<(), ConntrackdError> {
         let Prepared { mut child, request } = prepared;
         let told = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(b"\n"));
         told.map_err(|error| self.refused(request, error.to_string()))?;
@@ -111,13 +111,13 @@ impl Daemon {
     }
 
     /// Says what is missing until it has heard from the other.
-    pub(super) fn check_hears_peer(&self, node: &Namespace, mode: Mode) -> Result<(), String> {
+    pub(crate) fn check_hears_peer(&self, node: &Namespace, mode: Mode) -> Result<(), String> {
         let statistics = self.ask(node, "-s network").map_err(|error| error.to_string())?;
         if hears_peer(&statistics, mode) { Ok(()) } else { Err(format!("that of router {} hears nothing", self.name)) }
     }
 
     /// Connections of the other that it keeps in its own memory.
-    pub(super) fn external_cache_entries(&self, node: &Namespace) -> Result<u64, ConntrackdError> {
+    pub(crate) fn external_cache_entries(&self, node: &Namespace) -> Result<u64, ConntrackdError> {
         let request = "-s cache";
         let statistics = self.ask(node, request)?;
         external_entries(&statistics).ok_or_else(|| self.refused(request, format!("it says {statistics:?}")))

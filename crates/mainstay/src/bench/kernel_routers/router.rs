@@ -13,7 +13,7 @@ use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, PacketIo, sysctl};
 
-use super::ConntrackdError;
+use super::conntrackd::ConntrackdError;
 use crate::bench::bulk::{load_rules, rules};
 use crate::bench::replication::network::Route;
 use crate::demo::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS};
@@ -43,7 +43,7 @@ fn untracked_link() -> String {
 }
 
 /// Makes a stateful firewall with masquerading of a node, without addresses yet.
-pub(super) fn prepare(node: &Namespace) -> Result<(), ConntrackdError> {
+pub(crate) fn prepare(node: &Namespace) -> Result<(), ConntrackdError> {
     load_rules(node, &rules()).map_err(ConntrackdError::Unavailable)?;
     load_rules(node, &untracked_link()).map_err(ConntrackdError::Unavailable)?;
     node.run(|| {
@@ -55,7 +55,7 @@ pub(super) fn prepare(node: &Namespace) -> Result<(), ConntrackdError> {
 }
 
 /// Gives a node the shared addresses, and the route that goes with them.
-pub(super) fn take_addresses(node: &Namespace, route: Option<Route>) -> Result<(), IoError> {
+pub(crate) fn take_addresses(node: &Namespace, route: Option<Route>) -> Result<(), IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;
         for (interface, addresses) in shared() {
@@ -69,7 +69,7 @@ pub(super) fn take_addresses(node: &Namespace, route: Option<Route>) -> Result<(
 
 /// Tells the neighbours that the shared addresses are here. Returns the sockets it was said through: to close them takes the
 /// kernel tens of milliseconds, which nobody has to wait for now.
-pub(super) fn announce(node: &Namespace) -> Result<Vec<AfPacketIo>, IoError> {
+pub(crate) fn announce(node: &Namespace) -> Result<Vec<AfPacketIo>, IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;
         let mut sockets = Vec::new();
@@ -103,12 +103,12 @@ const fn shared() -> [(&'static str, [IpAddr; 2]); 2] {
 }
 
 /// From now on the node forwards nothing. Unlike switching interfaces off, this does not wait for the kernel.
-pub(super) fn stop_forwarding(node: &Namespace) -> Result<(), IoError> {
+pub(crate) fn stop_forwarding(node: &Namespace) -> Result<(), IoError> {
     node.run(|| FORWARDING.iter().try_for_each(|name| sysctl::write(name, "0")))?
 }
 
 /// From now on the node answers nobody, as a machine without power.
-pub(super) fn unplug(node: &Namespace) -> Result<(), IoError> {
+pub(crate) fn unplug(node: &Namespace) -> Result<(), IoError> {
     node.run(|| {
         let mut netlink = Netlink::open()?;
         shared().into_iter().try_for_each(|(interface, _)| netlink.set_up(interface, false))
@@ -116,13 +116,13 @@ pub(super) fn unplug(node: &Namespace) -> Result<(), IoError> {
 }
 
 /// IPv4 packets that the calling thread's namespace has forwarded, past its rules.
-pub(super) fn forwarded_packets() -> u64 {
+pub(crate) fn forwarded_packets() -> u64 {
     let statistics = fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
     count_forwarded(&statistics).unwrap_or_default()
 }
 
 /// Waits until the calling thread's namespace has forwarded more packets. Returns when it had; `None` when it has not in time.
-pub(super) fn await_forwarding(forwarded_before: u64, within: Duration) -> Option<Instant> {
+pub(crate) fn await_forwarding(forwarded_before: u64, within: Duration) -> Option<Instant> {
     let deadline = Instant::now() + within;
     loop {
         let now = Instant::now();

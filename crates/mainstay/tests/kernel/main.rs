@@ -1,0 +1,60 @@
+//! Two Linux routers with nftables, `mainstay sync` beside each, and whoever moves the addresses: real processes, real TCP and
+//! UDP in namespaces, translated and not.
+//!
+//! Each test says in its name what is promised; `docs/testing.md` has them as a table. The machine that runs them may be
+//! busy, so they wait for conditions and assert no times.
+
+mod control;
+mod demo;
+mod faults;
+mod keepalived;
+mod traffic;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mainstay::demo::kernel::available;
+use mainstay::demo::kernel::routers::Routers;
+use packet_io::namespace::{NamespaceSupport, probe};
+
+/// How long anything may take that should come soon, on a machine that may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a condition is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The routers: the one that has the addresses at first, and the other.
+const LEFT: usize = 0;
+const RIGHT: usize = 1;
+
+/// One pair of routers at a time: two would take each other's processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The turn of a test.
+fn turn() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The turn of a test, and its routers; nothing, said aloud, where the machine lacks what it needs.
+fn routers(programs: &[(&str, &str)]) -> Option<(MutexGuard<'static, ()>, Routers)> {
+    if probe() != NamespaceSupport::Available {
+        println!("skipped: {:?}", probe());
+        return None;
+    }
+    if let Err(why) = available(programs) {
+        println!("skipped: {why}");
+        return None;
+    }
+    let turn = turn();
+    let routers = Routers::build(Path::new(env!("CARGO_BIN_EXE_mainstay"))).expect("routers can be made");
+    Some((turn, routers))
+}
+
+/// Waits until `condition` holds; fails with the ends of the routers' logs if it does not in time.
+fn wait_for(what: &str, routers: &Routers, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited too long for {what}:\n{}", routers.logs());
+        thread::sleep(LOOK_EVERY);
+    }
+}
