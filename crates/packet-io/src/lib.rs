@@ -27,6 +27,7 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod affinity;
 pub mod clock;
+pub mod ctnetlink;
 pub mod error;
 pub mod huge_pages;
 pub mod interface;

@@ -1,0 +1,145 @@
+//! Which events the kernel is to keep away from a socket, before they take up room in its buffer.
+//!
+//! A filter is a list of what to ignore. It becomes a classic BPF program that the kernel runs on every event's message
+//! ([`Program`]). What the program cannot tell, for the message does not say it, passes; so does what does not fit a program's
+//! [`INSTRUCTIONS_MAX`]. Hence a filter saves work, and who relies on it filters again.
+
+mod assembler;
+mod program;
+
+use flow::netfilter::{Entry, TcpState};
+
+use super::{Cause, Event};
+use crate::netlink::Prefix;
+
+pub use assembler::INSTRUCTIONS_MAX;
+pub(super) use program::Program;
+
+/// States of TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct TcpStates(u16);
+
+impl TcpStates {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Self {
+        TcpState::ALL.into_iter().collect()
+    }
+
+    /// Whether the state is one of them.
+    #[must_use]
+    pub const fn contains(self, state: TcpState) -> bool {
+        self.0 & 1 << state as u8 != 0
+    }
+}
+
+impl FromIterator<TcpState> for TcpStates {
+    fn from_iter<I: IntoIterator<Item = TcpState>>(states: I) -> Self {
+        Self(states.into_iter().fold(0, |bits, state| bits | 1 << state as u8))
+    }
+}
+
+/// Events of connections to ignore: those for which all that is said here holds. Nothing said: none.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ignore {
+    /// The first packet's source or destination lies in one of these networks. Empty: said nothing.
+    pub addresses: Vec<Prefix>,
+    /// Of this protocol.
+    pub protocol: Option<u8>,
+    /// TCP in one of these states. The end of a connection is in no state.
+    pub tcp_states: Option<TcpStates>,
+    /// The mark has this value in the bits of the mask: value and mask. An event that tells no mark has none.
+    pub mark: Option<(u32, u32)>,
+    /// Of this zone.
+    pub zone: Option<u16>,
+}
+
+impl Ignore {
+    /// Whether something is said: otherwise nothing is ignored.
+    #[must_use]
+    pub fn says_something(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// Which events are to be kept away. By default none.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventFilter {
+    /// What to ignore: an event to which one of them applies.
+    pub ignore: Vec<Ignore>,
+    /// Only these states of TCP are told of: an event that tells of another is ignored. Ends always pass. `None`: all.
+    pub tcp_states: Option<TcpStates>,
+    /// Only connections of these protocols are told of. `None`: all.
+    pub protocols: Option<Vec<u8>>,
+    /// Netlink ports of programs whose requests' events are ignored, those of expectations, too.
+    pub programs: Vec<u32>,
+}
+
+impl EventFilter {
+    /// How many of [`EventFilter::ignore`] the kernel's program has no room for: their events pass.
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        Program::new(self, &[]).left_out()
+    }
+
+    /// Whether the kernel lets an event pass, provided that all of the filter fits the program: the same, said without BPF.
+    #[must_use]
+    pub fn passes(&self, cause: Cause, event: &Event) -> bool {
+        if matches!(cause, Cause::Program(port) if self.programs.contains(&port)) {
+            return false;
+        }
+        let (entry, state) = match event {
+            Event::Began(entry) | Event::Changed(entry) => (entry, entry.tcp().map(|info| info.state)),
+            Event::Ended(entry) => (entry, None),
+            Event::Expected(_) | Event::ExpectationEnded(_) => return true,
+        };
+        let protocol = entry.original.protocol;
+        if self.protocols.as_ref().is_some_and(|admitted| !admitted.contains(&protocol)) {
+            return false;
+        }
+        if self.tcp_states.zip(state).is_some_and(|(admitted, state)| !admitted.contains(state)) {
+            return false;
+        }
+        !self.ignore.iter().any(|ignore| ignore.applies(entry, state))
+    }
+}
+
+impl Ignore {
+    fn applies(&self, entry: &Entry, state: Option<TcpState>) -> bool {
+        let Self { addresses, protocol, tcp_states, mark, zone } = self;
+        let ends = [entry.original.source, entry.original.destination];
+        self.says_something()
+            && (addresses.is_empty() || addresses.iter().any(|prefix| ends.iter().any(|end| lies_in(*end, prefix))))
+            && protocol.is_none_or(|protocol| protocol == entry.original.protocol)
+            && tcp_states.is_none_or(|states| state.is_some_and(|state| states.contains(state)))
+            && mark.is_none_or(|(value, mask)| entry.mark.is_some_and(|mark| mark & mask == value & mask))
+            && zone.is_none_or(|zone| zone == entry.zone)
+    }
+}
+
+/// Whether an address lies in a network; one of the other family does not.
+fn lies_in(address: std::net::IpAddr, prefix: &Prefix) -> bool {
+    let (address, network, mask) = (words(address), words(prefix.address), mask(prefix));
+    address.len() == network.len() && (0..mask.len()).all(|at| address[at] & mask[at] == network[at] & mask[at])
+}
+
+/// An address as words, the highest first.
+fn words(address: std::net::IpAddr) -> Vec<u32> {
+    match address {
+        std::net::IpAddr::V4(address) => vec![u32::from(address)],
+        std::net::IpAddr::V6(address) => address
+            .octets()
+            .chunks_exact(4)
+            .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+            .collect(),
+    }
+}
+
+/// The mask of a prefix as words, the highest first.
+fn mask(prefix: &Prefix) -> Vec<u32> {
+    let word = |at: usize| {
+        let bits = usize::from(prefix.length_bits).saturating_sub(32 * at).min(32) as u32;
+        u32::MAX.checked_shl(32 - bits).unwrap_or_default()
+    };
+    (0..words(prefix.address).len()).map(word).collect()
+}

@@ -1,0 +1,288 @@
+//! Changes to the table.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use flow::netfilter::{Entry, Expectation, Tuple};
+
+use super::attributes::{Header, Writer, messages};
+use super::entry::Purpose;
+use super::numbers::{
+    CONNECTIONS, DELETE, EXPECTATIONS, GET, NETFILTER_HEADER_BYTES, NETLINK_HEADER_BYTES, NEW, NLM_F_ACK, NLM_F_CREATE,
+    NLM_F_EXCL, NLM_F_REQUEST, NLMSG_ERROR, connection,
+};
+use super::socket::{Socket, explain};
+use super::{entry, expectation, tuple};
+use crate::IoError;
+
+/// Requests in one system call. All of them may be refused, and the answers must find room in the receive buffer.
+pub const REQUESTS_MAX: usize = 64;
+/// Room for answers, in bytes.
+const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+/// The longest answer to anything but a dump, in bytes.
+const ANSWER_BYTES_MAX: usize = 8192;
+
+/// A change to the kernel's table.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// Puts a connection there, with all that is said of it. Its timeout must be said. How it is translated is the difference
+    /// between the reply tuple and the original's inverse.
+    Create(&'a Entry),
+    /// Changes a connection, known by its original tuple and zone: status, timeout, protocol state, mark, labels, sequence
+    /// adjustment and SYN proxy as far as they are said. Of the rest (translation, helper, master) the kernel lets nothing be
+    /// changed; it is not sent.
+    Update(&'a Entry),
+    /// Deletes a connection, known by its original tuple, zone and, if it is said, the kernel's own name for it.
+    Delete(&'a Entry),
+    /// Puts an expectation there. Its master must be there.
+    CreateExpectation(&'a Expectation),
+    /// Deletes an expectation, known by what is expected and the zone.
+    DeleteExpectation(&'a Expectation),
+}
+
+/// Why the kernel refused a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum RequestError {
+    /// To be created, but there: either tuple, as it is or as translation makes it, is in use.
+    #[error("a connection with one of its tuples is in the table already")]
+    Exists,
+    /// To be changed or deleted, but not there; or its master is not.
+    #[error("it, or the connection that announced it, is not in the table")]
+    Missing,
+    /// The table is full.
+    #[error("the table is full: raise net.netfilter.nf_conntrack_max")]
+    Full,
+    /// The kernel lacks what it takes (a helper, labels), or lets nobody change it.
+    #[error("the kernel does not support it, or a module is missing")]
+    Unsupported,
+    /// The process may not.
+    #[error("it is not permitted: run as root, or give the program CAP_NET_ADMIN")]
+    NotPermitted,
+    /// The kernel finds the request wrong.
+    #[error("the kernel finds it not valid")]
+    Invalid,
+    /// Something else, as error number of the system.
+    #[error("the kernel refused it: {}", std::io::Error::from_raw_os_error(*.0))]
+    Other(i32),
+}
+
+impl RequestError {
+    /// What an error number means here.
+    #[must_use]
+    pub const fn from_errno(errno: i32) -> Self {
+        match errno {
+            libc::EEXIST => Self::Exists,
+            libc::ENOENT => Self::Missing,
+            libc::ENOMEM | libc::ENFILE | libc::ENOSPC | libc::EMFILE => Self::Full,
+            libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT => Self::Unsupported,
+            libc::EPERM | libc::EACCES => Self::NotPermitted,
+            libc::EINVAL | libc::ERANGE => Self::Invalid,
+            errno => Self::Other(errno),
+        }
+    }
+}
+
+/// A socket that changes the table of a namespace. The kernel works on requests within the system call that brings them, and
+/// answers those that it refuses: no call waits.
+#[derive(Debug)]
+pub struct TableSocket {
+    socket: Socket,
+    sequence: u32,
+    requests: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl TableSocket {
+    /// Opens a socket in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// The kernel has no netfilter, or the process may not.
+    pub fn open() -> Result<Self, IoError> {
+        let socket = Socket::open()?;
+        socket.set_receive_buffer(RECEIVE_BUFFER_BYTES)?;
+        Ok(Self { socket, sequence: 0, requests: Vec::new(), answer: vec![0; ANSWER_BYTES_MAX] })
+    }
+
+    /// The netlink port, by which events say that this socket's requests caused them.
+    #[must_use]
+    pub const fn port(&self) -> u32 {
+        self.socket.port()
+    }
+
+    /// Carries out the requests in their order, many in one system call. `failed` is called with the place of each that the
+    /// kernel refused, and why; the others are done when the call returns.
+    ///
+    /// # Errors
+    /// Only what makes the socket useless: memory, or a defect of the program. Which requests were carried out is not known
+    /// then.
+    pub fn execute<'a>(
+        &mut self,
+        requests: impl IntoIterator<Item = Request<'a>>,
+        failed: &mut dyn FnMut(usize, RequestError),
+    ) -> Result<(), IoError> {
+        let (mut first, mut count) = (0, 0);
+        self.requests.clear();
+        for request in requests {
+            let sequence = self.sequence.wrapping_add(count as u32);
+            encode(request, sequence, &mut self.requests);
+            count += 1;
+            if count == REQUESTS_MAX {
+                self.flush_requests(first, count, failed)?;
+                (first, count) = (first + count, 0);
+            }
+        }
+        if count > 0 {
+            self.flush_requests(first, count, failed)?;
+        }
+        Ok(())
+    }
+
+    fn flush_requests(
+        &mut self,
+        first: usize,
+        count: usize,
+        failed: &mut dyn FnMut(usize, RequestError),
+    ) -> Result<(), IoError> {
+        const OPERATION: &str = "changing the table of connections";
+        let sequence = self.sequence;
+        self.sequence = sequence.wrapping_add(count as u32);
+        self.socket.send(&self.requests).map_err(|error| explain(error, OPERATION))?;
+        self.requests.clear();
+        self.receive(OPERATION, &mut |header, rest| {
+            let place = header.sequence.wrapping_sub(sequence) as usize;
+            if let (Some(errno @ 1..), true) = (errno(header, rest), place < count) {
+                failed(first + place, RequestError::from_errno(errno));
+            }
+        })
+    }
+
+    /// Reads all answers that wait.
+    fn receive(&mut self, operation: &str, handle: &mut dyn FnMut(Header, &[u8])) -> Result<(), IoError> {
+        loop {
+            let received = self.socket.receive(&mut self.answer).map_err(|error| explain(error, operation))?;
+            let Some(length_bytes) = received else { return Ok(()) };
+            messages(&self.answer[..length_bytes], &mut *handle).ok_or_else(|| IoError::UnexpectedAnswer {
+                operation: operation.into(),
+                detail: format!("{length_bytes} bytes that are no messages"),
+            })?;
+        }
+    }
+
+    /// The connection with the tuple, original or reply, as it is now; `None` if there is none.
+    ///
+    /// # Errors
+    /// The process may not.
+    pub fn get(&mut self, of: &Tuple, zone: u16) -> Result<Option<Entry>, IoError> {
+        const OPERATION: &str = "asking for a connection";
+        let header = self.next_header(CONNECTIONS, GET, 0);
+        let mut writer = Writer::begin(&mut self.requests, header, tuple::family(of));
+        tuple::encode(&mut writer, connection::TUPLE_ORIGINAL, of);
+        if zone != 0 {
+            writer.put_u16(connection::ZONE, zone);
+        }
+        writer.end();
+        self.socket.send(&self.requests).map_err(|error| explain(error, OPERATION))?;
+        let (mut found, mut refused) = (None, None);
+        self.receive(OPERATION, &mut |answer, rest| {
+            if answer.sequence == header.sequence {
+                refused = refused.or(errno(answer, rest));
+                if (answer.subsystem, answer.kind) == (CONNECTIONS, NEW) {
+                    found = rest.get(NETFILTER_HEADER_BYTES..).and_then(entry::decode);
+                }
+            }
+        })?;
+        match refused {
+            None | Some(0 | libc::ENOENT) => Ok(found),
+            Some(errno) => Err(explain(std::io::Error::from_raw_os_error(errno), OPERATION)),
+        }
+    }
+
+    /// Deletes all connections of the namespace.
+    ///
+    /// # Errors
+    /// The process may not.
+    pub fn flush(&mut self) -> Result<(), IoError> {
+        self.request_simple(CONNECTIONS, "deleting all connections")
+    }
+
+    /// Deletes all expectations of the namespace.
+    ///
+    /// # Errors
+    /// The process may not.
+    pub fn flush_expectations(&mut self) -> Result<(), IoError> {
+        self.request_simple(EXPECTATIONS, "deleting all expectations")
+    }
+
+    /// Deletes everything of a subsystem.
+    fn request_simple(&mut self, subsystem: u8, operation: &str) -> Result<(), IoError> {
+        let header = self.next_header(subsystem, DELETE, NLM_F_ACK);
+        Writer::begin(&mut self.requests, header, libc::AF_UNSPEC).end();
+        self.socket.send(&self.requests).map_err(|error| explain(error, operation))?;
+        let mut answered = None;
+        self.receive(operation, &mut |answer, rest| {
+            if answer.sequence == header.sequence {
+                answered = answered.or(errno(answer, rest));
+            }
+        })?;
+        match answered {
+            Some(0) => Ok(()),
+            Some(errno) => Err(explain(std::io::Error::from_raw_os_error(errno), operation)),
+            None => Err(IoError::UnexpectedAnswer { operation: operation.into(), detail: "there was none".into() }),
+        }
+    }
+
+    fn next_header(&mut self, subsystem: u8, kind: u8, flags: u16) -> Header {
+        let sequence = self.sequence;
+        self.sequence = sequence.wrapping_add(1);
+        self.requests.clear();
+        Header { subsystem, kind, flags: NLM_F_REQUEST | flags, sequence, port: 0 }
+    }
+}
+
+impl AsFd for TableSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The error number that a message tells, if it tells one: 0 acknowledges.
+pub(super) fn errno(header: Header, rest: &[u8]) -> Option<i32> {
+    let is_error = header.message_type() == NLMSG_ERROR;
+    let code = rest.first_chunk().copied().map(i32::from_ne_bytes)?;
+    is_error.then_some(code.saturating_neg())
+}
+
+/// Adds a request's message.
+fn encode(request: Request<'_>, sequence: u32, buffer: &mut Vec<u8>) {
+    let (subsystem, kind, flags) = match request {
+        Request::Create(_) => (CONNECTIONS, NEW, NLM_F_CREATE | NLM_F_EXCL),
+        Request::Update(_) => (CONNECTIONS, NEW, 0),
+        Request::Delete(_) => (CONNECTIONS, DELETE, 0),
+        Request::CreateExpectation(_) => (EXPECTATIONS, NEW, NLM_F_CREATE | NLM_F_EXCL),
+        Request::DeleteExpectation(_) => (EXPECTATIONS, DELETE, 0),
+    };
+    let header = Header { subsystem, kind, flags: NLM_F_REQUEST | flags, sequence, port: 0 };
+    debug_assert_eq!(buffer.len() % 4, 0);
+    let family = match request {
+        Request::Create(told) | Request::Update(told) | Request::Delete(told) => tuple::family(&told.original),
+        Request::CreateExpectation(told) | Request::DeleteExpectation(told) => tuple::family(&told.expected),
+    };
+    let mut writer = Writer::begin(buffer, header, family);
+    match request {
+        Request::Create(told) => entry::encode(&mut writer, told, Purpose::Create),
+        Request::Update(told) => entry::encode(&mut writer, told, Purpose::Update),
+        Request::Delete(told) => {
+            tuple::encode(&mut writer, connection::TUPLE_ORIGINAL, &told.original);
+            if told.zone != 0 {
+                writer.put_u16(connection::ZONE, told.zone);
+            }
+            if let Some(id) = told.id {
+                writer.put_u32(connection::ID, id);
+            }
+        }
+        Request::CreateExpectation(told) => expectation::encode(&mut writer, told),
+        Request::DeleteExpectation(told) => expectation::encode_name(&mut writer, told),
+    }
+    writer.end();
+}
+
+const _: () = assert!(NETLINK_HEADER_BYTES % 4 == 0, "messages begin at multiples of four");

@@ -1,0 +1,76 @@
+//! Buffers into which many datagrams are received by one system call.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::system::zeroed;
+
+/// Datagrams that one system call takes.
+pub(super) const DATAGRAMS_MAX: usize = 64;
+/// The longest datagram that is taken, in bytes. Events are of at most some hundred bytes each, one a datagram.
+pub(super) const DATAGRAM_BYTES_MAX: usize = 4096;
+
+/// The buffers, made once.
+#[derive(Debug)]
+pub(super) struct Ring {
+    bytes: Vec<u8>,
+}
+
+/// What one system call brought.
+pub(super) struct Batch<'a> {
+    bytes: &'a [u8],
+    /// The length of each datagram; `None` where its end was cut off.
+    lengths: [Option<usize>; DATAGRAMS_MAX],
+    count: usize,
+}
+
+impl Ring {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; DATAGRAMS_MAX * DATAGRAM_BYTES_MAX] }
+    }
+
+    /// Receives what waits, at most `datagrams_max`. Nothing waiting is the error `EAGAIN`.
+    pub(super) fn receive(&mut self, socket: BorrowedFd<'_>, datagrams_max: usize) -> io::Result<Batch<'_>> {
+        // SAFETY: all-zero bytes are a valid mmsghdr and a valid iovec: no address, no buffer.
+        let mut headers: [libc::mmsghdr; DATAGRAMS_MAX] = unsafe { zeroed() };
+        // SAFETY: as above.
+        let mut vectors: [libc::iovec; DATAGRAMS_MAX] = unsafe { zeroed() };
+        let buffers = self.bytes.chunks_exact_mut(DATAGRAM_BYTES_MAX);
+        for ((header, vector), buffer) in headers.iter_mut().zip(&mut vectors).zip(buffers) {
+            *vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            header.msg_hdr.msg_iov = &raw mut *vector;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        let wanted = datagrams_max.min(DATAGRAMS_MAX) as libc::c_uint;
+        // SAFETY: each of the first `wanted` headers leads to a vector that leads to a buffer of its own, writable for the
+        // stated length; all of them outlive the call. No time is given.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                wanted,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        let count = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        let mut lengths = [None; DATAGRAMS_MAX];
+        for (length, header) in lengths.iter_mut().zip(&headers).take(count) {
+            let is_whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
+            *length = is_whole.then_some(header.msg_len as usize);
+        }
+        Ok(Batch { bytes: &self.bytes, lengths, count })
+    }
+}
+
+impl Batch<'_> {
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The datagrams; `None` for one whose end was cut off.
+    pub(super) fn datagrams(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let buffers = self.bytes.chunks_exact(DATAGRAM_BYTES_MAX);
+        buffers.zip(&self.lengths).take(self.count).map(|(buffer, length)| buffer.get(..(*length)?))
+    }
+}
