@@ -26,11 +26,11 @@ const EVENTS_MAX: usize = 1024;
 
 /// What the client has done so far.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Tally {
+pub(in crate::bench) struct Tally {
     /// Connections whose answer has come.
-    pub(super) completed: u64,
+    pub(in crate::bench) completed: u64,
     /// Connections that ended otherwise.
-    pub(super) failed: u64,
+    pub(in crate::bench) failed: u64,
 }
 
 #[derive(Default)]
@@ -42,14 +42,14 @@ struct Shared {
 }
 
 /// A client at work. Dropping it ends it.
-pub(super) struct Client {
+pub(in crate::bench) struct Client {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<io::Result<()>, IoError>>>,
 }
 
 impl Client {
     /// Starts a client in the topology's client namespace that connects to `servers` in turn.
-    pub(super) fn start(
+    pub(in crate::bench) fn start(
         topology: &Arc<Topology>,
         servers: Vec<SocketAddr>,
         in_flight: u16,
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// What it has done so far.
-    pub(super) fn tally(&self) -> Tally {
+    pub(in crate::bench) fn tally(&self) -> Tally {
         Tally {
             completed: self.shared.completed.load(Ordering::Relaxed),
             failed: self.shared.failed.load(Ordering::Relaxed),
@@ -75,7 +75,7 @@ impl Client {
     ///
     /// # Errors
     /// A connection failed, or the client itself did.
-    pub(super) fn finish(mut self) -> Result<(), BenchError> {
+    pub(in crate::bench) fn finish(mut self) -> Result<(), BenchError> {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(Ok(worked)) = self.thread.take().map(JoinHandle::join) {
             worked?.map_err(BenchError::Socket)?;
