@@ -5,6 +5,7 @@ mod key;
 mod link;
 mod looking;
 mod replication;
+mod sync;
 mod sync_bench;
 mod target;
 
@@ -21,6 +22,7 @@ pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use replication::BenchReplicationArgs;
+pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
 pub use target::SocketArgs;
 
@@ -40,6 +42,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// One node of a gateway cluster
     Gateway(GatewayArgs),
+    /// Replicates the kernel's connection tracking, in conntrackd's place
+    Sync(SyncArgs),
     /// How a running gateway is: its role, its peers, what goes through and what is dropped
     Status(StatusArgs),
     /// The connections of a running gateway

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod output;
 pub mod replay;
 pub mod secret_file;
+pub mod sync;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Demo(args) => Ok(demo::run(args)?),
         Command::Gateway(args) if args.check => commands::check::run(&args.config, args.json),
         Command::Gateway(args) => gateway::run(&args.config),
+        Command::Sync(args) => commands::sync::run(args),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) if args.follow => commands::follow::run(args),
         Command::Flows(args) => commands::flows::run(args),

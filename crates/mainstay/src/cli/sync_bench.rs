@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::bench::sync::Part;
+use crate::bench::sync::{Part, Subject};
 
 /// `mainstay bench sync`.
 #[derive(Debug, Args)]
@@ -10,6 +10,9 @@ pub struct BenchSyncArgs {
     /// What is measured [default: all]
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub parts: Vec<Part>,
+    /// What is compared [default: all that this machine has]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub subjects: Vec<Subject>,
     /// Rounds of connections a second, in each of which all that is compared is measured once [default: 5]. More than nine
     /// would fill the kernel's table: connections that are over stay in it for two minutes
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
@@ -56,6 +59,12 @@ impl BenchSyncArgs {
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         Part::ALL.into_iter().filter(|part| self.parts.is_empty() || self.parts.contains(part)).collect()
+    }
+
+    /// What is compared.
+    #[must_use]
+    pub fn subjects(&self) -> Vec<Subject> {
+        Subject::ALL.into_iter().filter(|one| self.subjects.is_empty() || self.subjects.contains(one)).collect()
     }
 
     /// Rounds of connections a second.

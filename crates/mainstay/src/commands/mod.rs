@@ -12,6 +12,7 @@ pub mod reload;
 pub mod rules;
 pub mod simulate;
 pub mod status;
+pub mod sync;
 pub mod top;
 pub mod trace;
 
@@ -26,6 +27,7 @@ use crate::emulator::EmulatorError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
 use crate::replay::ReplayError;
+use crate::sync::import::ImportError;
 
 /// Why a command failed; its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +74,12 @@ pub enum CommandError {
     /// The link does not run.
     #[error(transparent)]
     Link(#[from] EmulatorError),
+    /// A conntrackd.conf was not translated.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// What keepalived or an operator wanted of mainstay sync was not done.
+    #[error(transparent)]
+    Hook(#[from] sync::HookFailed),
     /// A key was not made.
     #[error(transparent)]
     Key(#[from] key::KeyNotWritten),

@@ -63,6 +63,7 @@ fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
+        sync: None,
     }
 }
 

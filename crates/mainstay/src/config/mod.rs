@@ -7,6 +7,7 @@ pub mod diagnostic;
 pub mod limits;
 pub mod raw;
 pub mod security;
+pub mod sync;
 pub mod timeouts;
 mod validate;
 pub mod validated;
@@ -14,6 +15,8 @@ pub mod value;
 
 use std::io::Read;
 use std::path::Path;
+
+use serde::de::DeserializeOwned;
 
 pub use diagnostic::{ConfigError, Diagnostic, Severity};
 pub(crate) use validate::CONTROL_SOCKET_DEFAULT;
@@ -38,6 +41,11 @@ pub struct Checked {
 /// # Errors
 /// [`ConfigError`], whose text is meant for the operator.
 pub fn load(path: &Path) -> Result<Checked, ConfigError> {
+    parse(&path.display().to_string(), &read_file(path)?)
+}
+
+/// The text of a configuration file.
+fn read_file(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
@@ -45,7 +53,7 @@ pub fn load(path: &Path) -> Result<Checked, ConfigError> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(ConfigError::TooLarge { path: path.to_owned(), bytes_max: FILE_BYTES_MAX });
     }
-    parse(&path.display().to_string(), &text)
+    Ok(text)
 }
 
 /// Checks the text of a configuration; `file` is what messages call it.
@@ -53,9 +61,19 @@ pub fn load(path: &Path) -> Result<Checked, ConfigError> {
 /// # Errors
 /// [`ConfigError::Invalid`].
 pub fn parse(file: &str, text: &str) -> Result<Checked, ConfigError> {
+    let (config, warnings) = parse_as(file, text, validate::validate)?;
+    Ok(Checked { config, warnings })
+}
+
+/// Reads the text as one kind of file and checks it; returns warnings, too.
+fn parse_as<R: DeserializeOwned, C>(
+    file: &str,
+    text: &str,
+    validate: impl FnOnce(&R, &mut Findings<'_>) -> C,
+) -> Result<(C, Vec<Diagnostic>), ConfigError> {
     let mut findings = Findings::new(Source { file, text });
     let config = match toml::from_str(text) {
-        Ok(raw) => Some(validate::validate(&raw, &mut findings)),
+        Ok(raw) => Some(validate(&raw, &mut findings)),
         Err(error) => {
             let span = error.span().unwrap_or_default();
             findings.error(span, "syntax", syntax_mistake(error.message()));
@@ -63,7 +81,7 @@ pub fn parse(file: &str, text: &str) -> Result<Checked, ConfigError> {
         }
     };
     match (config, findings.finish()) {
-        (Some(config), (warnings, false)) => Ok(Checked { config, warnings }),
+        (Some(config), (warnings, false)) => Ok((config, warnings)),
         (_, (found, _)) => Err(ConfigError::Invalid(found)),
     }
 }

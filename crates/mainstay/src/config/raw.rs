@@ -301,6 +301,8 @@ pub struct RawReplication {
     pub alive_interval: Option<Text>,
     /// Silence after which a peer counts as away.
     pub peer_timeout: Option<Text>,
+    /// How long a change waits for others to go with it, where the kernel's connections are told.
+    pub batch_delay: Option<Text>,
     /// `[replication.security]`.
     pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.

@@ -124,6 +124,16 @@ pub enum MssText {
     Text(String),
 }
 
+/// A size as written: bytes, or `"2MiB"`.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a size like \"2MiB\" or a number of bytes")]
+pub enum SizeText {
+    /// Bytes.
+    Number(u64),
+    /// A number and its unit.
+    Text(String),
+}
+
 /// The smallest segment size that may be asked for: what every IPv4 host takes (RFC 9293 section 3.7.1).
 const MSS_BYTES_MIN: u16 = 536;
 /// The largest one: what fits the longest IPv4 packet.
@@ -160,6 +170,30 @@ pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
         .map(Duration::from_nanos)
         .filter(|duration| *duration <= DURATION_MAX)
         .ok_or_else(|| Mistake::new(format!("{text:?} is longer than a year"), "write a shorter duration"))
+}
+
+/// Bytes, with a binary prefix where there is one.
+pub(super) fn size(size: &SizeText) -> Result<u64, Mistake> {
+    let text = match size {
+        SizeText::Number(bytes) => return Ok(*bytes),
+        SizeText::Text(text) => text,
+    };
+    let mistake = || {
+        Mistake::new(
+            format!("{text:?} is not a size"),
+            "write a whole number and a unit: \"64KiB\", \"2MiB\" or \"1GiB\"; or bytes, without quotes",
+        )
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| mistake())?;
+    let unit_bytes: u64 = match &text[digits..] {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(mistake()),
+    };
+    number.checked_mul(unit_bytes).ok_or_else(mistake)
 }
 
 pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {

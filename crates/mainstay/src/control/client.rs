@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use super::remote::TlsError;
 use super::target::{Channel, Target};
-use super::types::{ErrorKind, Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, VERSION};
+use super::types::{
+    ErrorKind, Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, SyncOrder, SyncReadiness,
+    VERSION,
+};
 use crate::metrics::Sample;
 use crate::secret_file::SecretFileError;
 
@@ -190,6 +193,22 @@ impl Client {
     /// [`ClientError`].
     pub fn undrain(&mut self) -> Result<(), ClientError> {
         self.ask(Query::Undrain, |_| false).map(drop)
+    }
+
+    /// Has a node that replicates the kernel's connections change its role, or only asks how ready it is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn sync(&mut self, order: SyncOrder) -> Result<SyncReadiness, ClientError> {
+        let mut readiness = None;
+        self.ask(Query::Sync { order }, |line| match line {
+            Line::Readiness(found) => {
+                readiness = Some(found);
+                true
+            }
+            _ => false,
+        })?;
+        readiness.ok_or_else(|| ClientError::NotUnderstood("it does not say how ready it is".to_owned()))
     }
 
     /// Asks for something that goes on for at most `seconds`, and hands every line to `take` as it comes.

@@ -15,6 +15,7 @@ pub mod orders;
 pub mod remote;
 pub mod server;
 pub mod streams;
+pub mod sync;
 pub mod target;
 pub mod trace;
 pub mod types;

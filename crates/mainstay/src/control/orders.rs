@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cluster::node::Reconfiguration;
+use replication::secure::Credentials;
 use serde::{Deserialize, Serialize};
 
 use super::inquiry::AskError;
+use super::sync::{SyncOrder, SyncReadiness};
 use super::types::EventKind;
+use crate::config::sync::SyncConfig;
 
 /// What became of a reload of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -49,8 +52,22 @@ pub enum Order {
     },
     /// Take part again.
     Undrain,
+    /// Change the role, or tell and ask for everything anew.
+    Sync(SyncOrder),
+    /// Take another configuration of what is replicated.
+    SyncReload(Box<SyncReloadOrder>),
     /// Remember that something happened.
     Note(EventKind, String),
+}
+
+/// A configuration of `mainstay sync`, checked away from the thread that replicates.
+pub struct SyncReloadOrder {
+    /// The configuration.
+    pub config: SyncConfig,
+    /// What secures the channels to peers from now on, if anything does.
+    pub credentials: Option<Arc<Credentials>>,
+    /// What changes, for the event.
+    pub summary: String,
 }
 
 /// A configuration, built and checked away from the data path.
@@ -108,4 +125,15 @@ pub trait Operations: Send + Sync {
     /// # Errors
     /// The data path did not answer.
     fn undrain(&self) -> Result<(), OperationError>;
+
+    /// Has a node that replicates the kernel's connections change its role, and says how ready it is.
+    ///
+    /// # Errors
+    /// It is a gateway, or the thread that replicates did not answer.
+    fn sync(&self, order: SyncOrder) -> Result<SyncReadiness, OperationError> {
+        let name = order.name();
+        Err(OperationError::Refused(format!(
+            "this is a gateway, which finds out itself whether it is to be active: `mainstay sync {name}` is for mainstay sync"
+        )))
+    }
 }

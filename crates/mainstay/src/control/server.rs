@@ -367,6 +367,10 @@ fn answer(
             shared.operations.undrain()?;
             (0, false)
         }
+        Query::Sync { order } => {
+            write_line(writer, &Line::Readiness(shared.operations.sync(*order)?))?;
+            (1, false)
+        }
     };
     write_line(writer, &Line::End { version: VERSION, lines, truncated })?;
     Ok(())

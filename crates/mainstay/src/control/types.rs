@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
 pub use super::orders::ReloadReport;
+pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use super::trace::Trace;
 pub use super::watching::PacketFilterText;
 use crate::metrics::Sample;
@@ -62,6 +63,11 @@ pub enum Query {
     },
     /// The node is to take part again.
     Undrain,
+    /// A node that replicates the kernel's connections is to change its role, or only to say how ready it is.
+    Sync {
+        /// What is wanted.
+        order: SyncOrder,
+    },
     /// The ways of packets, as they pass.
     Trace {
         /// Which packets.
@@ -149,6 +155,8 @@ pub enum Line {
     Event(Event),
     /// What became of a reload.
     Reload(ReloadReport),
+    /// How ready a node is.
+    Readiness(SyncReadiness),
     /// A packet's way.
     Trace(Box<Trace>),
     /// A captured frame.
@@ -256,6 +264,9 @@ pub struct Status {
     /// The threads that move packets, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
+    /// The kernel's connections, where this node replicates those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Box<SyncStatus>>,
 }
 
 /// A thread that moves packets.
@@ -556,6 +567,16 @@ pub enum EventKind {
     Draining,
     /// An operator wants it back.
     Undrained,
+    /// The node's role was changed, by keepalived or an operator.
+    RoleChanged,
+    /// The kernel found no room for events.
+    EventsLost,
+    /// What those told of has been found by comparison.
+    EventsRecovered,
+    /// Two nodes hold that they are primary.
+    SplitBrain,
+    /// No longer.
+    SplitBrainEnded,
     /// Something that an operator should look at.
     Warning,
     /// The gateway is stopping.
@@ -589,6 +610,11 @@ impl EventKind {
             Self::Reevaluated => "connections held against the rules",
             Self::Draining => "draining",
             Self::Undrained => "undrained",
+            Self::RoleChanged => "role changed",
+            Self::EventsLost => "kernel events lost",
+            Self::EventsRecovered => "lost events made good",
+            Self::SplitBrain => "split brain",
+            Self::SplitBrainEnded => "split brain over",
             Self::Warning => "warning",
             Self::Stopping => "stopping",
         }

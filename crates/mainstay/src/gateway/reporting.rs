@@ -383,6 +383,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
+            sync: None,
         }
     }
 

@@ -71,18 +71,18 @@ impl Client {
         }
     }
 
-    /// Ends it.
+    /// Ends it. Returns what it has done in all.
     ///
     /// # Errors
     /// A connection failed, or the client itself did.
-    pub(in crate::bench) fn finish(mut self) -> Result<(), BenchError> {
+    pub(in crate::bench) fn finish(mut self) -> Result<Tally, BenchError> {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(Ok(worked)) = self.thread.take().map(JoinHandle::join) {
             worked?.map_err(BenchError::Socket)?;
         }
-        let Tally { completed, failed } = self.tally();
+        let tally @ Tally { completed, failed } = self.tally();
         if failed == 0 {
-            return Ok(());
+            return Ok(tally);
         }
         let why = self.shared.first_failure.lock().ok().and_then(|mut why| why.take()).unwrap_or_default();
         Err(BenchError::Failed { failed, connections: completed + failed, why })

@@ -79,7 +79,7 @@ fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
     let connections = u64::from(args.connections().max(args.in_flight.into()));
     limits::raise_open_files(SPARE_DESCRIPTORS + 4 * connections)?;
     let mut left_out = Vec::new();
-    let subjects = Subject::ALL.into_iter().filter(|subject| match subject.hindrance() {
+    let subjects = args.subjects().into_iter().filter(|subject| match subject.hindrance() {
         Some(why) => {
             left_out.push(format!("{}: {why}", subject.name()));
             false

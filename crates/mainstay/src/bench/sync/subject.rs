@@ -2,22 +2,24 @@
 
 use std::process::Command;
 
+use clap::ValueEnum;
+
 use crate::bench::kernel_routers::conntrackd;
 
 /// What replicates the routers' connections.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Subject {
-    /// Nothing.
+    /// Nothing
     Off,
-    /// `mainstay sync`, as it is configured when nothing else is said.
+    /// `mainstay sync`, as it is configured when nothing else is said
     Mainstay,
-    /// The same, which hears all events of the kernel.
+    /// The same, which hears all events of the kernel
     MainstayAllEvents,
-    /// conntrackd as its documentation recommends: FTFW, events of all states, an external cache.
+    /// conntrackd as its documentation recommends: FTFW, events of all states, an external cache
     Conntrackd,
-    /// The same, to which the kernel lets through only those states that the documentation names as those worth telling.
+    /// The same, to which the kernel lets through only those states that the documentation names as those worth telling
     ConntrackdFiltered,
-    /// conntrackd as recommended, beside the rule that `mainstay sync` has the kernel make fewer events by.
+    /// conntrackd as recommended, beside the rule that `mainstay sync` has the kernel make fewer events by
     ConntrackdFewEvents,
 }
 

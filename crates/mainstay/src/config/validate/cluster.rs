@@ -39,6 +39,10 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
         let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
         findings.error(section.span(), "[replication]", mistake);
     }
+    if let Some(text) = &section.get_ref().batch_delay {
+        let mistake = Mistake::new("a gateway tells of changes before the packets leave", "remove it: nothing waits");
+        findings.error(text.span(), "replication.batch_delay", mistake);
+    }
     let local = own_address("replication.local", &section.get_ref().local, ports, findings)?;
     let replication = replication(section.get_ref(), local, node, findings);
     let defaults = RawFailureDetection::default();
@@ -52,7 +56,12 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
 }
 
 /// An address that stays with this node.
-fn own_address(subject: &str, text: &Text, ports: &[Port], findings: &mut Findings<'_>) -> Option<SocketAddr> {
+pub(super) fn own_address(
+    subject: &str,
+    text: &Text,
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) -> Option<SocketAddr> {
     let address = parsed(subject, text, value::socket_address, findings)?;
     if address.ip().is_multicast() {
         let mistake = Mistake::new(format!("{} is a multicast address", address.ip()), "write an address of this node");
@@ -81,7 +90,12 @@ fn check_local_ports(raw: &RawConfig, local: SocketAddr, detection: &FailureDete
     }
 }
 
-fn replication(raw: &RawReplication, local: SocketAddr, node: &Node, findings: &mut Findings<'_>) -> Replication {
+pub(super) fn replication(
+    raw: &RawReplication,
+    local: SocketAddr,
+    node: &Node,
+    findings: &mut Findings<'_>,
+) -> Replication {
     let alive_interval =
         ranged("replication.alive_interval", raw.alive_interval.as_ref(), ms(100), ms(1)..=ms(60_000), findings);
     let peer_timeout =

@@ -12,6 +12,7 @@ mod log;
 mod nat;
 mod ports;
 mod security;
+pub(super) mod sync;
 mod transport;
 mod workers;
 
@@ -88,8 +89,9 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     }
 }
 
-fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_>) -> Node {
-    let stand_in = RawNode {
+/// What stands in for a section that is not there.
+fn no_node() -> RawNode {
+    RawNode {
         id: Spanned::new(0..0, 0),
         name: None,
         nodes: None,
@@ -99,7 +101,11 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
         log: None,
         log_format: None,
         log_per_s: None,
-    };
+    }
+}
+
+fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_>) -> Node {
+    let stand_in = no_node();
     let raw = raw.map_or_else(
         || {
             let mistake = Mistake::new("the section is missing", "add [node] with at least id = 0");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ring::digest::{Digest, SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::Query;
+use crate::control::types::{Query, SyncOrder};
 use crate::secret_file::{self, SecretFileError};
 
 /// The shortest token that is taken, in characters: 128 bits as hexadecimal digits.
@@ -37,7 +37,12 @@ impl Role {
             | Query::Events
             | Query::Trace { .. }
             | Query::Follow { .. } => Self::Read,
-            Query::Capture { .. } | Query::Reload { .. } | Query::Drain { .. } | Query::Undrain => Self::Operate,
+            Query::Sync { order: SyncOrder::Nothing } => Self::Read,
+            Query::Capture { .. }
+            | Query::Reload { .. }
+            | Query::Drain { .. }
+            | Query::Undrain
+            | Query::Sync { .. } => Self::Operate,
         }
     }
 }

@@ -41,6 +41,7 @@ impl<P: PacketIo> Answers<'_, P> {
                 self.reporting.note(now, EventKind::Undrained, "");
                 Ok(false)
             }
+            Order::Sync(_) | Order::SyncReload(_) => Err("this is a gateway, not mainstay sync".to_owned()),
             Order::Note(kind, detail) => {
                 self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);
                 self.reporting.note(now, kind, &detail);

@@ -1,0 +1,108 @@
+//! `mainstay sync primary`, `backup`, `fault`, `resync` and `ready`: what keepalived calls.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::CommandError;
+use crate::cli::{HookArgs, ReadyArgs};
+use crate::control::client::{Client, ClientError};
+use crate::control::types::{SyncOrder, SyncReadiness};
+use crate::output;
+
+/// Between two questions how far the node is: first so long, then twice as long each time,
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(1);
+/// and at most so long.
+const ASK_AGAIN_MAX: Duration = Duration::from_millis(50);
+
+/// Why it was not done. Its text is all that keepalived logs.
+#[derive(Debug, thiserror::Error)]
+pub enum HookFailed {
+    /// Nobody listens.
+    #[error(
+        "no mainstay sync answers at {}: is it running? (mainstay sync --config …; node.control_socket says where it listens)",
+        .0.display()
+    )]
+    NoDaemon(PathBuf),
+    /// It cannot be asked, or refuses.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// It takes longer than whoever asks can wait.
+    #[error("{order} was ordered, but the state is not usable after {waited:?}: {}", because.join("; "))]
+    NotUsable {
+        /// What was ordered.
+        order: &'static str,
+        /// How long was waited.
+        waited: Duration,
+        /// What is in the way.
+        because: Vec<String>,
+    },
+    /// Somebody else wants something else.
+    #[error("{order} was ordered, but the node is {role} now: something else has ordered that meanwhile")]
+    Overtaken {
+        /// What was ordered.
+        order: &'static str,
+        /// The role that the node has.
+        role: String,
+    },
+    /// The node must not be chosen.
+    #[error("this node must not take over: {}", .0.join("; "))]
+    NotReady(Vec<String>),
+}
+
+/// Gives the order and waits until the node is what it was told to be, and what it has is usable.
+pub(super) fn run(order: SyncOrder, args: &HookArgs) -> Result<(), HookFailed> {
+    let begun = Instant::now();
+    let deadline = begun + args.timeout;
+    let mut pause = ASK_AGAIN_FIRST;
+    let mut wait = || {
+        let left = deadline.saturating_duration_since(Instant::now());
+        thread::sleep(pause.min(left));
+        pause = (pause * 2).min(ASK_AGAIN_MAX);
+        !left.is_zero()
+    };
+    let mut client = loop {
+        match connect(&args.socket) {
+            // keepalived may be up before the daemon is.
+            Err(HookFailed::NoDaemon(_)) if wait() => {}
+            result => break result?,
+        }
+    };
+    let mut readiness = client.sync(order)?;
+    loop {
+        if order_is_overtaken(order, &readiness) {
+            return Err(HookFailed::Overtaken { order: order.name(), role: readiness.role });
+        }
+        // Whoever stands by has nothing to wait for.
+        if readiness.usable || matches!(order, SyncOrder::Backup | SyncOrder::Fault) {
+            return Ok(());
+        }
+        if !wait() {
+            let because = readiness.not_usable_because;
+            return Err(HookFailed::NotUsable { order: order.name(), waited: begun.elapsed(), because });
+        }
+        readiness = client.sync(SyncOrder::Nothing)?;
+    }
+}
+
+fn order_is_overtaken(order: SyncOrder, readiness: &SyncReadiness) -> bool {
+    matches!(order, SyncOrder::Primary | SyncOrder::Backup | SyncOrder::Fault) && readiness.role != order.name()
+}
+
+fn connect(socket: &Path) -> Result<Client, HookFailed> {
+    Client::connect(socket).map_err(|error| match error {
+        ClientError::NoGateway(_) => HookFailed::NoDaemon(socket.to_owned()),
+        error => HookFailed::Client(error),
+    })
+}
+
+/// Says whether the node may take over, by the process's status and, for people, in a line.
+pub(super) fn ready(args: &ReadyArgs) -> Result<(), CommandError> {
+    let readiness = connect(&args.socket)?.sync(SyncOrder::Nothing).map_err(HookFailed::Client)?;
+    if args.json {
+        output::print_json(&readiness)?;
+    } else if readiness.may_take_over {
+        output::print("this node may take over\n")?;
+    }
+    if readiness.may_take_over { Ok(()) } else { Err(HookFailed::NotReady(readiness.may_not_because).into()) }
+}

@@ -1,0 +1,151 @@
+//! `[conntrackd]`.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use flow::NodeId;
+use toml::Spanned;
+
+use super::super::super::diagnostic::{Findings, Mistake};
+use super::super::super::raw::Text;
+use super::super::super::sync::raw::RawConntrackd;
+use super::super::super::sync::validated::{Conntrackd, ConntrackdPeer};
+use super::super::super::validated::Node;
+use super::super::super::value;
+use super::super::cluster::{own_address, ranged, within};
+use super::super::{family_name, parsed};
+
+const SUBJECT: &str = "[conntrackd]";
+/// `ACKWindowSize` and `ResendQueueSize` of conntrackd.conf(5), with its defaults.
+const ACK_WINDOW_DEFAULT: u32 = 300;
+const RESEND_QUEUE_DEFAULT: u32 = 131_072;
+const ACK_WINDOW: RangeInclusive<u32> = 1..=65_536;
+const RESEND_QUEUE: RangeInclusive<u32> = 1024..=1 << 24;
+/// conntrackd packs messages up to the link's MTU; what an Ethernet frame holds after the headers fits everywhere.
+const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
+const DATAGRAM_BYTES: RangeInclusive<u16> = 512..=65_507;
+/// It says at least once a second that it is there.
+const PEER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
+const PEER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1500)..=Duration::from_secs(600);
+/// Longest name of an interface (`IFNAMSIZ` less its NUL).
+const INTERFACE_BYTES_MAX: usize = 15;
+
+pub(super) fn conntrackd(
+    section: &Spanned<RawConntrackd>,
+    node: &Node,
+    findings: &mut Findings<'_>,
+) -> Option<Conntrackd> {
+    let raw = section.get_ref();
+    let peer_id = NodeId(*raw.peer_id.get_ref());
+    if peer_id == node.id {
+        let mistake = Mistake::new("the peer has this node's own id", "give each node its own id");
+        findings.error(raw.peer_id.span(), "conntrackd.peer_id", mistake);
+    }
+    let interface = raw.interface.as_ref().map(|text| interface(text, findings));
+    let local = own_address("conntrackd.local", &raw.local, &[], findings)?;
+    let peer = peer(section, local, findings)?;
+    if matches!(peer, ConntrackdPeer::Multicast(_)) && interface.is_none() {
+        let mistake = Mistake::new(
+            "nothing says on which interface the group is joined",
+            "add interface = the link between the nodes",
+        );
+        findings.error(section.span(), SUBJECT, mistake);
+    }
+    Some(Conntrackd {
+        local,
+        peer,
+        interface,
+        peer_id,
+        window_tracking: raw.window_tracking.unwrap_or_default(),
+        ack_window_messages: within(
+            "conntrackd.ack_window_messages",
+            raw.ack_window_messages.as_ref(),
+            ACK_WINDOW_DEFAULT,
+            ACK_WINDOW,
+            findings,
+        ),
+        resend_queue_max: within(
+            "conntrackd.resend_queue_max",
+            raw.resend_queue_max.as_ref(),
+            RESEND_QUEUE_DEFAULT,
+            RESEND_QUEUE,
+            findings,
+        ),
+        datagram_bytes_max: within(
+            "conntrackd.datagram_bytes_max",
+            raw.datagram_bytes_max.as_ref(),
+            DATAGRAM_BYTES_DEFAULT,
+            DATAGRAM_BYTES,
+            findings,
+        ),
+        peer_timeout: ranged(
+            "conntrackd.peer_timeout",
+            raw.peer_timeout.as_ref(),
+            PEER_TIMEOUT_DEFAULT,
+            PEER_TIMEOUT,
+            findings,
+        ),
+    })
+}
+
+fn peer(section: &Spanned<RawConntrackd>, local: SocketAddr, findings: &mut Findings<'_>) -> Option<ConntrackdPeer> {
+    let (text, peer) = match (&section.get_ref().peer, &section.get_ref().multicast) {
+        (Some(text), None) => {
+            let address = parsed("conntrackd.peer", text, value::socket_address, findings)?;
+            if address == local || address.ip().is_multicast() {
+                let mistake = Mistake::new(
+                    format!("{address} is not another node's address"),
+                    "write the other node's address; a group is named by multicast",
+                );
+                findings.error(text.span(), "conntrackd.peer", mistake);
+            }
+            (text, ConntrackdPeer::Unicast(address))
+        }
+        (None, Some(text)) => {
+            let address = parsed("conntrackd.multicast", text, value::socket_address, findings)?;
+            if !address.ip().is_multicast() {
+                let mistake = Mistake::new(
+                    format!("{} is not a multicast group", address.ip()),
+                    "write one like 225.0.0.50:3780, or name a single node by peer",
+                );
+                findings.error(text.span(), "conntrackd.multicast", mistake);
+            }
+            (text, ConntrackdPeer::Multicast(address))
+        }
+        _ => {
+            let mistake = Mistake::new(
+                "it is not said where the other daemon is",
+                "write either peer = \"its address:3780\" or multicast = \"the group's address:3780\"",
+            );
+            findings.error(section.span(), SUBJECT, mistake);
+            return None;
+        }
+    };
+    check_family(text, peer.address(), local, findings);
+    Some(peer)
+}
+
+fn check_family(text: &Text, peer: SocketAddr, local: SocketAddr, findings: &mut Findings<'_>) {
+    if peer.is_ipv4() != local.is_ipv4() {
+        let mistake = Mistake::new(
+            format!("the address is {}, local is not", family_name(peer.ip())),
+            "write both in one family",
+        );
+        findings.error(text.span(), SUBJECT, mistake);
+    }
+}
+
+fn interface(text: &Text, findings: &mut Findings<'_>) -> String {
+    let name = text.get_ref();
+    let is_sound = (1..=INTERFACE_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+    if !is_sound {
+        let mistake = Mistake::new(
+            format!("{name:?} cannot be an interface"),
+            format!("write its name, of 1 to {INTERFACE_BYTES_MAX} characters"),
+        );
+        findings.error(text.span(), "conntrackd.interface", mistake);
+    }
+    name.clone()
+}

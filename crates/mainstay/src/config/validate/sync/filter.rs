@@ -1,0 +1,120 @@
+//! `[filter]`.
+
+use flow::netfilter::TcpState;
+use toml::Spanned;
+
+use super::super::super::diagnostic::{Findings, Mistake};
+use super::super::super::raw::Text;
+use super::super::super::sync::raw::{RawFilter, RawIgnore};
+use super::super::super::sync::validated::{Filter, Ignore, Mark, Others, TCP_STATES_DEFAULT};
+use super::super::super::value;
+use super::super::{parsed, parsed_list};
+use super::choice;
+
+/// Entries of `[[filter.ignore]]` at most: each connection is held against all of them.
+const IGNORE_MAX: usize = 256;
+const TCP: u8 = 6;
+
+pub(super) fn filter(raw: &RawFilter, findings: &mut Findings<'_>) -> Filter {
+    let tcp_states = raw.tcp_states.as_ref().map(|list| {
+        check_not_empty("filter.tcp_states", list, "name the states that are told, or remove it", findings);
+        states("filter.tcp_states", list.get_ref(), findings)
+    });
+    let protocols = raw.protocols.as_ref().map(|list| {
+        check_not_empty("filter.protocols", list, "name the protocols that are told, or remove it", findings);
+        parsed_list("filter.protocols", list.get_ref(), value::protocol, findings)
+    });
+    let addresses = raw.addresses.as_ref().map(|list| {
+        check_not_empty("filter.addresses", list, "name the networks that are told of, or remove it", findings);
+        parsed_list("filter.addresses", list.get_ref(), |text| value::network(text), findings)
+    });
+    if let Some(excess) = raw.ignore.get(IGNORE_MAX) {
+        let mistake = Mistake::new(
+            format!("there are more than {IGNORE_MAX} entries, and every connection is held against all of them"),
+            "put addresses together in one entry",
+        );
+        findings.error(excess.span(), "[[filter.ignore]]", mistake);
+    }
+    Filter {
+        tcp_states: tcp_states.unwrap_or_else(|| TCP_STATES_DEFAULT.to_vec()),
+        others: choice("filter.others", raw.others.as_ref(), &Others::ALL, findings),
+        protocols,
+        addresses,
+        ignore: raw.ignore.iter().map(|entry| ignore(entry, findings)).collect(),
+    }
+}
+
+/// A list that is there but empty would let nothing through, which nobody means.
+fn check_not_empty<T>(subject: &str, list: &Spanned<Vec<T>>, remedy: &str, findings: &mut Findings<'_>) {
+    if list.get_ref().is_empty() {
+        findings.error(list.span(), subject, Mistake::new("the list is empty: nothing would be told", remedy));
+    }
+}
+
+fn ignore(entry: &Spanned<RawIgnore>, findings: &mut Findings<'_>) -> Ignore {
+    const SUBJECT: &str = "[[filter.ignore]]";
+    let raw = entry.get_ref();
+    let protocol = raw.protocol.as_ref();
+    let protocol_number = protocol.and_then(|written| {
+        let number = value::protocol(written.get_ref());
+        number.map_err(|mistake| findings.error(written.span(), SUBJECT, mistake)).ok()
+    });
+    if let Some(state) = raw.states.first().filter(|_| protocol_number.is_some_and(|number| number != TCP)) {
+        let mistake = Mistake::new("only TCP has these states", "write protocol = \"tcp\", or remove either");
+        findings.error(state.span(), SUBJECT, mistake);
+    }
+    let has_condition = !raw.addresses.is_empty()
+        || protocol.is_some()
+        || !raw.states.is_empty()
+        || raw.mark.is_some()
+        || raw.zone.is_some();
+    if !has_condition {
+        let mistake = Mistake::new(
+            "it has no condition, so that nothing would be told",
+            "add addresses, protocol, states, mark or zone",
+        );
+        findings.error(entry.span(), SUBJECT, mistake);
+    }
+    Ignore {
+        addresses: parsed_list(SUBJECT, &raw.addresses, |text| value::network(text), findings),
+        protocol: protocol_number,
+        states: states(SUBJECT, &raw.states, findings),
+        mark: raw.mark.as_ref().and_then(|text| parsed(SUBJECT, text, mark, findings)),
+        zone: raw.zone.as_ref().map(|zone| *zone.get_ref()),
+    }
+}
+
+/// A state, as the file spells it.
+fn state(text: &str) -> Result<TcpState, Mistake> {
+    let found = TcpState::ALL.into_iter().find(|state| state.name().eq_ignore_ascii_case(text));
+    found.filter(|state| *state != TcpState::None).ok_or_else(|| {
+        let names: Vec<_> = TcpState::ALL[1..].iter().map(|state| state.name().to_ascii_lowercase()).collect();
+        Mistake::new(format!("{text:?} is not a state of TCP"), format!("write one of {}", names.join(", ")))
+    })
+}
+
+fn states(subject: &str, list: &[Text], findings: &mut Findings<'_>) -> Vec<TcpState> {
+    parsed_list(subject, list, |text| state(text), findings)
+}
+
+/// `0x1/0xff`: a mark and which of its bits count; without the mask, all of them.
+fn mark(text: &str) -> Result<Mark, Mistake> {
+    let number = |text: &str| {
+        let text = text.trim();
+        text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 16).ok())
+    };
+    let (value, mask) = text.split_once('/').map_or((text, None), |(value, mask)| (value, Some(mask)));
+    let (Some(value), Some(mask)) = (number(value), mask.map_or(Some(u32::MAX), number)) else {
+        return Err(Mistake::new(
+            format!("{text:?} is not a mark"),
+            "write one like \"0x1/0xff\": the mark, and the bits that count",
+        ));
+    };
+    if value & !mask != 0 {
+        return Err(Mistake::new(
+            format!("{text:?} has bits set that the mask does not count: no connection would match"),
+            format!("write \"{:#x}/{mask:#x}\", or widen the mask", value & mask),
+        ));
+    }
+    Ok(Mark { value, mask })
+}

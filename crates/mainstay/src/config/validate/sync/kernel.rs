@@ -1,0 +1,66 @@
+//! `[kernel]`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Spanned;
+
+use super::super::super::diagnostic::{Findings, Mistake};
+use super::super::super::sync::raw::RawKernel;
+use super::super::super::sync::validated::{Injection, Kernel};
+use super::super::super::value::{self, SizeText};
+use super::super::cluster::{ranged, within};
+use super::choice;
+
+const CONNECTIONS_MAX_DEFAULT: u64 = 1_000_000;
+const CONNECTIONS: RangeInclusive<u64> = 1..=1 << 27;
+const RECEIVE_BUFFER_BYTES_DEFAULT: usize = 2 << 20;
+const RECEIVE_BUFFER_BYTES_MAX_DEFAULT: usize = 64 << 20;
+/// The kernel makes no socket buffer smaller than a few kilobytes, and none larger than 2 GiB.
+const RECEIVE_BUFFER_BYTES: RangeInclusive<usize> = 4096..=1 << 30;
+const EVENT_INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
+const EVENT_INTERVAL: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
+
+pub(super) fn kernel(raw: &RawKernel, findings: &mut Findings<'_>) -> Kernel {
+    let first = size("kernel.receive_buffer", raw.receive_buffer.as_ref(), findings);
+    let largest = size("kernel.receive_buffer_max", raw.receive_buffer_max.as_ref(), findings);
+    let receive_buffer_bytes = first.unwrap_or(RECEIVE_BUFFER_BYTES_DEFAULT);
+    // Whoever begins with more than the default limit wants no less at the end.
+    let receive_buffer_bytes_max = largest.unwrap_or(RECEIVE_BUFFER_BYTES_MAX_DEFAULT.max(receive_buffer_bytes));
+    if let Some(written) = raw.receive_buffer_max.as_ref().filter(|_| receive_buffer_bytes_max < receive_buffer_bytes) {
+        let mistake = Mistake::new(
+            "the buffer cannot grow to less than it begins with",
+            "raise receive_buffer_max or lower receive_buffer",
+        );
+        findings.error(written.span(), "kernel.receive_buffer_max", mistake);
+    }
+    let connections = raw.connections_max.as_ref();
+    let connections_max = within("kernel.connections_max", connections, CONNECTIONS_MAX_DEFAULT, CONNECTIONS, findings);
+    Kernel {
+        injection: choice("kernel.injection", raw.injection.as_ref(), &Injection::ALL, findings),
+        connections_max: u32::try_from(connections_max).unwrap_or(u32::MAX),
+        receive_buffer_bytes,
+        receive_buffer_bytes_max,
+        event_interval: ranged(
+            "kernel.event_interval",
+            raw.event_interval.as_ref(),
+            EVENT_INTERVAL_DEFAULT,
+            EVENT_INTERVAL,
+            findings,
+        ),
+        expectations: raw.expectations.unwrap_or(true),
+    }
+}
+
+fn size(subject: &str, written: Option<&Spanned<SizeText>>, findings: &mut Findings<'_>) -> Option<usize> {
+    let written = written?;
+    let checked = value::size(written.get_ref()).and_then(|bytes| {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if RECEIVE_BUFFER_BYTES.contains(&bytes) {
+            Ok(bytes)
+        } else {
+            Err(Mistake::new(format!("{bytes} bytes are out of range"), "write a size from \"4KiB\" to \"1GiB\""))
+        }
+    });
+    checked.map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()
+}

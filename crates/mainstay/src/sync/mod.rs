@@ -1,0 +1,3 @@
+//! `mainstay sync`: the kernel's connection tracking, replicated.
+
+pub mod import;
