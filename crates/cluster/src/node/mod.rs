@@ -45,7 +45,7 @@ use replication::{Handle, PeerError, PeerSession};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
-use crate::pipeline::{Pipeline, TableChange};
+use crate::pipeline::{Pipeline, Remnants, TableChange};
 use crate::role::{self, Division, Heartbeats, Roles};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
@@ -53,6 +53,7 @@ pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
+pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
@@ -246,7 +247,10 @@ impl Node {
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
-            let needs_another = peer.resync.step(now, peer.id, speaks_for_all, &mut self.pipeline);
+            let remnants = if speaks_for_all { Remnants::Claim } else { Remnants::Remove };
+            let (id, pipeline) = (peer.id, &mut self.pipeline);
+            let needs_another =
+                peer.resync.step(|epoch, cursor, slots| pipeline.sweep_copies(now, id, epoch, remnants, cursor, slots));
             if needs_another && let Some(session) = peer.session.as_mut().and_then(PeerSession::native) {
                 session.request_resync();
             }

@@ -13,16 +13,13 @@
 //! that it took over. They become this node's own, and end like these: when nothing comes for them.
 
 use flow::table::Slot;
-use flow::{Instant, NodeId};
-
-use crate::pipeline::{Pipeline, Remnants};
 
 /// Slots looked at in one step of the walk.
 const SLOTS_PER_STEP: usize = 256;
 
 /// The marks of one peer's copies.
 #[derive(Debug, Default)]
-pub(super) struct Resync {
+pub(crate) struct Resync {
     epoch: bool,
     cursor: Option<Slot>,
     /// A round has begun and not all copies carry its mark.
@@ -32,17 +29,17 @@ pub(super) struct Resync {
     /// All copies of the peer's are of what it has told since it last came.
     is_settled: bool,
     /// Copies were refused since the peer last began to tell all, for want of room.
-    pub(super) lacks_room: bool,
+    pub(crate) lacks_room: bool,
 }
 
 impl Resync {
     /// The mark that copies told now carry.
-    pub(super) const fn epoch(&self) -> bool {
+    pub(crate) const fn epoch(&self) -> bool {
         self.epoch
     }
 
     /// The peer begins to tell all: everything told so far is of the old epoch, unless the last one was given up.
-    pub(super) const fn start(&mut self) {
+    pub(crate) const fn start(&mut self) {
         if self.is_mixed {
             self.needs_another = true;
         } else {
@@ -55,32 +52,32 @@ impl Resync {
     }
 
     /// The peer has told all: what still carries the old mark is to go.
-    pub(super) const fn complete(&mut self) {
+    pub(crate) const fn complete(&mut self) {
         self.cursor = Some(Slot(0));
     }
 
     /// The peer is away: what is left of it may be all that anybody has.
-    pub(super) const fn unsettle(&mut self) {
+    pub(crate) const fn unsettle(&mut self) {
         self.is_settled = false;
     }
 
     /// Whether the peer has told all that it is master of since it last came, and no copy is left of what it was before.
-    pub(super) const fn is_settled(&self) -> bool {
+    pub(crate) const fn is_settled(&self) -> bool {
         self.is_settled
     }
 
     /// Whether [`Resync::step`] has something to do.
-    pub(super) const fn is_sweeping(&self) -> bool {
+    pub(crate) const fn is_sweeping(&self) -> bool {
         self.cursor.is_some()
     }
 
-    /// Removes a part of what is to go, or makes it this node's own if it speaks for all connections. True when the peer
-    /// must be asked to tell all once more.
+    /// Removes a part of what is to go, or makes it this node's own if it speaks for all connections: `sweep` gets the mark
+    /// of what stays, where to begin, and how many slots to look at, and says where to go on. True when the peer must be asked
+    /// to tell all once more.
     #[must_use]
-    pub(super) fn step(&mut self, now: Instant, peer: NodeId, speaks_for_all: bool, pipeline: &mut Pipeline) -> bool {
+    pub(crate) fn step(&mut self, sweep: impl FnOnce(bool, Slot, usize) -> Option<Slot>) -> bool {
         let Some(cursor) = self.cursor else { return false };
-        let remnants = if speaks_for_all { Remnants::Claim } else { Remnants::Remove };
-        self.cursor = pipeline.sweep_copies(now, peer, self.epoch, remnants, cursor, SLOTS_PER_STEP);
+        self.cursor = sweep(self.epoch, cursor, SLOTS_PER_STEP);
         if self.cursor.is_some() {
             return false;
         }

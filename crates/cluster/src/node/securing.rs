@@ -48,12 +48,16 @@ pub(super) struct PlainText {
 impl Security {
     /// The channel with a peer that is told by this transport.
     pub(super) fn channel(&self, local: NodeId, peer: &PeerConfig, now: Instant) -> Result<Channel, ConfigError> {
-        let PeerConfig { id: peer, transport, .. } = *peer;
+        if peer.transport == Transport::Tcp && self.credentials.knows(peer.id) {
+            return Err(ConfigError::StreamNotSecured);
+        }
+        self.channel_with(local, peer.id, now)
+    }
+
+    /// The channel with a peer.
+    pub(crate) fn channel_with(&self, local: NodeId, peer: NodeId, now: Instant) -> Result<Channel, ConfigError> {
         if !self.credentials.knows(peer) {
             return Err(ConfigError::UnnamedPeer(peer));
-        }
-        if transport == Transport::Tcp {
-            return Err(ConfigError::StreamNotSecured);
         }
         // The lead's, unless the node is said to be another worker.
         let config = ChannelConfig { local, peer, worker: WorkerId::LEAD, rotation: self.rotation };

@@ -27,6 +27,7 @@ use crate::emulator::EmulatorError;
 use crate::gateway::GatewayError;
 use crate::logging::LoggingError;
 use crate::replay::ReplayError;
+use crate::sync::SyncError;
 use crate::sync::import::ImportError;
 
 /// Why a command failed; its text is all that the operator is told.
@@ -74,6 +75,9 @@ pub enum CommandError {
     /// The link does not run.
     #[error(transparent)]
     Link(#[from] EmulatorError),
+    /// Replication of the kernel's connections cannot run.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
     /// A conntrackd.conf was not translated.
     #[error(transparent)]
     Import(#[from] ImportError),

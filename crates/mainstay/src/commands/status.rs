@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::CommandError;
 use super::latency;
+use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
 use crate::control::client::Client;
 use crate::control::types::{Event, PeerStatus, Status};
@@ -80,17 +81,28 @@ pub fn describe(status: &Status) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "{} (node {})  {} for {} · up {} · mainstay {}\n\n\
-         Take-over    {ready}\n\
-         Connections  {} of {} ({share} %){master}\n\
-         Throughput   {} · {} packets/s · {} new connections/s\n\
-         {}",
+        "{} (node {})  {} for {} · up {} · mainstay {}\n\n",
         node.name,
         node.id,
         node.role,
         ago(status.monotonic_now_ns, node.role_since_ns),
         seconds(status.uptime_s),
         status.program_version,
+    );
+    if let Some(sync) = &status.sync {
+        text.push_str(&super::sync::describe::describe(status, sync));
+        add_tables(
+            &mut text,
+            [peer_table(status), agreement_table(status), channel_table(status), refused_table(sync)],
+        );
+        return text;
+    }
+    let _ = write!(
+        text,
+        "Take-over    {ready}\n\
+         Connections  {} of {} ({share} %){master}\n\
+         Throughput   {} · {} packets/s · {} new connections/s\n\
+         {}",
         count(connections.count),
         count(connections.max),
         scaled(rates.bits_per_s, "bit/s"),
@@ -107,13 +119,16 @@ pub fn describe(status: &Status) -> String {
         port_table(status),
         drop_table(status),
     ];
-    for table in tables {
-        if !table.is_empty() {
-            text.push('\n');
-            text.push_str(&table.render());
-        }
-    }
+    add_tables(&mut text, tables);
     text
+}
+
+/// The tables that have rows, each after an empty line.
+fn add_tables(text: &mut String, tables: impl IntoIterator<Item = Table>) {
+    for table in tables.into_iter().filter(|table| !table.is_empty()) {
+        text.push('\n');
+        text.push_str(&table.render());
+    }
 }
 
 /// The fingerprint of the node's configuration, and which peers have another.

@@ -1,5 +1,7 @@
 //! What a status tells of the channel with a peer.
 
+use flow::Instant;
+use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
 /// How the channel with a peer is secured.
@@ -29,6 +31,29 @@ pub struct RefusedCount {
 }
 
 impl ChannelStatus {
+    /// How a channel is secured; `None`: there is none, and all is plain text.
+    #[must_use]
+    pub fn of(channel: Option<&replication::secure::ChannelStatus>) -> Self {
+        let Some(channel) = channel else {
+            return Self { secured_by: "plain".into(), ..Self::default() };
+        };
+        let keys = channel.keys.as_ref();
+        let parts = keys.map(|keys| {
+            let certificate = keys.peer_name.as_ref().map(|name| format!("certificate {name}"));
+            let key = keys.key.map(|key| format!("pre-shared key {key}"));
+            certificate.into_iter().chain(key).collect::<Vec<_>>().join(" and ")
+        });
+        let refused = Refusal::ALL.iter().zip(channel.refused).filter(|(_, datagrams)| *datagrams > 0);
+        Self {
+            secured_by: parts.unwrap_or_else(|| "establishing".into()),
+            keys_since_ns: keys.map(|keys| Instant::as_nanos(keys.since)),
+            handshakes: channel.handshakes,
+            refused: refused
+                .map(|(reason, datagrams)| RefusedCount { reason: reason.label().into(), datagrams })
+                .collect(),
+        }
+    }
+
     /// The channel is encrypted.
     #[must_use]
     pub const fn is_secured(&self) -> bool {

@@ -75,7 +75,7 @@ impl FlowDescriber {
     }
 }
 
-fn role_name(role: Role) -> &'static str {
+pub(crate) fn role_name(role: Role) -> &'static str {
     match role {
         Role::Master => "master",
         Role::Backup => "backup",
@@ -90,7 +90,7 @@ fn ip(address: [u8; 16], family: IpFamily) -> IpAddr {
     }
 }
 
-pub(super) fn ends(tuple: &Tuple) -> Ends {
+pub(crate) fn ends(tuple: &Tuple) -> Ends {
     let end = |address, port| {
         let address = ip(address, tuple.family());
         if has_ports(tuple.protocol) { SocketAddr::new(address, port).to_string() } else { address.to_string() }
@@ -144,6 +144,14 @@ impl FlowFilter {
         Ok(Self { tuple: tuple_filter(text)?, state: text.state.clone(), role: role.transpose()? })
     }
 
+    /// Whether a connection meets all conditions that is known by these tuples, in this state, and to which this node is that.
+    #[must_use]
+    pub fn matches_described(&self, tuples: &[Tuple], state: &str, role: Role) -> bool {
+        self.tuple.matches_any(tuples)
+            && self.role.is_none_or(|wanted| wanted == role)
+            && self.state.as_ref().is_none_or(|wanted| state.eq_ignore_ascii_case(wanted))
+    }
+
     /// Whether a connection meets all conditions.
     #[must_use]
     pub fn matches(&self, connection: &Connection, describer: &FlowDescriber) -> bool {
@@ -183,8 +191,18 @@ pub struct FlowsPage {
     pub connections: Vec<Listed>,
     /// Of those that another connection announced, the original tuple and that of the other one.
     pub related: Vec<(Tuple, Tuple)>,
+    /// Those that are described already, as they lie in another table than the gateway's.
+    pub described: Vec<Flow>,
     /// Where the next page begins; `None` after the last.
     pub next_cursor: Option<u32>,
+}
+
+impl FlowsPage {
+    /// A page without a connection, the last one so far.
+    #[must_use]
+    pub const fn new(now: Instant) -> Self {
+        Self { now, connections: Vec::new(), related: Vec::new(), described: Vec::new(), next_cursor: None }
+    }
 }
 
 impl FlowsQuery {
@@ -206,7 +224,7 @@ impl FlowsQuery {
         now: Instant,
         first_from: impl Fn(Slot) -> Option<(Slot, &'a Connection, Instant)>,
     ) -> FlowsPage {
-        let mut page = FlowsPage { now, connections: Vec::new(), related: Vec::new(), next_cursor: None };
+        let mut page = FlowsPage::new(now);
         let mut from = Slot(self.cursor);
         for _ in 0..FLOWS_EXAMINED_PER_PAGE_MAX {
             let Some((slot, connection, entered_at)) = first_from(from) else { return page };

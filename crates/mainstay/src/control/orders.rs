@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cluster::node::Reconfiguration;
-use replication::secure::Credentials;
 use serde::{Deserialize, Serialize};
 
 use super::inquiry::AskError;
@@ -64,8 +63,6 @@ pub enum Order {
 pub struct SyncReloadOrder {
     /// The configuration.
     pub config: SyncConfig,
-    /// What secures the channels to peers from now on, if anything does.
-    pub credentials: Option<Arc<Credentials>>,
     /// What changes, for the event.
     pub summary: String,
 }

@@ -417,6 +417,13 @@ fn answer_flows(
             write_line(writer, &Line::Flow(shared.describer.describe_in(&page, listed)))?;
             written += 1;
         }
+        for flow in page.described {
+            if written == limit {
+                return Ok((written, true));
+            }
+            write_line(writer, &Line::Flow(flow))?;
+            written += 1;
+        }
         (worker, cursor) = page.next_cursor.map_or((worker + 1, 0), |next| (worker, next));
     }
     Ok((written, false))

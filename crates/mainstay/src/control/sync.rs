@@ -67,6 +67,8 @@ pub struct SyncStatus {
     pub failover: String,
     /// The kernel's table and what is known of it.
     pub kernel: KernelStatus,
+    /// Another node holds that it is primary, too, where one at a time is.
+    pub split_brain: bool,
     /// What is wrong now, a sentence each, with what to do about it.
     #[serde(default)]
     pub troubles: Vec<String>,
@@ -107,9 +109,7 @@ pub struct KernelStatus {
     pub refused: Vec<RefusedRequests>,
     /// Copies that the kernel ended before their master did, and that were injected again.
     pub injected_again: u64,
-    /// Connections left out by `[filter]`.
-    pub filtered: u64,
-    /// Connections not remembered, or not injected, for want of room.
+    /// Connections of this kernel not remembered for want of room (`kernel.connections_max`).
     pub table_full: u64,
 }
 

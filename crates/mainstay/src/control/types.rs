@@ -372,6 +372,20 @@ pub struct Agreement {
     pub changed_silently: u64,
 }
 
+impl From<&replication::AgreementStatus> for Agreement {
+    fn from(status: &replication::AgreementStatus) -> Self {
+        Self {
+            agreed_ns: status.agreed_at.map(flow::Instant::as_nanos),
+            divergent: status.divergent.into(),
+            rounds: status.rounds_compared,
+            found: status.divergent_found,
+            repaired: status.repaired,
+            ghosts_removed: status.ghosts_removed,
+            changed_silently: status.changed_silently,
+        }
+    }
+}
+
 /// Another node, as this one sees it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PeerStatus {

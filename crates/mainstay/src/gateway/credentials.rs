@@ -64,13 +64,18 @@ pub enum SecretError {
 }
 
 /// The time since 1970.
-pub(super) fn unix_time() -> Duration {
+pub(crate) fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// What secures the channels of one worker that starts now, if anything does.
 pub(super) fn security(cluster: Option<&Cluster>) -> Result<Option<node::Security>, SecretError> {
-    let Some(security) = cluster.and_then(|cluster| cluster.replication.security.as_ref()) else { return Ok(None) };
+    begin(cluster.and_then(|cluster| cluster.replication.security.as_ref()))
+}
+
+/// What secures the channels of a node that starts now, if anything does.
+pub(crate) fn begin(security: Option<&Security>) -> Result<Option<node::Security>, SecretError> {
+    let Some(security) = security else { return Ok(None) };
     let mut seed = Zeroizing::new([0; 32]);
     random::fill(&mut *seed);
     Ok(Some(node::Security {

@@ -226,7 +226,7 @@ impl DataPath {
                 return Ok(());
             }
             if self.may_end(now) {
-                self.service.stopping();
+                self.service.stopping("handing the addresses over");
                 self.reporting.note(now, EventKind::Stopping, "");
                 return self.send_all(now);
             }
@@ -271,7 +271,7 @@ impl DataPath {
             match signal {
                 Signal::Terminate | Signal::Interrupt if self.leaving_until.is_none() => {
                     tracing::info!("leaving: handing the addresses over");
-                    self.service.stopping();
+                    self.service.stopping("handing the addresses over");
                     self.node.leave(now);
                     self.leaving_until = Some(now + LEAVE_WAIT_MAX);
                 }

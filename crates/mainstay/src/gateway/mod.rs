@@ -13,7 +13,7 @@ mod outgoing;
 mod ports;
 mod reload;
 mod reporting;
-mod service;
+pub(crate) mod service;
 mod streams;
 mod workers;
 

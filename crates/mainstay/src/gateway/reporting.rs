@@ -496,18 +496,6 @@ fn hindrances(status: &NodeStatus) -> Vec<String> {
     status.peers.iter().map(hindrance).collect()
 }
 
-fn agreement(status: &replication::AgreementStatus) -> Agreement {
-    Agreement {
-        agreed_ns: status.agreed_at.map(Instant::as_nanos),
-        divergent: status.divergent.into(),
-        rounds: status.rounds_compared,
-        found: status.divergent_found,
-        repaired: status.repaired,
-        ghosts_removed: status.ghosts_removed,
-        changed_silently: status.changed_silently,
-    }
-}
-
 fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
     let session = peer.session;
     PeerStatus {
@@ -540,7 +528,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         received: session.map_or(0, |session| session.messages_received),
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
-        agreement: session.map_or_else(Agreement::default, |session| agreement(&session.agreement)),
+        agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }

@@ -23,7 +23,7 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The service manager as the data path sees it.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(crate) struct Service {
     manager: Option<ServiceManager>,
     /// How often the manager wants a sign of life: twice within the time after which it takes the gateway for hung.
     sign_of_life_interval: Option<Duration>,
@@ -37,7 +37,7 @@ pub(super) struct Service {
 
 impl Service {
     /// The manager that started the process, if one did. One that cannot be reached is warned of and left alone.
-    pub(super) fn from_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         let manager = ServiceManager::from_environment().unwrap_or_else(|error| {
             tracing::warn!("the service manager is told nothing: {error}");
             None
@@ -64,7 +64,7 @@ impl Service {
 
     /// Tells the manager what it has to know by now. To be called in each turn of the loop that moves packets, and by
     /// nobody else. `all_turn` says whether the loops of all workers have turned since it was last asked.
-    pub(super) fn turn(&mut self, now: Instant, all_turn: impl FnOnce() -> bool, status: impl FnOnce() -> String) {
+    pub(crate) fn turn(&mut self, now: Instant, all_turn: impl FnOnce() -> bool, status: impl FnOnce() -> String) {
         let Some(manager) = &self.manager else { return };
         if let Some(interval) = self.sign_of_life_interval.filter(|_| self.sign_of_life_at <= now)
             && all_turn()
@@ -89,7 +89,7 @@ impl Service {
     }
 
     /// The configuration is being read again. The next turn says that the gateway is ready.
-    pub(super) fn reloading(&mut self, now: Instant) {
+    pub(crate) fn reloading(&mut self, now: Instant) {
         if let Some(manager) = &self.manager {
             let micros = now.as_nanos() / 1000;
             // A manager that misses this misses nothing that it would have waited for.
@@ -98,10 +98,10 @@ impl Service {
         }
     }
 
-    /// The gateway is about to end.
-    pub(super) fn stopping(&mut self) {
+    /// The process is about to end, and does what `status` says before.
+    pub(crate) fn stopping(&mut self, status: &str) {
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_stopping) {
-            self.is_stopping = manager.tell("STOPPING=1\nSTATUS=handing the addresses over");
+            self.is_stopping = manager.tell(&format!("STOPPING=1\nSTATUS={status}"));
         }
     }
 }
@@ -156,8 +156,8 @@ mod tests {
         service.reloading(at(250));
         service.turn(at(251), || true, || "active".into());
         assert_eq!(heard(&manager), ["RELOADING=1\nMONOTONIC_USEC=1000250000", "READY=1\nSTATUS=active"]);
-        service.stopping();
-        service.stopping();
+        service.stopping("handing the addresses over");
+        service.stopping("handing the addresses over");
         service.turn(at(500), || true, || "active".into());
         assert_eq!(heard(&manager), ["STOPPING=1\nSTATUS=handing the addresses over"]);
     }
@@ -173,7 +173,7 @@ mod tests {
             said.filter(|text| text == "WATCHDOG=1").count()
         };
         assert_eq!(signs(&mut service, 0..10_000), 10);
-        service.stopping();
+        service.stopping("handing the addresses over");
         assert_eq!(signs(&mut service, 10_000..12_000), 2);
         service.turn(at(20_000), || false, || panic!("it is stopping"));
         assert_eq!(heard(&manager), Vec::<String>::new(), "a worker's loop hangs");
@@ -184,7 +184,7 @@ mod tests {
         let mut service = Service::new(None, Some(Duration::from_secs(1)));
         service.turn(at(0), || true, || panic!("nobody wants to know"));
         service.reloading(at(0));
-        service.stopping();
+        service.stopping("handing the addresses over");
         assert!(!service.is_ready && !service.is_stopping);
     }
 }

@@ -10,7 +10,7 @@ use flow::DropReason;
 use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::{Agreement, ChannelStatus, Status};
+use crate::control::types::{Agreement, ChannelStatus, Status, SyncStatus};
 
 pub use exposition::render;
 pub use server::{MetricsError, MetricsServer};
@@ -129,6 +129,25 @@ metrics! {
     WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that came to the worker and belong to another.",
     WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
+    KernelConnections: Gauge "kernel_connections" [] "Connections that the kernel tracks.",
+    KernelConnectionsMax: Gauge "kernel_connections_max" [] "Connections that the kernel tracks at most; 0 is without limit.",
+    SyncConnections: Gauge "sync_connections" ["kind"] "Connections known: those whose packets this kernel sees (`own`), peers' (`copy`), and of those the ones that are in this kernel (`injected`).",
+    SyncExpectations: Gauge "sync_expectations" [] "Announced connections known.",
+    SyncWaiting: Gauge "sync_kernel_requests_waiting" [] "Changes that wait to be made in the kernel.",
+    SyncEvents: Counter "sync_kernel_events_total" [] "Events read from the kernel.",
+    SyncEventsMalformed: Counter "sync_kernel_events_malformed_total" [] "Events of the kernel that could not be understood.",
+    SyncOverruns: Counter "sync_kernel_event_overruns_total" [] "Times that the kernel found no room for an event.",
+    SyncRepaired: Counter "sync_kernel_repaired_total" [] "Connections found new, changed or gone after events were lost.",
+    SyncReceiveBuffer: Gauge "sync_kernel_receive_buffer_bytes" [] "Buffer for the kernel's events.",
+    SyncDumps: Counter "sync_kernel_dumps_total" [] "Times that the kernel's whole table was read.",
+    SyncRequests: Counter "sync_kernel_requests_total" [] "Requests made to the kernel.",
+    SyncRefused: Counter "sync_kernel_requests_refused_total" ["reason"] "Requests that the kernel refused.",
+    SyncInjectedAgain: Counter "sync_injected_again_total" [] "Copies that the kernel ended before their master did, and that were injected again.",
+    SyncTableFull: Counter "sync_table_full_total" [] "Connections of this kernel that were not remembered for want of room (kernel.connections_max).",
+    SyncPrimary: Gauge "sync_primary" [] "1 while keepalived, or an operator, has this node carry connections.",
+    SyncUsable: Gauge "sync_usable" [] "1 while all that is known of connections that this node is to carry is in its kernel.",
+    SyncSplitBrain: Gauge "sync_split_brain" [] "1 while another node holds that it is primary, too, where one at a time is.",
+    SyncTroubles: Gauge "sync_troubles" [] "Things that are wrong now; `mainstay status` names them.",
 }
 
 /// A metric's value under one set of labels.
@@ -205,7 +224,7 @@ impl Samples {
     pub fn add_status(&mut self, status: &Status) {
         self.add(Metric::BuildInfo, &[&status.program_version], 1.0);
         self.add(Metric::Uptime, &[], status.uptime_s);
-        self.add_flag(Metric::NodeActive, &[], status.node.role == "active");
+        self.add_flag(Metric::NodeActive, &[], matches!(status.node.role.as_str(), "active" | "primary"));
         for group in &status.node.groups {
             self.add_flag(Metric::GroupActive, &[&group.name], group.role == "active");
         }
@@ -251,6 +270,42 @@ impl Samples {
             self.add_agreement(&labels, &peer.agreement, status.monotonic_now_ns);
             self.add_channel(&id, &peer.channel);
         }
+        if let Some(sync) = &status.sync {
+            self.add_sync(sync);
+        }
+    }
+
+    /// Adds what a node tells that replicates the kernel's connections.
+    fn add_sync(&mut self, sync: &SyncStatus) {
+        let kernel = &sync.kernel;
+        self.add_count(Metric::KernelConnections, &[], kernel.connections);
+        self.add_count(Metric::KernelConnectionsMax, &[], kernel.connections_max);
+        for (kind, count) in [("own", kernel.own), ("copy", kernel.copies), ("injected", kernel.injected)] {
+            self.add_count(Metric::SyncConnections, &[kind], count);
+        }
+        let counts = [
+            (Metric::SyncExpectations, kernel.expectations),
+            (Metric::SyncWaiting, kernel.waiting),
+            (Metric::SyncEvents, kernel.events),
+            (Metric::SyncEventsMalformed, kernel.events_malformed),
+            (Metric::SyncOverruns, kernel.overruns),
+            (Metric::SyncRepaired, kernel.repaired),
+            (Metric::SyncReceiveBuffer, kernel.receive_buffer_bytes),
+            (Metric::SyncDumps, kernel.dumps),
+            (Metric::SyncRequests, kernel.requests),
+            (Metric::SyncInjectedAgain, kernel.injected_again),
+            (Metric::SyncTableFull, kernel.table_full),
+            (Metric::SyncTroubles, sync.troubles.len() as u64),
+        ];
+        for (metric, count) in counts {
+            self.add_count(metric, &[], count);
+        }
+        for refused in &kernel.refused {
+            self.add_count(Metric::SyncRefused, &[&refused.reason], refused.requests);
+        }
+        self.add_flag(Metric::SyncPrimary, &[], sync.readiness.role == "primary");
+        self.add_flag(Metric::SyncUsable, &[], sync.readiness.usable);
+        self.add_flag(Metric::SyncSplitBrain, &[], sync.split_brain);
     }
 
     fn add_agreement(&mut self, labels: &[&str], agreement: &Agreement, now_ns: u64) {

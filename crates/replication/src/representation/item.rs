@@ -17,11 +17,11 @@ pub fn item(key: u64, connection: &Connection) -> Item {
 }
 
 /// Odd numbers with as many ones as zeros (digits of pi and of e).
-const FACTORS: [u64; 2] = [0x2437_6a88_85a3_08d3 | 1, 0xadf8_5458_a2bb_4a9b];
+pub(super) const FACTORS: [u64; 2] = [0x2437_6a88_85a3_08d3 | 1, 0xadf8_5458_a2bb_4a9b];
 
 /// The two halves of the product: each bit of either number comes to bear on all of the result.
 #[inline]
-fn mix(one: u64, other: u64) -> u64 {
+pub(super) fn mix(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     product as u64 ^ (product >> 64) as u64
 }

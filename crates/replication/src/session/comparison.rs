@@ -31,6 +31,11 @@ impl Session {
         self.sender.tell_end(attributes, Item::NONE);
     }
 
+    /// Drops what [`Session::poll_untold_end`] would bring next, for those who remember no ends; false when there is none.
+    pub fn drop_untold_end(&mut self) -> bool {
+        self.sender.pop_untold_end().is_some()
+    }
+
     /// Replaces `out` with the attributes of a connection that has ended and of which the peer may know, but will not be told
     /// as it is away: when it is back, it may tell of it. False, and `out` empty, when there is none.
     pub fn poll_untold_end(&mut self, out: &mut Vec<u8>) -> bool {

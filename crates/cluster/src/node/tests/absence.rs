@@ -6,7 +6,7 @@ use flow::wire::ip_protocol;
 use flow::{NodeId, Tuple};
 
 use super::cluster::{CLIENT, Cluster, Options, SERVER};
-use crate::pipeline::Applied;
+use crate::pipeline::{Applied, Remnants};
 
 #[test]
 fn a_standby_that_stood_still_does_not_take_its_own_silence_for_the_active_nodes() {
@@ -56,6 +56,8 @@ fn a_copy_that_ended_is_cleared_out_though_a_round_was_given_up_for_another() {
     // The round is given up for one that does not tell the connection.
     resync.start();
     resync.complete();
-    assert!(resync.step(now, NodeId(0), false, &mut node.pipeline), "what the first round told is still in doubt");
+    let pipeline = &mut node.pipeline;
+    let remove = |epoch, cursor, slots| pipeline.sweep_copies(now, NodeId(0), epoch, Remnants::Remove, cursor, slots);
+    assert!(resync.step(remove), "what the first round told is still in doubt");
     assert_eq!(node.pipeline.table().len(), 0);
 }

@@ -1,5 +1,7 @@
 //! `mainstay sync` on the command line: the daemon itself, its check, what keepalived calls, and the import.
 
+mod check;
+pub mod describe;
 mod hook;
 
 pub use hook::HookFailed;
@@ -7,7 +9,7 @@ pub use hook::HookFailed;
 use super::CommandError;
 use crate::cli::{SyncArgs, SyncCommand};
 use crate::control::types::SyncOrder;
-use crate::sync::import;
+use crate::sync::{self, import};
 
 /// Does what the command line asks for.
 ///
@@ -21,6 +23,11 @@ pub fn run(args: &SyncArgs) -> Result<(), CommandError> {
         Some(SyncCommand::Resync(args)) => Ok(hook::run(SyncOrder::Resync, args)?),
         Some(SyncCommand::Ready(args)) => hook::ready(args),
         Some(SyncCommand::Import(args)) => import::run(&args.file),
-        None => Ok(()),
+        None => match &args.config {
+            Some(config) if args.check => check::run(config, args.json),
+            Some(config) => sync::run(config),
+            // Command lines without either are refused before.
+            None => Ok(()),
+        },
     }
 }

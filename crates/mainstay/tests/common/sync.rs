@@ -1,0 +1,299 @@
+//! Two machines with `mainstay sync` on each: namespaces with a link between them, and the daemons in them.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flow::netfilter::{Discriminator, Entry, ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple};
+use mainstay::control::client::Client;
+use mainstay::control::types::{SyncOrder, SyncReadiness};
+use packet_io::ctnetlink::{Request, RequestError, TableSocket};
+use packet_io::namespace::{self, Namespace, NamespaceSupport};
+use packet_io::netlink::{Netlink, Prefix};
+use packet_io::signal::{self, Signal, die_with_parent};
+use packet_io::sysctl;
+
+/// The longest that a test waits for something to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running `mainstay sync`. It is killed when this is dropped.
+pub(crate) struct SyncDaemon {
+    child: Child,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl SyncDaemon {
+    /// Starts `mainstay sync` in a namespace with this configuration, in which CONTROL stands for its control socket, and waits
+    /// until it answers. Files go to `folder`, and are called after `name`.
+    pub(crate) fn start(namespace: &Namespace, folder: &Path, name: &str, configuration: &str) -> Self {
+        let socket = folder.join(format!("{name}.sock"));
+        let (config, log) = (folder.join(format!("{name}.toml")), folder.join(format!("{name}.log")));
+        fs::write(&config, configuration.replace("CONTROL", &socket.to_string_lossy())).expect("a temporary file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+        command.args(["sync", "--config"]).arg(&config).stdin(Stdio::null());
+        command.stderr(fs::File::create(&log).expect("a temporary file"));
+        die_with_parent(&mut command);
+        let child = namespace.spawn_command(command).expect("the program can be started");
+        let mut daemon = Self { child, socket, log };
+        daemon.wait_for_answer();
+        daemon
+    }
+
+    fn wait_for_answer(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while Client::connect(&self.socket).is_err() {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                panic!("it ended with {status}: {}", self.log());
+            }
+            assert!(Instant::now() < deadline, "it does not answer: {}", self.log());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A connection to it.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.socket).unwrap_or_else(|error| panic!("{error}: {}", self.log()))
+    }
+
+    /// Orders something, and says how ready it is then.
+    pub(crate) fn order(&self, order: SyncOrder) -> SyncReadiness {
+        self.client().sync(order).unwrap_or_else(|error| panic!("{error}: {}", self.log()))
+    }
+
+    /// Runs `mainstay sync ORDER` as keepalived does; what it printed on standard error, and whether it succeeded.
+    pub(crate) fn hook(&self, order: &str, timeout: &str) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+        command.args(["sync", order, "--socket"]).arg(&self.socket);
+        if order != "ready" {
+            command.args(["--timeout", timeout]);
+        }
+        let output = command.output().expect("the program can be started");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Waits until both nodes have told each other everything and nothing is wrong.
+    pub(crate) fn wait_until_safe(&self) {
+        wait_until("a failover would be safe", || {
+            let readiness = self.order(SyncOrder::Nothing);
+            readiness.failover_safe.then_some(()).ok_or_else(|| format!("{:?}\n{}", readiness, self.log()))
+        });
+    }
+
+    /// Ends it by SIGTERM, and waits until it has.
+    pub(crate) fn terminate(mut self) -> String {
+        signal::send(self.child.id(), Signal::Terminate).expect("it is ours");
+        let status = self.child.wait().expect("it is a child");
+        assert!(status.success(), "it ended with {status}: {}", self.log());
+        self.log()
+    }
+
+    /// Kills it as a power cut would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it is a child");
+        self.child.wait().expect("it is a child");
+    }
+}
+
+impl Drop for SyncDaemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `look` says that it is so; else says what it saw last.
+pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(seen) => assert!(Instant::now() < deadline, "not in time: {what}; {seen}"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Two machines with a link between them (`sync`, 10.99.0.1 and 10.99.0.2), and a folder for their files.
+pub(crate) struct SyncPair {
+    /// The machines, left and right.
+    pub(crate) machines: [Namespace; 2],
+    /// Where the files are; removed with the pair.
+    pub(crate) folder: PathBuf,
+}
+
+impl Drop for SyncPair {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl SyncPair {
+    /// `None`, and said, where the machine forbids namespaces.
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        if !matches!(namespace::probe(), NamespaceSupport::Available) {
+            println!("skipped: this user cannot make network namespaces");
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("mainstay-sync-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary directory");
+        let machines = [(); 2].map(|()| Namespace::new().expect("they can be made"));
+        for machine in &machines {
+            inside(machine, || sysctl::quieten_ipv6().expect("it can be set"));
+        }
+        inside(&machines[0], || {
+            Netlink::open().expect("netlink").create_veth("sync", "sync", &machines[1]).expect("veth");
+        });
+        for (machine, last) in machines.iter().zip([1, 2]) {
+            inside(machine, || {
+                let mut netlink = Netlink::open().expect("netlink");
+                netlink.set_up("sync", true).expect("up");
+                netlink.add_address("sync", Prefix::new([10, 99, 0, last], 30)).expect("an address");
+            });
+        }
+        Some(Self { machines, folder })
+    }
+
+    /// A configuration for the left (0) or the right machine (1), to which more can be added.
+    pub(crate) fn configuration(side: usize, more: &str) -> String {
+        let [own, other] = [side + 1, 2 - side];
+        let id = 1 - side;
+        format!(
+            "{more}\n[node]\nid = {side}\nname = \"{}\"\ncontrol_socket = \"CONTROL\"\n\
+             [replication]\nlocal = \"10.99.0.{own}:3781\"\n[[replication.peer]]\nid = {id}\n\
+             address = \"10.99.0.{other}:3781\"\n[replication.security]\nmode = \"plain\"\n",
+            ["left", "right"][side]
+        )
+    }
+
+    /// Starts `mainstay sync` on a machine.
+    pub(crate) fn start(&self, side: usize, configuration: &str) -> SyncDaemon {
+        SyncDaemon::start(&self.machines[side], &self.folder, ["left", "right"][side], configuration)
+    }
+
+    /// Starts it on both, with the same additions to their configurations.
+    pub(crate) fn start_both(&self, more: &str) -> [SyncDaemon; 2] {
+        [0, 1].map(|side| self.start(side, &Self::configuration(side, more)))
+    }
+
+    /// The connections of a machine's kernel.
+    pub(crate) fn table(&self, side: usize) -> KernelTable<'_> {
+        KernelTable { machine: &self.machines[side] }
+    }
+}
+
+/// Runs `work` in a namespace.
+pub(crate) fn inside<T: Send>(machine: &Namespace, work: impl FnOnce() -> T + Send) -> T {
+    machine.run(work).expect("the namespace is there")
+}
+
+/// The connections of a machine's kernel.
+pub(crate) struct KernelTable<'a> {
+    machine: &'a Namespace,
+}
+
+impl KernelTable<'_> {
+    fn execute(&self, requests: &[Request<'_>]) {
+        inside(self.machine, || {
+            let refuse = &mut |place, error: RequestError| panic!("request {place} is refused: {error}");
+            TableSocket::open().expect("netlink").execute(requests.iter().copied(), refuse).expect("netlink");
+        });
+    }
+
+    /// Puts connections into it, as conntrack -I does.
+    pub(crate) fn create(&self, entries: &[Entry]) {
+        self.execute(&entries.iter().map(Request::Create).collect::<Vec<_>>());
+    }
+
+    /// Changes connections.
+    pub(crate) fn update(&self, entries: &[Entry]) {
+        self.execute(&entries.iter().map(Request::Update).collect::<Vec<_>>());
+    }
+
+    /// Deletes connections.
+    pub(crate) fn delete(&self, entries: &[Entry]) {
+        let named: Vec<Entry> =
+            entries.iter().map(|entry| Entry { zone: entry.zone, ..Entry::new(entry.original, entry.reply) }).collect();
+        self.execute(&named.iter().map(Request::Delete).collect::<Vec<_>>());
+    }
+
+    /// What it says of a connection.
+    pub(crate) fn find(&self, entry: &Entry) -> Option<Entry> {
+        inside(self.machine, || {
+            TableSocket::open().expect("netlink").get(&entry.original, entry.zone).expect("netlink")
+        })
+    }
+
+    /// How many it has.
+    pub(crate) fn count(&self) -> usize {
+        let count = inside(self.machine, || sysctl::read("net/netfilter/nf_conntrack_count"));
+        count.expect("connections are tracked").parse().expect("a number")
+    }
+
+    /// Waits until it says of a connection what is wanted.
+    pub(crate) fn wait_for(&self, entry: &Entry, is_as_wanted: impl Fn(&Entry) -> bool) -> Entry {
+        wait_until("the connection is in the kernel", || match self.find(entry) {
+            Some(found) if is_as_wanted(&found) => Ok(found),
+            other => Err(format!("{other:?}")),
+        })
+    }
+
+    /// Waits until a connection is gone.
+    pub(crate) fn wait_until_gone(&self, entry: &Entry) {
+        wait_until("the connection is gone from the kernel", || {
+            self.find(entry).map_or(Ok(()), |found| Err(format!("{found:?}")))
+        });
+    }
+
+    /// Waits until it has so many.
+    pub(crate) fn wait_for_count(&self, wanted: usize) {
+        wait_until("the kernel has all connections", || {
+            let count = self.count();
+            if count == wanted { Ok(()) } else { Err(format!("{count} of {wanted}")) }
+        });
+    }
+}
+
+/// The tuple of packets from 10.1.x.x to 198.51.100.80; each number has another one.
+pub(crate) fn tuple(protocol: u8, number: u32) -> Tuple {
+    let [_, _, high, low] = (number / 50_000).to_be_bytes();
+    Tuple {
+        source: Ipv4Addr::new(10, 1, high, low + 1).into(),
+        destination: Ipv4Addr::new(198, 51, 100, 80).into(),
+        protocol,
+        discriminator: Discriminator::Ports { source: 1024 + (number % 50_000) as u16, destination: 443 },
+    }
+}
+
+/// An established TCP connection.
+pub(crate) fn established(number: u32) -> Entry {
+    let original = tuple(6, number);
+    let side = TcpSide { window_scale: 7, flags: TcpFlags::WINDOW_SCALE.union(TcpFlags::BE_LIBERAL) };
+    Entry {
+        status: Some(Status::SEEN_REPLY.union(Status::ASSURED).union(Status::CONFIRMED)),
+        timeout_s: Some(3600),
+        protocol_info: Some(ProtocolInfo::Tcp(TcpInfo { state: TcpState::Established, sides: Some([side; 2]) })),
+        ..Entry::new(original, original.inverse())
+    }
+}

@@ -1,0 +1,10 @@
+//! `mainstay sync` on two machines with kernels of their own.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod operating;
+mod recovery;
+mod replication;
+mod roles;
+mod troubles;

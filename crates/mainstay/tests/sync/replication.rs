@@ -1,0 +1,164 @@
+//! What one kernel knows, the other one knows.
+
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::process::Command;
+
+use flow::netfilter::{
+    Discriminator, Entry, HelperName, LABELS_BYTES, ProtocolInfo, Status, TcpInfo, TcpState, Tuple,
+};
+use mainstay::control::types::{FlowFilterText, SyncOrder};
+
+use crate::common::sync::{SyncPair, established, inside, tuple, wait_until};
+
+/// Connections of the namespaces' own, which are of no interest.
+const NO_LINK: &str = "[[filter.ignore]]\naddresses = [\"10.99.0.0/30\"]\n";
+
+#[test]
+fn connections_appear_in_the_other_kernel_change_there_and_end() {
+    let Some(pair) = SyncPair::new("basics") else { return };
+    let [left, right] = pair.start_both("");
+    left.order(SyncOrder::Primary);
+    left.wait_until_safe();
+    right.wait_until_safe();
+
+    let mut entry = established(1);
+    entry.mark = Some(0x2a);
+    pair.table(0).create(std::slice::from_ref(&entry));
+    let copy = pair.table(1).wait_for(&entry, |found| found.mark == Some(0x2a));
+    assert_eq!(copy.tcp().map(|info| info.state), Some(TcpState::Established));
+
+    entry.mark = Some(0x17);
+    entry.protocol_info = Some(ProtocolInfo::Tcp(TcpInfo { state: TcpState::FinWait, sides: None }));
+    pair.table(0).update(std::slice::from_ref(&entry));
+    let copy = pair.table(1).wait_for(&entry, |found| found.mark == Some(0x17));
+    assert_eq!(copy.tcp().map(|info| info.state), Some(TcpState::FinWait));
+
+    pair.table(0).delete(std::slice::from_ref(&entry));
+    pair.table(1).wait_until_gone(&entry);
+}
+
+#[test]
+fn translation_helper_labels_and_ipv6_are_kept() {
+    let Some(pair) = SyncPair::new("kinds") else { return };
+    let [left, right] = pair.start_both("");
+    left.order(SyncOrder::Primary);
+    left.wait_until_safe();
+
+    let mut translated = established(1);
+    translated.reply.destination = "192.0.2.10".parse().expect("an address");
+    translated.reply.discriminator = Discriminator::Ports { source: 443, destination: 20_001 };
+    let mut six = established(2);
+    six.original.source = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 5).into();
+    six.original.destination = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 80).into();
+    six.reply = six.original.inverse();
+    let helped_tuple = Tuple { discriminator: Discriminator::Ports { source: 4000, destination: 21 }, ..tuple(6, 3) };
+    let mut helped = Entry { original: helped_tuple, reply: helped_tuple.inverse(), ..established(3) };
+    helped.extra_mut().helper = HelperName::new(b"ftp");
+    let mut labelled = established(4);
+    labelled.extra_mut().labels = Some([0x11; LABELS_BYTES]);
+    let udp = Entry { protocol_info: None, original: tuple(17, 5), reply: tuple(17, 5).inverse(), ..established(5) };
+    pair.table(0).create(&[translated.clone(), six.clone(), helped.clone(), labelled.clone(), udp.clone()]);
+
+    let copy = pair.table(1).wait_for(&translated, |_| true);
+    assert_eq!(copy.reply, translated.reply);
+    assert!(copy.status.is_some_and(|status| status.contains(Status::SOURCE_NAT.union(Status::ASSURED))), "{copy:?}");
+    assert_eq!(pair.table(1).wait_for(&six, |_| true).reply, six.reply);
+    let copy = pair.table(1).wait_for(&helped, |_| true);
+    assert_eq!(copy.extra.and_then(|extra| extra.helper), HelperName::new(b"ftp"));
+    let copy = pair.table(1).wait_for(&labelled, |_| true);
+    assert_eq!(copy.extra.and_then(|extra| extra.labels), Some([0x11; LABELS_BYTES]));
+    assert!(pair.table(1).wait_for(&udp, |_| true).status.is_some_and(|status| status.contains(Status::SEEN_REPLY)));
+
+    let mut flows = Vec::new();
+    let filter = FlowFilterText { source: Some("192.0.2.10".into()), ..FlowFilterText::default() };
+    right.client().flows(filter, 10, |flow| flows.push(flow)).expect("it answers");
+    let [flow] = &flows[..] else { panic!("{flows:?}") };
+    assert_eq!((flow.role.as_str(), flow.owner, flow.state.as_str()), ("backup", 0, "ESTABLISHED"));
+    assert_eq!(flow.translated.as_ref().expect("it is translated").source, "192.0.2.10:20001");
+}
+
+#[test]
+fn what_real_packets_do_is_told() {
+    let Some(pair) = SyncPair::new("packets") else { return };
+    let rules = "table inet track { chain incoming { type filter hook input priority 0; ct state invalid drop; } }";
+    let mut nft = Command::new("nft");
+    nft.arg(rules);
+    let Ok(mut child) = pair.machines[0].spawn_command(nft) else {
+        println!("skipped: nft is not installed");
+        return;
+    };
+    assert!(child.wait().expect("it is a child").success(), "the kernel takes the rules");
+    let [left, _right] = pair.start_both(NO_LINK);
+    left.order(SyncOrder::Primary);
+    left.wait_until_safe();
+
+    let (mut client, mut server) = inside(&pair.machines[0], || {
+        let listener = TcpListener::bind("127.0.0.1:7000").expect("a free port");
+        let client = TcpStream::connect("127.0.0.1:7000").expect("it listens");
+        (client, listener.accept().expect("it was connected to").0)
+    });
+    let port = client.local_addr().expect("it has one").port();
+    let original = Tuple {
+        source: "127.0.0.1".parse().expect("an address"),
+        destination: "127.0.0.1".parse().expect("an address"),
+        protocol: 6,
+        discriminator: Discriminator::Ports { source: port, destination: 7000 },
+    };
+    let entry = Entry::new(original, original.inverse());
+    let state = |found: &Entry| found.tcp().map(|info| info.state);
+    pair.table(1).wait_for(&entry, |found| state(found) == Some(TcpState::Established));
+    client.write_all(b"hello").expect("it is connected");
+    server.read_exact(&mut [0; 5]).expect("it is connected");
+    drop(client);
+    drop(server);
+    pair.table(1).wait_for(&entry, |found| state(found) == Some(TcpState::TimeWait));
+}
+
+#[test]
+fn what_the_file_leaves_out_is_not_told() {
+    let Some(pair) = SyncPair::new("filter") else { return };
+    let filters = "[filter]\nprotocols = [\"tcp\"]\n[[filter.ignore]]\naddresses = [\"10.1.0.1\"]\n[[filter.ignore]]\nmark = \"0x1/0x1\"\n";
+    let [left, right] = pair.start_both(filters);
+    left.order(SyncOrder::Primary);
+    left.wait_until_safe();
+
+    let marked = Entry { mark: Some(3), ..established(60_000) };
+    let udp = Entry { protocol_info: None, original: tuple(17, 60_001), reply: tuple(17, 60_001).inverse(), ..established(1) };
+    let handshake = Entry {
+        protocol_info: Some(ProtocolInfo::Tcp(TcpInfo { state: TcpState::SynSent, sides: None })),
+        status: None,
+        timeout_s: Some(60),
+        ..established(60_002)
+    };
+    let told = established(60_003);
+    pair.table(0).create(&[established(1), marked.clone(), udp.clone(), handshake.clone(), told.clone()]);
+    pair.table(1).wait_for(&told, |_| true);
+    // What was to be told came after what was not.
+    assert_eq!(pair.table(1).count(), 1);
+    let readiness = right.order(SyncOrder::Nothing);
+    assert!(readiness.failover_safe, "{readiness:?}");
+}
+
+#[test]
+fn what_was_there_before_is_told_and_many_are() {
+    const MANY: u32 = 20_000;
+    let Some(pair) = SyncPair::new("many") else { return };
+    let entries: Vec<Entry> = (0..MANY).map(established).collect();
+    pair.table(0).create(&entries);
+    let [left, right] = pair.start_both("");
+    left.order(SyncOrder::Primary);
+    pair.table(1).wait_for_count(MANY as usize);
+    left.wait_until_safe();
+    right.wait_until_safe();
+    pair.table(0).delete(&entries[..5000]);
+    pair.table(1).wait_for_count(15_000);
+    let status = right.client().status().expect("it answers");
+    let sync = status.sync.expect("it is mainstay sync");
+    assert_eq!((sync.kernel.own, sync.kernel.copies, sync.kernel.injected), (0, 15_000, 15_000));
+    wait_until("the other node has all", || {
+        let status = left.client().status().expect("it answers");
+        let peer = &status.peers[0];
+        if peer.synchronised && peer.role == "backup" { Ok(()) } else { Err(format!("{peer:?}")) }
+    });
+}

@@ -1,0 +1,389 @@
+//! Connections.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use flow::netfilter::{
+    Discriminator, Entry, Extra, HelperName, LABELS_BYTES, ProtocolInfo, SequenceAdjustment, Status, SynProxy,
+    TcpFlags, TcpInfo, TcpSide, TcpState, Tuple,
+};
+
+use super::attribute::{Attribute, put, put_address, put_addresses, put_name, put_ports, put_words, read};
+use super::{EncodeError, ObjectError};
+
+const ADDRESSES_V4: u16 = 0;
+const ADDRESSES_V6: u16 = 1;
+const PROTOCOL: u16 = 2;
+const PORTS: u16 = 3;
+const TCP_STATE: u16 = 4;
+const STATUS: u16 = 5;
+const TIMEOUT: u16 = 6;
+const MARK: u16 = 7;
+const MASTER_V4: u16 = 8;
+const MASTER_V6: u16 = 9;
+const MASTER_PROTOCOL: u16 = 10;
+const MASTER_PORTS: u16 = 11;
+const SOURCE_NAT_V4: u16 = 12;
+const DESTINATION_NAT_V4: u16 = 13;
+const SOURCE_NAT_PORT: u16 = 14;
+const DESTINATION_NAT_PORT: u16 = 15;
+const SEQUENCE_ADJUSTMENT: u16 = 16;
+const SCTP_STATE: u16 = 17;
+const SCTP_TAG_ORIGINAL: u16 = 18;
+const SCTP_TAG_REPLY: u16 = 19;
+const DCCP_STATE: u16 = 20;
+const DCCP_ROLE: u16 = 21;
+const ICMP_TYPE: u16 = 22;
+const ICMP_CODE: u16 = 23;
+const ICMP_ID: u16 = 24;
+const WINDOW_SCALE_ORIGINAL: u16 = 25;
+const WINDOW_SCALE_REPLY: u16 = 26;
+const HELPER: u16 = 27;
+const LABELS: u16 = 28;
+const SOURCE_NAT_V6: u16 = 29;
+const DESTINATION_NAT_V6: u16 = 30;
+const SYN_PROXY: u16 = 31;
+const ZONE: u16 = 32;
+
+const TCP: u8 = 6;
+const DCCP: u8 = 33;
+const SCTP: u8 = 132;
+const ICMP: u8 = 1;
+const ICMP_V6: u8 = 58;
+
+/// Appends a connection. What is not known of it is left out. With `tells_window_scales`, TCP's are told.
+///
+/// # Errors
+/// conntrackd has no words for it; nothing is appended.
+pub fn encode(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let at = out.len();
+    let result = put_connection(entry, tells_window_scales, out);
+    if result.is_err() {
+        out.truncate(at);
+    }
+    result
+}
+
+fn put_connection(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let original = &entry.original;
+    let translation = Translation::of(entry)?;
+    if !put_addresses(out, [ADDRESSES_V4, ADDRESSES_V6], [original.source, original.destination]) {
+        return Err(EncodeError::Families);
+    }
+    put(out, PROTOCOL, &[original.protocol]);
+    match original.discriminator {
+        Discriminator::Ports { source, destination } => put_ports(out, PORTS, (source, destination)),
+        Discriminator::Icmp { kind, code, id } => {
+            put(out, ICMP_TYPE, &[kind]);
+            put(out, ICMP_CODE, &[code]);
+            put(out, ICMP_ID, &id.to_be_bytes());
+        }
+        Discriminator::Nothing => {}
+    }
+    let numbers = [(STATUS, entry.status.map(|status| status.0)), (TIMEOUT, entry.timeout_s), (MARK, entry.mark)];
+    for (kind, number) in numbers {
+        number.into_iter().for_each(|number| put_words(out, kind, [number]));
+    }
+    put_protocol_info(entry, tells_window_scales, out)?;
+    translation.put(out);
+    entry.extra.as_deref().map_or(Ok(()), |extra| put_extra(extra, out))?;
+    if entry.zone != 0 {
+        put(out, ZONE, &entry.zone.to_be_bytes());
+    }
+    Ok(())
+}
+
+fn put_protocol_info(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    match (entry.protocol_info, entry.original.protocol) {
+        (Some(ProtocolInfo::Tcp(TcpInfo { state, sides })), TCP) => {
+            put(out, TCP_STATE, &[state as u8]);
+            if let Some([original, reply]) = sides.filter(|_| tells_window_scales) {
+                put(out, WINDOW_SCALE_ORIGINAL, &[original.window_scale]);
+                put(out, WINDOW_SCALE_REPLY, &[reply.window_scale]);
+            }
+        }
+        (Some(ProtocolInfo::Sctp { state, verification_tags: [original, reply] }), SCTP) => {
+            put(out, SCTP_STATE, &[state]);
+            put_words(out, SCTP_TAG_ORIGINAL, [original]);
+            put_words(out, SCTP_TAG_REPLY, [reply]);
+        }
+        (Some(ProtocolInfo::Dccp { state, role }), DCCP) => {
+            put(out, DCCP_STATE, &[state]);
+            put(out, DCCP_ROLE, &[role]);
+        }
+        (None, _) => {}
+        (Some(_), _) => return Err(EncodeError::ProtocolInfo),
+    }
+    Ok(())
+}
+
+fn put_extra(extra: &Extra, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    if let Some(master) = &extra.master {
+        if !put_addresses(out, [MASTER_V4, MASTER_V6], [master.source, master.destination]) {
+            return Err(EncodeError::Families);
+        }
+        put(out, MASTER_PROTOCOL, &[master.protocol]);
+        put_ports(out, MASTER_PORTS, master.ports());
+    }
+    if let Some([original, reply]) = extra.sequence_adjustment {
+        let words = |side: SequenceAdjustment| [side.correction_position, side.offset_before, side.offset_after];
+        put_words::<6>(out, SEQUENCE_ADJUSTMENT, flatten([words(original), words(reply)]));
+    }
+    extra.helper.into_iter().for_each(|name| put_name(out, HELPER, name));
+    if let Some(labels) = extra.labels {
+        put(out, LABELS, &labels);
+    }
+    if let Some(proxy) = extra.syn_proxy {
+        let words = [proxy.server_initial_sequence, proxy.initial_sequence, proxy.timestamp_offset];
+        put_words(out, SYN_PROXY, words);
+    }
+    Ok(())
+}
+
+const fn flatten([[a, b, c], [d, e, f]]: [[u32; 3]; 2]) -> [u32; 6] {
+    [a, b, c, d, e, f]
+}
+
+/// How the reply differs from the original's inverse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Translation {
+    /// What the source is translated to: where replies go.
+    source: Option<IpAddr>,
+    /// What the destination is translated to: where replies come from.
+    destination: Option<IpAddr>,
+    source_port: Option<u16>,
+    destination_port: Option<u16>,
+}
+
+impl Translation {
+    fn of(entry: &Entry) -> Result<Self, EncodeError> {
+        let (reply, plain) = (&entry.reply, entry.original.inverse());
+        let addresses = [reply.source, reply.destination, plain.source];
+        if addresses.iter().any(|address| address.is_ipv6() != plain.destination.is_ipv6()) {
+            return Err(EncodeError::Families);
+        }
+        let mut translation = Self {
+            source: (reply.destination != plain.destination).then_some(reply.destination),
+            destination: (reply.source != plain.source).then_some(reply.source),
+            ..Self::default()
+        };
+        if let (Discriminator::Ports { source, destination }, (from, to)) = (reply.discriminator, plain.ports()) {
+            translation.source_port = (destination != to).then_some(destination);
+            translation.destination_port = (source != from).then_some(source);
+        }
+        (translation.apply(&entry.original) == *reply).then_some(translation).ok_or(EncodeError::Reply)
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let addresses = [
+            ([SOURCE_NAT_V4, SOURCE_NAT_V6], self.source),
+            ([DESTINATION_NAT_V4, DESTINATION_NAT_V6], self.destination),
+        ];
+        for (kinds, address) in addresses {
+            address.into_iter().for_each(|address| put_address(out, kinds, address));
+        }
+        for (kind, port) in [(SOURCE_NAT_PORT, self.source_port), (DESTINATION_NAT_PORT, self.destination_port)] {
+            port.into_iter().for_each(|port| put(out, kind, &port.to_be_bytes()));
+        }
+    }
+
+    /// The reply to the original.
+    fn apply(&self, original: &Tuple) -> Tuple {
+        let mut reply = original.inverse();
+        reply.destination = self.source.unwrap_or(reply.destination);
+        reply.source = self.destination.unwrap_or(reply.source);
+        if let Discriminator::Ports { source, destination } = &mut reply.discriminator {
+            *destination = self.source_port.unwrap_or(*destination);
+            *source = self.destination_port.unwrap_or(*source);
+        }
+        reply
+    }
+}
+
+/// Reads a connection.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode(bytes: &[u8]) -> Result<Entry, ObjectError> {
+    let mut fields = Fields::default();
+    for attribute in read(bytes) {
+        fields.take(&attribute?)?;
+    }
+    fields.connection()
+}
+
+/// What was read, before it is put together.
+#[derive(Default)]
+struct Fields {
+    tuple: TupleFields,
+    master: TupleFields,
+    translation: Translation,
+    icmp: [Option<u16>; 3],
+    tcp_state: Option<TcpState>,
+    window_scales: [Option<u8>; 2],
+    sctp_state: Option<u8>,
+    sctp_tags: [Option<u32>; 2],
+    dccp: [Option<u8>; 2],
+    status: Option<Status>,
+    timeout_s: Option<u32>,
+    mark: Option<u32>,
+    zone: u16,
+    labels: Option<[u8; LABELS_BYTES]>,
+    helper: Option<HelperName>,
+    sequence_adjustment: Option<[SequenceAdjustment; 2]>,
+    syn_proxy: Option<SynProxy>,
+}
+
+/// A tuple as it is spread over attributes.
+#[derive(Default)]
+struct TupleFields {
+    addresses: Option<[IpAddr; 2]>,
+    protocol: Option<u8>,
+    ports: Option<(u16, u16)>,
+}
+
+impl Fields {
+    fn take(&mut self, attribute: &Attribute<'_>) -> Result<(), ObjectError> {
+        match attribute.kind {
+            ADDRESSES_V4 => self.tuple.addresses = Some(attribute.addresses_v4()?),
+            ADDRESSES_V6 => self.tuple.addresses = Some(attribute.addresses_v6()?),
+            PROTOCOL => self.tuple.protocol = Some(attribute.u8()?),
+            PORTS => self.tuple.ports = Some(attribute.ports()?),
+            STATUS => self.status = Some(Status(attribute.u32()?)),
+            TIMEOUT => self.timeout_s = Some(attribute.u32()?),
+            MARK => self.mark = Some(attribute.u32()?),
+            ZONE => self.zone = attribute.u16()?,
+            MASTER_V4 => self.master.addresses = Some(attribute.addresses_v4()?),
+            MASTER_V6 => self.master.addresses = Some(attribute.addresses_v6()?),
+            MASTER_PROTOCOL => self.master.protocol = Some(attribute.u8()?),
+            MASTER_PORTS => self.master.ports = Some(attribute.ports()?),
+            SOURCE_NAT_V4 => self.translation.source = Some(attribute.address_v4()?),
+            SOURCE_NAT_V6 => self.translation.source = Some(attribute.address_v6()?),
+            DESTINATION_NAT_V4 => self.translation.destination = Some(attribute.address_v4()?),
+            DESTINATION_NAT_V6 => self.translation.destination = Some(attribute.address_v6()?),
+            SOURCE_NAT_PORT => self.translation.source_port = Some(attribute.u16()?),
+            DESTINATION_NAT_PORT => self.translation.destination_port = Some(attribute.u16()?),
+            HELPER => self.helper = Some(attribute.name()?),
+            LABELS => self.labels = Some(labels(attribute)?),
+            SEQUENCE_ADJUSTMENT => self.sequence_adjustment = Some(sequence_adjustment(attribute)?),
+            SYN_PROXY => {
+                let [server_initial_sequence, initial_sequence, timestamp_offset] = attribute.words()?;
+                self.syn_proxy = Some(SynProxy { initial_sequence, server_initial_sequence, timestamp_offset });
+            }
+            _ => return self.take_protocol(attribute),
+        }
+        Ok(())
+    }
+
+    fn take_protocol(&mut self, attribute: &Attribute<'_>) -> Result<(), ObjectError> {
+        match attribute.kind {
+            TCP_STATE => {
+                let state = TcpState::from_number(attribute.u8()?);
+                self.tcp_state = Some(state.ok_or_else(|| attribute.wrong())?);
+            }
+            WINDOW_SCALE_ORIGINAL => self.window_scales[0] = Some(attribute.u8()?),
+            WINDOW_SCALE_REPLY => self.window_scales[1] = Some(attribute.u8()?),
+            SCTP_STATE => self.sctp_state = Some(attribute.u8()?),
+            SCTP_TAG_ORIGINAL => self.sctp_tags[0] = Some(attribute.u32()?),
+            SCTP_TAG_REPLY => self.sctp_tags[1] = Some(attribute.u32()?),
+            DCCP_STATE => self.dccp[0] = Some(attribute.u8()?),
+            DCCP_ROLE => self.dccp[1] = Some(attribute.u8()?),
+            ICMP_TYPE => self.icmp[0] = Some(attribute.u8()?.into()),
+            ICMP_CODE => self.icmp[1] = Some(attribute.u8()?.into()),
+            ICMP_ID => self.icmp[2] = Some(attribute.u16()?),
+            unknown => return Err(ObjectError::Unknown(unknown)),
+        }
+        Ok(())
+    }
+
+    fn connection(self) -> Result<Entry, ObjectError> {
+        let [source, destination] = self.tuple.addresses.ok_or(ObjectError::Missing(ADDRESSES_V4))?;
+        let protocol = self.tuple.protocol.ok_or(ObjectError::Missing(PROTOCOL))?;
+        let discriminator = self.discriminator(protocol)?;
+        let original = Tuple { source, destination, protocol, discriminator };
+        let has_ports = original.has_ports();
+        if has_ports && !matches!(discriminator, Discriminator::Ports { .. }) {
+            return Err(ObjectError::Missing(PORTS));
+        }
+        for (address, kind) in
+            [(self.translation.source, SOURCE_NAT_V4), (self.translation.destination, DESTINATION_NAT_V4)]
+        {
+            if address.is_some_and(|address| address.is_ipv6() != source.is_ipv6()) {
+                return Err(ObjectError::Value(kind));
+            }
+        }
+        let reply = self.translation.apply(&original);
+        let protocol_info = self.protocol_info(protocol)?;
+        let master = self.master()?;
+        let Self { zone, status, timeout_s, mark, labels, helper, sequence_adjustment, syn_proxy, .. } = self;
+        let extra = Extra { labels, helper, master, sequence_adjustment, syn_proxy };
+        let extra = (extra != Extra::default()).then(|| extra.into());
+        Ok(Entry { zone, status, timeout_s, protocol_info, mark, extra, ..Entry::new(original, reply) })
+    }
+
+    fn discriminator(&self, protocol: u8) -> Result<Discriminator, ObjectError> {
+        if let ICMP | ICMP_V6 = protocol {
+            let part = |index: usize, kind: u16| self.icmp[index].ok_or(ObjectError::Missing(kind));
+            let (kind, code, id) = (part(0, ICMP_TYPE)?, part(1, ICMP_CODE)?, part(2, ICMP_ID)?);
+            // Both were read from a byte.
+            return Ok(Discriminator::Icmp { kind: kind as u8, code: code as u8, id });
+        }
+        Ok(self
+            .tuple
+            .ports
+            .map_or(Discriminator::Nothing, |(source, destination)| Discriminator::Ports { source, destination }))
+    }
+
+    fn protocol_info(&self, protocol: u8) -> Result<Option<ProtocolInfo>, ObjectError> {
+        let said = [
+            (self.tcp_state.is_some(), TCP, TCP_STATE),
+            (self.sctp_state.is_some(), SCTP, SCTP_STATE),
+            (self.dccp[0].is_some(), DCCP, DCCP_STATE),
+        ];
+        if let Some((_, _, kind)) = said.iter().find(|(is_said, of, _)| *is_said && *of != protocol) {
+            return Err(ObjectError::Value(*kind));
+        }
+        let tcp = self.tcp_state.map(|state| ProtocolInfo::Tcp(TcpInfo { state, sides: self.sides() }));
+        let tags = self.sctp_tags.map(Option::unwrap_or_default);
+        let sctp = self.sctp_state.map(|state| ProtocolInfo::Sctp { state, verification_tags: tags });
+        let dccp = self.dccp[0].map(|state| ProtocolInfo::Dccp { state, role: self.dccp[1].unwrap_or_default() });
+        Ok(tcp.or(sctp).or(dccp))
+    }
+
+    /// Where only scales are told, nothing is known of the windows themselves: segments are to be let through.
+    fn sides(&self) -> Option<[TcpSide; 2]> {
+        let [Some(original), Some(reply)] = self.window_scales else { return None };
+        let flags = TcpFlags::WINDOW_SCALE.union(TcpFlags::BE_LIBERAL);
+        Some([original, reply].map(|window_scale| TcpSide { window_scale, flags }))
+    }
+
+    fn master(&self) -> Result<Option<Tuple>, ObjectError> {
+        let Some([source, destination]) = self.master.addresses else { return Ok(None) };
+        let protocol = self.master.protocol.ok_or(ObjectError::Missing(MASTER_PROTOCOL))?;
+        let discriminator = self
+            .master
+            .ports
+            .map_or(Discriminator::Nothing, |(source, destination)| Discriminator::Ports { source, destination });
+        Ok(Some(Tuple { source, destination, protocol, discriminator }))
+    }
+}
+
+fn sequence_adjustment(attribute: &Attribute<'_>) -> Result<[SequenceAdjustment; 2], ObjectError> {
+    let words: [u32; 6] = attribute.words()?;
+    let side = |at: usize| SequenceAdjustment {
+        correction_position: words[at],
+        offset_before: words[at + 1],
+        offset_after: words[at + 2],
+    };
+    Ok([side(0), side(3)])
+}
+
+fn labels(attribute: &Attribute<'_>) -> Result<[u8; LABELS_BYTES], ObjectError> {
+    let mut labels = [0; LABELS_BYTES];
+    let value = attribute.value;
+    if value.len() > LABELS_BYTES || !value.len().is_multiple_of(4) {
+        return Err(ObjectError::ValueSize(attribute.kind));
+    }
+    labels[..value.len()].copy_from_slice(value);
+    Ok(labels)
+}
