@@ -75,9 +75,10 @@ pub fn run(args: &BenchSyncArgs) -> Result<(), CommandError> {
 fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
     demo::gain_namespaces()?;
     let watch = Watch::new()?;
-    // Each connection has a socket at either end, both in this process.
-    let connections = u64::from(args.connections().max(args.in_flight.into()));
-    limits::raise_open_files(SPARE_DESCRIPTORS + 4 * connections)?;
+    // Each connection has a socket at either end, both in this process; short ones that are over linger a moment.
+    let parts = args.parts();
+    let lasting = if parts.contains(&Part::Loss) { 2 * u64::from(args.connections()) } else { 0 };
+    limits::raise_open_files(SPARE_DESCRIPTORS + lasting.max(4 * u64::from(args.in_flight)))?;
     let mut left_out = Vec::new();
     let subjects = args.subjects().into_iter().filter(|subject| match subject.hindrance() {
         Some(why) => {
@@ -89,7 +90,7 @@ fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
     let setting =
         Setting { watch: &watch, progress: Progress::new(), args, subjects: subjects.collect(), kernel: kernel() };
     let mut measured = Measured::default();
-    for part in args.parts() {
+    for part in parts {
         match part {
             Part::Rate => measured.rate = rate::measure(&setting)?,
             Part::Loss => measured.loss = loss::measure(&setting)?,
