@@ -91,6 +91,12 @@ pub struct KernelStatus {
     pub waiting: u64,
     /// Connections announced by others that are known.
     pub expectations: u64,
+    /// Which events the kernel makes of TCP connections: `lean` or `all`.
+    #[serde(default)]
+    pub events_made: String,
+    /// Times that the rules for `lean` were found gone, and were put back.
+    #[serde(default)]
+    pub event_rules_put_back: u64,
     /// Events read.
     pub events: u64,
     /// Events that could not be understood.

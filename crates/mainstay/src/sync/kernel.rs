@@ -15,8 +15,9 @@ use packet_io::ctnetlink::{
 };
 
 use super::admission::{Admission, kernel_filter};
+use super::event_rules::EventRules;
 use crate::config::sync::SyncConfig;
-use crate::config::sync::validated::Filter;
+use crate::config::sync::validated::{Events, Filter};
 
 /// Events taken before peers and timers have their turn.
 const EVENTS_PER_TURN_MAX: usize = 4096;
@@ -24,6 +25,9 @@ const EVENTS_PER_TURN_MAX: usize = 4096;
 const BATCHES_PER_TURN_MAX: usize = 16;
 /// Pieces of the table read before events have their turn; a piece has at most about a hundred connections.
 const PIECES_PER_TURN_MAX: usize = 2;
+
+/// TCP's number.
+const TCP: u8 = 6;
 
 /// What is counted here; the node counts the rest.
 #[derive(Clone, Copy, Default)]
@@ -44,6 +48,8 @@ enum Reading {
 /// The kernel.
 pub(super) struct Kernel {
     events: EventSocket,
+    /// What keeps the kernel from making events that nobody needs.
+    rules: Option<EventRules>,
     table: TableSocket,
     reading: Option<Reading>,
     has_expectations: bool,
@@ -75,6 +81,7 @@ impl Kernel {
         let buffer_bytes = events.set_receive_buffer(settings.receive_buffer_bytes)?;
         Ok(Self {
             events,
+            rules: install_rules(settings.events),
             table,
             reading: None,
             has_expectations: settings.expectations,
@@ -105,6 +112,16 @@ impl Kernel {
         self.counters
     }
 
+    /// Which events the kernel makes of TCP connections, by the name that the configuration has for it.
+    pub(super) const fn events_made(&self) -> &'static str {
+        if self.rules.is_some() { "lean" } else { "all" }
+    }
+
+    /// How often the rules for that were found gone, and put back.
+    pub(super) fn rules_put_back(&self) -> u64 {
+        self.rules.as_ref().map_or(0, |rules| rules.put_back)
+    }
+
     pub(super) const fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
@@ -121,12 +138,17 @@ impl Kernel {
 
     /// Takes the events that wait.
     pub(super) fn read_events(&mut self, now: Instant, node: &mut SyncNode) -> Result<(), IoError> {
-        let admission = &self.admission;
+        let (admission, rules) = (&self.admission, &mut self.rules);
         let received = self.events.receive(EVENTS_PER_TURN_MAX, &mut |cause, event| {
             let origin = match cause {
                 Cause::Packets => Origin::Packets,
                 Cause::Program(_) => Origin::OtherProgram,
             };
+            if let (Event::Began(entry), Origin::Packets, Some(rules)) = (&event, origin, rules.as_mut())
+                && entry.original.protocol == TCP
+            {
+                rules.note_surprise();
+            }
             match &event {
                 Event::Began(entry) | Event::Changed(entry) | Event::Ended(entry) if !admission.admits(entry) => {}
                 Event::Began(entry) => node.handle_kernel_event(now, origin, KernelEvent::Began(entry)),
@@ -142,6 +164,9 @@ impl Kernel {
         })?;
         self.counters.events += received.messages as u64;
         self.counters.malformed += received.malformed as u64;
+        if let Some(rules) = &mut self.rules {
+            rules.look_after(now);
+        }
         // What waits already is not left waiting; and where nothing came, the first event is waited for.
         self.read_events_at =
             if received.is_drained && received.messages > 0 { now + self.event_interval } else { now };
@@ -246,6 +271,20 @@ impl Kernel {
         }
         None
     }
+}
+
+/// Has the kernel make fewer events, where that is wanted and can be had.
+fn install_rules(wanted: Events) -> Option<EventRules> {
+    if wanted == Events::All {
+        return None;
+    }
+    EventRules::install()
+        .map_err(|error| {
+            tracing::warn!(
+                "kernel.events is \"all\", which costs more, as the rules for \"lean\" cannot be had: {error}"
+            )
+        })
+        .ok()
 }
 
 fn fail(now: Instant, node: &mut SyncNode, error: &IoError) {

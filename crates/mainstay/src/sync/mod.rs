@@ -7,6 +7,7 @@
 mod admission;
 mod build;
 mod daemon;
+mod event_rules;
 mod flows;
 pub mod import;
 mod kernel;

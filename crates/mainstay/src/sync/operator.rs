@@ -128,6 +128,7 @@ fn compare(before: &SyncConfig, after: &SyncConfig, report: &mut ReloadReport) {
     };
     let kept = Node { name: node.name.clone(), log: node.log, ..before.node.clone() };
     restart(*node != kept, "[node] but for name and log");
+    restart(kernel.events != before.kernel.events, "kernel.events");
     restart(kernel.injection != before.kernel.injection, "kernel.injection");
     restart(kernel.connections_max != before.kernel.connections_max, "kernel.connections_max");
     restart(kernel.receive_buffer_bytes != before.kernel.receive_buffer_bytes, "kernel.receive_buffer");

@@ -265,6 +265,8 @@ impl Answers<'_> {
             injected: u64::from(status.copies).saturating_sub(u64::from(status.not_in_kernel) + waiting(status)),
             waiting: waiting(status),
             expectations: injected.expectations,
+            events_made: self.kernel.events_made().to_owned(),
+            event_rules_put_back: self.kernel.rules_put_back(),
             events: counted.events,
             events_malformed: counted.malformed,
             overruns: counted.overruns,

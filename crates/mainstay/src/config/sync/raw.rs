@@ -33,6 +33,8 @@ pub struct RawSync {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawKernel {
+    /// Which events the kernel is to make of TCP connections.
+    pub events: Option<Text>,
     /// When the kernel is told of peers' connections.
     pub injection: Option<Text>,
     /// Connections remembered at most.

@@ -46,9 +46,26 @@ impl Injection {
     pub const ALL: [(&'static str, Self); 2] = [("direct", Self::Direct), ("external-cache", Self::ExternalCache)];
 }
 
+/// Which events the kernel makes of TCP connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Events {
+    /// Of each that it is established, and that it ended.
+    #[default]
+    Lean,
+    /// Of every change.
+    All,
+}
+
+impl Events {
+    /// Both, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("lean", Self::Lean), ("all", Self::All)];
+}
+
 /// The kernel's side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
+    /// Which events the kernel makes of TCP connections.
+    pub events: Events,
     /// When the kernel is told of peers' connections.
     pub injection: Injection,
     /// Connections remembered at most.

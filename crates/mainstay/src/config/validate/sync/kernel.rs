@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::super::super::diagnostic::{Findings, Mistake};
 use super::super::super::sync::raw::RawKernel;
-use super::super::super::sync::validated::{Injection, Kernel};
+use super::super::super::sync::validated::{Events, Injection, Kernel};
 use super::super::super::value::{self, SizeText};
 use super::super::cluster::{ranged, within};
 use super::choice;
@@ -37,6 +37,7 @@ pub(super) fn kernel(raw: &RawKernel, findings: &mut Findings<'_>) -> Kernel {
     let connections = raw.connections_max.as_ref();
     let connections_max = within("kernel.connections_max", connections, CONNECTIONS_MAX_DEFAULT, CONNECTIONS, findings);
     Kernel {
+        events: choice("kernel.events", raw.events.as_ref(), &Events::ALL, findings),
         injection: choice("kernel.injection", raw.injection.as_ref(), &Injection::ALL, findings),
         connections_max: u32::try_from(connections_max).unwrap_or(u32::MAX),
         receive_buffer_bytes,
