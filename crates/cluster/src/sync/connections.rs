@@ -117,9 +117,6 @@ impl Connections {
         record.set(flag::ENDING | flag::GONE, false);
         // Whoever was its master knows it, whatever the filter says.
         record.set(flag::TOLD, true);
-        if record.is_any(flag::IN_KERNEL) {
-            record.set(flag::DIRTY | flag::REPLACE, false);
-        }
         let node = self.node;
         self.count_owner(from, node);
         self.touched.push(Touched::TakenOver(handle));

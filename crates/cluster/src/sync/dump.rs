@@ -8,6 +8,7 @@
 //! A dump is read while events go on coming, so that it proves what is there and not what is not: only the kernel's answer
 //! for the very connection does.
 
+use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 use flow::Instant;
@@ -26,6 +27,8 @@ const AGAIN_MIN: Duration = Duration::from_millis(100);
 /// up to this.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 
+/// Connections that end during a dump, remembered at most; when there are more, there is another dump.
+const ENDED_MAX: usize = 1 << 16;
 /// What a full table left out is looked for when one part in so many of it is free.
 const ROOM_AGAIN: u32 = 16;
 
@@ -53,6 +56,8 @@ pub(super) struct DumpState {
     /// All that was in the kernel was read at least once.
     pub(super) is_initialised: bool,
     repaired_before: u64,
+    /// What ended since the dump began: it may come in the dump all the same, which is read a little behind.
+    ended: BTreeSet<(u32, u32)>,
 }
 
 impl DumpState {
@@ -63,6 +68,19 @@ impl DumpState {
     /// The mark of what is seen now.
     pub(super) const fn number(&self) -> u8 {
         self.number
+    }
+
+    /// A connection with this name (and this hash) has ended.
+    pub(super) fn note_ended(&mut self, id: u32, hash: u32) {
+        if !self.is_running {
+            return;
+        }
+        if self.ended.len() >= ENDED_MAX {
+            // One more dump shows what is there.
+            self.was_overrun = true;
+        } else {
+            self.ended.insert((hash, id));
+        }
     }
 
     pub(super) const fn is_due(&self) -> bool {
@@ -117,6 +135,7 @@ impl Connections {
     pub(super) fn dump_entry(&mut self, now: Instant, entry: &Entry) {
         match self.mirror.find(&entry.original, entry.zone) {
             Some(handle) => self.compare(now, handle, entry),
+            None if !self.dump.ended.is_empty() && self.dump.ended.contains(&self.ended_name(entry)) => {}
             None if self.dump.is_initialised => {
                 let began = self.counters.began;
                 self.came(now, entry, false);
@@ -124,6 +143,18 @@ impl Connections {
             }
             // Who gets its packets is not known, unless this node gets them all.
             None => self.came(now, entry, self.role != SyncRole::Primary || self.mode == Mode::MultiPrimary),
+        }
+    }
+
+    fn ended_name(&self, entry: &Entry) -> (u32, u32) {
+        (self.mirror.hash(&entry.original, entry.zone), entry.id.unwrap_or(0))
+    }
+
+    /// The kernel has ended a connection.
+    pub(super) fn note_ended(&mut self, entry: &Entry) {
+        if self.dump.is_running {
+            let (hash, id) = self.ended_name(entry);
+            self.dump.note_ended(id, hash);
         }
     }
 
@@ -170,6 +201,7 @@ impl Connections {
 
     pub(super) fn dump_ended(&mut self, now: Instant, result: DumpResult) {
         self.dump.is_running = false;
+        self.dump.ended.clear();
         if result == DumpResult::Failed {
             self.events.push(now, SyncEvent::DumpFailed);
             return self.dump_again(now);

@@ -338,12 +338,17 @@ impl Connections {
         let Some(outstanding) = self.outstanding(token) else { return };
         outstanding.answer = Answer::Found;
         let (handle, generation) = (outstanding.handle, outstanding.generation);
+        self.queue.counters.asked += 1;
         let Some(record) = self.mirror.get_mut(handle).filter(|record| record.generation == generation) else { return };
         record.set(flag::VERIFY, false);
         record.refusals = 0;
         match entry {
             Some(entry) => self.verified_there(now, handle, entry),
             None => self.verified_gone(now, handle),
+        }
+        // What was to be told before it was to be asked after.
+        if self.mirror.get(handle).is_some_and(|record| record.is_any(flag::DIRTY | flag::GONE)) {
+            self.queue(handle, 0);
         }
     }
 
@@ -356,7 +361,7 @@ impl Connections {
             };
             match answer {
                 Answer::Refused(refusal) => self.handle_refusal(now, handle, asked, refusal),
-                Answer::Found => self.queue.counters.asked += 1,
+                Answer::Found => {}
                 Answer::None if asked == Asked::Get => self.retry(now, handle),
                 Answer::None => {
                     let was_refused = record.is_any(flag::REFUSED);

@@ -46,10 +46,13 @@ impl Connections {
                     None => self.came(now, entry, false),
                 }
             }
-            KernelEvent::Ended(entry) => match self.mirror.find(&entry.original, entry.zone) {
-                Some(handle) => self.kernel_ended(handle, entry),
-                None => self.counters.unknown_ends += 1,
-            },
+            KernelEvent::Ended(entry) => {
+                self.note_ended(entry);
+                match self.mirror.find(&entry.original, entry.zone) {
+                    Some(handle) => self.kernel_ended(handle, entry),
+                    None => self.counters.unknown_ends += 1,
+                }
+            }
             KernelEvent::Expected(expectation) => self.expected(expectation, true),
             KernelEvent::ExpectationEnded(expectation) => self.expected(expectation, false),
         }
@@ -140,8 +143,8 @@ impl Connections {
             return self.compare(now, handle, entry);
         }
         let ends_s = ends_s(now, entry.timeout_s.unwrap_or(0));
-        if ends_s > record.expires_s.saturating_add(LIFE_SIGN_S) {
-            // Packets have kept it alive here.
+        if ends_s.abs_diff(record.expires_s) > LIFE_SIGN_S {
+            // Nobody but packets can have set its timer: forward, or back from what a copy is given.
             self.counters.ends_refused += 1;
             self.moved_on(now, handle, entry);
         } else {
@@ -156,6 +159,6 @@ impl Connections {
     }
 }
 
-/// So many seconds later than was known must the kernel's timer be for packets to have set it: rounding, and the time that
-/// a request takes, are less.
+/// So many seconds from what was known must the kernel's timer be for packets to have set it: rounding, and the time that a
+/// request takes, are less.
 const LIFE_SIGN_S: u32 = 3;

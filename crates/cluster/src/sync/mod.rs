@@ -28,6 +28,7 @@ mod mirror;
 mod observing;
 mod peer;
 mod readiness;
+mod reload;
 mod roles;
 mod session;
 mod status;

@@ -16,8 +16,9 @@ pub use status::Status;
 pub use tcp::{TcpFlags, TcpInfo, TcpSide, TcpState};
 pub use tuple::{Discriminator, Tuple};
 
-/// The longest name of a helper, in bytes (`NF_CT_HELPER_NAME_LEN` less its NUL).
-pub const HELPER_NAME_BYTES_MAX: usize = 15;
+/// The longest name of a helper or of a function of one, in bytes. The kernel's helpers have at most 15
+/// (`NF_CT_HELPER_NAME_LEN` less its NUL), but what an expectation calls may have more (`nat-follow-master`).
+pub const HELPER_NAME_BYTES_MAX: usize = 31;
 /// Bytes of a connection's labels: 128 bits.
 pub const LABELS_BYTES: usize = 16;
 
@@ -34,8 +35,8 @@ pub struct Entry {
     pub reply: Tuple,
     /// The zone that both tuples are of; 0 is the default one. Connections in different zones may have equal tuples.
     pub zone: u16,
-    /// The kernel's name for this very connection: another with the same tuples has another one. It is of this kernel only,
-    /// and never travels.
+    /// The kernel's name for this very connection: another with the same tuples has another one, unless it lies at the same
+    /// place in memory. It is of this kernel only, and never travels.
     pub id: Option<u32>,
     /// What has happened to the connection.
     pub status: Option<Status>,
@@ -86,7 +87,7 @@ pub enum ProtocolInfo {
     },
 }
 
-/// A helper's name.
+/// The name of a helper, or of a function that an expectation calls.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HelperName {
     bytes: [u8; HELPER_NAME_BYTES_MAX],

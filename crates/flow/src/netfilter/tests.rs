@@ -43,7 +43,8 @@ fn an_event_changes_what_it_says_and_nothing_else() {
 #[test]
 fn a_helper_s_name_is_short_and_printable() {
     assert!(HelperName::new(b"").is_none());
-    assert!(HelperName::new(b"sixteen-bytes-xx").is_none());
+    assert!(HelperName::new(&[b'x'; HELPER_NAME_BYTES_MAX + 1]).is_none());
+    assert_eq!(HelperName::new(b"nat-follow-master").map(|name| name.as_str().len()), Some(17));
     assert!(HelperName::new(b"f\0p").is_none());
     assert_eq!(HelperName::new(b"RAS").map(|name| name.as_str().len()), Some(3));
 }

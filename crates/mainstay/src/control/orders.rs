@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cluster::node::Reconfiguration;
+use cluster::node::{Reconfiguration, SecurityReconfiguration};
 use serde::{Deserialize, Serialize};
 
 use super::inquiry::AskError;
@@ -63,6 +63,8 @@ pub enum Order {
 pub struct SyncReloadOrder {
     /// The configuration.
     pub config: SyncConfig,
+    /// What secures the channels with peers from now on, if anything does.
+    pub security: Option<SecurityReconfiguration>,
     /// What changes, for the event.
     pub summary: String,
 }

@@ -88,7 +88,12 @@ pub(crate) fn begin(security: Option<&Security>) -> Result<Option<node::Security
 
 /// As [`security`], of a worker that runs.
 pub(super) fn reconfiguration(cluster: Option<&Cluster>) -> Result<Option<node::SecurityReconfiguration>, SecretError> {
-    let Some(security) = cluster.and_then(|cluster| cluster.replication.security.as_ref()) else { return Ok(None) };
+    renew(cluster.and_then(|cluster| cluster.replication.security.as_ref()))
+}
+
+/// As [`begin`], of a node that runs.
+pub(crate) fn renew(security: Option<&Security>) -> Result<Option<node::SecurityReconfiguration>, SecretError> {
+    let Some(security) = security else { return Ok(None) };
     let credentials = Arc::new(load(security)?);
     Ok(Some(node::SecurityReconfiguration { credentials, rotation: security.rotation }))
 }

@@ -9,10 +9,11 @@ use cluster::sync::{
 use flow::HashKey;
 use packet_io::{clock, random};
 use replication::SessionConfig;
+use replication::conntrackd::FtfwConfig;
 
 use super::SyncError;
 use super::admission::node_filter;
-use crate::config::sync::validated::{self, Native, SyncConfig};
+use crate::config::sync::validated::{self, Conntrackd, Native, SyncConfig};
 use crate::gateway::credentials;
 
 /// A peer's connection has at least this long in this kernel.
@@ -22,7 +23,7 @@ pub const TIMEOUT_FLOOR: Duration = TIMEOUT_FLOOR_DEFAULT;
 pub(super) fn node(config: &SyncConfig) -> Result<SyncNode, SyncError> {
     let native = config.replication.as_ref();
     let security = credentials::begin(native.and_then(|native| native.replication.security.as_ref()))?;
-    let peers = native.into_iter().flat_map(native_peers).collect();
+    let peers = native.into_iter().flat_map(native_peers).chain(config.conntrackd.as_ref().map(conntrackd_peer));
     let node = NodeConfig {
         node: config.node.id,
         connections_max: config.kernel.connections_max,
@@ -44,7 +45,7 @@ pub(super) fn node(config: &SyncConfig) -> Result<SyncNode, SyncError> {
         expectations: config.kernel.expectations,
         timeout_floor: TIMEOUT_FLOOR,
         heartbeat_interval: HEARTBEAT_INTERVAL_DEFAULT,
-        peers,
+        peers: peers.collect(),
         security,
     };
     Ok(SyncNode::new(node, clock::now())?)
@@ -65,4 +66,20 @@ fn native_peers(native: &Native) -> impl Iterator<Item = SyncPeerConfig> {
         ..SessionConfig::default()
     };
     replication.peers.iter().map(move |peer| SyncPeerConfig { id: peer.id, profile: PeerProfile::Native(session) })
+}
+
+/// A conntrackd. Its numbers go on from those of the process before, as they begin with the time of day.
+fn conntrackd_peer(conntrackd: &Conntrackd) -> SyncPeerConfig {
+    let session = FtfwConfig {
+        deletions_max: conntrackd.resend_queue_max,
+        datagram_bytes_max: conntrackd.datagram_bytes_max.into(),
+        ack_every_messages: conntrackd.ack_window_messages,
+        peer_timeout: conntrackd.peer_timeout,
+        batch_delay: conntrackd.batch_delay,
+        tells_window_scales: conntrackd.window_tracking,
+        ..FtfwConfig::default()
+    };
+    // In 2106 the numbers begin anew, as conntrackd's do.
+    let time_of_day_s = credentials::unix_time().as_secs() as u32;
+    SyncPeerConfig { id: conntrackd.peer_id, profile: PeerProfile::Conntrackd { config: session, time_of_day_s } }
 }

@@ -8,7 +8,7 @@ use packet_io::poller::{Poller, Token};
 use packet_io::udp::{UdpOptions, UdpSocket};
 
 use crate::config::sync::SyncConfig;
-use crate::config::sync::validated::Native;
+use crate::config::sync::validated::{Conntrackd, ConntrackdPeer, Native};
 
 /// Datagrams of a link taken before others have their turn.
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
@@ -19,21 +19,27 @@ const DATAGRAM_BYTES_MAX: usize = 65_536;
 struct Link {
     socket: UdpSocket,
     token: Token,
-    /// Of each peer: its number, where it is, and whether only its address counts: a conntrackd sends from any port.
-    peers: Vec<(NodeId, SocketAddr, Port)>,
+    /// Of each peer: its number, where it is, and by what its datagrams are known.
+    peers: Vec<(NodeId, SocketAddr, Known)>,
 }
 
-/// Whether a peer is known by its port, too.
+/// By what a peer's datagrams are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Port {
-    Same,
-    Any,
+enum Known {
+    /// Its address and port.
+    Exactly,
+    /// Its address: a conntrackd sends from any port.
+    ByAddress,
+    /// That they were sent to the group: nobody else is there, and a socket does not hear itself.
+    ByGroup,
 }
 
 impl Link {
     fn sender(&self, from: SocketAddr) -> Option<NodeId> {
-        let is_it = |(_, address, port): &&(NodeId, SocketAddr, Port)| {
-            address.ip() == from.ip() && (*port == Port::Any || address.port() == from.port())
+        let is_it = |(_, address, known): &&(NodeId, SocketAddr, Known)| match known {
+            Known::Exactly => *address == from,
+            Known::ByAddress => address.ip() == from.ip(),
+            Known::ByGroup => true,
         };
         self.peers.iter().find(is_it).map(|(id, _, _)| *id)
     }
@@ -51,6 +57,9 @@ impl Links {
         let mut links = Vec::new();
         if let Some(native) = &config.replication {
             links.push(open_native(native, first)?);
+        }
+        if let Some(conntrackd) = &config.conntrackd {
+            links.push(open_conntrackd(conntrackd, Token(first.0 + 1))?);
         }
         Ok(Self { links, datagram: vec![0; DATAGRAM_BYTES_MAX] })
     }
@@ -98,6 +107,18 @@ fn open_native(native: &Native, token: Token) -> Result<Link, IoError> {
     if replication.test_loss > 0.0 {
         socket.attach_random_loss(replication.test_loss)?;
     }
-    let peers = replication.peers.iter().map(|peer| (peer.id, peer.address, Port::Same)).collect();
+    let peers = replication.peers.iter().map(|peer| (peer.id, peer.address, Known::Exactly)).collect();
     Ok(Link { socket, token, peers })
+}
+
+fn open_conntrackd(conntrackd: &Conntrackd, token: Token) -> Result<Link, IoError> {
+    let options = UdpOptions { interface: conntrackd.interface.clone(), ..UdpOptions::default() };
+    let (socket, known) = match conntrackd.peer {
+        ConntrackdPeer::Unicast(_) => (UdpSocket::bind(conntrackd.local, &options)?, Known::ByAddress),
+        ConntrackdPeer::Multicast(group) => {
+            let interface = conntrackd.interface.as_deref().unwrap_or_default();
+            (UdpSocket::bind_multicast(group, interface, &UdpOptions::default())?, Known::ByGroup)
+        }
+    };
+    Ok(Link { socket, token, peers: vec![(conntrackd.peer_id, conntrackd.peer.address(), known)] })
 }

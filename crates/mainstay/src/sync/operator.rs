@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
 use super::SyncError;
+use crate::config::ConfigError;
 use crate::config::diagnostic::Severity;
 use crate::config::sync::{self, SyncConfig};
-use crate::config::{ConfigError, validated::Node};
+use crate::config::validated::{Node, Security};
 use crate::control::inquiry::AskError;
 use crate::control::orders::{OperationError, Operations, Order, SyncReloadOrder};
 use crate::control::types::{EventKind, ReloadReport, SyncOrder, SyncReadiness};
 use crate::control::{ControlSender, Credentials, RemoteServer};
+use crate::gateway::credentials;
 use crate::logging;
 
 /// Puts another configuration in force, and passes on what is ordered.
@@ -78,12 +80,20 @@ impl Operator {
                 return Ok(());
             }
         };
+        // Read anew whether or not the section changed: the files may have.
+        let security = match credentials::renew(security_of(&config)) {
+            Ok(security) => security,
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return Ok(());
+            }
+        };
         if report.check_only {
             return Ok(());
         }
         let summary =
             if report.changes.is_empty() { "nothing has changed".to_owned() } else { report.changes.join("; ") };
-        let order = SyncReloadOrder { config: config.clone(), summary };
+        let order = SyncReloadOrder { config: config.clone(), security, summary };
         match self.sender.order(Order::SyncReload(Box::new(order)))? {
             Ok(_) => report.applied = true,
             Err(why) => {
@@ -103,6 +113,11 @@ impl Operator {
     }
 }
 
+/// What the channels with peers are secured by, if anything.
+fn security_of(config: &SyncConfig) -> Option<&Security> {
+    config.replication.as_ref().and_then(|native| native.replication.security.as_ref())
+}
+
 /// What is otherwise in the new configuration, and what of it needs a restart.
 fn compare(before: &SyncConfig, after: &SyncConfig, report: &mut ReloadReport) {
     // Every field is named, so that a new one cannot be forgotten.
@@ -118,6 +133,9 @@ fn compare(before: &SyncConfig, after: &SyncConfig, report: &mut ReloadReport) {
     change(kernel.event_interval != before.kernel.event_interval, "kernel.event_interval");
     let buffer = |config: &SyncConfig| config.kernel.receive_buffer_bytes_max;
     change(buffer(after) != buffer(before), "kernel.receive_buffer_max");
+    // Keys can be exchanged for others, but not for none.
+    let goes_over = security_of(after).is_some() && security_of(before).is_some();
+    change(goes_over && security_of(after) != security_of(before), "[replication.security]");
     change(*role != before.role, "cluster.role, of the next start");
     let listens = |config: &SyncConfig| config.control.as_ref().map(|access| access.listen);
     change(*control != before.control && listens(after) == listens(before), "[control]");
@@ -134,7 +152,11 @@ fn compare(before: &SyncConfig, after: &SyncConfig, report: &mut ReloadReport) {
     restart(kernel.receive_buffer_bytes != before.kernel.receive_buffer_bytes, "kernel.receive_buffer");
     restart(kernel.expectations != before.kernel.expectations, "kernel.expectations");
     restart(*mode != before.mode, "cluster.mode");
-    restart(*replication != before.replication, "[replication]");
+    let mut kept = before.replication.clone();
+    if let (Some(kept), Some(native), true) = (&mut kept, replication, goes_over) {
+        kept.replication.security.clone_from(&native.replication.security);
+    }
+    restart(*replication != kept, "[replication]");
     restart(*conntrackd != before.conntrackd, "[conntrackd]");
     restart(listens(after) != listens(before), "control.listen");
 }
@@ -203,6 +225,7 @@ mod tests {
             ("name = \"left\"", "name = \"west\"", "node.name"),
             ("receive_buffer_max = \"64MiB\"", "receive_buffer_max = \"128MiB\"", "kernel.receive_buffer_max"),
             ("role = \"backup\"", "role = \"primary\"", "cluster.role, of the next start"),
+            ("cluster.key\"]", "new.key\", \"/etc/mainstay/cluster.key\"]", "[replication.security]"),
         ] {
             let report = compared(from, to);
             assert_eq!((report.changes, report.needs_restart), (vec![what.to_owned()], Vec::new()));

@@ -9,7 +9,9 @@ use flow::{Instant, NodeId};
 use packet_io::clock;
 use packet_io::ctnetlink::{Support, support};
 use replication::Link;
+use replication::conntrackd::FtfwStatus;
 
+use super::admission::node_filter;
 use super::flows::Known;
 use super::kernel::Kernel;
 use crate::config::sync::SyncConfig;
@@ -137,13 +139,11 @@ impl Reporting {
         }
         self.host_at = now + HOST_INTERVAL;
         let before = std::mem::replace(&mut self.host, support());
-        let text = |host: &Support| -> Vec<String> { host.lacks.iter().map(ToString::to_string).collect() };
         // A table that is nearly full says another number each time.
         let is_new = |lack: &&packet_io::ctnetlink::Lack| {
             !before.lacks.iter().any(|known| std::mem::discriminant(known) == std::mem::discriminant(*lack))
         };
         let new: Vec<String> = self.host.lacks.iter().filter(is_new).map(ToString::to_string).collect();
-        debug_assert!(new.len() <= text(&self.host).len());
         new.into_iter().for_each(|lack| self.note(now, EventKind::Warning, &lack));
     }
 
@@ -358,6 +358,9 @@ fn troubles(status: &sync::SyncStatus, host: &Support) -> Vec<String> {
 
 fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
     let session = peer.session;
+    if let Some(conntrackd) = &peer.conntrackd {
+        return conntrackd_status(peer, conntrackd, now, reporting);
+    }
     let is_synchronised =
         peer.is_up && peer.has_told_all && session.is_none_or(|session| session.told && session.heard);
     PeerStatus {
@@ -386,6 +389,29 @@ fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Reporting) -> Pe
         lost: session.map_or(0, |session| session.missed),
         agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
         last_heard_ns: peer.last_heard.map(Instant::as_nanos),
+    }
+}
+
+/// A conntrackd, which says neither what it is nor how far it has come.
+fn conntrackd_status(peer: &SyncPeerStatus, session: &FtfwStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
+    let oldest = session.oldest_unacknowledged_at;
+    PeerStatus {
+        id: peer.id.0,
+        address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
+        detector: if peer.is_up { "up" } else { "down" }.to_owned(),
+        channel: ChannelStatus::of(None),
+        session: if peer.is_up { "conntrackd" } else { "seeking" }.to_owned(),
+        role: "unknown".to_owned(),
+        synchronised: session.is_synchronised(),
+        lag_ms: oldest.map_or(0.0, |since| now.saturating_since(since).as_secs_f64() * 1e3),
+        queued: session.queued as u64,
+        in_flight: session.in_flight as u64,
+        sent: session.messages_sent,
+        received: session.messages_received,
+        resent: session.resent,
+        lost: session.missed,
+        last_heard_ns: session.last_heard.map(Instant::as_nanos),
+        ..PeerStatus::default()
     }
 }
 
@@ -479,8 +505,12 @@ impl ControlHandler for Answers<'_> {
 
 impl Answers<'_> {
     fn reload(&mut self, now: Instant, order: SyncReloadOrder) -> OrderOutcome {
-        let SyncReloadOrder { config, summary } = order;
+        let SyncReloadOrder { config, security, summary } = order;
         self.kernel.reconfigure(&config).map_err(|error| error.to_string())?;
+        self.node.set_filter(node_filter(&config.filter));
+        if let Some(security) = &security {
+            self.node.renew_security(now, security);
+        }
         self.reporting.name.clone_from(&config.node.name);
         self.reporting.reloads_applied += 1;
         self.reporting.note(now, EventKind::Reloaded, &summary);

@@ -4,9 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
 use std::process::Command;
 
-use flow::netfilter::{
-    Discriminator, Entry, HelperName, LABELS_BYTES, ProtocolInfo, Status, TcpInfo, TcpState, Tuple,
-};
+use flow::netfilter::{Discriminator, Entry, HelperName, LABELS_BYTES, ProtocolInfo, Status, TcpInfo, TcpState, Tuple};
 use mainstay::control::types::{FlowFilterText, SyncOrder};
 
 use crate::common::sync::{SyncPair, established, inside, tuple, wait_until};
@@ -124,7 +122,12 @@ fn what_the_file_leaves_out_is_not_told() {
     left.wait_until_safe();
 
     let marked = Entry { mark: Some(3), ..established(60_000) };
-    let udp = Entry { protocol_info: None, original: tuple(17, 60_001), reply: tuple(17, 60_001).inverse(), ..established(1) };
+    let udp = Entry {
+        protocol_info: None,
+        original: tuple(17, 60_001),
+        reply: tuple(17, 60_001).inverse(),
+        ..established(1)
+    };
     let handshake = Entry {
         protocol_info: Some(ProtocolInfo::Tcp(TcpInfo { state: TcpState::SynSent, sides: None })),
         status: None,

@@ -56,7 +56,7 @@ fn an_external_cache_is_in_the_kernel_when_the_hook_returns() {
     pair.table(0).create(&entries(MANY));
     wait_until("the other node has heard of all", || {
         let sync = right.client().status().expect("it answers").sync.expect("it is mainstay sync");
-        if sync.kernel.copies == MANY.into() { Ok(()) } else { Err(format!("{:?}", sync.kernel)) }
+        if sync.kernel.copies == u64::from(MANY) { Ok(()) } else { Err(format!("{:?}", sync.kernel)) }
     });
     assert_eq!(pair.table(1).count(), 0, "they are in memory only");
     left.kill();

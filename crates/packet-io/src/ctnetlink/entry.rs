@@ -13,6 +13,8 @@ pub(super) enum Purpose {
     Create,
     /// To change one that is there.
     Update,
+    /// As [`Purpose::Update`], with a status that has been made to agree with the kernel's.
+    UpdateAgain,
     /// To be read: as the kernel itself says it.
     Describe,
 }
@@ -28,6 +30,9 @@ const KERNEL_STATUS: Status = Status::SOURCE_NAT
     .union(Status::UNTRACKED)
     .union(Status::OFFLOAD)
     .union(Status::HARDWARE_OFFLOAD);
+
+/// What a SYN proxy chose of which there was none.
+const NO_SYN_PROXY: SynProxy = SynProxy { initial_sequence: 0, server_initial_sequence: 0, timestamp_offset: 0 };
 
 /// A connection from the attributes of a message; `None` where they make none.
 pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
@@ -49,7 +54,11 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
             connection::SEQUENCE_ADJUST_REPLY => adjustments[1] = Some(decode_adjustment(value)?),
             connection::ZONE => zone = Some(u16_of(value)?),
             connection::LABELS => entry.extra_mut().labels = Some(decode_labels(value)?),
-            connection::SYN_PROXY => entry.extra_mut().syn_proxy = Some(decode_syn_proxy(value)?),
+            connection::SYN_PROXY => match decode_syn_proxy(value)? {
+                // The kernel keeps room for it in every connection that was made by request, and tells of it so.
+                NO_SYN_PROXY => {}
+                proxy => entry.extra_mut().syn_proxy = Some(proxy),
+            },
             _ => {}
         }
         Some(())
@@ -125,7 +134,10 @@ pub(super) fn encode(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
     if let Some(status) = entry.status {
         writer.put_u32(connection::STATUS, status_for(entry, status, purpose).0);
     }
-    if let Some(timeout_s) = entry.timeout_s {
+    let is_fixed = entry.status.is_some_and(|status| status.contains(Status::FIXED_TIMEOUT));
+    let is_update = matches!(purpose, Purpose::Update | Purpose::UpdateAgain);
+    // A fixed timeout is refused with whatever else is to be changed.
+    if let Some(timeout_s) = entry.timeout_s.filter(|_| !(is_fixed && is_update)) {
         writer.put_u32(connection::TIMEOUT, timeout_s);
     }
     if let Some(info) = &entry.protocol_info {
@@ -148,7 +160,7 @@ fn encode_name(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
             nat::encode(writer, entry);
         }
         Purpose::Create | Purpose::Describe => tuple::encode(writer, connection::TUPLE_REPLY, &entry.reply),
-        Purpose::Update => {}
+        Purpose::Update | Purpose::UpdateAgain => {}
     }
     if entry.zone != 0 {
         writer.put_u16(connection::ZONE, entry.zone);
@@ -159,13 +171,16 @@ fn encode_name(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
 }
 
 fn status_for(entry: &Entry, status: Status, purpose: Purpose) -> Status {
-    if purpose == Purpose::Describe {
-        return status;
+    match purpose {
+        Purpose::Describe => return status,
+        Purpose::UpdateAgain => return status.without(KERNEL_STATUS).union(Status::CONFIRMED),
+        Purpose::Create | Purpose::Update => {}
     }
     let has_master = entry.extra.as_deref().is_some_and(|extra| extra.master.is_some());
     let status = status.without(KERNEL_STATUS).union(Status::CONFIRMED);
-    // A connection is an expected one by having a master, and no otherwise.
-    if has_master { status.union(Status::EXPECTED) } else { status.without(Status::EXPECTED) }
+    // A connection is an expected one by having a master, and no otherwise: it becomes one when it is created with it.
+    let is_expected = purpose == Purpose::Update && has_master;
+    if is_expected { status.union(Status::EXPECTED) } else { status.without(Status::EXPECTED) }
 }
 
 fn encode_extra(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
@@ -184,7 +199,7 @@ fn encode_extra(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
             writer.put_u32(syn_proxy::TIMESTAMP_OFFSET, proxy.timestamp_offset);
         });
     }
-    if purpose == Purpose::Update {
+    if matches!(purpose, Purpose::Update | Purpose::UpdateAgain) {
         return;
     }
     if let Some(name) = &extra.helper {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::filter::{EventFilter, Program};
 use super::message::decode_events;
 use super::numbers::group;
-use super::ring::{DATAGRAMS_MAX, Ring};
+use super::ring::{Batch, DATAGRAMS_MAX, Ring};
 use super::socket::Socket;
 use super::{Cause, Event};
 use crate::IoError;
@@ -52,7 +52,9 @@ pub struct Received {
     pub messages: usize,
     /// Those that were not what they should be.
     pub malformed: usize,
-    /// Events were lost since the last call, as the receive buffer was full (`ENOBUFS`): only the table itself says which.
+    /// Events were lost, as the receive buffer was full (`ENOBUFS`): only the table itself says which. It is said once, when
+    /// the buffer is empty again: until then the kernel throws away further events without a word, so that a dump that began
+    /// earlier could miss something for good. One that begins now does not.
     pub overrun: bool,
     /// Nothing waits any more.
     pub is_drained: bool,
@@ -66,6 +68,8 @@ pub struct EventSocket {
     filter: EventFilter,
     /// Also in the filter; asked again here, in case that the kernel did not take the program.
     ignored_programs: Vec<u32>,
+    /// Events were lost, which is still to be said.
+    has_lost: bool,
 }
 
 impl EventSocket {
@@ -74,9 +78,13 @@ impl EventSocket {
     /// # Errors
     /// The kernel has no netfilter, or the process may not.
     pub fn open(options: &EventOptions) -> Result<Self, IoError> {
-        let socket = Socket::open()?;
-        let mut socket =
-            Self { socket, ring: Ring::new(), filter: EventFilter::default(), ignored_programs: Vec::new() };
+        let mut socket = Self {
+            socket: Socket::open()?,
+            ring: Ring::new(),
+            filter: EventFilter::default(),
+            ignored_programs: Vec::new(),
+            has_lost: false,
+        };
         socket.set_receive_buffer(options.receive_buffer_bytes)?;
         // The filter comes before the first event.
         socket.set_filter(&options.filter)?;
@@ -117,7 +125,7 @@ impl EventSocket {
         attach_filter(self.socket.as_fd(), program.instructions_mut())
     }
 
-    /// Takes what waits, at most about `messages_max` messages (never less than one system call takes), and calls `handle`
+    /// Takes what waits, at most `messages_max` messages, and calls `handle`
     /// with each event. What is no event is counted.
     ///
     /// # Errors
@@ -126,35 +134,24 @@ impl EventSocket {
         let mut received = Received::default();
         while received.messages < messages_max && !received.is_drained {
             let wanted = (messages_max - received.messages).min(DATAGRAMS_MAX);
-            let batch = match self.ring.receive(self.socket.as_fd(), wanted) {
-                Ok(batch) => batch,
+            match self.ring.receive(self.socket.as_fd(), wanted) {
+                Ok(batch) => {
+                    received.messages += batch.count();
+                    received.malformed += hand_over(&batch, &self.ignored_programs, handle);
+                    // Less than asked for came: nothing more waits, or an error, which makes the socket readable again.
+                    received.is_drained = batch.count() < wanted;
+                }
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => {
-                        received.is_drained = true;
-                        break;
-                    }
+                    Some(libc::EAGAIN) => received.is_drained = true,
                     // What came before the loss still waits.
-                    Some(libc::ENOBUFS) => {
-                        received.overrun = true;
-                        continue;
-                    }
-                    Some(libc::EINTR) => continue,
+                    Some(libc::ENOBUFS) => self.has_lost = true,
+                    Some(libc::EINTR) => {}
                     _ => return Err(IoError::from_io(error, "receiving events of connection tracking")),
                 },
-            };
-            received.messages += batch.count();
-            // An error that is to be told, or nothing, follows: the next call finds out which.
-            let ignored = &self.ignored_programs;
-            for datagram in batch.datagrams() {
-                let Some(datagram) = datagram else {
-                    received.malformed += 1;
-                    continue;
-                };
-                received.malformed += decode_events(datagram, &mut |cause, event| match cause {
-                    Cause::Program(port) if ignored.contains(&port) => {}
-                    _ => handle(cause, event),
-                });
             }
+        }
+        if received.is_drained {
+            received.overrun = std::mem::take(&mut self.has_lost);
         }
         Ok(received)
     }
@@ -174,6 +171,22 @@ impl EventSocket {
     pub fn port(&self) -> u32 {
         self.socket.port()
     }
+}
+
+/// Calls `handle` with each event of a batch. Returns how many messages were malformed.
+fn hand_over(batch: &Batch<'_>, ignored: &[u32], handle: &mut dyn FnMut(Cause, Event)) -> usize {
+    let mut malformed = 0;
+    for datagram in batch.datagrams() {
+        let Some(datagram) = datagram else {
+            malformed += 1;
+            continue;
+        };
+        malformed += decode_events(datagram, &mut |cause, event| match cause {
+            Cause::Program(port) if ignored.contains(&port) => {}
+            _ => handle(cause, event),
+        });
+    }
+    malformed
 }
 
 impl AsFd for EventSocket {

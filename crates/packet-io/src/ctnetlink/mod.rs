@@ -26,6 +26,8 @@ mod request;
 mod ring;
 mod socket;
 mod support;
+#[cfg(test)]
+mod tests;
 mod tuple;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -46,31 +46,34 @@ fn decode_tcp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
 
 #[allow(clippy::option_option, reason = "as for `decode`")]
 fn decode_sctp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
-    let (mut state, mut tags) = (None, [0; 2]);
+    let (mut state, mut tags) = (None, [None; 2]);
     walk(value, |kind, value| {
         match kind {
             numbers::SCTP_STATE => state = Some(u8_of(value)?),
-            numbers::SCTP_TAG_ORIGINAL => tags[0] = u32_of(value)?,
-            numbers::SCTP_TAG_REPLY => tags[1] = u32_of(value)?,
+            numbers::SCTP_TAG_ORIGINAL => tags[0] = Some(u32_of(value)?),
+            numbers::SCTP_TAG_REPLY => tags[1] = Some(u32_of(value)?),
             _ => {}
         }
         Some(())
     })?;
-    Some(state.map(|state| ProtocolInfo::Sctp { state, verification_tags: tags }))
+    let [original, reply] = tags;
+    // The end of a connection tells the state only: nobody can go on from there.
+    let all = state.zip(original.zip(reply));
+    Some(all.map(|(state, (original, reply))| ProtocolInfo::Sctp { state, verification_tags: [original, reply] }))
 }
 
 #[allow(clippy::option_option, reason = "as for `decode`")]
 fn decode_dccp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
-    let (mut state, mut role) = (None, 0);
+    let (mut state, mut role) = (None, None);
     walk(value, |kind, value| {
         match kind {
             numbers::DCCP_STATE => state = Some(u8_of(value)?),
-            numbers::DCCP_ROLE => role = u8_of(value)?,
+            numbers::DCCP_ROLE => role = Some(u8_of(value)?),
             _ => {}
         }
         Some(())
     })?;
-    Some(state.map(|state| ProtocolInfo::Dccp { state, role }))
+    Some(state.zip(role).map(|(state, role)| ProtocolInfo::Dccp { state, role }))
 }
 
 /// Adds where the automaton stands.

@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use flow::netfilter::{Entry, Expectation, Tuple};
+use arrayvec::ArrayVec;
+use flow::netfilter::{Entry, Expectation, Status, Tuple};
 
 use super::attributes::{Header, Writer, messages};
 use super::entry::Purpose;
@@ -20,6 +21,8 @@ pub const REQUESTS_MAX: usize = 64;
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 /// The longest answer to anything but a dump, in bytes.
 const ANSWER_BYTES_MAX: usize = 8192;
+
+const CHANGING: &str = "changing the table of connections";
 
 /// A change to the kernel's table.
 #[derive(Clone, Copy, Debug)]
@@ -119,40 +122,87 @@ impl TableSocket {
         requests: impl IntoIterator<Item = Request<'a>>,
         failed: &mut dyn FnMut(usize, RequestError),
     ) -> Result<(), IoError> {
-        let (mut first, mut count) = (0, 0);
-        self.requests.clear();
+        let mut batch = ArrayVec::<_, REQUESTS_MAX>::new();
+        let mut first = 0;
         for request in requests {
-            let sequence = self.sequence.wrapping_add(count as u32);
-            encode(request, sequence, &mut self.requests);
-            count += 1;
-            if count == REQUESTS_MAX {
-                self.flush_requests(first, count, failed)?;
-                (first, count) = (first + count, 0);
+            batch.push(request);
+            if batch.is_full() {
+                self.execute_batch(&batch, &mut |place, refusal| failed(first + place, refusal))?;
+                first += batch.len();
+                batch.clear();
             }
         }
-        if count > 0 {
-            self.flush_requests(first, count, failed)?;
+        if batch.is_empty() {
+            Ok(())
+        } else {
+            self.execute_batch(&batch, &mut |place, refusal| failed(first + place, refusal))
+        }
+    }
+
+    fn execute_batch(
+        &mut self,
+        batch: &[Request<'_>],
+        failed: &mut dyn FnMut(usize, RequestError),
+    ) -> Result<(), IoError> {
+        let first = self.sequence;
+        self.requests.clear();
+        for request in batch {
+            encode(*request, Purpose::Update, self.sequence, &mut self.requests);
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        self.socket.send(&self.requests).map_err(|error| explain(error, CHANGING))?;
+        let mut refused = ArrayVec::<_, REQUESTS_MAX>::new();
+        self.receive(CHANGING, &mut |header, rest| {
+            let place = header.sequence.wrapping_sub(first) as usize;
+            if let (Some(errno @ 1..), true) = (errno(header, rest), place < batch.len()) {
+                // More answers than requests there cannot be.
+                let _ = refused.try_push((place, errno));
+            }
+        })?;
+        for (place, errno) in refused {
+            let refusal = match (batch[place], errno) {
+                (Request::Update(entry), libc::EBUSY | libc::EPERM) => self.update_again(entry)?,
+                // No rule of the namespace knows labels.
+                (Request::Update(_), libc::ENOSPC) => Some(RequestError::Unsupported),
+                _ => Some(RequestError::from_errno(errno)),
+            };
+            if let Some(refusal) = refusal {
+                failed(place, refusal);
+            }
         }
         Ok(())
     }
 
-    fn flush_requests(
-        &mut self,
-        first: usize,
-        count: usize,
-        failed: &mut dyn FnMut(usize, RequestError),
-    ) -> Result<(), IoError> {
-        const OPERATION: &str = "changing the table of connections";
-        let sequence = self.sequence;
-        self.sequence = sequence.wrapping_add(count as u32);
-        self.socket.send(&self.requests).map_err(|error| explain(error, OPERATION))?;
-        self.requests.clear();
-        self.receive(OPERATION, &mut |header, rest| {
-            let place = header.sequence.wrapping_sub(sequence) as usize;
-            if let (Some(errno @ 1..), true) = (errno(header, rest), place < count) {
-                failed(first + place, RequestError::from_errno(errno));
+    /// An update was refused that would take back what the kernel lets nobody take back (replies were seen, say), or change
+    /// a fixed timeout: makes it agree with what the kernel has.
+    fn update_again(&mut self, entry: &Entry) -> Result<Option<RequestError>, IoError> {
+        /// What an update can only add to, or leave as it is.
+        const LASTING: Status = Status::SEEN_REPLY.union(Status::ASSURED).union(Status::EXPECTED);
+        let present = match self.get(&entry.original, entry.zone) {
+            Ok(Some(present)) => present.status.unwrap_or_default(),
+            Ok(None) => return Ok(Some(RequestError::Missing)),
+            Err(IoError::NotPermitted { .. }) => return Ok(Some(RequestError::NotPermitted)),
+            Err(error) => return Err(error),
+        };
+        let mut entry = entry.clone();
+        let lasting = Status(present.0 & LASTING.0);
+        entry.status = entry.status.map(|status| status.without(Status::EXPECTED).union(lasting));
+        if present.contains(Status::FIXED_TIMEOUT) {
+            entry.timeout_s = None;
+        }
+        let header = self.next_header(CONNECTIONS, NEW, 0);
+        encode(Request::Update(&entry), Purpose::UpdateAgain, header.sequence, &mut self.requests);
+        self.socket.send(&self.requests).map_err(|error| explain(error, CHANGING))?;
+        let mut refusal = None;
+        self.receive(CHANGING, &mut |answer, rest| {
+            if let (Some(errno @ 1..), true) = (errno(answer, rest), answer.sequence == header.sequence) {
+                refusal = Some(match errno {
+                    libc::ENOSPC => RequestError::Unsupported,
+                    errno => RequestError::from_errno(errno),
+                });
             }
-        })
+        })?;
+        Ok(refusal)
     }
 
     /// Reads all answers that wait.
@@ -191,7 +241,8 @@ impl TableSocket {
             }
         })?;
         match refused {
-            None | Some(0 | libc::ENOENT) => Ok(found),
+            // A tuple that cannot be is not there, either.
+            None | Some(0 | libc::ENOENT | libc::EINVAL) => Ok(found),
             Some(errno) => Err(explain(std::io::Error::from_raw_os_error(errno), OPERATION)),
         }
     }
@@ -251,8 +302,8 @@ pub(super) fn errno(header: Header, rest: &[u8]) -> Option<i32> {
     is_error.then_some(code.saturating_neg())
 }
 
-/// Adds a request's message.
-fn encode(request: Request<'_>, sequence: u32, buffer: &mut Vec<u8>) {
+/// Adds a request's message; `update` is how an update is to be said.
+fn encode(request: Request<'_>, update: Purpose, sequence: u32, buffer: &mut Vec<u8>) {
     let (subsystem, kind, flags) = match request {
         Request::Create(_) => (CONNECTIONS, NEW, NLM_F_CREATE | NLM_F_EXCL),
         Request::Update(_) => (CONNECTIONS, NEW, 0),
@@ -269,7 +320,7 @@ fn encode(request: Request<'_>, sequence: u32, buffer: &mut Vec<u8>) {
     let mut writer = Writer::begin(buffer, header, family);
     match request {
         Request::Create(told) => entry::encode(&mut writer, told, Purpose::Create),
-        Request::Update(told) => entry::encode(&mut writer, told, Purpose::Update),
+        Request::Update(told) => entry::encode(&mut writer, told, update),
         Request::Delete(told) => {
             tuple::encode(&mut writer, connection::TUPLE_ORIGINAL, &told.original);
             if told.zone != 0 {
@@ -285,4 +336,4 @@ fn encode(request: Request<'_>, sequence: u32, buffer: &mut Vec<u8>) {
     writer.end();
 }
 
-const _: () = assert!(NETLINK_HEADER_BYTES % 4 == 0, "messages begin at multiples of four");
+const _: () = assert!(NETLINK_HEADER_BYTES.is_multiple_of(4), "messages begin at multiples of four");

@@ -1,6 +1,7 @@
 //! Datagrams between nodes: the replication link and BFD.
 
 mod loss;
+mod multicast;
 
 use std::io;
 use std::mem;

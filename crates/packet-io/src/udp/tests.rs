@@ -1,7 +1,10 @@
 //! Sockets between peers on loopback.
 
 use super::*;
+use crate::namespace::{Namespace, NamespaceSupport, probe};
+use crate::netlink::{Netlink, Prefix};
 use crate::poller::{Poller, Token};
+use crate::sysctl;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,4 +107,58 @@ fn an_interface_that_is_not_there_is_named() {
     let options = UdpOptions { interface: Some("nowhere0".into()), ..UdpOptions::default() };
     let error = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap_err();
     assert!(error.to_string().contains("nowhere0"), "{error}");
+}
+
+/// Two sockets of a group, at either end of a cable.
+fn group_at_both_ends(group: &str) -> [(Namespace, UdpSocket); 2] {
+    let [left, right] = [Namespace::new().unwrap(), Namespace::new().unwrap()];
+    left.run(|| Netlink::open().unwrap().create_veth("link0", "link0", &right).unwrap()).unwrap();
+    let open = |namespace: Namespace, addresses: [&str; 2]| {
+        let socket = namespace.run(|| {
+            sysctl::quieten_ipv6().unwrap();
+            let mut netlink = Netlink::open().unwrap();
+            netlink.set_up("link0", true).unwrap();
+            for (address, bits) in addresses.into_iter().zip([24, 64]) {
+                netlink.add_address("link0", Prefix::new(address.parse().unwrap(), bits)).unwrap();
+            }
+            UdpSocket::bind_multicast(group.parse().unwrap(), "link0", &UdpOptions::default()).unwrap()
+        });
+        (namespace, socket.unwrap())
+    };
+    [open(left, ["10.9.0.1", "fd09::1"]), open(right, ["10.9.0.2", "fd09::2"])]
+}
+
+#[test]
+fn members_of_a_group_hear_each_other_and_not_themselves() {
+    if probe() != NamespaceSupport::Available {
+        println!("skipped: {:?}", probe());
+        return;
+    }
+    for group in ["225.0.0.50:3780", "[ff02::50]:3780", "[ff15::50]:3780"] {
+        let [(_left, speaker), (_right, listener)] = group_at_both_ends(group);
+        let (poller, mut ready) = (Poller::new().unwrap(), Vec::new());
+        poller.add(&listener, Token(0)).unwrap();
+        // A cable drops what is sent in its first moments.
+        let mut buffer = [0; 64];
+        let received = (0..500).find_map(|_| {
+            speaker.send_to(b"all", group.parse().unwrap()).unwrap();
+            poller.wait(&mut ready, Some(Duration::from_millis(10))).unwrap();
+            listener.receive(&mut buffer).unwrap()
+        });
+        let received = received.unwrap_or_else(|| panic!("nothing came by {group}"));
+        assert_eq!(&buffer[..received.length_bytes], b"all");
+        // Of IPv6 the sender is known by the address that fits the group, which may be the link's own.
+        assert!(received.from.is_ipv6() || received.from.ip().to_string() == "10.9.0.1", "{received:?}");
+        assert_eq!(speaker.receive(&mut buffer).unwrap(), None, "it hears itself");
+    }
+}
+
+#[test]
+fn what_is_no_group_or_no_interface_is_named() {
+    let bind = |group: &str, interface| {
+        UdpSocket::bind_multicast(group.parse().unwrap(), interface, &UdpOptions::default()).unwrap_err().to_string()
+    };
+    assert!(bind("10.0.0.1:3780", "lo").contains("224.0.0.0/4"));
+    assert!(bind("[fd00::1]:3780", "lo").contains("ff00::/8"));
+    assert!(bind("225.0.0.50:3780", "nowhere0").contains("nowhere0"));
 }

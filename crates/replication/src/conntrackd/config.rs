@@ -34,7 +34,12 @@ pub struct FtfwConfig {
     pub tail_probe_delay: Duration,
     /// See [`FtfwConfig::tail_probe_delay`].
     pub tail_probes_max: u8,
-    /// What was not acknowledged for so long is told again. A conntrackd never needs it unless an acknowledgement was lost.
+    /// What was not acknowledged for so long is asked after: a number is left out, and the peer answers the gap at once. A
+    /// conntrackd that has much to tell itself acknowledges only every `ACKWindowSize` messages, however long that takes.
+    pub ask_timeout: Duration,
+    /// As `ask_timeout`, when nothing more may be sent before an acknowledgement.
+    pub ask_timeout_window_full: Duration,
+    /// What was not acknowledged for so long, although it was asked after, is told again.
     pub resend_timeout: Duration,
     /// A peer that nothing was heard of for so long is held to be away.
     pub peer_timeout: Duration,
@@ -58,7 +63,9 @@ impl Default for FtfwConfig {
             alive_interval: Duration::from_secs(1),
             tail_probe_delay: Duration::from_millis(5),
             tail_probes_max: 4,
-            resend_timeout: Duration::from_secs(3),
+            ask_timeout: Duration::from_millis(1500),
+            ask_timeout_window_full: Duration::from_millis(20),
+            resend_timeout: Duration::from_secs(4),
             peer_timeout: Duration::from_secs(5),
             hello_interval_min: Duration::from_millis(50),
             tells_window_scales: false,
@@ -93,6 +100,7 @@ impl FtfwConfig {
             ("resync_in_flight_messages_max", self.resync_in_flight_messages_max == 0),
             ("ack_every_messages", self.ack_every_messages == 0),
             ("alive_interval", self.alive_interval.is_zero()),
+            ("ask_timeout_window_full", self.ask_timeout_window_full.is_zero()),
             ("tail_probe_delay", self.tail_probe_delay.is_zero()),
             ("hello_interval_min", self.hello_interval_min.is_zero()),
         ];
@@ -109,7 +117,9 @@ impl FtfwConfig {
         let ordered = [
             ("hello_interval_min", self.hello_interval_min, "alive_interval", self.alive_interval),
             ("alive_interval", twice_alive, "half of peer_timeout", self.peer_timeout),
-            ("alive_interval", twice_alive, "half of resend_timeout", self.resend_timeout),
+            ("alive_interval", self.alive_interval, "ask_timeout", self.ask_timeout),
+            ("ask_timeout_window_full", self.ask_timeout_window_full, "ask_timeout", self.ask_timeout),
+            ("ask_timeout", self.ask_timeout.saturating_mul(2), "half of resend_timeout", self.resend_timeout),
             ("batch_delay", self.batch_delay, "alive_interval", self.alive_interval),
         ];
         match ordered.iter().find(|(_, smaller, _, larger)| smaller > larger) {

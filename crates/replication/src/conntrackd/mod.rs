@@ -10,9 +10,11 @@
 mod config;
 pub mod message;
 pub mod object;
+mod sender;
 mod session;
 mod status;
 mod table;
+pub mod testing;
 
 pub use config::{DATAGRAM_BYTES_MIN, FtfwConfig, FtfwConfigError};
 pub use session::{FtfwSession, Link};

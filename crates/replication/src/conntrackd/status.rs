@@ -92,6 +92,8 @@ pub struct FtfwStatus {
     pub resent: u64,
     /// Of those that were lost, the ones that were never acknowledged rather than asked for.
     pub timed_out: u64,
+    /// How often the peer was asked what it has, as it had not said for [`super::FtfwConfig::ask_timeout`].
+    pub asks: u64,
     /// Numbers of the peer that were found missing, and asked for.
     pub missed: u64,
     /// Messages of the peer not used: duplicates and late ones.

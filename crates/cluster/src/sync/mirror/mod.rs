@@ -77,6 +77,11 @@ impl Mirror {
         self.index.find(spread(hash), is_it).map(|place| Handle(place.slot))
     }
 
+    /// The hash of a tuple in a zone.
+    pub(super) fn hash(&self, original: &Tuple, zone: u16) -> u32 {
+        Key::new(original, zone).hash(&self.key)
+    }
+
     #[inline]
     fn at(&self, slot: u32) -> &Record {
         &self.pieces[(slot >> PIECE_SHIFT) as usize][slot as usize & (PIECE_RECORDS - 1)]

@@ -214,7 +214,7 @@ impl Kernel {
 
 fn timeout_s(state: TcpState) -> u32 {
     match state {
-        TcpState::Established => 300,
+        TcpState::Established => 60,
         TcpState::Close => 10,
         TcpState::SynSent | TcpState::SynReceived => 60,
         _ => 120,

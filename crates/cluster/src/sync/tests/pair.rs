@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use flow::netfilter::{Discriminator, TcpState, Tuple};
 use flow::{HashKey, Instant, NodeId};
-use replication::SessionConfig;
+use replication::{ApplyError, PeerError, SessionConfig};
 
 use super::kernel::{Kernel, Queued};
 use crate::random::SplitMix64;
@@ -201,7 +201,11 @@ impl Pair {
 
     #[track_caller]
     pub(super) fn assert_kernels_agree(&self) {
-        assert_eq!(self.hosts[0].kernel.summary(), self.hosts[1].kernel.summary());
+        let [one, other] = [0, 1].map(|node: usize| self.hosts[node].kernel.summary());
+        let differs = |(tuple, said): &(&Tuple, &_)| other.get(tuple) != Some(said);
+        let differing: Vec<_> = one.iter().filter(differs).map(|(tuple, said)| (said, other.get(tuple))).collect();
+        let alone: Vec<_> = other.keys().filter(|tuple| !one.contains_key(tuple)).collect();
+        assert!(differing.is_empty() && alone.is_empty(), "{differing:#?}, and only the second has {alone:#?}");
     }
 }
 
@@ -222,7 +226,9 @@ impl Host {
             node.handle_kernel_event(now, Origin::Packets, event);
         }
         for datagram in self.inbox.drain(..) {
-            node.handle_datagram(now, peer, &datagram).unwrap();
+            let result = node.handle_datagram(now, peer, &datagram);
+            let is_full = matches!(result, Err(SyncError::Replication(PeerError::Apply(ApplyError::Full))));
+            assert!(result.is_ok() || is_full, "{result:?}");
         }
         if node.poll_dump(now) {
             self.dump = Some(kernel.dump().into());

@@ -111,11 +111,13 @@ pub struct RawConntrackd {
     /// `TCPWindowTracking`: window scales are told.
     pub window_tracking: Option<bool>,
     /// Messages until an acknowledgement is sent.
-    pub ack_window_messages: Option<Spanned<u32>>,
-    /// Messages kept until they are acknowledged.
+    pub ack_window_messages: Option<Spanned<u16>>,
+    /// Ended connections kept until their end is acknowledged.
     pub resend_queue_max: Option<Spanned<u32>>,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: Option<Spanned<u16>>,
+    /// How long a change waits for others to go with it.
+    pub batch_delay: Option<Text>,
     /// Silence after which the peer counts as away.
     pub peer_timeout: Option<Text>,
 }

@@ -210,11 +210,13 @@ pub struct Conntrackd {
     /// Window scales are told.
     pub window_tracking: bool,
     /// Messages until an acknowledgement is sent.
-    pub ack_window_messages: u32,
-    /// Messages kept until they are acknowledged.
+    pub ack_window_messages: u16,
+    /// Ended connections kept until their end is acknowledged.
     pub resend_queue_max: u32,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: u16,
+    /// How long a change waits for others to go with it.
+    pub batch_delay: Duration,
     /// Silence after which the peer counts as away.
     pub peer_timeout: Duration,
 }

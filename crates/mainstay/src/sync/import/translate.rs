@@ -85,7 +85,7 @@ const TO_STANDARD_ERROR: &str = "logs go to standard error, which systemd keeps:
 /// Statements that stand for themselves, by their names.
 const MEANINGS: [(&str, Meaning); 25] = [
     ("ResendQueueSize", Meaning::Conntrackd("resend_queue_max", 1024, 1 << 24)),
-    ("ACKWindowSize", Meaning::Conntrackd("ack_window_messages", 1, 65_536)),
+    ("ACKWindowSize", Meaning::Conntrackd("ack_window_messages", 1, 1000)),
     ("CommitTimeout", Meaning::Otherwise(NOT_NEEDED_TIMEOUT)),
     ("PurgeTimeout", Meaning::Otherwise(NOT_NEEDED_TIMEOUT)),
     ("RefreshTime", Meaning::Otherwise("not needed: nothing is repeated but what was lost")),

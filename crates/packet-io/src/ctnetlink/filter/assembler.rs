@@ -100,7 +100,7 @@ impl Assembler {
     }
 
     /// X := A.
-    pub(super) fn to_index(&mut self) {
+    pub(super) fn keep_as_index(&mut self) {
         self.push(libc::BPF_MISC | libc::BPF_TAX, 0);
     }
 

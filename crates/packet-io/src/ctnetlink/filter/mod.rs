@@ -6,6 +6,8 @@
 
 mod assembler;
 mod program;
+#[cfg(test)]
+mod tests;
 
 use flow::netfilter::{Entry, TcpState};
 

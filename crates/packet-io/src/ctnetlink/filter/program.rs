@@ -106,7 +106,7 @@ fn look_up(assembler: &mut Assembler, pass: Label) {
     assembler.jump_if(0, pass);
     assembler.find_nested_attribute(protocol::NUMBER);
     assembler.jump_if(0, pass);
-    assembler.to_index();
+    assembler.keep_as_index();
     assembler.load_byte_behind(VALUE_OFFSET);
     assembler.store(cell::PROTOCOL);
     look_up_addresses(assembler, pass);
@@ -147,7 +147,7 @@ fn look_up_state(assembler: &mut Assembler) {
     assembler.jump_if(0, none);
     assembler.find_nested_attribute(protocol_info::TCP_STATE);
     assembler.jump_if(0, none);
-    assembler.to_index();
+    assembler.keep_as_index();
     assembler.load_byte_behind(VALUE_OFFSET);
     assembler.jump(done);
     assembler.place(none);
@@ -171,7 +171,7 @@ fn look_up_zone(assembler: &mut Assembler) {
     assembler.find_nested_attribute(tuple::ZONE);
     assembler.jump_if(0, done);
     assembler.place(found);
-    assembler.to_index();
+    assembler.keep_as_index();
     assembler.load_half_behind(VALUE_OFFSET);
     // Not found is 0, and so is the zone.
     assembler.place(done);
@@ -214,7 +214,7 @@ fn ignore_connections(assembler: &mut Assembler, ignore: &Ignore) {
     if let Some((value, mask)) = ignore.mark {
         assembler.recall(cell::MARK);
         assembler.jump_if(0, next);
-        assembler.to_index();
+        assembler.keep_as_index();
         assembler.load_word_behind(VALUE_OFFSET);
         assembler.mask(mask);
         assembler.jump_unless(value & mask, next);
@@ -248,7 +248,7 @@ fn find_prefix(assembler: &mut Assembler, prefix: &Prefix, found: Label) {
         let next = assembler.label();
         assembler.recall(cell);
         assembler.jump_if(0, next);
-        assembler.to_index();
+        assembler.keep_as_index();
         for (at, (word, mask)) in network.iter().zip(&mask).enumerate().filter(|(_, (_, mask))| **mask != 0) {
             assembler.load_word_behind(VALUE_OFFSET + 4 * at);
             assembler.mask(*mask);

@@ -113,6 +113,11 @@ impl Attribute<'_> {
         Ok(u16::from_be_bytes(self.sized()?))
     }
 
+    /// What conntrackd leaves as its host has it.
+    pub(super) fn u16_swapped(&self) -> Result<u16, ObjectError> {
+        Ok(u16::from_le_bytes(self.sized()?))
+    }
+
     pub(super) fn u32(&self) -> Result<u32, ObjectError> {
         Ok(u32::from_be_bytes(self.sized()?))
     }

@@ -1,4 +1,8 @@
 //! Connections.
+//!
+//! conntrackd writes some numbers as its host has them in memory: translated ports, identifiers of ICMP and SCTP's tags are
+//! little-endian in what a little-endian host says, and nothing says which it is. Such hosts are all but the last of their kind,
+//! so they are little-endian here.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -47,6 +51,7 @@ const ZONE: u16 = 32;
 
 const TCP: u8 = 6;
 const DCCP: u8 = 33;
+const GRE: u8 = 47;
 const SCTP: u8 = 132;
 const ICMP: u8 = 1;
 const ICMP_V6: u8 = 58;
@@ -76,7 +81,7 @@ fn put_connection(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -
         Discriminator::Icmp { kind, code, id } => {
             put(out, ICMP_TYPE, &[kind]);
             put(out, ICMP_CODE, &[code]);
-            put(out, ICMP_ID, &id.to_be_bytes());
+            put(out, ICMP_ID, &id.to_le_bytes());
         }
         Discriminator::Nothing => {}
     }
@@ -104,8 +109,8 @@ fn put_protocol_info(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>
         }
         (Some(ProtocolInfo::Sctp { state, verification_tags: [original, reply] }), SCTP) => {
             put(out, SCTP_STATE, &[state]);
-            put_words(out, SCTP_TAG_ORIGINAL, [original]);
-            put_words(out, SCTP_TAG_REPLY, [reply]);
+            put(out, SCTP_TAG_ORIGINAL, &original.to_le_bytes());
+            put(out, SCTP_TAG_REPLY, &reply.to_le_bytes());
         }
         (Some(ProtocolInfo::Dccp { state, role }), DCCP) => {
             put(out, DCCP_STATE, &[state]);
@@ -131,7 +136,9 @@ fn put_extra(extra: &Extra, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     }
     extra.helper.into_iter().for_each(|name| put_name(out, HELPER, name));
     if let Some(labels) = extra.labels {
-        put(out, LABELS, &labels);
+        let mut bytes = labels;
+        bytes.as_chunks_mut::<4>().0.iter_mut().for_each(|word| word.reverse());
+        put(out, LABELS, &bytes);
     }
     if let Some(proxy) = extra.syn_proxy {
         let words = [proxy.server_initial_sequence, proxy.initial_sequence, proxy.timestamp_offset];
@@ -167,7 +174,9 @@ impl Translation {
             destination: (reply.source != plain.source).then_some(reply.source),
             ..Self::default()
         };
-        if let (Discriminator::Ports { source, destination }, (from, to)) = (reply.discriminator, plain.ports()) {
+        if let (Discriminator::Ports { source, destination }, (from, to), true) =
+            (reply.discriminator, plain.ports(), plain.has_ports())
+        {
             translation.source_port = (destination != to).then_some(destination);
             translation.destination_port = (source != from).then_some(source);
         }
@@ -183,16 +192,16 @@ impl Translation {
             address.into_iter().for_each(|address| put_address(out, kinds, address));
         }
         for (kind, port) in [(SOURCE_NAT_PORT, self.source_port), (DESTINATION_NAT_PORT, self.destination_port)] {
-            port.into_iter().for_each(|port| put(out, kind, &port.to_be_bytes()));
+            port.into_iter().for_each(|port| put(out, kind, &port.to_le_bytes()));
         }
     }
 
-    /// The reply to the original.
+    /// The reply to the original. Ports are translated where there are ports; keys of GRE and identifiers of ICMP are not told.
     fn apply(&self, original: &Tuple) -> Tuple {
         let mut reply = original.inverse();
         reply.destination = self.source.unwrap_or(reply.destination);
         reply.source = self.destination.unwrap_or(reply.source);
-        if let Discriminator::Ports { source, destination } = &mut reply.discriminator {
+        if let (Discriminator::Ports { source, destination }, true) = (&mut reply.discriminator, original.has_ports()) {
             *destination = self.source_port.unwrap_or(*destination);
             *source = self.destination_port.unwrap_or(*source);
         }
@@ -261,14 +270,16 @@ impl Fields {
             SOURCE_NAT_V6 => self.translation.source = Some(attribute.address_v6()?),
             DESTINATION_NAT_V4 => self.translation.destination = Some(attribute.address_v4()?),
             DESTINATION_NAT_V6 => self.translation.destination = Some(attribute.address_v6()?),
-            SOURCE_NAT_PORT => self.translation.source_port = Some(attribute.u16()?),
-            DESTINATION_NAT_PORT => self.translation.destination_port = Some(attribute.u16()?),
+            SOURCE_NAT_PORT => self.translation.source_port = Some(attribute.u16_swapped()?),
+            DESTINATION_NAT_PORT => self.translation.destination_port = Some(attribute.u16_swapped()?),
             HELPER => self.helper = Some(attribute.name()?),
             LABELS => self.labels = Some(labels(attribute)?),
             SEQUENCE_ADJUSTMENT => self.sequence_adjustment = Some(sequence_adjustment(attribute)?),
             SYN_PROXY => {
                 let [server_initial_sequence, initial_sequence, timestamp_offset] = attribute.words()?;
-                self.syn_proxy = Some(SynProxy { initial_sequence, server_initial_sequence, timestamp_offset });
+                let proxy = SynProxy { initial_sequence, server_initial_sequence, timestamp_offset };
+                // Kernels that can do it say so of every connection.
+                self.syn_proxy = Some(proxy).filter(|proxy| *proxy != SynProxy::default());
             }
             _ => return self.take_protocol(attribute),
         }
@@ -284,13 +295,13 @@ impl Fields {
             WINDOW_SCALE_ORIGINAL => self.window_scales[0] = Some(attribute.u8()?),
             WINDOW_SCALE_REPLY => self.window_scales[1] = Some(attribute.u8()?),
             SCTP_STATE => self.sctp_state = Some(attribute.u8()?),
-            SCTP_TAG_ORIGINAL => self.sctp_tags[0] = Some(attribute.u32()?),
-            SCTP_TAG_REPLY => self.sctp_tags[1] = Some(attribute.u32()?),
+            SCTP_TAG_ORIGINAL => self.sctp_tags[0] = Some(attribute.u32()?.swap_bytes()),
+            SCTP_TAG_REPLY => self.sctp_tags[1] = Some(attribute.u32()?.swap_bytes()),
             DCCP_STATE => self.dccp[0] = Some(attribute.u8()?),
             DCCP_ROLE => self.dccp[1] = Some(attribute.u8()?),
             ICMP_TYPE => self.icmp[0] = Some(attribute.u8()?.into()),
             ICMP_CODE => self.icmp[1] = Some(attribute.u8()?.into()),
-            ICMP_ID => self.icmp[2] = Some(attribute.u16()?),
+            ICMP_ID => self.icmp[2] = Some(attribute.u16_swapped()?),
             unknown => return Err(ObjectError::Unknown(unknown)),
         }
         Ok(())
@@ -328,10 +339,9 @@ impl Fields {
             // Both were read from a byte.
             return Ok(Discriminator::Icmp { kind: kind as u8, code: code as u8, id });
         }
-        Ok(self
-            .tuple
-            .ports
-            .map_or(Discriminator::Nothing, |(source, destination)| Discriminator::Ports { source, destination }))
+        // conntrackd understands the keys of GRE, and does not tell them.
+        let ports = self.tuple.ports.or((protocol == GRE).then_some((0, 0)));
+        Ok(ports.map_or(Discriminator::Nothing, |(source, destination)| Discriminator::Ports { source, destination }))
     }
 
     fn protocol_info(&self, protocol: u8) -> Result<Option<ProtocolInfo>, ObjectError> {
@@ -378,6 +388,7 @@ fn sequence_adjustment(attribute: &Attribute<'_>) -> Result<[SequenceAdjustment;
     Ok([side(0), side(3)])
 }
 
+/// Words of 32 bits, the first with the first labels; label `n` of this node is bit `n % 8` of byte `n / 8`.
 fn labels(attribute: &Attribute<'_>) -> Result<[u8; LABELS_BYTES], ObjectError> {
     let mut labels = [0; LABELS_BYTES];
     let value = attribute.value;
@@ -385,5 +396,6 @@ fn labels(attribute: &Attribute<'_>) -> Result<[u8; LABELS_BYTES], ObjectError> 
         return Err(ObjectError::ValueSize(attribute.kind));
     }
     labels[..value.len()].copy_from_slice(value);
+    labels.as_chunks_mut::<4>().0.iter_mut().for_each(|word| word.reverse());
     Ok(labels)
 }

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use flow::netfilter::{Discriminator, Expectation, ExpectationNat, HelperName, Tuple};
 
-use super::attribute::{Attribute, put, put_address, put_addresses, put_name, put_ports, put_words, read};
+use super::attribute::{Attribute, put, put_addresses, put_name, put_ports, put_words, read};
 use super::{EncodeError, ObjectError};
 
 /// The types of a tuple's four attributes: IPv4 and IPv6 addresses, protocol, ports. The first is [`MASTER`], so on.
@@ -15,14 +15,13 @@ const MASK: u16 = 8;
 const TIMEOUT: u16 = 12;
 const FLAGS: u16 = 13;
 const CLASS: u16 = 14;
-const NAT_ADDRESS_V4: u16 = 15;
-const NAT_PORT: u16 = 16;
+/// Two addresses and two ports, as if of a tuple; the second of each is zero.
+const NAT_ADDRESSES_V4: u16 = 15;
+const NAT_PORTS: u16 = 16;
 const NAT_PROTOCOL: u16 = 17;
 const NAT_DIRECTION: u16 = 18;
 const HELPER: u16 = 19;
 const FUNCTION: u16 = 20;
-/// No attribute: conntrackd has none for the address that an expectation of IPv6 will be translated to.
-const NAT_ADDRESS_V6: u16 = u16::MAX;
 
 /// Appends an expectation.
 ///
@@ -52,12 +51,11 @@ fn put_expectation(expectation: &Expectation, out: &mut Vec<u8>) -> Result<(), E
     put_words(out, FLAGS, [expectation.flags]);
     put_words(out, CLASS, [expectation.class]);
     if let Some(nat) = expectation.nat {
-        if nat.address.is_ipv6() {
-            return Err(EncodeError::Families);
-        }
-        put_address(out, [NAT_ADDRESS_V4, NAT_ADDRESS_V6], nat.address);
-        put(out, NAT_PORT, &nat.port.to_be_bytes());
+        // There is no attribute for an address of IPv6.
+        let IpAddr::V4(address) = nat.address else { return Err(EncodeError::Families) };
+        put(out, NAT_ADDRESSES_V4, [address.octets(), [0; 4]].as_flattened());
         put(out, NAT_PROTOCOL, &[nat.protocol]);
+        put_ports(out, NAT_PORTS, (nat.port, 0));
         put_words(out, NAT_DIRECTION, [nat.direction]);
     }
     expectation.helper.into_iter().for_each(|name| put_name(out, HELPER, name));
@@ -125,8 +123,8 @@ impl Fields {
             TIMEOUT => self.timeout_s = Some(attribute.u32()?),
             FLAGS => self.flags = attribute.u32()?,
             CLASS => self.class = attribute.u32()?,
-            NAT_ADDRESS_V4 => self.nat_address = Some(attribute.address_v4()?),
-            NAT_PORT => self.nat_port = attribute.u16()?,
+            NAT_ADDRESSES_V4 => self.nat_address = Some(attribute.addresses_v4()?[0]),
+            NAT_PORTS => self.nat_port = attribute.ports()?.0,
             NAT_PROTOCOL => self.nat_protocol = attribute.u8()?,
             NAT_DIRECTION => self.nat_direction = attribute.u32()?,
             HELPER => self.helper = Some(attribute.name()?),

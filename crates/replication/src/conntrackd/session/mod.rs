@@ -1,8 +1,10 @@
 //! The session: both directions of the protocol with one peer.
 
+mod input;
 mod link;
+mod output;
+mod receiver;
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::netfilter::{Entry, Expectation};
@@ -10,29 +12,68 @@ use flow::{Instant, NodeId};
 
 pub use self::link::Link;
 
+use self::receiver::Receiver;
+use super::sender::Sender;
 use super::status::Events;
-use super::{FtfwConfig, FtfwConfigError, FtfwError, FtfwEvent, FtfwStatus, Table};
+use super::{FtfwConfig, FtfwConfigError, FtfwEvent, FtfwStatus};
 use crate::session::Handle;
 
 /// Replication between this node and a conntrackd.
-#[derive(Debug)]
 pub struct FtfwSession {
     config: FtfwConfig,
     peer: NodeId,
     link: Link,
+    sender: Sender,
+    receiver: Receiver,
+    hello_at: Instant,
+    hello_interval: Duration,
+    owes_hello_back: bool,
+    last_sent: Option<Instant>,
+    last_heard: Option<Instant>,
+    other_version: Option<u8>,
+    was_told: bool,
     events: Events,
-    next: u32,
+    counters: SessionCounters,
+}
+
+/// Counters of the session itself.
+#[derive(Clone, Copy, Default)]
+struct SessionCounters {
+    datagrams_sent: u64,
+    bytes_sent: u64,
+    datagrams_received: u64,
+    bytes_received: u64,
+    messages_received: u64,
+    control_received: u64,
+    bad_messages: u64,
+    apply_errors: u64,
+    bad_datagrams: u64,
 }
 
 impl FtfwSession {
     /// A session with the conntrackd that the node calls `peer`. Messages are numbered from `time_of_day_s`, the seconds since
-    /// 1970, so that those of a process are beyond those of the one before it.
+    /// 1970, as conntrackd does it.
     ///
     /// # Errors
     /// The configuration is not sound.
     pub fn new(config: FtfwConfig, peer: NodeId, time_of_day_s: u32) -> Result<Self, FtfwConfigError> {
         config.check()?;
-        Ok(Self { config, peer, link: Link::Seeking, events: Events::default(), next: time_of_day_s })
+        Ok(Self {
+            config,
+            peer,
+            link: Link::Seeking,
+            sender: Sender::new(&config, time_of_day_s),
+            receiver: Receiver::new(),
+            hello_at: Instant::ZERO,
+            hello_interval: config.hello_interval_min,
+            owes_hello_back: false,
+            last_sent: None,
+            last_heard: None,
+            other_version: None,
+            was_told: false,
+            events: Events::default(),
+            counters: SessionCounters::default(),
+        })
     }
 
     /// The node that the session is with.
@@ -44,44 +85,44 @@ impl FtfwSession {
     /// A connection changed in a way worth telling. Costs nothing more when it waits to be told already. Handles that are not
     /// below `connections_max` are ignored.
     pub fn mark_changed(&mut self, handle: Handle) {
-        let _ = handle;
+        self.sender.mark_changed(handle);
     }
 
-    /// A connection ended, and its handle may be used again. Of one that was never marked as changed, the peer is not told.
+    /// A connection ended, and its handle may be used again. Of one that was never told, the peer is not told
+    /// either, once everything was told: before, an earlier process of this node may have told it.
     pub fn mark_deleted(&mut self, handle: Handle, entry: &Entry) {
-        let _ = (handle, entry);
+        self.sender.mark_deleted(handle, entry, false);
     }
 
     /// As [`FtfwSession::mark_deleted`], of a connection that the peer knows, whoever told it.
     pub fn mark_deleted_anyway(&mut self, handle: Handle, entry: &Entry) {
-        let _ = (handle, entry);
+        self.sender.mark_deleted(handle, entry, true);
     }
 
     /// A handle became free of which the peer need not hear.
     pub fn forget(&mut self, handle: Handle) {
-        let _ = handle;
+        self.sender.forget(handle);
     }
 
     /// As [`FtfwSession::mark_changed`], of an expectation.
     pub fn mark_expectation_changed(&mut self, handle: Handle) {
-        let _ = handle;
+        self.sender.mark_expectation_changed(handle);
     }
 
     /// As [`FtfwSession::mark_deleted`], of an expectation.
     pub fn mark_expectation_deleted(&mut self, handle: Handle, expectation: &Expectation) {
-        let _ = (handle, expectation);
+        self.sender.mark_expectation_deleted(handle, expectation);
     }
 
     /// As [`FtfwSession::forget`], of an expectation.
     pub fn forget_expectation(&mut self, handle: Handle) {
-        let _ = handle;
+        self.sender.forget_expectation(handle);
     }
 
     /// Whether the peer was told of the connection, or is about to be.
     #[must_use]
     pub fn is_told(&self, handle: Handle) -> bool {
-        let _ = handle;
-        false
+        self.sender.is_connection_told(handle)
     }
 
     /// Whether the peer hears what this node tells.
@@ -91,10 +132,16 @@ impl FtfwSession {
     }
 
     /// Asks the peer to tell everything again.
-    pub fn request_resync(&mut self) {}
+    pub fn request_resync(&mut self) {
+        if self.link == Link::Open {
+            self.sender.ask_for_everything();
+        }
+    }
 
     /// Tells the peer everything again.
-    pub fn resync(&mut self) {}
+    pub fn resync(&mut self) {
+        self.sender.tell_everything();
+    }
 
     /// How long changes may wait for more to share their datagram from now on.
     ///
@@ -108,44 +155,51 @@ impl FtfwSession {
     }
 
     /// The node leaves: nothing is sent any more. conntrackd has no word for it, and finds the node silent.
-    pub fn close(&mut self) {}
+    pub fn close(&mut self) {
+        self.change_link(link::Input::Close);
+    }
 
     /// What happened, the oldest first.
     pub fn poll_event(&mut self) -> Option<FtfwEvent> {
         self.events.pop()
     }
 
-    /// Takes a datagram of the peer. What it says of connections goes to `table`.
-    ///
-    /// # Errors
-    /// The first thing that was wrong. The session goes on in every case; nothing needs to be done but to count or log it.
-    pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8], table: &mut impl Table) -> Result<(), FtfwError> {
-        let _ = (now, datagram, table);
-        Ok(())
-    }
-
-    /// Time has come; see [`FtfwSession::poll_timeout`].
-    pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
-    }
-
-    /// When [`FtfwSession::handle_timeout`] and then [`FtfwSession::poll_transmit`] must be called at the latest, if nothing else
-    /// happens.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    /// Writes a datagram for the peer to `buf`, replacing what is there; false if there is none to send now.
-    pub fn poll_transmit(&mut self, now: Instant, table: &mut impl Table, buf: &mut Vec<u8>) -> bool {
-        let _ = (now, table, self.next);
-        buf.clear();
-        false
-    }
-
     /// The session's figures.
     #[must_use]
     pub fn status(&self) -> FtfwStatus {
-        FtfwStatus { link: self.link, events_dropped: self.events.dropped, ..FtfwStatus::default() }
+        let (sent, own) = (&self.sender.counters, &self.counters);
+        FtfwStatus {
+            link: self.link,
+            told: self.sender.is_told(),
+            heard: self.link == Link::Open && self.sender.is_resync_acknowledged,
+            queued: self.sender.queued(),
+            in_flight: self.sender.in_flight(),
+            datagrams_sent: own.datagrams_sent,
+            bytes_sent: own.bytes_sent,
+            messages_sent: sent.messages,
+            control_sent: sent.control,
+            datagrams_received: own.datagrams_received,
+            bytes_received: own.bytes_received,
+            messages_received: own.messages_received,
+            control_received: own.control_received,
+            lost: sent.lost,
+            resent: sent.resent,
+            timed_out: sent.timed_out,
+            asks: sent.asks,
+            missed: self.receiver.missed,
+            late: self.receiver.late,
+            left_out: sent.left_out,
+            inexpressible: sent.inexpressible,
+            rounds: sent.rounds,
+            bad_messages: own.bad_messages,
+            apply_errors: own.apply_errors,
+            bad_datagrams: own.bad_datagrams,
+            events_dropped: self.events.dropped,
+            last_heard: self.last_heard,
+            oldest_unacknowledged_at: self.sender.oldest_unacknowledged_at(),
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use flow::NodeId;
+use replication::conntrackd::DATAGRAM_BYTES_MIN;
 use toml::Spanned;
 
 use super::super::super::diagnostic::{Findings, Mistake};
@@ -15,19 +16,21 @@ use super::super::super::validated::Node;
 use super::super::super::value;
 use super::super::cluster::{own_address, ranged, within};
 use super::super::{family_name, parsed};
+use super::{BATCH_DELAY, BATCH_DELAY_DEFAULT};
 
 const SUBJECT: &str = "[conntrackd]";
-/// `ACKWindowSize` and `ResendQueueSize` of conntrackd.conf(5), with its defaults.
-const ACK_WINDOW_DEFAULT: u32 = 300;
+/// `ACKWindowSize` of conntrackd.conf(5) is 300 there: the earlier the peer knows, the less it keeps.
+const ACK_WINDOW_DEFAULT: u16 = 100;
+/// As `ResendQueueSize` of conntrackd.conf(5).
 const RESEND_QUEUE_DEFAULT: u32 = 131_072;
-const ACK_WINDOW: RangeInclusive<u32> = 1..=65_536;
+const ACK_WINDOW: RangeInclusive<u16> = 1..=1000;
 const RESEND_QUEUE: RangeInclusive<u32> = 1024..=1 << 24;
 /// conntrackd packs messages up to the link's MTU; what an Ethernet frame holds after the headers fits everywhere.
 const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
-const DATAGRAM_BYTES: RangeInclusive<u16> = 512..=65_507;
+const DATAGRAM_BYTES: RangeInclusive<u16> = DATAGRAM_BYTES_MIN as u16..=65_507;
 /// It says at least once a second that it is there.
-const PEER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
-const PEER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1500)..=Duration::from_secs(600);
+const PEER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+const PEER_TIMEOUT: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(600);
 /// Longest name of an interface (`IFNAMSIZ` less its NUL).
 const INTERFACE_BYTES_MAX: usize = 15;
 
@@ -77,6 +80,13 @@ pub(super) fn conntrackd(
             raw.datagram_bytes_max.as_ref(),
             DATAGRAM_BYTES_DEFAULT,
             DATAGRAM_BYTES,
+            findings,
+        ),
+        batch_delay: ranged(
+            "conntrackd.batch_delay",
+            raw.batch_delay.as_ref(),
+            BATCH_DELAY_DEFAULT,
+            BATCH_DELAY,
             findings,
         ),
         peer_timeout: ranged(

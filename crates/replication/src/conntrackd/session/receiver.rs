@@ -1,0 +1,172 @@
+//! The receiving half: which of the peer's numbers came, and what is to be said of it.
+
+use core::time::Duration;
+
+use flow::Instant;
+
+use crate::conntrackd::message::Range;
+use crate::conntrackd::sender::Sender;
+use crate::serial::is_before;
+
+/// Numbers that far beyond the expected one are not a gap but another numbering.
+pub(super) const GAP_MAX: u32 = 1 << 20;
+/// So long a copy of the peer's HELLO may be on its way.
+const HELLO_LATE: Duration = Duration::from_secs(2);
+
+/// Whether the peer still says HELLO: a process does from its start until it is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Greeting {
+    /// Nothing was heard of it.
+    Unknown,
+    /// It does.
+    Going,
+    /// It did, or did not when it was heard first.
+    Over,
+}
+
+/// What becomes of a message, by its number and whether it says HELLO.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It is used.
+    Use,
+    /// It is used; the peer's process is another one than before.
+    Restarted,
+    /// It is used; the numbering is another one, although nobody said HELLO: something was missed.
+    Renumbered,
+    /// It is a duplicate, or comes after one that was sent later: it is dropped.
+    Late,
+}
+
+/// Which of the peer's numbers came.
+pub(super) struct Receiver {
+    greeting: Greeting,
+    /// The number of the last HELLO, and when it came.
+    hello: Option<(u32, Instant)>,
+    /// The number of the next message.
+    expected: u32,
+    /// Numbers from here to before `expected` came and were not acknowledged yet.
+    unacknowledged_from: u32,
+    /// When the first of them came that the peer wants to have acknowledged, and how many of those there are.
+    wanted: Option<(Instant, u16)>,
+    /// Acknowledgements came that are to be acknowledged in their turn, in place of the next sign of life.
+    has_acknowledgements: bool,
+    pub(super) missed: u64,
+    pub(super) late: u64,
+}
+
+impl Receiver {
+    pub(super) const fn new() -> Self {
+        Self {
+            greeting: Greeting::Unknown,
+            hello: None,
+            expected: 0,
+            unacknowledged_from: 0,
+            wanted: None,
+            has_acknowledgements: false,
+            missed: 0,
+            late: 0,
+        }
+    }
+
+    /// The peer is away: whatever number comes next will do.
+    pub(super) const fn forget(&mut self) {
+        self.greeting = Greeting::Unknown;
+        (self.wanted, self.has_acknowledgements) = (None, false);
+    }
+
+    /// A message came. Gaps before it are told to the peer at once, through `sender`.
+    pub(super) fn observe(&mut self, now: Instant, number: u32, is_hello: bool, sender: &mut Sender) -> Verdict {
+        let ahead = number.wrapping_sub(self.expected);
+        let is_late = is_before(number, self.expected);
+        let verdict = match (self.greeting, is_hello) {
+            (Greeting::Unknown, _) => {
+                self.adopt(number);
+                Verdict::Use
+            }
+            (Greeting::Over, true) => {
+                if self.is_late_hello(now, number) {
+                    self.late += 1;
+                    return Verdict::Late;
+                }
+                self.adopt(number);
+                Verdict::Restarted
+            }
+            (Greeting::Going | Greeting::Over, _) if is_late => {
+                self.late += 1;
+                return Verdict::Late;
+            }
+            (Greeting::Going | Greeting::Over, _) if ahead > GAP_MAX => {
+                self.adopt(number);
+                Verdict::Renumbered
+            }
+            (Greeting::Going, true) => {
+                // What a process sent before it was heard is of no interest.
+                self.adopt(number);
+                Verdict::Use
+            }
+            (Greeting::Going | Greeting::Over, _) => {
+                self.note_gap(number, sender);
+                Verdict::Use
+            }
+        };
+        self.expected = number.wrapping_add(1);
+        self.greeting = if is_hello { Greeting::Going } else { Greeting::Over };
+        if is_hello {
+            self.hello = Some((number, now));
+        }
+        verdict
+    }
+
+    fn is_late_hello(&self, now: Instant, number: u32) -> bool {
+        self.hello.is_some_and(|(last, at)| !is_before(last, number) && now.saturating_since(at) < HELLO_LATE)
+    }
+
+    const fn adopt(&mut self, number: u32) {
+        self.expected = number;
+        self.unacknowledged_from = number;
+        (self.wanted, self.has_acknowledgements) = (None, false);
+    }
+
+    fn note_gap(&mut self, number: u32, sender: &mut Sender) {
+        if number == self.expected {
+            return;
+        }
+        self.acknowledge(sender);
+        sender.ask_for(Range { from: self.expected, to: number.wrapping_sub(1) });
+        self.missed += u64::from(number.wrapping_sub(self.expected));
+        self.unacknowledged_from = number;
+    }
+
+    /// The peer sent an acknowledgement: it keeps that until it is acknowledged, but nothing waits for it.
+    pub(super) const fn note_acknowledgement(&mut self) {
+        self.has_acknowledgements = true;
+    }
+
+    /// What goes in place of a sign of life, if there is something to say.
+    pub(super) fn acknowledge_in_passing(&mut self, sender: &mut Sender) {
+        if self.has_acknowledgements {
+            self.acknowledge(sender);
+        }
+    }
+
+    /// The peer wants the message acknowledged: any but an acknowledgement or a mere sign of life.
+    pub(super) fn want_acknowledgement(&mut self, now: Instant) {
+        let (_, count) = self.wanted.get_or_insert((now, 0));
+        *count = count.saturating_add(1);
+    }
+
+    /// When an acknowledgement is due.
+    pub(super) fn acknowledge_at(&self, every_messages: u16, interval: Duration) -> Option<Instant> {
+        let (since, count) = self.wanted?;
+        Some(if count >= every_messages { Instant::ZERO } else { since + interval })
+    }
+
+    /// Acknowledges what came.
+    pub(super) fn acknowledge(&mut self, sender: &mut Sender) {
+        if self.unacknowledged_from != self.expected {
+            sender.acknowledge(Range { from: self.unacknowledged_from, to: self.expected.wrapping_sub(1) });
+            self.unacknowledged_from = self.expected;
+        }
+        (self.wanted, self.has_acknowledgements) = (None, false);
+    }
+}
