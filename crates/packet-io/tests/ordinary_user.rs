@@ -1,4 +1,4 @@
-//! An ordinary user makes a network and opens packet sockets in it, by way of a user namespace.
+//! An ordinary user makes a network, opens packet sockets in it and hears of its connections, by way of a user namespace.
 //!
 //! Without the test harness, whose threads would make entering a user namespace impossible: the program starts itself
 //! again as an ordinary user.
@@ -8,10 +8,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use flow::PortId;
-use packet_io::PacketIo;
+use flow::netfilter::{Discriminator, Entry, Tuple};
 use packet_io::af_packet::{AfPacketIo, PortConfig};
+use packet_io::ctnetlink::{self, Cause, Event, EventOptions, EventSocket, Lack, Request, TableSocket};
 use packet_io::namespace::{Namespace, NamespaceSupport, enter_user_namespace, probe};
 use packet_io::netlink::Netlink;
+use packet_io::{IoError, PacketIo};
 
 /// The argument that tells the second start from the first.
 const AS_ORDINARY_USER: &str = "as-ordinary-user";
@@ -27,10 +29,14 @@ fn as_ordinary_user() {
     }
     assert_eq!(probe(), NamespaceSupport::AfterUserNamespace);
     assert!(Namespace::new().unwrap_err().to_string().contains("CAP_SYS_ADMIN"));
+    assert!(ctnetlink::support().lacks.contains(&Lack::Permission));
+    let refused = EventSocket::open(&EventOptions::default()).unwrap_err();
+    assert!(matches!(refused, IoError::NotPermitted { .. }), "{refused}");
     enter_user_namespace().unwrap();
     assert_eq!(probe(), NamespaceSupport::Available);
 
     let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    here.run(hear_of_a_connection).unwrap();
     let bring_up = |name: &'static str| move || Netlink::open().unwrap().set_up(name, true).unwrap();
     here.run(|| Netlink::open().unwrap().create_veth("left", "right", &there).unwrap()).unwrap();
     here.run(bring_up("left")).unwrap();
@@ -57,6 +63,24 @@ fn as_ordinary_user() {
         std::thread::yield_now();
     }
     assert!(found, "{:?}", right.counters(PortId(0)));
+}
+
+/// Connection tracking belongs to who made the namespace.
+fn hear_of_a_connection() {
+    let mut events = EventSocket::open(&EventOptions::default()).unwrap();
+    let discriminator = Discriminator::Ports { source: 1, destination: 53 };
+    let (source, destination) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+    let original = Tuple { source, destination, protocol: 17, discriminator };
+    let entry = Entry { timeout_s: Some(100), ..Entry::new(original, original.inverse()) };
+    let mut table = TableSocket::open().unwrap();
+    table.execute([Request::Create(&entry)], &mut |_, error| panic!("{error}")).unwrap();
+    let mut heard = Vec::new();
+    events.receive(10, &mut |cause, event| heard.push((cause, event))).unwrap();
+    assert!(
+        matches!(&heard[..], [(Cause::Program(port), Event::Began(told))] if *port == table.port() && told.original == original),
+        "{heard:?}"
+    );
+    assert!(!ctnetlink::support().lacks.iter().any(Lack::is_fatal));
 }
 
 fn main() {

@@ -178,11 +178,17 @@ impl Connections {
         let is_another = entry.id.is_some_and(|id| record.id != 0 && id != record.id);
         let is_own = record.owner() == node;
         if is_own && record.is_any(flag::UNSEEN) && !is_another {
-            record.set_reply(&entry.reply);
-            record.merge(entry);
+            let is_other = record.set_reply(&entry.reply);
+            let is_changed = record.merge(entry) || is_other;
             record.set(flag::IN_KERNEL | flag::FOUND, true);
             record.id = entry.id.unwrap_or(record.id);
             record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
+            if is_changed {
+                // Nothing but packets can have changed it.
+                record.set(flag::UNSEEN, false);
+                self.counters.repaired += 1;
+                self.tell(handle);
+            }
         } else if is_own {
             let version = record.version;
             self.moved_on(now, handle, entry);
@@ -193,8 +199,8 @@ impl Connections {
         } else if is_ahead(record, entry) {
             self.counters.repaired += 1;
             self.moved_on(now, handle, entry);
-        } else if !record.is_any(flag::IN_KERNEL) {
-            record.set(flag::IN_KERNEL | flag::FOUND, true);
+        } else if !record.is_any(flag::IN_KERNEL) || is_behind(record, entry) {
+            record.set(flag::IN_KERNEL, true);
             self.queue(handle, flag::DIRTY);
         }
     }
@@ -247,6 +253,11 @@ impl Connections {
             self.events.push(now, SyncEvent::Recovered { repaired });
         }
     }
+}
+
+/// Whether the kernel does not have the state that a copy's master told.
+fn is_behind(record: &Record, entry: &Entry) -> bool {
+    entry.tcp().is_some_and(|info| record.tcp_state().is_some_and(|state| state != info.state))
 }
 
 /// Whether the kernel has seen something of a copy that its master has not told: what cannot be taken back is further on.

@@ -65,7 +65,13 @@ impl Table for ForeignTable<'_> {
     }
 
     fn remove(&mut self, _now: Instant, from: NodeId, entry: &Entry) -> Result<(), ApplyError> {
-        self.connections.delete_named(from, &entry.original, entry.zone, false);
+        let Some(version) = self.version(from, entry) else {
+            self.connections.counters.ends_stale += 1;
+            return Ok(());
+        };
+        let speaker = Speaker { version, owner: from, is_unseen: false };
+        let is_primarys = self.connections.role != SyncRole::Primary;
+        self.connections.delete_named(from, &entry.original, entry.zone, speaker, is_primarys);
         Ok(())
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Peer {
     pub(super) role: Option<SyncRole>,
     role_said_at: Instant,
     pub(super) is_split: bool,
+    /// Since when both have been primary.
+    pub(super) both_primary_since: Option<Instant>,
     heartbeat_at: Instant,
     heartbeat_interval: Duration,
 }
@@ -81,6 +83,7 @@ impl Peer {
             role: None,
             role_said_at: now,
             is_split: false,
+            both_primary_since: None,
             heartbeat_at: now,
             heartbeat_interval: config.heartbeat_interval,
         })

@@ -16,6 +16,8 @@ use super::event::SyncEvent;
 use super::peer::Carried;
 use crate::role::{Heartbeat, HeartbeatError, is_heartbeat};
 
+/// Two nodes may both be primary for so long while the addresses move.
+const SPLIT_AFTER: Duration = Duration::from_secs(1);
 /// Memory for what became of so many connections is kept; a role that touches all of them takes more for a moment.
 const TOUCHED_KEPT_MAX: usize = 8192;
 
@@ -240,7 +242,10 @@ impl SyncNode {
         let is_primary = self.connections.role == SyncRole::Primary;
         let may_be_split = is_primary && self.connections.mode == Mode::PrimaryBackup;
         for peer in &mut self.peers {
-            let is_split = may_be_split && peer.role == Some(SyncRole::Primary);
+            let are_both = may_be_split && peer.role == Some(SyncRole::Primary);
+            let since = are_both.then(|| peer.both_primary_since.unwrap_or(now));
+            peer.both_primary_since = since;
+            let is_split = since.is_some_and(|since| since + SPLIT_AFTER <= now);
             if is_split != peer.is_split {
                 peer.is_split = is_split;
                 self.split_brains += u64::from(is_split);

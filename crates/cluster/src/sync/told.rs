@@ -146,28 +146,42 @@ impl Connections {
 
     /// A peer tells that a connection has ended.
     pub(super) fn delete(&mut self, from: NodeId, ended: &Ended) {
-        self.delete_named(from, &ended.original, ended.zone, ended.speaker.is_unseen);
+        let is_primarys = self.primaries.contains(from);
+        self.delete_named(from, &ended.original, ended.zone, ended.speaker, is_primarys);
     }
 
-    /// As [`Connections::delete`]; with `is_unseen`, of a peer that has seen no packet of it.
-    pub(super) fn delete_named(&mut self, from: NodeId, original: &Tuple, zone: u16, is_unseen: bool) {
+    /// As [`Connections::delete`]; with `is_primarys`, the peer gets the packets.
+    pub(super) fn delete_named(
+        &mut self,
+        from: NodeId,
+        original: &Tuple,
+        zone: u16,
+        speaker: Speaker,
+        is_primarys: bool,
+    ) {
         let Some(handle) = self.mirror.find(original, zone) else { return };
         let (node, is_primary) = (self.node, self.role == SyncRole::Primary);
         let Some(record) = self.mirror.get(handle) else { return };
         let owner = record.owner();
+        // The peer may have become master and seen the end before it said either.
+        let counts = owner == from || prevails(record, node, is_primary, from, speaker);
         // A connection that this node merely found in its kernel, and of which a node that gets the packets says that it ended.
-        let is_disowned = owner == node && record.is_any(flag::UNSEEN) && !is_primary && !is_unseen;
-        if owner != from && !is_disowned {
+        let is_disowned = owner == node && record.is_any(flag::UNSEEN) && !is_primary && !speaker.is_unseen;
+        if !counts && !is_disowned {
             self.counters.ends_stale += 1;
             return;
         }
         self.counters.ends_taken += 1;
-        let may_live_here = record.is_any(flag::IN_KERNEL) && (is_primary || record.is_any(flag::FOUND));
+        let may_live_here =
+            record.is_any(flag::IN_KERNEL) && (is_primary || (record.is_any(flag::FOUND) && !is_primarys));
         if !record.is_any(flag::IN_KERNEL) && owner != node {
             return self.drop_copy(handle);
         }
-        if is_disowned {
-            self.count_owner(node, from);
+        if owner != from {
+            if owner == node {
+                self.tell_expectations_of(handle, false);
+            }
+            self.count_owner(owner, from);
             if let Some(record) = self.mirror.get_mut(handle) {
                 record.set_owner(from);
                 record.set(flag::TOLD, false);

@@ -45,7 +45,11 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
             connection::TUPLE_REPLY => reply = Some(tuple::decode(value)?),
             connection::STATUS => entry.status = Some(Status(u32_of(value)?)),
             connection::PROTOCOL_INFO => entry.protocol_info = protocol_info::decode(value)?,
-            connection::HELPER => entry.extra_mut().helper = decode_helper(value)?,
+            connection::HELPER => {
+                if let Some(name) = decode_helper(value)? {
+                    entry.extra_mut().helper = Some(name);
+                }
+            }
             connection::TIMEOUT => entry.timeout_s = Some(u32_of(value)?),
             connection::MARK => entry.mark = Some(u32_of(value)?),
             connection::ID => entry.id = Some(u32_of(value)?),

@@ -28,7 +28,8 @@ const CHANGING: &str = "changing the table of connections";
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
     /// Puts a connection there, with all that is said of it. Its timeout must be said. How it is translated is the difference
-    /// between the reply tuple and the original's inverse.
+    /// between the reply tuple and the original's inverse. The kernel takes the window scales of TCP only if the flags of both
+    /// sides have `WINDOW_SCALE`, labels only if a rule of the namespace speaks of labels, and a helper only if it knows it.
     Create(&'a Entry),
     /// Changes a connection, known by its original tuple and zone: status, timeout, protocol state, mark, labels, sequence
     /// adjustment and SYN proxy as far as they are said. Of the rest (translation, helper, master) the kernel lets nothing be

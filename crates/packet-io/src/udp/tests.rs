@@ -119,7 +119,7 @@ fn group_at_both_ends(group: &str) -> [(Namespace, UdpSocket); 2] {
             let mut netlink = Netlink::open().unwrap();
             netlink.set_up("link0", true).unwrap();
             for (address, bits) in addresses.into_iter().zip([24, 64]) {
-                netlink.add_address("link0", Prefix::new(address.parse().unwrap(), bits)).unwrap();
+                netlink.add_address("link0", Prefix::new(address.parse::<std::net::IpAddr>().unwrap(), bits)).unwrap();
             }
             UdpSocket::bind_multicast(group.parse().unwrap(), "link0", &UdpOptions::default()).unwrap()
         });

@@ -113,6 +113,11 @@ impl Kernel {
         }
     }
 
+    pub(super) fn keep_all_alive(&mut self) {
+        let all: Vec<_> = self.live.keys().map(|(tuple, _)| *tuple).collect();
+        all.into_iter().for_each(|tuple| self.keep_alive(tuple));
+    }
+
     /// Sets what the operator's rules would.
     pub(super) fn set_mark(&mut self, tuple: Tuple, mark: u32) {
         if let Some(live) = self.live.get_mut(&(tuple, 0)) {

@@ -3,6 +3,7 @@
 mod failures;
 mod kernel;
 mod pair;
+mod peers;
 mod scenarios;
 mod sharing;
 mod storm;

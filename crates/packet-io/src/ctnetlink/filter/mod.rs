@@ -1,7 +1,7 @@
 //! Which events the kernel is to keep away from a socket, before they take up room in its buffer.
 //!
 //! A filter is a list of what to ignore. It becomes a classic BPF program that the kernel runs on every event's message
-//! ([`Program`]). What the program cannot tell, for the message does not say it, passes; so does what does not fit a program's
+//! before it is queued. What the program cannot tell, for the message does not say it, passes; so does what does not fit a program's
 //! [`INSTRUCTIONS_MAX`]. Hence a filter saves work, and who relies on it filters again.
 
 mod assembler;

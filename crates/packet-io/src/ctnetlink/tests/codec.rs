@@ -1,5 +1,6 @@
 //! What is written is read, and nothing that is read does harm.
 
+use flow::netfilter::{ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState};
 use proptest::prelude::*;
 
 use super::super::*;
@@ -36,9 +37,14 @@ proptest! {
             bytes[place] = value;
         }
         bytes.truncate(length.index(bytes.len() + 1));
-        let mut events = 0;
-        let malformed = decode_events(&bytes, &mut |_, _| events += 1);
-        prop_assert!(bytes.is_empty() || events + malformed > 0, "nothing is passed over without a word");
+        let mut events = Vec::new();
+        let malformed = decode_events(&bytes, &mut |cause, event| events.push((cause, event)));
+        prop_assert!(bytes.is_empty() || events.len() + malformed > 0, "nothing is passed over without a word");
+        for (cause, event) in events {
+            let mut again = Vec::new();
+            decode_events(&encoded(cause, &event), &mut |cause, event| again.push((cause, event)));
+            prop_assert_eq!(again, vec![(cause, event)], "what could be read can be written");
+        }
     }
 }
 
@@ -55,22 +61,48 @@ fn several_messages_of_a_datagram_are_all_read() {
     assert_eq!((read, malformed), (told.to_vec(), 1), "and the rest that is no message is counted");
 }
 
-/// A message as a kernel 6.18 sent it: a masqueraded connection to a DNS server, whose reply has come.
+/// What Linux 6.18 sent when a datagram of a translated connection was answered.
+const ANSWERED: &str = "9c000000000100000000000000000000020000003400018014000180080001007f000001080002007f0000021c000280\
+    0500010011000000060002000fa0000006000300003500003400028014000180080001007f000002080002007f0000071c0002800500010011000000\
+    06000200003500000600030014b4000008000c007ad07474080003000000019a080007000000001e0800080001020304";
+/// What it sent when a TCP connection was established.
+const ESTABLISHED: &str = "cc000000000100000000000000000000020000003400018014000180080001007f000001080002007f0000031c00028\
+    00500010006000000060002000fa1000006000300005000003400028014000180080001007f000003080002007f0000011c000280050001000600000\
+    00600020000500000060003000fa1000008000c00dac6c22e080003000000018e0800070000069780300004802c00018005000100030000000500020\
+    00a000000050003000a000000060004002300000006000500230000000800080001020304";
+
+fn bytes(digits: &str) -> Vec<u8> {
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
 #[test]
-fn a_message_of_the_kernel_s_is_read() {
-    let mut entry = samples::other(samples::tuple(
-        "10.0.0.1",
-        "192.0.2.53",
-        17,
-        Discriminator::Ports { source: 0x8001, destination: 53 },
-    ));
-    entry.reply.destination = "203.0.113.1".parse().unwrap();
-    let event = Event::Changed(entry);
-    let datagram = encoded(Cause::Packets, &event);
-    assert_eq!(datagram[4..6], 0x0100_u16.to_ne_bytes(), "subsystem 1, message 0");
-    assert_eq!(datagram[16], libc::AF_INET as u8);
-    // The first attribute: the original tuple, nested, and within it the addresses.
-    assert_eq!(datagram[20..24], [52_u16.to_ne_bytes(), 0x8001_u16.to_ne_bytes()].concat());
-    assert_eq!(datagram[24..28], [20_u16.to_ne_bytes(), 0x8001_u16.to_ne_bytes()].concat());
-    assert_eq!(datagram[28..36], [&8_u16.to_ne_bytes()[..], &1_u16.to_ne_bytes(), &[10, 0, 0, 1]].concat());
+#[cfg_attr(target_endian = "big", ignore = "the messages are of a machine with the lowest byte first")]
+fn messages_of_a_kernel_are_read() {
+    let mut told = Vec::new();
+    for digits in [ANSWERED, ESTABLISHED] {
+        assert_eq!(decode_events(&bytes(digits), &mut |cause, event| told.push((cause, event))), 0);
+    }
+    let ports = |source, destination| Discriminator::Ports { source, destination };
+    let original = samples::tuple("127.0.0.1", "127.0.0.2", 17, ports(4000, 53));
+    let reply = samples::tuple("127.0.0.2", "127.0.0.7", 17, ports(53, 5300));
+    let answered = Entry {
+        id: Some(0x7ad0_7474),
+        status: Some(Status(0x19a)),
+        timeout_s: Some(30),
+        mark: Some(0x0102_0304),
+        ..Entry::new(original, reply)
+    };
+    let original = samples::tuple("127.0.0.1", "127.0.0.3", 6, ports(4001, 80));
+    let side = TcpSide { window_scale: 10, flags: TcpFlags(0x23) };
+    let tcp = TcpInfo { state: TcpState::Established, sides: Some([side; 2]) };
+    let established = Entry {
+        id: Some(0xdac6_c22e),
+        status: Some(Status(0x18e)),
+        timeout_s: Some(432_000),
+        protocol_info: Some(ProtocolInfo::Tcp(tcp)),
+        mark: Some(0x0102_0304),
+        ..Entry::new(original, original.inverse())
+    };
+    let expected = [answered, established].map(|entry| (Cause::Packets, Event::Changed(entry)));
+    assert_eq!(told, expected);
 }

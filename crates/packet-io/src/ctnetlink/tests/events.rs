@@ -180,3 +180,46 @@ fn the_kernel_keeps_away_what_is_to_be_ignored() {
     };
     namespace.run(work).unwrap();
 }
+
+#[test]
+fn a_zone_of_one_direction_is_told_and_can_be_filtered() {
+    const ZONES: &str = "table ip zones {
+        chain output {
+            type filter hook output priority -300
+            udp dport 7 ct original zone set 5
+            udp dport 8 ct zone set 6
+        }
+    }";
+    let Some(namespace) = namespace() else { return };
+    let work = || {
+        if !load_rules(ZONES) {
+            return;
+        }
+        let ignore = |zone| Ignore { zone: Some(zone), ..Ignore::default() };
+        let mut all = EventSocket::open(&EventOptions::default()).unwrap();
+        let filter = EventFilter { ignore: vec![ignore(5), ignore(6)], ..EventFilter::default() };
+        let mut filtered = EventSocket::open(&EventOptions { filter, ..EventOptions::default() }).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for port in [7, 8, 9] {
+            socket.send_to(b"into a zone", ("127.0.0.1", port)).unwrap();
+        }
+        let events = wait_for(&mut all, began(9));
+        let entries = events.iter().filter_map(|(_, event)| match event {
+            Event::Began(entry) => Some(entry),
+            _ => None,
+        });
+        let zones: Vec<_> = entries.clone().map(|entry| (entry.original.ports().1, entry.zone)).collect();
+        assert_eq!(zones, [(7, 5), (8, 6), (9, 0)]);
+        let passed = wait_for(&mut filtered, |_| true);
+        assert!(began(9)(&passed[0].1), "{passed:?}");
+
+        // They are found, changed and deleted by their original tuple and zone.
+        let mut table = TableSocket::open().unwrap();
+        for entry in entries {
+            assert_eq!(table.get(&entry.original, entry.zone).unwrap().map(|found| found.id), Some(entry.id));
+            execute(&mut table, Request::Update(&Entry { mark: Some(3), ..entry.clone() })).unwrap();
+            execute(&mut table, Request::Delete(entry)).unwrap();
+        }
+    };
+    namespace.run(work).unwrap();
+}

@@ -2,6 +2,7 @@
 
 mod codec;
 mod events;
+mod expectations;
 mod measure;
 mod overrun;
 pub(super) mod samples;

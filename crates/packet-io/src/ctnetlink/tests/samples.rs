@@ -17,6 +17,10 @@ pub(in super::super) fn tuple(source: &str, destination: &str, protocol: u8, dis
     Tuple { source: source.parse().unwrap(), destination: destination.parse().unwrap(), protocol, discriminator }
 }
 
+pub(in super::super) const fn ports(source: u16, destination: u16) -> Discriminator {
+    Discriminator::Ports { source, destination }
+}
+
 /// An established TCP connection from this port.
 pub(in super::super) fn tcp(port: u16) -> Entry {
     let ports = Discriminator::Ports { source: port, destination: 80 };
@@ -74,6 +78,8 @@ fn translated() -> impl Strategy<Value = (Tuple, Tuple)> {
             reply.destination = if change[1] { other.1 } else { reply.destination };
         }
         match &mut reply.discriminator {
+            // The kernel leaves the keys of GRE alone.
+            Discriminator::Ports { .. } if original.protocol == 47 => {}
             Discriminator::Ports { source, destination } => {
                 *source = if change[2] { port } else { *source };
                 *destination = if change[3] { port } else { *destination };

@@ -1,15 +1,15 @@
 //! What is put in the kernel's table, and comes back.
 
 use flow::netfilter::{
-    Discriminator, Entry, Expectation, ExpectationNat, HelperName, LABELS_BYTES, ProtocolInfo, SequenceAdjustment,
-    Status, SynProxy, TcpState,
+    Discriminator, Entry, HelperName, LABELS_BYTES, ProtocolInfo, SequenceAdjustment, Status, SynProxy, TcpFlags,
+    TcpState,
 };
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::super::*;
-use super::samples::{self, ASSURED, other, tcp, tuple};
-use super::{conntrack_list, dump, dump_expectations, execute, load_rules, namespace};
+use super::samples::{self, ASSURED, other, ports, tcp, tuple};
+use super::{conntrack_list, dump, execute, load_rules, namespace};
 
 /// Makes the kernel track in a namespace, and know labels there.
 const RULES: &str = "table inet tracking {
@@ -18,10 +18,6 @@ const RULES: &str = "table inet tracking {
         ct label set 1
     }
 }";
-
-const fn ports(source: u16, destination: u16) -> Discriminator {
-    Discriminator::Ports { source, destination }
-}
 
 /// As the kernel tells of a connection that was asked for as `entry`.
 fn as_told(entry: &Entry) -> Entry {
@@ -49,6 +45,13 @@ fn as_told(entry: &Entry) -> Entry {
             (extra.sequence_adjustment.is_some(), Status::SEQUENCE_ADJUST),
         ];
         status = bits.into_iter().filter(|(set, _)| *set).fold(status, |status, (_, bit)| status.union(bit));
+    }
+    // Scales count where both sides offered them.
+    if let Some(ProtocolInfo::Tcp(info)) = &mut told.protocol_info
+        && let Some(sides) = &mut info.sides
+        && !sides.iter().all(|side| side.flags.contains(TcpFlags::WINDOW_SCALE))
+    {
+        sides.iter_mut().for_each(|side| side.window_scale = 0);
     }
     told.status = Some(status);
     told.mark = Some(entry.mark.unwrap_or_default());
@@ -181,6 +184,12 @@ fn labels_helpers_masters_and_shifted_numbers_come_back() {
         data.extra_mut().master = Some(control.original);
         assert_taken(&mut table, &data);
         assert_eq!(execute(&mut table, Request::Update(&data)), Ok(()), "that it was expected is no change");
+        let forgetful = Entry { extra: None, mark: Some(9), ..data.clone() };
+        assert_eq!(execute(&mut table, Request::Update(&forgetful)), Ok(()), "whoever does not say so included");
+        let mut translated = tcp(1006);
+        translated.extra_mut().master = Some(control.original);
+        translated.reply.destination = "192.0.2.1".parse().unwrap();
+        assert_taken(&mut table, &translated);
 
         let mut orphan = tcp(1004);
         orphan.extra_mut().master = Some(tcp(999).original);
@@ -341,80 +350,6 @@ fn a_dump_gives_what_is_asked_for_in_pieces() {
         assert_eq!(count(DumpFilter { mark: Some((1, 1)), ..DumpFilter::default() }), 1500);
         assert_eq!(count(DumpFilter { status: Some(ASSURED), ..DumpFilter::default() }), 3000);
         assert_eq!(count(DumpFilter { status: Some(Status::SOURCE_NAT), ..DumpFilter::default() }), 0);
-    };
-    namespace.run(work).unwrap();
-}
-
-#[test]
-fn expectations_come_back_and_go() {
-    let Some(namespace) = namespace() else { return };
-    let work = || {
-        let mut table = TableSocket::open().unwrap();
-        let mut master = tcp(1000);
-        master.extra_mut().helper = HelperName::new(b"sip");
-        if execute(&mut table, Request::Create(&master)) == Err(RequestError::Unsupported) {
-            println!("skipped: the kernel has no helper for SIP");
-            return;
-        }
-        let expected = |port| Expectation {
-            master: master.original,
-            expected: tuple("10.0.0.2", "10.0.0.1", 17, ports(0, port)),
-            mask: tuple("255.255.255.255", "255.255.255.255", 17, ports(0, u16::MAX)),
-            zone: 0,
-            timeout_s: None,
-            flags: 0,
-            class: 1,
-            helper: None,
-            function: None,
-            nat: None,
-        };
-        let address = "192.0.2.1".parse().unwrap();
-        let translated = Expectation {
-            flags: 2,
-            function: HelperName::new(b"nat-follow-master"),
-            // Whatever protocol is said here: the kernel tells the master's.
-            nat: Some(ExpectationNat { direction: 1, address, protocol: 6, port: 5555 }),
-            ..expected(4001)
-        };
-        let anybody = Expectation {
-            expected: tuple("0.0.0.0", "10.0.0.1", 17, ports(0, 4002)),
-            mask: tuple("0.0.0.0", "255.255.255.255", 17, ports(0, u16::MAX)),
-            ..expected(4002)
-        };
-        let all = [expected(4000), translated, anybody];
-        for expectation in &all {
-            assert_eq!(execute(&mut table, Request::CreateExpectation(expectation)), Ok(()), "{expectation:?}");
-        }
-        let mut found = dump_expectations();
-        found.sort_by_key(|expectation| expectation.expected.ports());
-        for (found, asked) in found.iter_mut().zip(&all) {
-            // The kernel's helper says how long its expectations live, and the kernel which helper it is.
-            assert!(found.timeout_s.take().is_some());
-            assert_eq!(found.helper.take(), HelperName::new(b"sip"));
-            assert_eq!(found, asked);
-        }
-        assert_eq!(found.len(), all.len());
-
-        assert_eq!(execute(&mut table, Request::DeleteExpectation(&all[0])), Ok(()));
-        assert_eq!(execute(&mut table, Request::DeleteExpectation(&all[0])), Err(RequestError::Missing));
-        let alone = Expectation { master: tcp(7).original, ..expected(4003) };
-        assert_eq!(execute(&mut table, Request::CreateExpectation(&alone)), Err(RequestError::Missing));
-        table.flush_expectations().unwrap();
-        assert_eq!(dump_expectations(), []);
-    };
-    namespace.run(work).unwrap();
-}
-
-#[test]
-fn support_says_how_full_the_table_is() {
-    let Some(namespace) = namespace() else { return };
-    let work = || {
-        let mut table = TableSocket::open().unwrap();
-        let entries: Vec<_> = (1..=10).map(tcp).collect();
-        table.execute(entries.iter().map(Request::Create), &mut |_, error| panic!("{error}")).unwrap();
-        let found = support();
-        assert_eq!(found.connections, Some(10));
-        assert!(!found.lacks.iter().any(Lack::is_fatal), "{:?}", found.lacks);
     };
     namespace.run(work).unwrap();
 }

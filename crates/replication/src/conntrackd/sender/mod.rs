@@ -1,30 +1,22 @@
 //! The sending half: what is to be told, what was told, and what became of it.
 
+mod answers;
 mod control;
 mod endings;
+mod filling;
 mod log;
 mod marks;
 mod object;
 mod outbox;
-
-use alloc::vec::Vec;
 
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
 
 use self::control::Controls;
 use self::log::{Log, Sent};
-use self::outbox::{Filled, Outbox};
-use super::message::{RANGE_BYTES, Range, flags, put_alive, put_range};
-use super::{FtfwConfig, Table};
+use self::outbox::Outbox;
+use super::FtfwConfig;
 use crate::session::Handle;
-
-/// Changes that fill so many datagrams wait for no more company.
-const BATCH_DATAGRAMS: usize = 8;
-/// What a message about a connection takes, roughly, in bytes.
-const MESSAGE_BYTES: usize = 92;
-/// Numbers in flight for each message about an object that may be: the rest are control messages.
-const LOG_PER_WINDOW: usize = 2;
 
 /// What may be in flight.
 struct Limits<'a> {
@@ -226,251 +218,5 @@ impl Sender {
     fn rest(&mut self) {
         (self.walk, self.walks_again, self.owes_resync) = (Walk::Done, false, false);
         (self.waiting_since, self.tail, self.unheard_since) = (None, None, None);
-    }
-}
-
-/// What the peer says of this node's messages.
-impl Sender {
-    pub(super) fn acknowledged(&mut self, now: Instant, range: Range) -> Result<(), NeverSent> {
-        for offset in self.log.in_flight(range).ok_or(NeverSent)? {
-            match self.log.take(offset) {
-                (Sent::Connection(handle), number) => self.connections.marks.received(handle, number),
-                (Sent::Expectation(handle), number) => self.expectations.marks.received(handle, number),
-                (Sent::ConnectionEnd(id), _) => self.connections.endings.release(id),
-                (Sent::ExpectationEnd(id), _) => self.expectations.endings.release(id),
-                (Sent::Resync, _) => self.is_resync_acknowledged = true,
-                (Sent::Nothing | Sent::Ack(_) | Sent::Nack(_), _) => {}
-            }
-        }
-        self.trim();
-        if core::mem::take(&mut self.owes_resync) {
-            self.ask_for_everything();
-        }
-        self.unheard_since = Some(now).filter(|_| self.log.awaited() > 0);
-        Ok(())
-    }
-
-    /// The peer asks for what it did not receive.
-    pub(super) fn missing(&mut self, now: Instant, range: Range) -> Result<(), NeverSent> {
-        for offset in self.log.in_flight(range).ok_or(NeverSent)? {
-            self.lost(offset);
-        }
-        self.trim();
-        if core::mem::take(&mut self.owes_resync) {
-            self.ask_for_everything();
-        }
-        self.unheard_since = Some(now).filter(|_| self.log.awaited() > 0);
-        Ok(())
-    }
-
-    /// Queues what a message said again, as far as it is still worth saying.
-    fn lost(&mut self, offset: u32) {
-        let (sent, number) = self.log.take(offset);
-        let is_resent = match sent {
-            Sent::Nothing => return,
-            Sent::Connection(handle) => self.connections.marks.lost(handle, number),
-            Sent::Expectation(handle) => self.expectations.marks.lost(handle, number),
-            Sent::ConnectionEnd(id) => {
-                self.connections.endings.requeue(id);
-                true
-            }
-            Sent::ExpectationEnd(id) => {
-                self.expectations.endings.requeue(id);
-                true
-            }
-            control @ (Sent::Ack(_) | Sent::Nack(_) | Sent::Resync) => {
-                self.controls.push(control);
-                true
-            }
-        };
-        self.counters.lost += 1;
-        self.counters.resent += u64::from(is_resent);
-    }
-
-    fn trim(&mut self) {
-        self.log.trim();
-        if self.log.awaited() == 0 {
-            (self.tail, self.unheard_since) = (None, None);
-        }
-    }
-
-    /// What the receiving half has to say to the peer.
-    pub(super) fn acknowledge(&mut self, range: Range) {
-        self.controls.push(Sent::Ack(range));
-    }
-
-    /// As [`Sender::acknowledge`].
-    pub(super) fn ask_for(&mut self, range: Range) {
-        self.controls.push(Sent::Nack(range));
-    }
-}
-
-/// Filling datagrams.
-impl Sender {
-    /// Appends what waits: control messages, then, if the peer hears, connections and expectations.
-    pub(super) fn fill(&mut self, now: Instant, config: &FtfwConfig, table: &mut impl Table, out: &mut Vec<u8>) {
-        self.give_up_old(now, config);
-        let awaited = self.log.awaited();
-        if self.ask_at(config).is_some_and(|at| at <= now) {
-            // What follows shows the peer that this number is missing, and it says what it has.
-            self.log.push(now, Sent::Nothing);
-            self.unheard_since = Some(now);
-            self.counters.asks += 1;
-            self.put_alive(now, 0, out);
-        }
-        while let Some(control) = self.controls.front().filter(|_| out.len() + RANGE_BYTES <= config.datagram_bytes_max)
-        {
-            self.controls.pop();
-            let (flag, range) = match control {
-                Sent::Ack(range) => (flags::ACK, range),
-                Sent::Nack(range) => (flags::NACK, range),
-                _ => (flags::RESYNC, Range { from: 0, to: 0 }),
-            };
-            put_range(out, flag, self.log.next(), range);
-            self.log.push(now, control);
-            self.counters.control += 1;
-        }
-        if self.is_open && !self.waits_for_company(now, config) {
-            self.fill_objects(now, config, table, out);
-            if self.queued() == 0 {
-                self.waiting_since = None;
-            }
-        }
-        if self.log.awaited() > awaited {
-            self.tail = Some((now, 0));
-            self.unheard_since = self.unheard_since.or(Some(now));
-        }
-    }
-
-    fn fill_objects(&mut self, now: Instant, config: &FtfwConfig, table: &mut impl Table, out: &mut Vec<u8>) {
-        let limits = Limits { config, window: config.in_flight_messages_max };
-        let Self { connections, expectations, log, counters, walk, .. } = self;
-        // Expectations need their masters to be there.
-        if connections.fill_endings(now, &limits, (log, counters), table, out) == Filled::Full
-            || connections.fill_changes(now, &limits, (log, counters), table, out) == Filled::Full
-            || expectations.fill_endings(now, &limits, (log, counters), table, out) == Filled::Full
-            || expectations.fill_changes(now, &limits, (log, counters), table, out) == Filled::Full
-        {
-            return;
-        }
-        let limits = Limits { config, window: config.resync_in_flight_messages_max };
-        if let Walk::Connections(cursor) = walk {
-            if connections.fill_walk(now, &limits, (log, counters), table, cursor, out) == Filled::Full {
-                return;
-            }
-            *walk = Walk::Expectations(Handle(0));
-        }
-        if let Walk::Expectations(cursor) = walk {
-            if expectations.fill_walk(now, &limits, (log, counters), table, cursor, out) == Filled::Full {
-                return;
-            }
-            *walk = Walk::Done;
-            self.has_told_all = true;
-        }
-        if core::mem::take(&mut self.walks_again) {
-            self.tell_everything();
-        }
-    }
-
-    /// Whether the queue is to wait for more changes to share a datagram with.
-    fn waits_for_company(&mut self, now: Instant, config: &FtfwConfig) -> bool {
-        if self.queued() == 0 {
-            return false;
-        }
-        let since = *self.waiting_since.get_or_insert(now);
-        let is_much = self.queued() * MESSAGE_BYTES >= BATCH_DATAGRAMS * config.datagram_bytes_max;
-        now < since + config.batch_delay && !is_much && self.walk == Walk::Done
-    }
-
-    /// Appends a sign of life, which nobody misses.
-    pub(super) fn put_alive(&mut self, now: Instant, flags: u8, out: &mut Vec<u8>) {
-        put_alive(out, flags, self.log.next());
-        self.log.push(now, Sent::Nothing);
-        self.counters.control += 1;
-    }
-
-    /// What was asked after in vain is told again; and the log is kept short.
-    fn give_up_old(&mut self, now: Instant, config: &FtfwConfig) {
-        let log_max = LOG_PER_WINDOW * usize::from(config.in_flight_messages_max);
-        let surplus = self.log.len().saturating_sub(log_max) as u32;
-        let mut old = surplus;
-        if self.resend_at(config).is_some_and(|at| at <= now) {
-            let age_nanos = u64::try_from(config.resend_timeout.as_nanos()).unwrap_or(u64::MAX);
-            old = old.max(self.log.sent_by(Instant::from_nanos(now.as_nanos().saturating_sub(age_nanos))));
-        }
-        for offset in 0..old {
-            let before = self.counters.lost;
-            match self.log.get(offset) {
-                // It will have arrived: else the peer would have asked for it.
-                Sent::Ack(_) => drop(self.log.take(offset)),
-                // A peer that says nothing is not asked for ever more.
-                Sent::Nack(_) | Sent::Resync if offset < surplus => {
-                    self.log.take(offset);
-                    self.owes_resync = true;
-                }
-                _ => self.lost(offset),
-            }
-            self.counters.timed_out += self.counters.lost - before;
-        }
-        if old > 0 {
-            self.trim();
-        }
-    }
-
-    fn resend_at(&self, config: &FtfwConfig) -> Option<Instant> {
-        self.log.oldest_at().filter(|_| self.log.awaited() > 0).map(|at| at + config.resend_timeout)
-    }
-
-    /// When the peer is to be asked what it has.
-    fn ask_at(&self, config: &FtfwConfig) -> Option<Instant> {
-        let since = self.unheard_since?;
-        let is_stuck =
-            (self.queued() > 0 && !self.has_room(config)) || (self.is_walking() && !self.has_walk_room(config));
-        Some(since + if is_stuck { config.ask_timeout_window_full } else { config.ask_timeout })
-    }
-
-    const fn is_walking(&self) -> bool {
-        self.is_open && (!matches!(self.walk, Walk::Done) || self.walks_again)
-    }
-
-    fn has_room(&self, config: &FtfwConfig) -> bool {
-        self.log.objects() < usize::from(config.in_flight_messages_max)
-    }
-
-    fn has_walk_room(&self, config: &FtfwConfig) -> bool {
-        self.log.objects() < usize::from(config.resync_in_flight_messages_max)
-    }
-
-    /// When the next sign of life is to follow what was sent last.
-    fn probe_at(&self, config: &FtfwConfig) -> Option<Instant> {
-        let (at, probes) = self.tail.filter(|(_, probes)| *probes < config.tail_probes_max)?;
-        Some(at + config.tail_probe_delay.saturating_mul(4_u32.saturating_pow(probes.into())))
-    }
-
-    /// Whether a sign of life is to follow now; counts it.
-    pub(super) fn takes_probe(&mut self, now: Instant, config: &FtfwConfig) -> bool {
-        let is_due = self.probe_at(config).is_some_and(|at| at <= now);
-        if let Some((at, probes)) = self.tail.as_mut().filter(|_| is_due) {
-            (*at, *probes) = (now, *probes + 1);
-        }
-        is_due
-    }
-
-    /// When [`Sender::fill`] or [`Sender::takes_probe`] has something to do.
-    pub(super) fn poll_timeout(&self, config: &FtfwConfig) -> Option<Instant> {
-        let now = Some(Instant::ZERO);
-        let is_queue_ready = self.is_open && self.queued() > 0 && self.has_room(config);
-        let sends_queue_at = self.waiting_since.map_or(Instant::ZERO, |since| since + config.batch_delay);
-        [
-            now.filter(|_| !self.controls.is_empty()),
-            now.filter(|_| self.is_walking() && self.has_walk_room(config)),
-            Some(sends_queue_at).filter(|_| is_queue_ready),
-            self.probe_at(config),
-            self.ask_at(config),
-            self.resend_at(config),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
     }
 }
