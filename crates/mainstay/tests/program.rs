@@ -35,6 +35,40 @@ fn a_right_configuration_is_summed_up() {
 }
 
 #[test]
+fn a_conntrackd_is_followed_up_by_what_its_configuration_becomes() {
+    let folder = std::env::temp_dir().join(format!("mainstay-import-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary directory");
+    let (old, new) = (folder.join("conntrackd.conf"), folder.join("sync.toml"));
+    let written = "Sync {\n Mode FTFW {\n }\n UDP {\n  IPv4_address 10.0.0.1\n  IPv4_Destination_Address 10.0.0.2\n }\n}\n\
+                General {\n PollSecs 15\n}\n";
+    std::fs::write(&old, written).expect("a temporary file");
+    let output = mainstay(&["sync", "import", &old.to_string_lossy()]);
+    assert!(output.status.success());
+    let remarks = text(&output.stderr);
+    assert!(remarks.contains("conntrackd.conf:10: PollSecs 15: not translated"), "{remarks}");
+    std::fs::write(&new, &output.stdout).expect("a temporary file");
+    let output = mainstay(&["sync", "--check", "--config", &new.to_string_lossy()]);
+    let summary = text(&output.stdout);
+    assert!(summary.contains("right. Node 0: 1 peer, 0 filters; a conntrackd is spoken with."), "{summary}");
+    let output = mainstay(&["sync", "import", &new.to_string_lossy()]);
+    assert!(!output.status.success());
+    let shipped = std::path::Path::new("/usr/share/doc/conntrackd/examples/sync");
+    for mode in ["ftfw", "alarm", "notrack"] {
+        let path = shipped.join(mode).join("conntrackd.conf");
+        if !path.exists() {
+            println!("skipped: conntrackd's examples are not installed");
+            continue;
+        }
+        let output = mainstay(&["sync", "import", &path.to_string_lossy()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let file = text(&output.stdout);
+        assert_eq!(file.contains("\n[conntrackd]\n"), mode == "ftfw", "{file}");
+        assert!(file.contains("192.168.100.100:37"), "{file}");
+    }
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
 fn what_the_host_can_do_is_told_port_by_port() {
     let output = mainstay(&["gateway", "--config", "examples/active.toml", "--check", "--json"]);
     let host: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");

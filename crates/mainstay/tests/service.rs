@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::sync::SyncPair;
 use common::{Host, SOUND};
 use packet_io::signal::die_with_parent;
 
@@ -73,8 +74,8 @@ fn ended(child: Child) -> String {
     log
 }
 
-fn unit() -> (PathBuf, String) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/mainstay.service");
+fn unit(name: &str) -> (PathBuf, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name);
     let text = fs::read_to_string(&path).expect("the unit is there");
     (path, text)
 }
@@ -126,7 +127,7 @@ fn an_ordinary_user_runs_the_gateway_with_the_capabilities_of_the_unit() {
     let program = host.folder.join("mainstay");
     fs::copy(env!("CARGO_BIN_EXE_mainstay"), &program).expect("there is room");
 
-    let (_, unit) = unit();
+    let (_, unit) = unit("mainstay.service");
     let granted = unit.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).expect("they are listed");
     let bounded = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("they are listed");
     assert_eq!(granted, bounded);
@@ -157,27 +158,57 @@ fn an_ordinary_user_runs_the_gateway_with_the_capabilities_of_the_unit() {
 }
 
 #[test]
-fn the_unit_is_right_and_exposes_little() {
+fn an_ordinary_user_replicates_the_kernels_connections_with_the_capability_of_the_unit() {
+    if !is_installed("setpriv") {
+        return;
+    }
+    let Some(host) = Host::new("sync-capabilities") else { return };
+    let manager = Manager::new(&host);
+    let path = host.file(&SyncPair::configuration(0, ""));
+    fs::set_permissions(&host.folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let program = host.folder.join("mainstay");
+    fs::copy(env!("CARGO_BIN_EXE_mainstay"), &program).expect("there is room");
+    let (_, unit) = unit("mainstay-sync.service");
+    assert!(unit.contains("\nAmbientCapabilities=CAP_NET_ADMIN\nCapabilityBoundingSet=CAP_NET_ADMIN\n"));
+    let granted = "-all,+net_admin";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+    command.args(["--inh-caps", granted, "--ambient-caps", granted, "--bounding-set", granted]);
+    command.arg(&program).args(["sync", "--config"]).arg(path);
+    let daemon = manager.start(&host, command);
+    manager.wait_for(&["READY=1"]);
+    manager.wait_for(&["STATUS=backup; 0 of 1 peers up; a failover now would not be safe: nothing is heard of node 1"]);
+    manager.wait_for(&["WATCHDOG=1"]);
+    signal(&daemon, "-TERM");
+    manager.wait_for(&["STOPPING=1"]);
+    let log = ended(daemon);
+    assert!(!log.contains("ERROR") && !log.contains("CAP_"), "{log}");
+}
+
+#[test]
+fn the_units_are_right_and_expose_little() {
     if !is_installed("systemd-analyze") {
         return;
     }
-    let (_, text) = unit();
-    let folder = std::env::temp_dir().join(format!("mainstay-unit-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a temporary directory");
-    let path = folder.join("mainstay.service");
-    fs::write(&path, text.replace("/usr/bin/mainstay", env!("CARGO_BIN_EXE_mainstay"))).expect("a temporary file");
-    let analyze = |arguments: &[&str]| {
-        let output = Command::new("systemd-analyze").args(arguments).arg(&path).output().expect("it is installed");
-        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
-    };
-    let (is_right, said) = analyze(&["verify"]);
-    assert!(is_right && !said.contains("mainstay.service"), "{said}");
-    let threshold = format!("--threshold={EXPOSURE_MAX}");
-    let (exposes_little, said) = analyze(&["security", "--offline=true", "--no-pager", &threshold]);
-    fs::remove_dir_all(&folder).expect("it is ours");
-    if said.contains("unrecognized option") || said.contains("not supported") {
-        println!("skipped: this systemd-analyze cannot judge a file");
-        return;
+    for name in ["mainstay.service", "mainstay-sync.service"] {
+        let (_, text) = unit(name);
+        let folder = std::env::temp_dir().join(format!("mainstay-unit-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary directory");
+        let path = folder.join(name);
+        fs::write(&path, text.replace("/usr/bin/mainstay", env!("CARGO_BIN_EXE_mainstay"))).expect("a temporary file");
+        let analyze = |arguments: &[&str]| {
+            let output = Command::new("systemd-analyze").args(arguments).arg(&path).output().expect("it is installed");
+            (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        };
+        let (is_right, said) = analyze(&["verify"]);
+        assert!(is_right && !said.contains(name), "{said}");
+        let threshold = format!("--threshold={EXPOSURE_MAX}");
+        let (exposes_little, said) = analyze(&["security", "--offline=true", "--no-pager", &threshold]);
+        fs::remove_dir_all(&folder).expect("it is ours");
+        if said.contains("unrecognized option") || said.contains("not supported") {
+            println!("skipped: this systemd-analyze cannot judge a file");
+            return;
+        }
+        assert!(exposes_little, "{said}");
     }
-    assert!(exposes_little, "{said}");
 }

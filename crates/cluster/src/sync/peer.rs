@@ -151,16 +151,19 @@ impl Peer {
         (self.role.replace(role) != Some(role)).then_some(role)
     }
 
-    /// Does what is due.
-    pub(super) fn handle_timeout(&mut self, now: Instant, connections: &mut Connections) {
+    /// Does what is due; true if it is not known any more what the peer is.
+    pub(super) fn handle_timeout(&mut self, now: Instant, connections: &mut Connections) -> bool {
         if let Some(channel) = &mut self.channel {
             channel.handle_timeout(now);
         }
-        if self.role.is_some() && self.role_said_at + self.heartbeat_interval * HEARTBEATS_MISSED_MAX <= now {
+        let is_role_old =
+            self.role.is_some() && self.role_said_at + self.heartbeat_interval * HEARTBEATS_MISSED_MAX <= now;
+        if is_role_old {
             self.role = None;
             connections.primaries.set(self.id, false);
         }
         self.session.handle_timeout(now, self.id, connections);
+        is_role_old
     }
 
     pub(super) fn poll_timeout(&self, is_initialised: bool) -> Option<Instant> {

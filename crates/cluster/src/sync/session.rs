@@ -219,7 +219,13 @@ fn collect_native(
                 connections.living.set(id, false);
                 resync.unsettle();
                 is_lost = true;
-                if event == SessionEvent::PeerLeft { SyncEvent::PeerLeft(id) } else { SyncEvent::PeerSilent(id) }
+                if event == SessionEvent::PeerLeft {
+                    // Its daemon ends: when it comes back it has merely found what its kernel has.
+                    connections.restarted.set(id, connections.role == SyncRole::Primary);
+                    SyncEvent::PeerLeft(id)
+                } else {
+                    SyncEvent::PeerSilent(id)
+                }
             }
             SessionEvent::PeerRestarted => {
                 connections.restarted.set(id, connections.role == SyncRole::Primary);

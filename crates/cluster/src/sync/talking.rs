@@ -151,13 +151,18 @@ impl SyncNode {
 
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let mut is_role_old = false;
         for peer in &mut self.peers {
-            peer.handle_timeout(now, &mut self.connections);
+            is_role_old |= peer.handle_timeout(now, &mut self.connections);
         }
         self.walk.step(now, &mut self.connections);
         self.connections.note_recovered(now);
         self.carry();
         self.collect_events(now);
+        // A primary whose session fell silent first was still held to forward.
+        if is_role_old {
+            self.claim_from_others(now);
+        }
         self.note_split_brain(now);
         self.note_channel_events(now);
     }

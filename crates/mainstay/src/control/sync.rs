@@ -89,8 +89,8 @@ pub struct KernelStatus {
     pub injected: u64,
     /// Changes that wait to be made in the kernel.
     pub waiting: u64,
-    /// Connections announced by others that are known.
-    pub expectations: u64,
+    /// Requests made about connections that others have announced.
+    pub expectation_requests: u64,
     /// Which events the kernel makes of TCP connections: `lean` or `all`.
     #[serde(default)]
     pub events_made: String,

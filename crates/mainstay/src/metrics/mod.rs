@@ -132,7 +132,7 @@ metrics! {
     KernelConnections: Gauge "kernel_connections" [] "Connections that the kernel tracks.",
     KernelConnectionsMax: Gauge "kernel_connections_max" [] "Connections that the kernel tracks at most; 0 is without limit.",
     SyncConnections: Gauge "sync_connections" ["kind"] "Connections known: those whose packets this kernel sees (`own`), peers' (`copy`), and of those the ones that are in this kernel (`injected`).",
-    SyncExpectations: Gauge "sync_expectations" [] "Announced connections known.",
+    SyncExpectations: Counter "sync_kernel_expectation_requests_total" [] "Requests to the kernel about connections that others have announced.",
     SyncWaiting: Gauge "sync_kernel_requests_waiting" [] "Changes that wait to be made in the kernel.",
     SyncEvents: Counter "sync_kernel_events_total" [] "Events read from the kernel.",
     SyncEventsMalformed: Counter "sync_kernel_events_malformed_total" [] "Events of the kernel that could not be understood.",
@@ -284,7 +284,7 @@ impl Samples {
             self.add_count(Metric::SyncConnections, &[kind], count);
         }
         let counts = [
-            (Metric::SyncExpectations, kernel.expectations),
+            (Metric::SyncExpectations, kernel.expectation_requests),
             (Metric::SyncWaiting, kernel.waiting),
             (Metric::SyncEvents, kernel.events),
             (Metric::SyncEventsMalformed, kernel.events_malformed),

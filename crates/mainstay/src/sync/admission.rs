@@ -6,7 +6,7 @@ use flow::netfilter::{Entry, TcpState};
 use packet_io::ctnetlink::{EventFilter, filter};
 use packet_io::netlink;
 
-use crate::config::sync::validated::{Filter, Ignore, Others};
+use crate::config::sync::validated::{Filter, Ignore, Others, TCP_HANDSHAKE};
 use crate::config::value::Prefix;
 
 /// Connections that are of interest at all: the lists of which one entry has to fit.
@@ -82,9 +82,8 @@ pub(super) fn kernel_filter(filter: &Filter) -> EventFilter {
 /// States of TCP that the kernel need not tell of: those before the first that is told. Once a connection is told, each change
 /// is of interest, be it that the peers are not told of it.
 fn kept_states(filter: &Filter) -> Option<Vec<TcpState>> {
-    let handshake = [TcpState::SynSent, TcpState::SynReceived, TcpState::SynSent2];
-    let tells_handshake = handshake.iter().any(|state| filter.tcp_states.contains(state));
-    (!tells_handshake).then(|| TcpState::ALL.into_iter().filter(|state| !handshake.contains(state)).collect())
+    let is_later = |state: &TcpState| !TCP_HANDSHAKE.contains(state);
+    (!filter.tells_handshakes()).then(|| TcpState::ALL.into_iter().filter(is_later).collect())
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! What the daemon tells operators: events, status, counters, and the log.
 
+mod events;
+mod peers;
+mod readiness;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::sync::{self, KernelRefusal, Obstacle, Readiness, SyncEvent, SyncNode, SyncPeerStatus, SyncRole};
+use cluster::sync::{self, KernelRefusal, SyncEvent, SyncNode, SyncRole};
 use flow::{Instant, NodeId};
 use packet_io::clock;
 use packet_io::ctnetlink::{Support, support};
-use replication::Link;
-use replication::conntrackd::FtfwStatus;
 
 use super::admission::node_filter;
 use super::flows::Known;
@@ -19,12 +21,14 @@ use crate::config::sync::validated::{Injection, Mode};
 use crate::control::flows::FLOWS_EXAMINED_PER_PAGE_MAX;
 use crate::control::orders::{Order, OrderOutcome, SyncReloadOrder};
 use crate::control::types::{
-    Agreement, ChannelStatus, ConnectionsStatus, Event, EventKind, KernelStatus, NodeStatus, PeerStatus,
-    RefusedRequests, Status, SyncOrder, SyncReadiness, SyncStatus, TakeoverStatus,
+    ConnectionsStatus, Event, EventKind, KernelStatus, NodeStatus, RefusedRequests, Status, SyncOrder, SyncStatus,
+    TakeoverStatus,
 };
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
 use crate::metrics::{Metric, Samples};
-use crate::output::counted;
+use events::describe;
+use peers::peer_status;
+use readiness::{readiness, troubles};
 
 /// How often it is looked at what the kernel can do, and how full its table is.
 const HOST_INTERVAL: Duration = Duration::from_secs(5);
@@ -160,78 +164,6 @@ impl Reporting {
     }
 }
 
-/// An event in the words of the control API.
-fn describe(event: SyncEvent) -> (EventKind, String) {
-    let peer = |id: NodeId| format!("node {}", id.0);
-    let connections = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "connection");
-    match event {
-        SyncEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
-        SyncEvent::PeerSilent(id) => (EventKind::PeerDown, format!("nothing is heard of node {} any more", id.0)),
-        SyncEvent::PeerLeft(id) => (EventKind::PeerDown, format!("node {} has said goodbye", id.0)),
-        SyncEvent::PeerRestarted(id) => (EventKind::PeerRestarted, peer(id)),
-        SyncEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),
-        SyncEvent::ResyncCompleted(id) => (EventKind::ResyncEnded, peer(id)),
-        SyncEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
-        SyncEvent::ReplicasDiffer { peer: id, connections: count } => (
-            EventKind::ReplicasDiffer,
-            format!("{} of node {} are not here as it told them", connections(count.into()), id.0),
-        ),
-        SyncEvent::ReplicasAgree { peer: id, repaired } => {
-            (EventKind::ReplicasAgree, format!("with node {}: {} put right", id.0, connections(repaired.into())))
-        }
-        SyncEvent::ChannelSecured(id) => (EventKind::ChannelSecured, peer(id)),
-        SyncEvent::SessionKeysExchanged(id) => (EventKind::SessionKeysExchanged, peer(id)),
-        SyncEvent::PeerRole { peer: id, role } => {
-            (EventKind::RoleChanged, format!("node {} says that it is {}", id.0, role.name()))
-        }
-        SyncEvent::RoleChanged { role, claimed } => (
-            EventKind::RoleChanged,
-            format!("this node is {} now; {} of others are its own", role.name(), connections(claimed.into())),
-        ),
-        SyncEvent::Claimed { peer: id, connections: count } => (
-            EventKind::RoleChanged,
-            format!(
-                "{} of node {}, which does not forward any more, are this node's now",
-                connections(count.into()),
-                id.0
-            ),
-        ),
-        SyncEvent::SplitBrain(id) => (EventKind::SplitBrain, split_brain(id)),
-        SyncEvent::SplitBrainOver(id) => (EventKind::SplitBrainEnded, peer(id)),
-        SyncEvent::EventsLost => (
-            EventKind::EventsLost,
-            "the kernel found no room for them; its table is compared with what is known".to_owned(),
-        ),
-        SyncEvent::Recovered { repaired } => {
-            (EventKind::EventsRecovered, format!("{} made good", connections(repaired)))
-        }
-        SyncEvent::DumpFailed => {
-            (EventKind::Warning, "the kernel's table could not be read; it is tried again".to_owned())
-        }
-        SyncEvent::InjectionFails(why) => (EventKind::Warning, injection_fails(why)),
-        SyncEvent::InjectionWorks => (EventKind::EventsRecovered, "the kernel takes connections again".to_owned()),
-        SyncEvent::TableFull => (
-            EventKind::Warning,
-            "no more connections of this kernel are remembered: raise kernel.connections_max, on all nodes".to_owned(),
-        ),
-        SyncEvent::ReplicaIncomplete(id) => (
-            EventKind::Warning,
-            format!("node {}'s connections no longer fit: raise kernel.connections_max to its value", id.0),
-        ),
-    }
-}
-
-fn split_brain(id: NodeId) -> String {
-    format!(
-        "this node and node {} are both primary: see whether keepalived's advertisements reach both, and look at its link",
-        id.0
-    )
-}
-
-fn injection_fails(why: KernelRefusal) -> String {
-    format!("the kernel does not take peers' connections: {why}")
-}
-
 /// Everything that questions are answered from.
 pub(super) struct Answers<'a> {
     reporting: &'a mut Reporting,
@@ -264,7 +196,7 @@ impl Answers<'_> {
             copies: status.copies.into(),
             injected: u64::from(status.copies).saturating_sub(u64::from(status.not_in_kernel) + waiting(status)),
             waiting: waiting(status),
-            expectations: injected.expectations,
+            expectation_requests: injected.expectations,
             events_made: self.kernel.events_made().to_owned(),
             event_rules_put_back: self.kernel.rules_put_back(),
             events: counted.events,
@@ -289,130 +221,6 @@ fn waiting(status: &sync::SyncStatus) -> u64 {
 
 fn name_of<T: PartialEq>(choices: &[(&'static str, T)], choice: T) -> &'static str {
     choices.iter().find(|(_, listed)| *listed == choice).map_or("", |(name, _)| name)
-}
-
-/// How ready the node is, for keepalived and for whoever calls it.
-fn readiness(status: &sync::SyncStatus, host: &Support) -> SyncReadiness {
-    let Readiness { is_usable, obstacles } = &status.readiness;
-    let clauses = |is_one: fn(&Obstacle) -> bool| -> Vec<String> {
-        obstacles.iter().filter(|obstacle| is_one(obstacle)).map(ToString::to_string).collect()
-    };
-    let mut may_not_because = clauses(keeps_from_taking_over);
-    may_not_because.extend(host.lacks.iter().filter(|lack| lack.is_fatal()).map(ToString::to_string));
-    SyncReadiness {
-        role: status.role.name().to_owned(),
-        usable: *is_usable,
-        not_usable_because: if *is_usable { Vec::new() } else { clauses(keeps_from_use) },
-        // Who carries connections already does not lose them by going on.
-        may_take_over: may_not_because.is_empty() || status.role == SyncRole::Primary,
-        may_not_because,
-        failover_safe: status.readiness.is_safe(),
-        not_safe_because: clauses(|_| true),
-    }
-}
-
-/// What this node knows is not all in its kernel.
-fn keeps_from_use(obstacle: &Obstacle) -> bool {
-    matches!(obstacle, Obstacle::NotInitialised | Obstacle::Pending(_) | Obstacle::NotInKernel(..))
-}
-
-/// Another node is the better one to carry connections. What is not among them does not last, or is no better elsewhere: a
-/// silent peer must not keep this node from taking over, and neither must the fault that keepalived itself has told.
-fn keeps_from_taking_over(obstacle: &Obstacle) -> bool {
-    matches!(
-        obstacle,
-        Obstacle::NotInitialised | Obstacle::NotInKernel(..) | Obstacle::NotHeard(_) | Obstacle::NoRoom(_)
-    )
-}
-
-/// What is wrong now, a sentence each, with what to do about it.
-fn troubles(status: &sync::SyncStatus, host: &Support) -> Vec<String> {
-    let mut troubles = Vec::new();
-    for peer in &status.peers {
-        if peer.is_split {
-            troubles.push(split_brain(peer.id));
-        }
-        if !peer.is_up {
-            troubles.push(format!(
-                "nothing is heard of node {}: is it running, and the link between the nodes whole?",
-                peer.id.0
-            ));
-        }
-        if peer.lacks_room {
-            troubles.push(format!(
-                "node {}'s connections do not fit: raise kernel.connections_max to its value",
-                peer.id.0
-            ));
-        }
-    }
-    troubles.extend(status.failing.map(injection_fails));
-    if status.is_recovering {
-        troubles.push("events of the kernel were lost, and are being made good by comparison: raise kernel.receive_buffer_max if this recurs".to_owned());
-    }
-    if status.connections >= status.connections_max {
-        troubles.push("no more connections are remembered: raise kernel.connections_max, on all nodes".to_owned());
-    }
-    troubles.extend(host.lacks.iter().map(ToString::to_string));
-    troubles
-}
-
-fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
-    let session = peer.session;
-    if let Some(conntrackd) = &peer.conntrackd {
-        return conntrackd_status(peer, conntrackd, now, reporting);
-    }
-    let is_synchronised =
-        peer.is_up && peer.has_told_all && session.is_none_or(|session| session.told && session.heard);
-    PeerStatus {
-        id: peer.id.0,
-        address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
-        detector: if peer.is_up { "up" } else { "down" }.to_owned(),
-        channel: ChannelStatus::of(peer.channel.as_ref()),
-        session: match session.map(|session| session.link) {
-            None => "conntrackd",
-            Some(Link::Seeking) => "seeking",
-            Some(Link::Open) => "open",
-            Some(Link::Closed) => "closed",
-        }
-        .to_owned(),
-        role: peer.role.map_or("unknown", SyncRole::name).to_owned(),
-        holds: Vec::new(),
-        configuration: None,
-        synchronised: is_synchronised,
-        lag_ms: session.map_or(0.0, |session| session.lag(now).as_secs_f64() * 1e3),
-        rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),
-        queued: session.map_or(0, |session| session.queued as u64),
-        in_flight: session.map_or(0, |session| session.in_flight.into()),
-        sent: session.map_or(0, |session| session.messages_sent),
-        received: session.map_or(0, |session| session.messages_received),
-        resent: session.map_or(0, |session| session.resent),
-        lost: session.map_or(0, |session| session.missed),
-        agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
-        last_heard_ns: peer.last_heard.map(Instant::as_nanos),
-    }
-}
-
-/// A conntrackd, which says neither what it is nor how far it has come.
-fn conntrackd_status(peer: &SyncPeerStatus, session: &FtfwStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
-    let oldest = session.oldest_unacknowledged_at;
-    PeerStatus {
-        id: peer.id.0,
-        address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
-        detector: if peer.is_up { "up" } else { "down" }.to_owned(),
-        channel: ChannelStatus::of(None),
-        session: if peer.is_up { "conntrackd" } else { "seeking" }.to_owned(),
-        role: "unknown".to_owned(),
-        synchronised: session.is_synchronised(),
-        lag_ms: oldest.map_or(0.0, |since| now.saturating_since(since).as_secs_f64() * 1e3),
-        queued: session.queued as u64,
-        in_flight: session.in_flight as u64,
-        sent: session.messages_sent,
-        received: session.messages_received,
-        resent: session.resent,
-        lost: session.missed,
-        last_heard_ns: session.last_heard.map(Instant::as_nanos),
-        ..PeerStatus::default()
-    }
 }
 
 impl ControlHandler for Answers<'_> {

@@ -9,10 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flow::netfilter::{Discriminator, Entry, ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple};
+use flow::netfilter::{
+    Discriminator, Entry, Expectation, ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple,
+};
 use mainstay::control::client::Client;
 use mainstay::control::types::{SyncOrder, SyncReadiness};
-use packet_io::ctnetlink::{Request, RequestError, TableSocket};
+use packet_io::ctnetlink::{Dump, DumpProgress, Request, RequestError, TableSocket};
 use packet_io::namespace::{self, Namespace, NamespaceSupport};
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::signal::{self, Signal, die_with_parent};
@@ -135,6 +137,14 @@ pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Result<T, Stri
     }
 }
 
+/// The link between the machines is nobody's connection.
+const UNTRACKED_LINK: &str = "
+table inet link {
+    chain incoming { type filter hook prerouting priority raw; iifname sync notrack; }
+    chain outgoing { type filter hook output priority raw; oifname sync notrack; }
+}
+";
+
 /// Two machines with a link between them (`sync`, 10.99.0.1 and 10.99.0.2), and a folder for their files.
 pub(crate) struct SyncPair {
     /// The machines, left and right.
@@ -172,7 +182,26 @@ impl SyncPair {
                 netlink.add_address("sync", Prefix::new([10, 99, 0, last], 30)).expect("an address");
             });
         }
-        Some(Self { machines, folder })
+        let pair = Self { machines, folder };
+        // Where nothing else has the machines track connections, the link would not be tracked without these, either.
+        for machine in 0..2 {
+            let _ = pair.load_rules(machine, UNTRACKED_LINK);
+        }
+        Some(pair)
+    }
+
+    /// Loads rules of nftables on a machine; false, and said, where nft is not installed.
+    pub(crate) fn load_rules(&self, machine: usize, rules: &str) -> bool {
+        let path = self.folder.join(format!("rules-{machine}.nft"));
+        fs::write(&path, rules).expect("it is ours");
+        let mut nft = Command::new("nft");
+        nft.arg("-f").arg(&path);
+        let Ok(mut child) = self.machines[machine].spawn_command(nft) else {
+            println!("nft is not installed");
+            return false;
+        };
+        assert!(child.wait().expect("it is a child").success(), "the kernel takes the rules");
+        true
     }
 
     /// A configuration for the left (0) or the right machine (1), to which more can be added.
@@ -249,6 +278,21 @@ impl KernelTable<'_> {
     pub(crate) fn count(&self) -> usize {
         let count = inside(self.machine, || sysctl::read("net/netfilter/nf_conntrack_count"));
         count.expect("connections are tracked").parse().expect("a number")
+    }
+
+    /// Announces a connection, as a helper does.
+    pub(crate) fn announce(&self, expectation: &Expectation) {
+        self.execute(&[Request::CreateExpectation(expectation)]);
+    }
+
+    /// The connections that are announced.
+    pub(crate) fn announced(&self) -> Vec<Expectation> {
+        inside(self.machine, || {
+            let mut dump = Dump::expectations().expect("netlink");
+            let mut found = Vec::new();
+            while dump.receive(&mut |one| found.push(one)).expect("netlink") == DumpProgress::More {}
+            found
+        })
     }
 
     /// Waits until it says of a connection what is wanted.

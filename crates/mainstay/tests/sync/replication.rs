@@ -2,15 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
-use std::process::Command;
 
-use flow::netfilter::{Discriminator, Entry, HelperName, LABELS_BYTES, ProtocolInfo, Status, TcpInfo, TcpState, Tuple};
+use flow::netfilter::{Discriminator, Entry, Expectation, HelperName, ProtocolInfo, Status, TcpInfo, TcpState, Tuple};
 use mainstay::control::types::{FlowFilterText, SyncOrder};
 
 use crate::common::sync::{SyncPair, established, inside, tuple, wait_until};
-
-/// Connections of the namespaces' own, which are of no interest.
-const NO_LINK: &str = "[[filter.ignore]]\naddresses = [\"10.99.0.0/30\"]\n";
 
 #[test]
 fn connections_appear_in_the_other_kernel_change_there_and_end() {
@@ -37,7 +33,7 @@ fn connections_appear_in_the_other_kernel_change_there_and_end() {
 }
 
 #[test]
-fn translation_helper_labels_and_ipv6_are_kept() {
+fn translation_helper_and_ipv6_are_kept() {
     let Some(pair) = SyncPair::new("kinds") else { return };
     let [left, right] = pair.start_both("");
     left.order(SyncOrder::Primary);
@@ -53,10 +49,8 @@ fn translation_helper_labels_and_ipv6_are_kept() {
     let helped_tuple = Tuple { discriminator: Discriminator::Ports { source: 4000, destination: 21 }, ..tuple(6, 3) };
     let mut helped = Entry { original: helped_tuple, reply: helped_tuple.inverse(), ..established(3) };
     helped.extra_mut().helper = HelperName::new(b"ftp");
-    let mut labelled = established(4);
-    labelled.extra_mut().labels = Some([0x11; LABELS_BYTES]);
     let udp = Entry { protocol_info: None, original: tuple(17, 5), reply: tuple(17, 5).inverse(), ..established(5) };
-    pair.table(0).create(&[translated.clone(), six.clone(), helped.clone(), labelled.clone(), udp.clone()]);
+    pair.table(0).create(&[translated.clone(), six.clone(), helped.clone(), udp.clone()]);
 
     let copy = pair.table(1).wait_for(&translated, |_| true);
     assert_eq!(copy.reply, translated.reply);
@@ -64,8 +58,6 @@ fn translation_helper_labels_and_ipv6_are_kept() {
     assert_eq!(pair.table(1).wait_for(&six, |_| true).reply, six.reply);
     let copy = pair.table(1).wait_for(&helped, |_| true);
     assert_eq!(copy.extra.and_then(|extra| extra.helper), HelperName::new(b"ftp"));
-    let copy = pair.table(1).wait_for(&labelled, |_| true);
-    assert_eq!(copy.extra.and_then(|extra| extra.labels), Some([0x11; LABELS_BYTES]));
     assert!(pair.table(1).wait_for(&udp, |_| true).status.is_some_and(|status| status.contains(Status::SEEN_REPLY)));
 
     let mut flows = Vec::new();
@@ -77,17 +69,80 @@ fn translation_helper_labels_and_ipv6_are_kept() {
 }
 
 #[test]
+fn announced_connections_are_announced_there_too() {
+    let Some(pair) = SyncPair::new("announced") else { return };
+    let [left, _right] = pair.start_both("");
+    left.order(SyncOrder::Primary);
+    left.wait_until_safe();
+    let control = Tuple { discriminator: Discriminator::Ports { source: 4000, destination: 21 }, ..tuple(6, 1) };
+    let mut master = Entry { original: control, reply: control.inverse(), ..established(1) };
+    master.extra_mut().helper = HelperName::new(b"ftp");
+    pair.table(0).create(std::slice::from_ref(&master));
+    pair.table(1).wait_for(&master, |_| true);
+    let all_bits = "255.255.255.255".parse().expect("a mask");
+    let ports = |source, destination| Discriminator::Ports { source, destination };
+    let announced = Expectation {
+        master: control,
+        expected: Tuple { discriminator: ports(0, 5001), ..control },
+        mask: Tuple { source: all_bits, destination: all_bits, protocol: 6, discriminator: ports(0, u16::MAX) },
+        zone: 0,
+        timeout_s: None,
+        flags: 0,
+        class: 0,
+        helper: None,
+        function: None,
+        nat: None,
+    };
+    pair.table(0).announce(&announced);
+    let is_there = |found: &[Expectation]| found.iter().any(|one| one.expected == announced.expected);
+    wait_until("the other kernel expects it", || {
+        let found = pair.table(1).announced();
+        if is_there(&found) { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    pair.table(0).delete(std::slice::from_ref(&master));
+    wait_until("it ends with the connection that announced it", || {
+        let found = pair.table(1).announced();
+        if is_there(&found) { Err(format!("{found:?}")) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn two_nodes_speak_conntrackds_protocol_as_well() {
+    let Some(pair) = SyncPair::new("ftfw") else { return };
+    let start = |side: usize| {
+        let (own, other) = (side + 1, 2 - side);
+        let text = format!(
+            "[node]\nid = {side}\nname = \"node-{side}\"\ncontrol_socket = \"CONTROL\"\n[conntrackd]\n\
+             local = \"10.99.0.{own}:3780\"\npeer = \"10.99.0.{other}:3780\"\npeer_id = {}\n",
+            1 - side
+        );
+        pair.start(side, &text)
+    };
+    let [left, right] = [start(0), start(1)];
+    left.order(SyncOrder::Primary);
+    let mut entry = Entry { mark: Some(5), ..established(1) };
+    pair.table(0).create(std::slice::from_ref(&entry));
+    let copy = pair.table(1).wait_for(&entry, |found| found.mark == Some(5));
+    assert_eq!(copy.tcp().map(|info| info.state), Some(TcpState::Established));
+    entry.mark = Some(6);
+    pair.table(0).update(std::slice::from_ref(&entry));
+    pair.table(1).wait_for(&entry, |found| found.mark == Some(6));
+    left.wait_until_safe();
+    assert_eq!(right.client().status().expect("it answers").peers[0].session, "conntrackd");
+    pair.table(0).delete(std::slice::from_ref(&entry));
+    pair.table(1).wait_until_gone(&entry);
+}
+
+#[test]
 fn what_real_packets_do_is_told() {
     let Some(pair) = SyncPair::new("packets") else { return };
-    let rules = "table inet track { chain incoming { type filter hook input priority 0; ct state invalid drop; } }";
-    let mut nft = Command::new("nft");
-    nft.arg(rules);
-    let Ok(mut child) = pair.machines[0].spawn_command(nft) else {
-        println!("skipped: nft is not installed");
+    // Something has to ask for the state of connections, or none are tracked.
+    let tracking =
+        "table inet track { chain incoming { type filter hook input priority 0; ct state invalid drop; }; }\n";
+    if !pair.load_rules(0, tracking) {
         return;
-    };
-    assert!(child.wait().expect("it is a child").success(), "the kernel takes the rules");
-    let [left, _right] = pair.start_both(NO_LINK);
+    }
+    let [left, _right] = pair.start_both("[kernel]\nevents = \"all\"\n");
     left.order(SyncOrder::Primary);
     left.wait_until_safe();
 

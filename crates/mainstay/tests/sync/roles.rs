@@ -26,9 +26,12 @@ fn the_other_node_goes_on_when_one_is_killed() {
     let (done, said) = right.hook("primary", "5s");
     assert!(done, "{said}");
     assert_eq!(pair.table(1).count(), 1000);
-    let status = right.client().status().expect("it answers");
-    let sync = status.sync.expect("it is mainstay sync");
-    assert_eq!((status.node.role.as_str(), sync.kernel.own, sync.kernel.copies), ("primary", 1000, 0));
+    wait_until("they are its own", || {
+        let status = right.client().status().expect("it answers");
+        let kernel = &status.sync.as_ref().expect("it is mainstay sync").kernel;
+        let is_so = status.node.role == "primary" && (kernel.own, kernel.copies) == (1000, 0);
+        if is_so { Ok(()) } else { Err(format!("{status:?}")) }
+    });
     wait_until("the silence is seen", || {
         let sync = right.client().status().expect("it answers").sync.expect("it is mainstay sync");
         let is_named = sync.failover.contains("nothing is heard of node 0")

@@ -36,7 +36,7 @@ fn a_kernel_that_is_full_is_named_and_gets_the_connections_when_there_is_room() 
     let [left, right] = pair.start_both("[[filter.ignore]]\naddresses = [\"10.8.0.0/13\"]\n");
     left.order(SyncOrder::Primary);
     left.wait_until_safe();
-    let fillers: Vec<Entry> = (0..max as u32).map(filler).collect();
+    let fillers: Vec<Entry> = (0..(max - pair.table(1).count()) as u32).map(filler).collect();
     pair.table(1).create(&fillers);
     assert_eq!(pair.table(1).count(), max);
 

@@ -59,7 +59,7 @@ pub(super) fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         config.node.id.0,
         counted(peers, "peer"),
         counted(config.filter.ignore.len(), "filter"),
-        if config.conntrackd.is_some() { ", one of them a conntrackd" } else { "" },
+        if config.conntrackd.is_some() { "; a conntrackd is spoken with" } else { "" },
     );
     if host.findings.is_empty() {
         text.push_str("This host has all that it takes.\n");

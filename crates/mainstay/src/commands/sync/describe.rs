@@ -17,9 +17,9 @@ pub fn describe(status: &Status, sync: &SyncStatus) -> String {
         "Failover     {}\n\
          State        {usable}; {}, injection {}\n\
          Connections  {} known ({} own, {} copies of which {} are in the kernel) of {}\n\
-         Kernel       {} connections{}, {} waiting to be changed, {} announced\n\
+         Kernel       {} connections{}, {} waiting to be changed\n\
          Events       {} read, {} malformed; {} overruns, {} connections made good; buffer {}\n\
-         Requests     {} made, {} refused; {} copies injected again; {} dumps\n",
+         Requests     {} made, {} of announced connections, {} refused; {} copies injected again; {} dumps\n",
         sync.failover,
         sync.mode,
         sync.injection,
@@ -31,13 +31,13 @@ pub fn describe(status: &Status, sync: &SyncStatus) -> String {
         count(kernel.connections),
         if kernel.connections_max == 0 { String::new() } else { format!(" of {}", count(kernel.connections_max)) },
         count(kernel.waiting),
-        count(kernel.expectations),
         count(kernel.events),
         count(kernel.events_malformed),
         count(kernel.overruns),
         count(kernel.repaired),
         bytes(kernel.receive_buffer_bytes),
         count(kernel.requests),
+        count(kernel.expectation_requests),
         count(kernel.refused.iter().map(|refused| refused.requests).sum()),
         count(kernel.injected_again),
         count(kernel.dumps),

@@ -200,6 +200,15 @@ fn a_conntrackd_is_at_an_address_or_in_a_group_on_an_interface() {
 }
 
 #[test]
+fn handshakes_are_told_only_where_the_kernel_tells_of_them() {
+    let warnings = |text: &str| parse("sync.toml", text).expect("it is right").warnings.len();
+    let told = format!("{LEAST}[filter]\ntcp_states = [\"syn_sent\", \"established\"]\n");
+    assert_eq!(warnings(&told), 1);
+    assert_eq!(warnings(&format!("{told}[kernel]\nevents = \"all\"\n")), 0);
+    assert_eq!(warnings(LEAST), 0);
+}
+
+#[test]
 fn no_node_stands_by_where_all_carry_connections() {
     assert_refused(&format!("{LEAST}[cluster]\nmode = \"multi-primary\"\nrole = \"backup\"\n"), "none stands by");
 }

@@ -141,6 +141,17 @@ pub struct Filter {
     pub ignore: Vec<Ignore>,
 }
 
+/// The states before a connection is established.
+pub const TCP_HANDSHAKE: [TcpState; 3] = [TcpState::SynSent, TcpState::SynReceived, TcpState::SynSent2];
+
+impl Filter {
+    /// Whether TCP connections are told before they are established.
+    #[must_use]
+    pub fn tells_handshakes(&self) -> bool {
+        TCP_HANDSHAKE.iter().any(|state| self.tcp_states.contains(state))
+    }
+}
+
 impl Default for Filter {
     fn default() -> Self {
         Self {

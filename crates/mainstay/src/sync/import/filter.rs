@@ -120,7 +120,15 @@ fn states(set: &Statement, policy: Policy, translation: &mut Translation) {
     let is_told = |name: &str| (policy == Policy::Accept) == found.contains(&name);
     let told = STATES.iter().map(|(_, name)| *name).filter(|name| is_told(name));
     translation.filter.tcp_states = told.map(str::to_owned).collect();
+    if told_handshakes(&translation.filter.tcp_states) {
+        super::translate::set(&mut translation.kernel, "events", "\"all\"".to_owned());
+    }
     if translation.filter.tcp_states.is_empty() {
         translation.remark(set, "no state of TCP would be told: filter.tcp_states is left at its default");
     }
+}
+
+/// Whether connections are told before they are established, of which the kernel has to make events.
+fn told_handshakes(told: &[String]) -> bool {
+    ["syn_sent", "syn_recv", "syn_sent2"].iter().any(|name| told.iter().any(|state| state == name))
 }

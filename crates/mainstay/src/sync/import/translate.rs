@@ -174,7 +174,7 @@ fn plain(statement: &Statement, translation: &mut Translation) {
 }
 
 /// The last word on a key counts.
-fn set(keys: &mut Vec<(&'static str, String)>, key: &'static str, value: String) {
+pub(super) fn set(keys: &mut Vec<(&'static str, String)>, key: &'static str, value: String) {
     keys.retain(|(name, _)| *name != key);
     keys.push((key, value));
 }

@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawNode, RawReplication, Text};
 use super::super::sync::raw::RawSync;
-use super::super::sync::validated::{Mode, Native, StartRole, SyncConfig};
+use super::super::sync::validated::{Events, Mode, Native, StartRole, SyncConfig};
 use super::super::sync::{CONTROL_SOCKET_DEFAULT, validated};
 use super::super::validated::{LogLevel, Node};
 use super::cluster::{own_address, ranged, replication};
@@ -46,11 +46,22 @@ pub(in crate::config) fn validate(raw: &RawSync, findings: &mut Findings<'_>) ->
         );
         findings.error(0..0, "[replication]", mistake);
     }
+    let kernel = kernel::kernel(&raw.kernel, findings);
+    let filter = filter::filter(&raw.filter, findings);
+    if let Some(list) =
+        raw.filter.tcp_states.as_ref().filter(|_| kernel.events == Events::Lean && filter.tells_handshakes())
+    {
+        let mistake = Mistake::new(
+            "of handshakes the kernel makes no events",
+            "write events = \"all\" in [kernel], or leave syn_sent, syn_recv and syn_sent2 out",
+        );
+        findings.warning(list.span(), "filter.tcp_states", mistake);
+    }
     SyncConfig {
-        kernel: kernel::kernel(&raw.kernel, findings),
+        kernel,
         mode,
         role,
-        filter: filter::filter(&raw.filter, findings),
+        filter,
         replication,
         conntrackd,
         control: control::remote(raw.control.as_ref(), findings),
