@@ -89,7 +89,10 @@ impl Peer {
         let copies = if bytes_per_s > BYTES_PER_S_MAX { 1 } else { copies_against(self.loss) };
         if copies > self.copies {
             let percent = self.loss * 100.0;
-            tracing::debug!("the link to node {} loses {percent:.0} %: each datagram is sent {copies} times", self.id.0);
+            tracing::debug!(
+                "the link to node {} loses {percent:.0} %: each datagram is sent {copies} times",
+                self.id.0
+            );
         }
         self.copies = copies;
     }

@@ -66,11 +66,7 @@ fn kill_once(setting: &Setting<'_>, subject: Subject) -> Result<usize, BenchErro
     if ramped == Waited::TooLate {
         let there = traffic.progress().ramped;
         let why = "not established in time".to_owned();
-        return Err(BenchError::Failed {
-            failed: (connections - there) as u64,
-            connections: connections as u64,
-            why,
-        });
+        return Err(BenchError::Failed { failed: (connections - there) as u64, connections: connections as u64, why });
     }
     let killed_at = pair.kill_active()?;
     watch.pass_until(killed_at + DETECTION)?;
@@ -85,5 +81,8 @@ fn kill_once(setting: &Setting<'_>, subject: Subject) -> Result<usize, BenchErro
     pair.check_standby_running()?;
     let outcomes = traffic.finish()?.outcomes;
     drop(taken_over);
-    Ok(outcomes.iter().filter(|outcome| outcome.was_established_before(killed_at) && !outcome.survived(asked_at)).count())
+    Ok(outcomes
+        .iter()
+        .filter(|outcome| outcome.was_established_before(killed_at) && !outcome.survived(asked_at))
+        .count())
 }

@@ -124,7 +124,8 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(args: &BenchSyncArgs, kernel: &str, measured: &Measured, left_out: Vec<String>) -> Self {
         let cpu = Sides::of(|side| {
-            measured.all(|figures| (!figures.cpu_us[side].is_empty()).then(|| rounded(figures.cpu_us[side].median(), 1)))
+            measured
+                .all(|figures| (!figures.cpu_us[side].is_empty()).then(|| rounded(figures.cpu_us[side].median(), 1)))
         });
         let (takeover_ms, bytes_per_entry) = (measured.takeover_ms(), measured.bytes_per_entry(args.entries()));
         let ratios = Ratios {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::pair::{ACTIVE, Pair, STANDBY, Tuning};
 use super::{Setting, Subject, entries};
-use crate::bench::rounds::{self, Rounds};
 use crate::bench::BenchError;
+use crate::bench::rounds::{self, Rounds};
 use crate::demo::watch::Waited;
 
 /// Connections that the standby may be behind while the table is filled: so that the daemons' own speed decides how long that

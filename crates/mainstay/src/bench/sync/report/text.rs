@@ -59,8 +59,7 @@ impl Report {
     }
 
     fn describe_rest(&self) -> String {
-        let mut table =
-            Table::new(&[("", Align::Left), ("MAINSTAY SYNC", Align::Right), ("CONNTRACKD", Align::Right)]);
+        let mut table = Table::new(&[("", Align::Left), ("MAINSTAY SYNC", Align::Right), ("CONNTRACKD", Align::Right)]);
         let mut row = |what: String, both: &Both<Option<f64>>, places: usize| {
             if both.mainstay.is_some() || both.conntrackd.is_some() {
                 let cells = [both.mainstay, both.conntrackd];
@@ -68,8 +67,7 @@ impl Report {
                 table.row([what].into_iter().chain(cells));
             }
         };
-        let (connections, entries) =
-            (count(self.settings.connections.into()), count(self.settings.entries.into()));
+        let (connections, entries) = (count(self.settings.connections.into()), count(self.settings.entries.into()));
         row(
             format!("broken of {connections} when the router dies, 20 % loss on the dedicated link"),
             &self.broken_at_20_percent_loss,
