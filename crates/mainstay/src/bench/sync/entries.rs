@@ -90,6 +90,17 @@ pub(super) fn read(node: &Namespace) -> Result<HashSet<(Tuple, Tuple)>, BenchErr
     Ok(node.run(read)??)
 }
 
+/// Deletes every other of these connections from the kernel of a namespace, as fast as it goes. Those that have ended meanwhile are
+/// gone all the same.
+///
+/// # Errors
+/// The kernel does not do it.
+pub(super) fn delete_half(node: &Namespace, there: &HashSet<(Tuple, Tuple)>) -> Result<(), BenchError> {
+    let ended: Vec<Entry> = there.iter().step_by(2).map(|(original, reply)| Entry::new(*original, *reply)).collect();
+    let delete = || TableSocket::open()?.execute(ended.iter().map(Request::Delete), &mut |_, _| {});
+    Ok(node.run(delete)??)
+}
+
 #[cfg(test)]
 mod tests {
     use packet_io::namespace::{NamespaceSupport, probe};
@@ -107,7 +118,10 @@ mod tests {
         let there = read(&node).unwrap();
         assert_eq!(there.len(), 300);
         assert!((49_990..50_290).map(established).all(|entry| there.contains(&(entry.original, entry.reply))));
+        delete_half(&node, &there).unwrap();
+        assert_eq!(read(&node).unwrap().len(), 150);
+        create(&node, 50_290, 10).unwrap();
         let error = create(&node, 50_200, 100).unwrap_err().to_string();
-        assert!(error.starts_with("90 of 100 connections failed"), "{error}");
+        assert!(error.contains(" of 100 connections failed"), "{error}");
     }
 }
