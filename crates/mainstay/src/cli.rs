@@ -7,6 +7,7 @@ mod link;
 mod looking;
 mod replication;
 mod sync;
+mod sync_bench;
 mod target;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use replication::BenchReplicationArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
+pub use sync_bench::BenchSyncArgs;
 pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
@@ -156,6 +158,8 @@ pub enum BenchCommand {
     SetupRate(BenchSetupRateArgs),
     /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
     Replication(BenchReplicationArgs),
+    /// What it costs to replicate the kernel's connections, and what that saves, beside conntrackd
+    Sync(BenchSyncArgs),
 }
 
 /// `mainstay bench bulk`.

@@ -66,11 +66,21 @@ pub fn machine_cpu_time() -> Option<Duration> {
 /// Memory of the process that is in RAM, in bytes; 0 where `/proc` is not mounted.
 #[must_use]
 pub fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0);
+    resident_bytes_in("/proc/self").unwrap_or_default()
+}
+
+/// Memory of the process `pid` that is in RAM, in bytes; `None` when there is no such process.
+#[must_use]
+pub fn resident_bytes_of(pid: u32) -> Option<u64> {
+    resident_bytes_in(&format!("/proc/{pid}"))
+}
+
+fn resident_bytes_in(process: &str) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("{process}/statm")).ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     // SAFETY: sysconf takes no pointers.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages * u64::try_from(page_bytes).unwrap_or(0)
+    Some(pages * u64::try_from(page_bytes).unwrap_or(0))
 }
 
 /// Lets this process run before ordinary ones when the processors are short: a node that gets no processor for the
@@ -156,5 +166,6 @@ mod tests {
         let before = resident_bytes();
         let block = std::hint::black_box(vec![1_u8; 32 << 20]);
         assert!(resident_bytes() >= before + (24 << 20), "of {} bytes", block.len());
+        assert_eq!(resident_bytes_of(u32::MAX), None);
     }
 }

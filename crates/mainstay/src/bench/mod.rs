@@ -12,6 +12,7 @@ pub mod pipeline;
 pub mod replication;
 mod rounds;
 pub mod setup_rate;
+pub mod sync;
 pub mod workers;
 
 use std::io;
@@ -20,7 +21,9 @@ use std::path::PathBuf;
 use packet_io::IoError;
 
 use self::kernel_routers::conntrackd::ConntrackdError;
+use self::sync::SyncDaemonError;
 use crate::demo::cluster::ClusterError;
+use crate::demo::session::TrafficError;
 use crate::demo::watch::WatchError;
 use crate::emulator::LinkError;
 
@@ -57,6 +60,20 @@ pub enum BenchError {
     /// The pair of routers with conntrackd does not run as it should.
     #[error(transparent)]
     Conntrackd(#[from] ConntrackdError),
+    /// The pair of routers with `mainstay sync` does not run as it should.
+    #[error(transparent)]
+    SyncDaemon(#[from] SyncDaemonError),
+    /// Daemons that run do not come together.
+    #[error("{what}: the two daemons were not ready in time: {why}")]
+    NotReady {
+        /// What was measured.
+        what: &'static str,
+        /// What is missing.
+        why: String,
+    },
+    /// The demo's traffic, which is measured with, has ended.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
     /// The page cannot be written.
     #[error("cannot write the report {}: {source}", path.display())]
     Page {

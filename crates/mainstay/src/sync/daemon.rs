@@ -12,6 +12,7 @@ use packet_io::{IoError, clock};
 
 use super::kernel::Kernel;
 use super::links::Links;
+use super::redundancy::{Counters, Redundancy};
 use super::reporting::Reporting;
 use crate::config::sync::SyncConfig;
 use crate::control::ControlReceiver;
@@ -27,6 +28,8 @@ const LINKS: Token = Token(3);
 
 /// The longest wait: the service manager wants a sign of life, and operators' figures grow old.
 const WAIT_MAX: Duration = Duration::from_millis(100);
+/// How often it is looked at what links lose.
+const LOOK_AT_LINKS_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the time of day is looked at, which certificates are held against.
 const TIME_OF_DAY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -56,6 +59,10 @@ pub(super) struct Daemon {
     reporting: Reporting,
     service: Service,
     buffer: Vec<u8>,
+    /// How often datagrams are sent over links that lose some,
+    redundancy: Redundancy,
+    /// and when that is looked at again.
+    look_at_links_at: Instant,
     /// The kernel has not been asked all that the node wants of it.
     has_requests: bool,
     time_of_day_at: Instant,
@@ -88,6 +95,8 @@ impl Daemon {
             receiver,
             service: Service::from_environment(),
             buffer: Vec::with_capacity(65_536),
+            redundancy: Redundancy::default(),
+            look_at_links_at: Instant::ZERO,
             has_requests: false,
             time_of_day_at: Instant::ZERO,
             is_ending: false,
@@ -116,6 +125,7 @@ impl Daemon {
             self.kernel.read_table(now, &mut self.node);
             self.has_requests = self.kernel.make_requests(now, &mut self.node)?;
             self.send(now)?;
+            self.look_at_links(now);
             self.report(now);
             if ready.contains(&CONTROL) {
                 self.answer_control();
@@ -163,9 +173,23 @@ impl Daemon {
 
     fn send(&mut self, now: Instant) -> Result<(), IoError> {
         while let Some(to) = self.node.poll_transmit(now, &mut self.buffer) {
-            self.links.send(to, &self.buffer)?;
+            for _ in 0..self.redundancy.copies(to) {
+                self.links.send(to, &self.buffer)?;
+            }
         }
         Ok(())
+    }
+
+    fn look_at_links(&mut self, now: Instant) {
+        if self.look_at_links_at > now {
+            return;
+        }
+        self.look_at_links_at = now + LOOK_AT_LINKS_INTERVAL;
+        for peer in self.node.status(now).peers {
+            if let Some(session) = &peer.session {
+                self.redundancy.look(now, peer.id, Counters::from(session));
+            }
+        }
     }
 
     fn report(&mut self, now: Instant) {

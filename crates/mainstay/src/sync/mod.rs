@@ -13,6 +13,7 @@ pub mod import;
 mod kernel;
 mod links;
 mod operator;
+mod redundancy;
 mod reporting;
 
 use std::path::Path;

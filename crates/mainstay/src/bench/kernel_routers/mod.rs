@@ -3,4 +3,5 @@
 //! have in common.
 
 pub mod conntrackd;
+pub(crate) mod prepared;
 pub mod router;

@@ -26,11 +26,11 @@ const EVENTS_MAX: usize = 1024;
 
 /// What the client has done so far.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Tally {
+pub(in crate::bench) struct Tally {
     /// Connections whose answer has come.
-    pub(super) completed: u64,
+    pub(in crate::bench) completed: u64,
     /// Connections that ended otherwise.
-    pub(super) failed: u64,
+    pub(in crate::bench) failed: u64,
 }
 
 #[derive(Default)]
@@ -42,14 +42,14 @@ struct Shared {
 }
 
 /// A client at work. Dropping it ends it.
-pub(super) struct Client {
+pub(in crate::bench) struct Client {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<io::Result<()>, IoError>>>,
 }
 
 impl Client {
     /// Starts a client in the topology's client namespace that connects to `servers` in turn.
-    pub(super) fn start(
+    pub(in crate::bench) fn start(
         topology: &Arc<Topology>,
         servers: Vec<SocketAddr>,
         in_flight: u16,
@@ -64,25 +64,25 @@ impl Client {
     }
 
     /// What it has done so far.
-    pub(super) fn tally(&self) -> Tally {
+    pub(in crate::bench) fn tally(&self) -> Tally {
         Tally {
             completed: self.shared.completed.load(Ordering::Relaxed),
             failed: self.shared.failed.load(Ordering::Relaxed),
         }
     }
 
-    /// Ends it.
+    /// Ends it. Returns what it has done in all.
     ///
     /// # Errors
     /// A connection failed, or the client itself did.
-    pub(super) fn finish(mut self) -> Result<(), BenchError> {
+    pub(in crate::bench) fn finish(mut self) -> Result<Tally, BenchError> {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(Ok(worked)) = self.thread.take().map(JoinHandle::join) {
             worked?.map_err(BenchError::Socket)?;
         }
-        let Tally { completed, failed } = self.tally();
+        let tally @ Tally { completed, failed } = self.tally();
         if failed == 0 {
-            return Ok(());
+            return Ok(tally);
         }
         let why = self.shared.first_failure.lock().ok().and_then(|mut why| why.take()).unwrap_or_default();
         Err(BenchError::Failed { failed, connections: completed + failed, why })

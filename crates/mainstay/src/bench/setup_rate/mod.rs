@@ -9,9 +9,9 @@
 //!
 //! With `--multi-primary` both nodes carry connections, half each, and back each other up.
 
-mod client;
+pub(super) mod client;
 mod report;
-mod server;
+pub(super) mod server;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl Pair {
 }
 
 /// Lets the client use the ports of connections that are over again after a second.
-fn allow_reuse_of_ports() -> Result<(), IoError> {
+pub(super) fn allow_reuse_of_ports() -> Result<(), IoError> {
     sysctl::write("net/ipv4/tcp_tw_reuse", "1")
 }
 

@@ -14,9 +14,9 @@ use packet_io::namespace::Namespace;
 use crate::bench::BenchError;
 
 /// What the client sends.
-pub(super) const REQUEST: [u8; 64] = [b'?'; 64];
+pub(in crate::bench) const REQUEST: [u8; 64] = [b'?'; 64];
 /// Length of the answer.
-pub(super) const ANSWER_BYTES: usize = 256;
+pub(in crate::bench) const ANSWER_BYTES: usize = 256;
 /// Connections that the server holds, at most; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 16_384;
 /// How often the server looks whether it is to end, at least.
@@ -24,14 +24,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const EVENTS_MAX: usize = 1024;
 
 /// A server at work. Dropping it ends it.
-pub(super) struct Server {
+pub(in crate::bench) struct Server {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Server {
     /// Starts a server on each of `addresses` in the namespace.
-    pub(super) fn start(namespace: &Namespace, addresses: &[SocketAddr]) -> Result<Self, BenchError> {
+    pub(in crate::bench) fn start(namespace: &Namespace, addresses: &[SocketAddr]) -> Result<Self, BenchError> {
         let work = namespace.run(|| Loop::bind(addresses))?.map_err(BenchError::Socket)?;
         let stop = Arc::new(AtomicBool::new(false));
         let its_stop = Arc::clone(&stop);

@@ -1,9 +1,8 @@
 //! One conntrackd: started in its router's namespace, asked by its own client.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use packet_io::namespace::Namespace;
 use packet_io::signal::die_with_parent;
@@ -11,6 +10,7 @@ use packet_io::signal::die_with_parent;
 use super::config::{Files, configuration};
 use super::{ConntrackdError, DaemonPlan, Mode};
 use crate::bench::BenchError;
+use crate::bench::kernel_routers::prepared::Prepared;
 use crate::demo::cluster::{Directory, NAMES};
 
 /// Lines of the log that an error shows.
@@ -22,21 +22,6 @@ pub(crate) struct Daemon {
     child: Child,
     config: PathBuf,
     log: PathBuf,
-}
-
-/// A process that will have a daemon do something. It ends when it is told, and when its standard input is closed.
-pub(crate) struct Prepared {
-    child: Child,
-    request: &'static str,
-}
-
-impl Prepared {
-    /// It is not needed any more.
-    pub(crate) fn discard(mut self) {
-        drop(self.child.stdin.take());
-        // Nobody is left to be told.
-        let _ = self.child.wait();
-    }
 }
 
 impl Daemon {
@@ -63,11 +48,17 @@ impl Daemon {
         Ok(Self { name, child, config, log })
     }
 
+    /// Says how its log ends if it has ended.
     pub(crate) fn check_running(&mut self) -> Result<(), ConntrackdError> {
         match self.child.try_wait() {
             Ok(Some(status)) => Err(ConntrackdError::Ended { name: self.name, status, log: self.log_tail() }),
             _ => Ok(()),
         }
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Kills it as a power cut would.
@@ -84,30 +75,29 @@ impl Daemon {
         self.finish(node.spawn_command(command)?, request)
     }
 
-    /// Makes ready to have it do something later: a process that has but to be told, so that the measurement's own size does
-    /// not count when it starts.
+    /// Makes ready to have it do something later.
     pub(crate) fn prepare(&self, node: &Namespace, request: &'static str) -> Result<Prepared, ConntrackdError> {
-        let mut command = Command::new("sh");
-        command.args(["-c", "read -r _ && exec conntrackd -C \"$0\" \"$1\""]).arg(&self.config).arg(request);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        die_with_parent(&mut command);
-        Ok(Prepared { child: node.spawn_command(command)?, request })
+        let arguments = ["-C".as_ref(), self.config.as_os_str(), request.as_ref()];
+        Ok(Prepared::new(node, "conntrackd", arguments)?)
     }
 
     /// Has it do what was prepared, and waits until it has.
-    pub(crate) fn ask_prepared(&self, prepared: Prepared) -> Result<(), ConntrackdError> {
-        let Prepared { mut child, request } = prepared;
-        let told = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(b"\n"));
-        told.map_err(|error| self.refused(request, error.to_string()))?;
-        self.finish(child, request).map(drop)
+    pub(crate) fn ask_prepared(&self, prepared: Prepared, request: &'static str) -> Result<(), ConntrackdError> {
+        let output = prepared.run().map_err(|error| self.refused(request, error.to_string()))?;
+        self.check_done(&output, request)
     }
 
     fn finish(&self, child: Child, request: &'static str) -> Result<String, ConntrackdError> {
         let output = child.wait_with_output().map_err(|error| self.refused(request, error.to_string()))?;
-        if !output.status.success() {
-            return Err(self.refused(request, String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
+        self.check_done(&output, request)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn check_done(&self, output: &Output, request: &'static str) -> Result<(), ConntrackdError> {
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(self.refused(request, String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
     /// Says what is missing until it has heard from the other.

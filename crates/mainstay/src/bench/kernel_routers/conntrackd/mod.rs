@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use packet_io::IoError;
 
-pub(crate) use self::daemon::{Daemon, Prepared};
+pub(crate) use self::daemon::Daemon;
 
 /// How long the daemons may take until they hear each other.
 pub const READY_WITHIN: Duration = Duration::from_secs(30);

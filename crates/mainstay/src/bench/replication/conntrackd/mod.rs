@@ -17,8 +17,9 @@ use packet_io::sysctl;
 use super::network::{Network, Route};
 use super::pair::{Pair, TakeOver};
 use crate::bench::BenchError;
+use crate::bench::kernel_routers::conntrackd::{BEGIN_AS_PRIMARY, COMMIT, Daemon, DaemonPlan, READY_WITHIN};
 pub use crate::bench::kernel_routers::conntrackd::{ConntrackdError, Mode, available};
-use crate::bench::kernel_routers::conntrackd::{BEGIN_AS_PRIMARY, COMMIT, Daemon, DaemonPlan, Prepared, READY_WITHIN};
+use crate::bench::kernel_routers::prepared::Prepared;
 use crate::bench::kernel_routers::router;
 use crate::demo::clock::Epoch;
 use crate::demo::cluster::Directory;
@@ -111,7 +112,7 @@ impl ConntrackdPair {
     fn take_over(&mut self, survivor: usize) -> Result<Announced, BenchError> {
         let (node, daemon) = (&self.topology.nodes[survivor], &self.daemons[survivor]);
         match self.commit.take() {
-            Some(commit) => daemon.ask_prepared(commit)?,
+            Some(commit) => daemon.ask_prepared(commit, COMMIT)?,
             None => drop(daemon.ask(node, COMMIT)?),
         }
         router::take_addresses(node, self.route)?;

@@ -1,0 +1,59 @@
+//! `mainstay bench sync`, small: every part has its figures, and what the daemons do shows in them.
+
+use std::process::Command;
+
+use packet_io::namespace::{NamespaceSupport, probe};
+use serde_json::Value;
+
+/// In the large table, which is small here.
+const ENTRIES: u64 = 3000;
+
+/// The report of a small measurement; none, said aloud, where it cannot be made.
+fn report(arguments: &[&str]) -> Option<Value> {
+    if probe() != NamespaceSupport::Available {
+        println!("skipped: {:?}", probe());
+        return None;
+    }
+    if Command::new("nft").arg("-v").output().is_err() {
+        println!("skipped: nft is not installed (package nftables)");
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+    command.args(["bench", "sync", "--quick", "--json", "--rounds", "1", "--seconds", "0.3", "--in-flight", "16"]);
+    command.args(["--connections", "300", "--ramp-per-s", "500", "--entries", &ENTRIES.to_string()]).args(arguments);
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
+}
+
+fn assert_measured(report: &Value, name: &str) {
+    let figure = |of: &Value| of[name].as_f64().unwrap_or_else(|| panic!("{name} in {report:#}"));
+    assert!(figure(&report["per_s"]) > 0.0 && report["per_s"]["off"].as_f64().is_some_and(|rate| rate > 0.0));
+    for side in ["sender", "receiver"] {
+        assert!(figure(&report["cpu_us_per_connection"][side]) > 0.0, "{report:#}");
+        assert!(figure(&report["rss_mb_200k_by_side"][side]) > 1.0, "{report:#}");
+    }
+    assert!(figure(&report["takeover_ms_200k"]) > 0.0, "{report:#}");
+    // A busy machine loses what was established in the last moment.
+    assert!(figure(&report["broken_at_20_percent_loss"]) < 150.0, "{report:#}");
+    assert!(figure(&report["netlink_8k_buffer"]) <= figure(&report["netlink_8k_buffer_entries"]), "{report:#}");
+    assert_eq!(report["settings"]["entries"], ENTRIES);
+}
+
+#[test]
+fn mainstay_sync_is_measured_and_misses_nothing_in_the_end() {
+    let Some(report) = report(&["--subjects", "off,mainstay"]) else { return };
+    assert_measured(&report, "mainstay");
+    assert_eq!(report["netlink_8k_buffer"]["mainstay"], 0.0, "{report:#}");
+    assert!(report["takeover_ms_200k"]["conntrackd"].is_null() && report["ratios"]["takeover_ms"].is_null());
+}
+
+#[test]
+fn conntrackd_is_measured_in_the_same_way() {
+    if Command::new("conntrackd").arg("-v").output().is_err() {
+        println!("skipped: conntrackd is not installed");
+        return;
+    }
+    let Some(report) = report(&["--subjects", "off,conntrackd"]) else { return };
+    assert_measured(&report, "conntrackd");
+}
