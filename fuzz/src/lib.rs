@@ -10,5 +10,6 @@ pub mod failure_detection;
 pub mod frame;
 pub mod heartbeat;
 pub mod node;
+pub mod redundancy;
 pub mod session;
 pub mod transports;

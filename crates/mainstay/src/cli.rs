@@ -4,6 +4,7 @@ mod encryption;
 mod key;
 mod link;
 mod looking;
+mod redundancy;
 mod replication;
 mod target;
 
@@ -19,6 +20,7 @@ pub use key::KeyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use target::SocketArgs;
 
@@ -148,6 +150,8 @@ pub enum BenchCommand {
     SetupRate(BenchSetupRateArgs),
     /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
     Replication(BenchReplicationArgs),
+    /// How fast redundant bytes are found and put back, and how many, beside zstd, LZ4, FastCDC and memcpy
+    Redundancy(BenchRedundancyArgs),
 }
 
 /// `mainstay bench bulk`.

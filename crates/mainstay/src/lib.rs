@@ -62,5 +62,6 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Bench(BenchCommand::Encryption(args)) => bench::encryption::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
         Command::Bench(BenchCommand::Replication(args)) => bench::replication::run(args),
+        Command::Bench(BenchCommand::Redundancy(args)) => bench::redundancy::run(args),
     }
 }

@@ -160,8 +160,18 @@ impl Decoder {
     /// # Errors
     /// The cache's size is out of bounds.
     pub fn open_at_once(config: DecoderConfig, epoch: u32) -> Result<Self, CacheSizeError> {
-        let mut decoder = Self::new(DecoderConfig { id: 0, ..config })?;
+        Self::follow(DecoderConfig { id: 0, ..config }, epoch, 0)
+    }
+
+    /// A decoder that listens to a stream that others opened, from [`crate::Encoder::next_number`] on: a mirror of the cache,
+    /// for whoever is to take over from the encoder. Its cache has the stream's size; what it has to say concerns nobody.
+    ///
+    /// # Errors
+    /// The cache's size is out of bounds.
+    pub fn follow(config: DecoderConfig, epoch: u32, next_number: u64) -> Result<Self, CacheSizeError> {
+        let mut decoder = Self::new(config)?;
         decoder.stream = Some(Stream { epoch, former: None });
+        decoder.store.next = next_number.min(NUMBER_MAX);
         Ok(decoder)
     }
 
@@ -224,7 +234,12 @@ impl Decoder {
                 self.counters.blocks_literal += 1;
             }
             Content::Encoded(encoded) => {
-                self.expand(number, encoded, fork, out)?;
+                let expanded = self.expand(number, encoded, fork, out);
+                if matches!(expanded, Err(Lack::Missing)) && fork.is_none() {
+                    // What it points to lies before it, and is asked for.
+                    self.store.next = self.store.next.max(number);
+                }
+                expanded?;
                 self.counters.blocks_encoded += 1;
             }
         }

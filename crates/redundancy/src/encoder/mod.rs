@@ -1,5 +1,6 @@
 //! The encoder: blocks go in, blocks with pointers come out.
 
+mod batch;
 mod decoder_view;
 mod expansion;
 mod flow_memory;
@@ -12,6 +13,8 @@ mod tests;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use self::batch::Lane;
+pub use self::batch::Segment;
 use self::decoder_view::DecoderView;
 pub use self::decoder_view::Trust;
 use self::expansion::ExpansionCredit;
@@ -20,16 +23,16 @@ pub use self::flow_memory::FlowPosition;
 use self::link::Link;
 use self::repair::Requests;
 use crate::chunk_index::ChunkIndex;
-use crate::fingerprint::{Fingerprinter, Marks, Period, SampleTable, Sampling};
+use crate::fingerprint::{Fingerprinter, Period, SampleTable, Sampling};
 use crate::fingerprint_index::FingerprintIndex;
-use crate::limits::{BLOCK_BYTES_MAX, FLOWS_DEFAULT, FLOWS_MAX, GRANULE_BYTES, MARGIN_DIVISOR};
+use crate::limits::{BATCH_BLOCKS_MAX, FLOWS_DEFAULT, FLOWS_MAX};
 use crate::matching::chunk_match::ChunkMatch;
 use crate::matching::max_match::MaxMatch;
-use crate::matching::{Match, Reach};
-use crate::packet_cache::{CacheSizeError, Placement, Ring, granules_for, granules_of};
+use crate::matching::Match;
+use crate::packet_cache::{CacheSizeError, Placement, Ring, granules_of};
 use crate::reference_check::ReferenceCheck;
 use crate::wire::control::Parent;
-use crate::wire::shim::{self, ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYTES, Pointer};
+use crate::wire::shim::{self, Pointer};
 
 /// How matches are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +153,7 @@ pub struct Encoder {
     link: Link,
     requests: Requests,
     parent: Option<Parent>,
-    marks: Marks,
+    lanes: [Lane; BATCH_BLOCKS_MAX],
     matches: Vec<Match>,
     counters: EncoderCounters,
 }
@@ -182,7 +185,7 @@ impl Encoder {
             link: Link::default(),
             requests: Requests::default(),
             parent: None,
-            marks: Marks::default(),
+            lanes: Default::default(),
             matches: Vec::new(),
             counters: EncoderCounters::default(),
         })
@@ -202,84 +205,13 @@ impl Encoder {
     /// Encodes a block that is new for sure, or of which nothing is known: `out` is what goes on the wire, in place of what
     /// was in it.
     pub fn encode_block(&mut self, block: &[u8], out: &mut Vec<u8>) -> Encoding {
-        self.encode(block, false, out)
+        self.encode_alone(&Segment { bytes: block, at: None }, out)
     }
 
     /// Encodes a segment of a flow. One that may be a retransmission points only to what the decoder is known to hold: were it
     /// to point to its own first copy, that was lost, it would be lost again (seed, section 3.4).
     pub fn encode_segment(&mut self, at: FlowPosition, segment: &[u8], out: &mut Vec<u8>) -> Encoding {
-        let is_cautious = !self.flows.is_new(at, segment.len());
-        self.counters.blocks_cautious += u64::from(is_cautious);
-        self.encode(segment, is_cautious, out)
-    }
-
-    fn encode(&mut self, block: &[u8], is_cautious: bool, out: &mut Vec<u8>) -> Encoding {
-        out.clear();
-        let encoding = self.encode_open(block, is_cautious, out);
-        let counters = &mut self.counters;
-        match encoding {
-            Encoding::Plain => counters.blocks_plain += 1,
-            Encoding::Literal => counters.blocks_literal += 1,
-            Encoding::Encoded => counters.blocks_encoded += 1,
-        }
-        counters.bytes_in += block.len() as u64;
-        counters.bytes_out += encoding.wire_bytes(block, out) as u64;
-        encoding
-    }
-
-    fn encode_open(&mut self, block: &[u8], is_cautious: bool, out: &mut Vec<u8>) -> Encoding {
-        self.matches.clear();
-        let is_fit = block.len() >= self.fingerprinter.sampling().window.bytes()
-            && block.len() <= BLOCK_BYTES_MAX
-            // The largest block takes a fraction of the smallest cache twice over, but not with its margin.
-            && granules_for(block.len()) * 2 <= self.granules;
-        if !self.link.is_open() || !is_fit {
-            self.credit.spend(block.len(), 0);
-            return Encoding::Plain;
-        }
-        let place = self.placement.peek(block.len());
-        self.find(block, is_cautious);
-        let matched: usize = self.matches.iter().map(|found| found.length).sum();
-        let shim_bytes = ENCODED_SHIM_BYTES + POINTER_BYTES * self.matches.len();
-        let encoding = if matched > shim_bytes {
-            self.credit.earn(block.len(), matched - shim_bytes);
-            Encoding::Encoded
-        } else {
-            self.matches.clear();
-            if self.credit.spend(block.len(), LITERAL_SHIM_BYTES) { Encoding::Literal } else { Encoding::Plain }
-        };
-        match encoding {
-            Encoding::Encoded => self.write_encoded(place.number, block, out),
-            Encoding::Literal => {
-                shim::put_literal(out, self.epoch, place.number);
-                out.extend_from_slice(block);
-            }
-            // Its place is passed over: the index may have it already, and must not find another block there.
-            Encoding::Plain => {}
-        }
-        if let Finder::Max { ring, .. } = &mut self.finder {
-            ring.write(place.offset, block);
-        }
-        let first = place.offset / GRANULE_BYTES;
-        let is_usable = encoding.has_shim() && self.trust == Trust::Sent;
-        self.view.put(first..first + granules_for(block.len()) as usize, is_usable);
-        self.placement.take(place, block.len());
-        encoding
-    }
-
-    fn find(&mut self, block: &[u8], is_cautious: bool) {
-        self.fingerprinter.mark(block, &mut self.marks);
-        let ring_bytes = self.granules as usize * GRANULE_BYTES;
-        let usable = if is_cautious { &self.view.held } else { &self.view.usable };
-        let place = self.placement.peek(block.len());
-        let reach = Reach::new(place, block.len(), [ring_bytes, ring_bytes / MARGIN_DIVISOR], usable);
-        let window_bytes = self.fingerprinter.sampling().window.bytes();
-        match &mut self.finder {
-            Finder::Max { finder, ring } => {
-                finder.find(ring.bytes(), &reach, (block, &self.marks), window_bytes, &mut self.matches);
-            }
-            Finder::Chunk(finder) => finder.find(&reach, (block, &self.marks), &mut self.matches),
-        }
+        self.encode_alone(&Segment { bytes: segment, at: Some(at) }, out)
     }
 
     fn write_encoded(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) {
@@ -328,6 +260,18 @@ impl Encoder {
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.link.is_open()
+    }
+
+    /// The name of its stream.
+    #[must_use]
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The number that the next block gets, or less.
+    #[must_use]
+    pub const fn next_number(&self) -> u64 {
+        self.placement.next()
     }
 
     /// What it did so far.

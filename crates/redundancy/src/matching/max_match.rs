@@ -1,7 +1,7 @@
 //! Max-Match: a fingerprint is a hook; around it the bytes are compared in both directions (seed, figure 4.5).
 //!
 //! Three passes over a block's markers, so that memory is asked for long before it is read: the slots, then what the slots
-//! point to, then the comparisons.
+//! point to, then the comparisons. Of several blocks the passes take turns.
 
 use alloc::vec::Vec;
 
@@ -12,36 +12,60 @@ use crate::fingerprint::{Fingerprinter, Marks};
 use crate::fingerprint_index::{FingerprintIndex, Hook};
 use crate::limits::MATCHES_MAX;
 
-/// The index, and what is used again from block to block.
-#[derive(Clone, Debug)]
-pub(crate) struct MaxMatch {
-    index: FingerprintIndex,
+/// What is known of one block's markers on the way through the passes, used again from block to block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Probe {
     hooks: Vec<Hook>,
     /// Markers whose slot had the same tag, and where in the ring it points.
     candidates: Vec<(u32, u32)>,
 }
 
+/// The finder.
+#[derive(Clone, Debug)]
+pub(crate) struct MaxMatch {
+    index: FingerprintIndex,
+}
+
 impl MaxMatch {
     pub(crate) const fn new(index: FingerprintIndex) -> Self {
-        Self { index, hooks: Vec::new(), candidates: Vec::new() }
+        Self { index }
     }
 
     pub(crate) const fn memory_bytes(&self) -> usize {
         self.index.memory_bytes()
     }
 
-    /// Finds matches of at least `shortest` bytes in order, none overlapping another, and enters the block's markers.
+    /// The first pass: asks for the slots.
+    pub(crate) fn ask_slots(&self, marks: &Marks, probe: &mut Probe) {
+        probe.hooks.clear();
+        probe.hooks.extend(marks.fingerprints().iter().map(|fingerprint| {
+            let hook = self.index.hook(*fingerprint);
+            self.index.prefetch(hook);
+            hook
+        }));
+    }
+
+    /// The second pass: enters the block's markers, and asks for what the slots pointed to.
+    pub(crate) fn ask_candidates(&mut self, ring: &[u8], block_offset: usize, marks: &Marks, probe: &mut Probe) {
+        probe.candidates.clear();
+        for (hook, at) in probe.hooks.iter().zip(marks.offsets()) {
+            if let Some(offset) = self.index.replace(*hook, block_offset + *at as usize) {
+                prefetch(ring, offset, 0);
+                probe.candidates.push((*at, offset as u32));
+            }
+        }
+    }
+
+    /// The third pass: finds matches of at least `shortest` bytes in order, none overlapping another.
     pub(crate) fn find(
-        &mut self,
         ring: &[u8],
         reach: &Reach<'_>,
-        (block, marks): (&[u8], &Marks),
+        (block, probe): (&[u8], &Probe),
         shortest: usize,
         matches: &mut Vec<Match>,
     ) {
-        self.look_up(ring, reach.place.offset, marks);
         let mut covered = 0;
-        for (at, offset) in &self.candidates {
+        for (at, offset) in &probe.candidates {
             let (at, offset) = (*at as usize, *offset as usize);
             if at < covered || matches.len() == MATCHES_MAX {
                 continue;
@@ -59,22 +83,6 @@ impl MaxMatch {
             let start = at + found.start - offset;
             matches.push(Match { start, length: found.len(), source: reach.position(found.start) });
             covered = start + found.len();
-        }
-    }
-
-    fn look_up(&mut self, ring: &[u8], place_offset: usize, marks: &Marks) {
-        self.hooks.clear();
-        self.hooks.extend(marks.fingerprints().iter().map(|fingerprint| {
-            let hook = self.index.hook(*fingerprint);
-            self.index.prefetch(hook);
-            hook
-        }));
-        self.candidates.clear();
-        for (hook, at) in self.hooks.iter().zip(marks.offsets()) {
-            if let Some(offset) = self.index.replace(*hook, place_offset + *at as usize) {
-                prefetch(ring, offset, 0);
-                self.candidates.push((*at, offset as u32));
-            }
         }
     }
 
