@@ -106,7 +106,7 @@ impl Pair {
             assert!(!matches!(event, Event::Decoded(_)) || self.out.len() <= BLOCK_BYTES_MAX);
         }
         assert!(self.waiting <= WAITING_BLOCKS_MAX);
-        const MESSAGES_MAX: usize = 8192;
+        const MESSAGES_MAX: usize = 20_000;
         let spoken = |sent: usize| assert!(sent < MESSAGES_MAX, "it sends for ever");
         let mut message = Vec::new();
         let mut sent = 0;

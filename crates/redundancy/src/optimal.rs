@@ -87,7 +87,7 @@ fn places(counter_bytes: usize, fingerprint: u64) -> impl Iterator<Item = usize>
     let (first, step) = (mixed ^ (mixed >> 32), mixed.rotate_left(29) | 1);
     (0..HASH_FUNCTIONS).map(move |at| {
         let hash = first.wrapping_add(step.wrapping_mul(at)) >> 32;
-        (hash * (2 * counter_bytes as u64) >> 32) as usize
+        ((hash * (2 * counter_bytes as u64)) >> 32) as usize
     })
 }
 

@@ -49,7 +49,9 @@ pub enum BundleError {
     #[error("the bundle has version {0}, and only 1 is known: the sender is of another release")]
     Version(u8),
     /// Compressed by something that this side does not have.
-    #[error("the bundle is compressed in way {0}, which is not configured here: both sides must have the same second stage")]
+    #[error(
+        "the bundle is compressed in way {0}, which is not configured here: both sides must have the same second stage"
+    )]
     Stage(u8),
     /// What the library says.
     #[error("the bundle cannot be expanded: it was damaged on its way, or the sender misbehaves")]

@@ -250,13 +250,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn expand(
-        &mut self,
-        number: u64,
-        encoded: &Encoded<'_>,
-        fork: Option<u64>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Lack> {
+    fn expand(&mut self, number: u64, encoded: &Encoded<'_>, fork: Option<u64>, out: &mut Vec<u8>) -> Result<(), Lack> {
         let base = number * GRANULE_BYTES as u64;
         let mut check = ReferenceCheck::default();
         out.clear();
@@ -291,8 +285,8 @@ impl Decoder {
     fn locate(&self, base: u64, pointer: &crate::wire::shim::Pointer) -> Result<(u64, Range<usize>), Lack> {
         let outside = || Lack::Error(DecodeError::Pointer);
         let position = pointer.position(base).ok_or_else(outside)?;
-        let is_within = base - position <= self.store.granules() * GRANULE_BYTES as u64
-            && position + pointer.length as u64 <= base;
+        let is_within =
+            base - position <= self.store.granules() * GRANULE_BYTES as u64 && position + pointer.length as u64 <= base;
         let range = self.store.range(position, pointer.length).filter(|_| is_within);
         range.map(|range| (position, range)).ok_or_else(outside)
     }
@@ -330,7 +324,8 @@ impl Decoder {
     /// Asks for what blocks lack, each when its time has come.
     fn ask(&mut self, now: Instant) {
         let mut missing = Ranges::default();
-        let due: Vec<_> = self.waiting.iter().filter(|waiting| waiting.ask_at <= now).map(|of| of.block.clone()).collect();
+        let due: Vec<_> =
+            self.waiting.iter().filter(|waiting| waiting.ask_at <= now).map(|of| of.block.clone()).collect();
         due.iter().for_each(|block| self.missing_of(block, &mut missing));
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.ask_at <= now) {
             waiting.ask_at = now + ASK_AGAIN;
@@ -364,9 +359,10 @@ impl Decoder {
         while let Some(waiting) = self.waiting.get(index) {
             let mut missing = Ranges::default();
             self.missing_of(&waiting.block, &mut missing);
-            let is_hopeless = missing.as_slice().iter().any(|lacking| {
-                ranges.iter().any(|gone| gone.start < lacking.end && lacking.start < gone.end)
-            });
+            let is_hopeless = missing
+                .as_slice()
+                .iter()
+                .any(|lacking| ranges.iter().any(|gone| gone.start < lacking.end && lacking.start < gone.end));
             match is_hopeless.then(|| self.waiting.remove(index)).flatten() {
                 Some(removed) => self.abandon(removed.ticket),
                 None => index += 1,

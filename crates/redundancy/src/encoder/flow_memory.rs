@@ -32,7 +32,7 @@ impl FlowMemory {
     /// Remembers a block. Returns whether it is certain that it was never seen before: its flow is known and it begins where
     /// nothing has been. What was forgotten is not certain.
     pub(super) fn is_new(&mut self, at: FlowPosition, length_bytes: usize) -> bool {
-        let slot = ((at.flow >> 32) * self.0.len() as u64 >> 32) as usize;
+        let slot = (((at.flow >> 32) * self.0.len() as u64) >> 32) as usize;
         let Some(entry) = self.0.get_mut(slot) else { return false };
         let tag = at.flow as u32 | 1;
         let end = at.sequence.wrapping_add(length_bytes as u32);

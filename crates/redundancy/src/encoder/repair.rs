@@ -29,7 +29,7 @@ impl Requests {
 impl Encoder {
     pub(super) fn handle_held(&mut self, ranges: &[Range<u64>]) {
         let next = self.placement.next();
-        for [former, later] in ranges.array_windows::<2>() {
+        for (former, later) in ranges.iter().zip(ranges.iter().skip(1)) {
             if former.end < later.start {
                 self.view.learn_gap(&(former.end..later.start), next);
             }

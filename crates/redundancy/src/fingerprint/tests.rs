@@ -76,9 +76,12 @@ fn random_bytes(length: usize) -> Vec<u8> {
 #[test]
 fn about_one_place_in_p_is_a_marker() {
     let block = random_bytes(60_000);
-    for (method, least, most) in
-        [(Method::Modp, 0.8, 1.2), (Method::Maxp, 0.8, 1.2), (Method::Fixed, 0.99, 1.01), (Method::SampleByte, 0.5, 1.0)]
-    {
+    for (method, least, most) in [
+        (Method::Modp, 0.8, 1.2),
+        (Method::Maxp, 0.8, 1.2),
+        (Method::Fixed, 0.99, 1.01),
+        (Method::SampleByte, 0.5, 1.0),
+    ] {
         let share = marks(method, 32, Scan::detect(), &block).offsets().len() as f64 * 32.0 / 60_000.0;
         assert!(share >= least && share <= most, "{}: {share}", method.name());
     }

@@ -2,8 +2,7 @@
 
 use alloc::vec::Vec;
 
-const KEYS: [u64; 4] =
-    [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
+const KEYS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
 /// A keyed hash of windows.
 #[derive(Clone, Copy, Debug)]

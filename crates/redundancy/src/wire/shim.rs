@@ -134,7 +134,8 @@ impl<'a> Shim<'a> {
     /// # Errors
     /// It is not one.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ShimError> {
-        let ([first, number @ ..], rest) = bytes.split_first_chunk::<LITERAL_SHIM_BYTES>().ok_or(ShimError::Truncated)?;
+        let ([first, number @ ..], rest) =
+            bytes.split_first_chunk::<LITERAL_SHIM_BYTES>().ok_or(ShimError::Truncated)?;
         if first >> 6 != SHIM_VERSION {
             return Err(ShimError::Version(first >> 6));
         }

@@ -170,17 +170,14 @@ enum Fault {
 }
 
 fn faults() -> impl Strategy<Value = Vec<(usize, Fault)>> {
-    let fault = prop::sample::select(vec![
-        Fault::RestartEncoder,
-        Fault::RestartDecoder,
-        Fault::FailOverEncoder,
-        Fault::Both,
-    ]);
+    let fault =
+        prop::sample::select(vec![Fault::RestartEncoder, Fault::RestartDecoder, Fault::FailOverEncoder, Fault::Both]);
     prop::collection::vec((1..150_usize, fault), 0..5)
 }
 
 fn settings() -> impl Strategy<Value = Setting> {
-    let weather = (0..150_u32, 0..100_u32, 0..300_u32).prop_map(|(lost, repeated, late)| Weather { lost, repeated, late });
+    let weather =
+        (0..150_u32, 0..100_u32, 0..300_u32).prop_map(|(lost, repeated, late)| Weather { lost, repeated, late });
     let matcher = prop::sample::select(vec![Matcher::MaxMatch, Matcher::MaxMatch, Matcher::ChunkMatch]);
     let trust = prop::sample::select(vec![Trust::Sent, Trust::Held]);
     (any::<u32>(), weather, prop::sample::select(Method::ALL.to_vec()), matcher, trust).prop_map(

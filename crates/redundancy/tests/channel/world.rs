@@ -10,46 +10,46 @@ use redundancy::{
 };
 
 /// Numbers that follow from a seed (xorshift64*).
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub const fn next(&mut self) -> u64 {
+    pub(crate) const fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
     }
 
-    pub const fn below(&mut self, bound: usize) -> usize {
+    pub(crate) const fn below(&mut self, bound: usize) -> usize {
         self.next() as usize % bound
     }
 
-    pub const fn chance(&mut self, per_mille: u32) -> bool {
+    pub(crate) const fn chance(&mut self, per_mille: u32) -> bool {
         self.next() % 1000 < per_mille as u64
     }
 }
 
 /// What the network does to what it carries, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weather {
-    pub lost: u32,
-    pub repeated: u32,
+pub(crate) struct Weather {
+    pub(crate) lost: u32,
+    pub(crate) repeated: u32,
     /// Delayed by up to a few milliseconds more than others.
-    pub late: u32,
+    pub(crate) late: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    pub seed: u64,
-    pub weather: Weather,
-    pub cache_bytes: usize,
-    pub method: Method,
-    pub matcher: Matcher,
-    pub trust: Trust,
+pub(crate) struct Setting {
+    pub(crate) seed: u64,
+    pub(crate) weather: Weather,
+    pub(crate) cache_bytes: usize,
+    pub(crate) method: Method,
+    pub(crate) matcher: Matcher,
+    pub(crate) trust: Trust,
 }
 
 enum Parcel {
@@ -59,26 +59,26 @@ enum Parcel {
     ToEncoder(Vec<u8>),
 }
 
-pub struct World {
+pub(crate) struct World {
     setting: Setting,
-    pub random: Random,
-    pub now: Instant,
-    pub encoder: Encoder,
-    pub decoder: Decoder,
+    pub(crate) random: Random,
+    pub(crate) now: Instant,
+    pub(crate) encoder: Encoder,
+    pub(crate) decoder: Decoder,
     /// Hears the blocks too.
-    pub mirror: Decoder,
+    pub(crate) mirror: Decoder,
     under_way: BTreeMap<(Instant, u64), Parcel>,
     parcels: u64,
     /// All blocks ever sent, and where they stand in the one flow.
-    pub blocks: Vec<(FlowPosition, Vec<u8>)>,
-    pub delivered: BTreeSet<usize>,
-    pub abandoned: u64,
+    pub(crate) blocks: Vec<(FlowPosition, Vec<u8>)>,
+    pub(crate) delivered: BTreeSet<usize>,
+    pub(crate) abandoned: u64,
     names: u32,
 }
 
 const LATENCY: Duration = Duration::from_millis(5);
 /// A cache for both sides.
-pub const CACHE_BYTES: usize = 1 << 17;
+pub(crate) const CACHE_BYTES: usize = 1 << 17;
 
 fn encoder_config(setting: &Setting, epoch: u32) -> EncoderConfig {
     let sampling = Sampling { method: setting.method, ..Sampling::default() };
@@ -87,7 +87,7 @@ fn encoder_config(setting: &Setting, epoch: u32) -> EncoderConfig {
 }
 
 impl World {
-    pub fn new(setting: Setting) -> Self {
+    pub(crate) fn new(setting: Setting) -> Self {
         let config = DecoderConfig { cache_bytes: setting.cache_bytes, id: 1 };
         Self {
             encoder: Encoder::new(encoder_config(&setting, 2)).expect("the size is right"),
@@ -110,12 +110,12 @@ impl World {
         self.names
     }
 
-    pub fn set_weather(&mut self, weather: Weather) {
+    pub(crate) fn set_weather(&mut self, weather: Weather) {
         self.setting.weather = weather;
     }
 
     /// A block half of which may have been sent before.
-    pub fn fresh_block(&mut self) -> Vec<u8> {
+    pub(crate) fn fresh_block(&mut self) -> Vec<u8> {
         let length = [60, 300, 900, 1460, 1460, 1460, 5000][self.random.below(7)];
         let mut block = Vec::with_capacity(length);
         while block.len() < length {
@@ -136,16 +136,15 @@ impl World {
     }
 
     /// Sends a block for the first time. Returns its number.
-    pub fn send(&mut self, block: Vec<u8>) -> (usize, Encoding) {
-        let sequence =
-            self.blocks.last().map_or(1_000, |(at, block)| at.sequence.wrapping_add(block.len() as u32));
+    pub(crate) fn send(&mut self, block: Vec<u8>) -> (usize, Encoding) {
+        let sequence = self.blocks.last().map_or(1_000, |(at, block)| at.sequence.wrapping_add(block.len() as u32));
         self.blocks.push((FlowPosition { flow: 77 << 32 | 5, sequence }, block));
         let number = self.blocks.len() - 1;
         (number, self.resend(number))
     }
 
     /// Sends a block again.
-    pub fn resend(&mut self, number: usize) -> Encoding {
+    pub(crate) fn resend(&mut self, number: usize) -> Encoding {
         let (at, block) = self.blocks[number].clone();
         let mut out = Vec::new();
         let encoding = self.encoder.encode_segment(at, &block, &mut out);
@@ -185,7 +184,7 @@ impl World {
     }
 
     /// Lets so many milliseconds pass.
-    pub fn run(&mut self, milliseconds: u64) {
+    pub(crate) fn run(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds {
             self.now = self.now + Duration::from_millis(1);
             while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= self.now) {
@@ -244,10 +243,11 @@ impl World {
     }
 
     /// Sends again what has not come, as TCP would, until all is there. Returns how many rounds it takes.
-    pub fn settle(&mut self, rounds_max: usize) -> usize {
+    pub(crate) fn settle(&mut self, rounds_max: usize) -> usize {
         for round in 0..=rounds_max {
             self.run(100);
-            let missing: Vec<usize> = (0..self.blocks.len()).filter(|number| !self.delivered.contains(number)).collect();
+            let missing: Vec<usize> =
+                (0..self.blocks.len()).filter(|number| !self.delivered.contains(number)).collect();
             if missing.is_empty() {
                 return round;
             }
@@ -260,20 +260,20 @@ impl World {
     }
 
     /// The encoder begins anew, with nothing.
-    pub fn restart_encoder(&mut self) {
+    pub(crate) fn restart_encoder(&mut self) {
         let epoch = self.name();
         self.encoder = Encoder::new(encoder_config(&self.setting, epoch)).expect("the size is right");
         self.follow();
     }
 
     /// The decoder begins anew, with nothing.
-    pub fn restart_decoder(&mut self) {
+    pub(crate) fn restart_decoder(&mut self) {
         let config = DecoderConfig { cache_bytes: self.setting.cache_bytes, id: self.name() };
         self.decoder = Decoder::new(config).expect("the size is right");
     }
 
     /// The encoder dies, and the node with the mirror goes on.
-    pub fn fail_over_encoder(&mut self) {
+    pub(crate) fn fail_over_encoder(&mut self) {
         let epoch = self.name();
         let mirror = self.mirror.clone();
         self.encoder = Encoder::take_over(encoder_config(&self.setting, epoch), mirror).expect("the size is right");

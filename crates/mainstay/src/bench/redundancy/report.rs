@@ -161,7 +161,9 @@ impl Report {
             text.push_str(&format!("  {name}: {of} / {over} = {ratio} (goal: at least {goal}, {verdict})\n"));
         }
         let Saved { while_measured, zstd_long, lz4, savings } = &self.saved;
-        text.push_str(&format!("\nSaved while speed was measured: zstd --long {zstd_long}, LZ4 {lz4}, {while_measured:?}\n"));
+        text.push_str(&format!(
+            "\nSaved while speed was measured: zstd --long {zstd_long}, LZ4 {lz4}, {while_measured:?}\n"
+        ));
         for (name, shares) in [("half redundant", &savings.half_redundant), ("pages", &savings.pages)] {
             let Shares { optimal, max_match, chunk_match, second_stage } = shares;
             text.push_str(&format!(
