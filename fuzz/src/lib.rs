@@ -13,5 +13,6 @@ pub mod filters;
 pub mod frame;
 pub mod heartbeat;
 pub mod node;
+pub mod redundancy;
 pub mod session;
 pub mod transports;

@@ -5,6 +5,7 @@ mod filters;
 mod key;
 mod link;
 mod looking;
+mod redundancy;
 mod replication;
 mod sync;
 mod sync_bench;
@@ -23,6 +24,7 @@ pub use key::KeyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
@@ -160,6 +162,8 @@ pub enum BenchCommand {
     Replication(BenchReplicationArgs),
     /// What it costs to replicate the kernel's connections, and what that saves, beside conntrackd
     Sync(BenchSyncArgs),
+    /// How fast redundant bytes are found and put back, and how many, beside zstd, LZ4, FastCDC and memcpy
+    Redundancy(BenchRedundancyArgs),
 }
 
 /// `mainstay bench bulk`.

@@ -66,5 +66,6 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
         Command::Bench(BenchCommand::Replication(args)) => bench::replication::run(args),
         Command::Bench(BenchCommand::Sync(args)) => bench::sync::run(args),
+        Command::Bench(BenchCommand::Redundancy(args)) => bench::redundancy::run(args),
     }
 }

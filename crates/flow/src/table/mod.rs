@@ -14,7 +14,7 @@
 //! may make room first by removing an [`Table::early_drop_candidate`].
 
 mod index;
-mod prefetch;
+pub mod prefetch;
 mod slab;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
 //! Asking the processor to fetch memory that will be read soon.
 
 /// Bytes that one prefetch fetches.
-pub(super) const CACHE_LINE_BYTES: usize = 64;
+pub const CACHE_LINE_BYTES: usize = 64;
 
 /// Fetches the cache line `offset_bytes` into element `index` of `elements`. A hint: an element that does not exist is
 /// no error.
 #[inline(always)]
-pub(super) fn prefetch<T>(elements: &[T], index: usize, offset_bytes: usize) {
+pub fn prefetch<T>(elements: &[T], index: usize, offset_bytes: usize) {
     let line = elements.as_ptr().wrapping_add(index).cast::<u8>().wrapping_add(offset_bytes);
     prefetch_line(line);
 }

@@ -9,6 +9,7 @@ pub mod filters;
 pub mod kernel_routers;
 pub mod packets;
 pub mod pipeline;
+pub mod redundancy;
 pub mod replication;
 mod rounds;
 pub mod setup_rate;
@@ -51,6 +52,9 @@ pub enum BenchError {
     /// The two ends of replication did not come together.
     #[error("the replication session did not synchronise; this is a defect")]
     NotSynchronised,
+    /// What was restored is not what was encoded, or a library failed.
+    #[error("{0} does not give back what it was given; this is a defect")]
+    NotRestored(&'static str),
     /// The machine cannot give what the measurement needs.
     #[error(transparent)]
     System(#[from] IoError),

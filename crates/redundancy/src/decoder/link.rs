@@ -1,0 +1,106 @@
+//! How the decoder comes to a stream: see the encoder's side for the whole of it.
+//!
+//! A Hello is answered by a challenge whose cookie is new; only an Open with the last cookie is obeyed. So no message from
+//! another time brings back a stream that is over.
+
+use flow::Instant;
+
+use super::{ASK_AGAIN, Decoder};
+use crate::wire::control::{Control, ControlError, Parent};
+
+/// The stream that is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stream {
+    pub(super) epoch: u32,
+    /// The stream that it continues, whose last blocks may still be on the way.
+    pub(super) former: Option<Parent>,
+}
+
+/// The last cookie given, and for whom; and the one that was used last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cookies {
+    given: u32,
+    epoch: u32,
+    used: Option<u32>,
+}
+
+impl Decoder {
+    /// Handles a message from the encoder's side.
+    ///
+    /// # Errors
+    /// It is malformed or not for a decoder. Nothing changes.
+    pub fn handle_control(&mut self, now: Instant, message: &[u8]) -> Result<(), ControlError> {
+        match Control::parse(message)? {
+            Control::Hello { epoch } => {
+                // A repeated Hello gets the cookie that was given, unless that has been used: else two that cross each
+                // other would never come together.
+                if self.cookies.epoch != epoch || self.cookies.used == Some(self.cookies.given) {
+                    self.cookies = Cookies { given: self.cookies.given.wrapping_add(1), epoch, ..self.cookies };
+                }
+                let (decoder, cookie, granules) = (self.id, self.cookies.given, self.store.granules_max() as u32);
+                self.say(Control::Challenge { epoch, decoder, cookie, granules });
+            }
+            Control::Open { epoch, decoder, cookie, granules, next, parent } => {
+                let is_last = decoder == self.id && cookie == self.cookies.given && epoch == self.cookies.epoch;
+                let is_fit = granules > 0 && u64::from(granules) <= self.store.granules_max();
+                if !is_last || !is_fit {
+                    return Ok(());
+                }
+                if self.cookies.used != Some(cookie) {
+                    self.cookies.used = Some(cookie);
+                    self.open(now, (epoch, u64::from(granules), next), parent);
+                }
+                self.say(Control::Opened { epoch, decoder, cookie });
+            }
+            Control::Fill { epoch, number, bytes } => {
+                if self.stream.is_some_and(|stream| stream.epoch == epoch) {
+                    self.handle_fill(number, bytes);
+                }
+            }
+            Control::Gone { epoch, ranges } => {
+                if self.stream.is_some_and(|stream| stream.epoch == epoch) {
+                    self.handle_gone(&ranges);
+                }
+            }
+            other => return Err(ControlError::Kind(other.kind())),
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, now: Instant, (epoch, granules, next): (u32, u64, u64), parent: Option<Parent>) {
+        let current = self.stream.filter(|_| self.store.granules() == granules);
+        let heir = parent.filter(|parent| current.is_some_and(|current| current.epoch == parent.epoch));
+        match (current, heir) {
+            // The same stream: the encoder wants to know what is held.
+            (Some(current), _) if current.epoch == epoch => self.store.next = self.store.next.max(next),
+            (_, Some(parent)) => {
+                self.store.cut(parent.fork, next);
+                self.stream = Some(Stream { epoch, former: Some(parent) });
+            }
+            _ => {
+                self.store.reset(granules, next);
+                self.stream = Some(Stream { epoch, former: None });
+            }
+        }
+        self.report.tell_all();
+        self.stale_in_a_row = 0;
+        self.unknown_told_at = None;
+        self.is_news = true;
+        // What waits for this stream asks for what it lacks.
+        self.ask(now);
+    }
+
+    pub(super) fn forget_stream(&mut self) {
+        self.stream = None;
+        self.stale_in_a_row = 0;
+    }
+
+    /// A block of an unknown epoch came. Told now and then, not for each.
+    pub(super) fn tell_unknown(&mut self, now: Instant, tag: u8) {
+        if self.unknown_told_at.is_some_and(|told| now.saturating_since(told) < ASK_AGAIN) {
+            return;
+        }
+        self.unknown_told_at = Some(now);
+        self.say(Control::Unknown { decoder: self.id, tag });
+    }
+}

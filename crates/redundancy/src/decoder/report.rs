@@ -1,0 +1,95 @@
+//! What the decoder tells it holds: from time to time what came since, and all of it to an encoder that is new.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use flow::Instant;
+
+use super::Decoder;
+use crate::limits::RANGES_MAX;
+use crate::packet_cache::Ranges;
+use crate::wire::control::{Control, NumberRanges};
+
+/// What came is told after so long ...
+const REPORT_AFTER: Duration = Duration::from_millis(20);
+/// ... or so many granules.
+const REPORT_GRANULES: u64 = 4096;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    /// What came since the last report, as it came.
+    recent: Ranges,
+    /// The end of the last report, so that what is missing between the two shows. And a report may be lost.
+    former: NumberRanges,
+    granules: u64,
+    due_at: Option<Instant>,
+    /// All is told, and so far it has been.
+    all_from: Option<u64>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, now: Instant, range: Range<u64>) {
+        self.granules += range.end - range.start;
+        // What finds no room is not told: it is not pointed to by retransmissions, and that is all.
+        self.recent.add(range, RANGES_MAX / 2);
+        let at = if self.granules >= REPORT_GRANULES { now } else { now + REPORT_AFTER };
+        self.due_at = Some(self.due_at.map_or(at, |due| due.min(at)));
+    }
+
+    pub(super) fn add_unmerged(&mut self, range: Range<u64>) {
+        self.recent.add(range, RANGES_MAX / 2);
+    }
+
+    pub(super) const fn due_at(&self) -> Option<Instant> {
+        self.due_at
+    }
+
+    /// All is to be told.
+    pub(super) fn tell_all(&mut self) {
+        *self = Self { all_from: Some(0), ..Self::default() };
+    }
+
+    fn take(&mut self) -> NumberRanges {
+        let mut ranges = core::mem::take(&mut self.former);
+        let recent = self.recent.as_slice();
+        self.former = recent[recent.len().saturating_sub(RANGES_MAX / 2)..].to_vec();
+        ranges.extend_from_slice(recent);
+        self.recent.clear();
+        self.granules = 0;
+        self.due_at = None;
+        ranges
+    }
+}
+
+impl Decoder {
+    /// The next message to the encoder, in place of what was in `out`. Returns false when there is none.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut alloc::vec::Vec<u8>) -> bool {
+        if let Some(message) = self.outbox.pop_front() {
+            message.write(out);
+            return true;
+        }
+        let Some(stream) = &self.stream else { return false };
+        let (epoch, decoder) = (stream.epoch, self.id);
+        if let Some(from) = self.report.all_from {
+            let mut ranges = NumberRanges::new();
+            let mut at = from;
+            while ranges.len() < RANGES_MAX
+                && let Some(range) = self.store.next_held(at)
+            {
+                at = range.end;
+                ranges.push(range);
+            }
+            self.report.all_from = (ranges.len() == RANGES_MAX).then_some(at);
+            if !ranges.is_empty() {
+                Control::Held { epoch, decoder, ranges }.write(out);
+                return true;
+            }
+        }
+        if self.report.due_at.is_some_and(|due| due <= now) {
+            let ranges = self.report.take();
+            Control::Held { epoch, decoder, ranges }.write(out);
+            return true;
+        }
+        false
+    }
+}

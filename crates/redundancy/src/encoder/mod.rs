@@ -1,0 +1,292 @@
+//! The encoder: blocks go in, blocks with pointers come out.
+
+mod batch;
+mod decoder_view;
+mod expansion;
+mod flow_memory;
+mod link;
+mod repair;
+mod take_over;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use self::batch::Lane;
+pub use self::batch::Segment;
+use self::decoder_view::DecoderView;
+pub use self::decoder_view::Trust;
+use self::expansion::ExpansionCredit;
+use self::flow_memory::FlowMemory;
+pub use self::flow_memory::FlowPosition;
+use self::link::Link;
+use self::repair::Requests;
+use crate::chunk_index::ChunkIndex;
+use crate::fingerprint::{Fingerprinter, Period, SampleTable, Sampling};
+use crate::fingerprint_index::FingerprintIndex;
+use crate::limits::{BATCH_BLOCKS_MAX, FLOWS_DEFAULT, FLOWS_MAX};
+use crate::matching::Match;
+use crate::matching::chunk_match::ChunkMatch;
+use crate::matching::max_match::MaxMatch;
+use crate::packet_cache::{CacheSizeError, Placement, Ring, granules_of};
+use crate::reference_check::ReferenceCheck;
+use crate::wire::control::Parent;
+use crate::wire::shim::{self, Pointer};
+
+/// How matches are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Matcher {
+    /// Fingerprints are hooks around which bytes are compared. Finds more; the encoder keeps the payload, and an index of 4
+    /// bytes for each period of it (12 % of the cache for 32, 6 % for 64).
+    MaxMatch,
+    /// Chunks between markers are looked up by their hash. The encoder keeps no payload, but 24 bytes for each 64 of the cache
+    /// (38 %), and cannot give the decoder what it lacks.
+    ChunkMatch,
+}
+
+/// What an encoder is made of.
+#[derive(Clone, Debug)]
+pub struct EncoderConfig {
+    /// Bytes of the cache, a multiple of 64 or rounded down to one. The decoder's must have as many.
+    pub cache_bytes: usize,
+    /// How blocks are sampled. The period decides how large the index is, for good.
+    pub sampling: Sampling,
+    /// How matches are found.
+    pub matcher: Matcher,
+    /// What blocks may point to.
+    pub trust: Trust,
+    /// Flows whose place is remembered, so that retransmissions are known. More displace each other, and are taken for
+    /// retransmissions when in doubt. At most [`FLOWS_MAX`].
+    pub flows_max: usize,
+    /// The name of this encoder's stream, never used before with the same decoder: at random, from whoever starts it.
+    pub epoch: u32,
+    /// A secret for fingerprints and chunk hashes, at random: without it nobody can make two chunks look alike.
+    pub key: [u64; 2],
+}
+
+impl Default for EncoderConfig {
+    /// The seed's: SAMPLEBYTE and Max-Match, w = p = 32, 10 MB. The epoch and the key are zero.
+    fn default() -> Self {
+        Self {
+            cache_bytes: 10 << 20,
+            sampling: Sampling::default(),
+            matcher: Matcher::MaxMatch,
+            trust: Trust::Sent,
+            flows_max: FLOWS_DEFAULT,
+            epoch: 0,
+            key: [0; 2],
+        }
+    }
+}
+
+/// What became of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// It is to be sent as it is, without a shim: the decoder does not see it, and nothing is written.
+    Plain,
+    /// It is whole behind a shim.
+    Literal,
+    /// Pointers stand for parts of it.
+    Encoded,
+}
+
+impl Encoding {
+    /// Whether something was written, which goes to the decoder.
+    #[must_use]
+    pub const fn has_shim(self) -> bool {
+        !matches!(self, Self::Plain)
+    }
+
+    /// Bytes that go on the wire: those written, or the block's own.
+    #[must_use]
+    pub const fn wire_bytes(self, block: &[u8], written: &[u8]) -> usize {
+        if self.has_shim() { written.len() } else { block.len() }
+    }
+}
+
+/// What an encoder did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EncoderCounters {
+    /// Blocks that went as they are.
+    pub blocks_plain: u64,
+    /// Blocks that went whole behind a shim.
+    pub blocks_literal: u64,
+    /// Blocks with pointers.
+    pub blocks_encoded: u64,
+    /// Bytes of all blocks.
+    pub bytes_in: u64,
+    /// Bytes sent for them.
+    pub bytes_out: u64,
+    /// Pointers.
+    pub pointers: u64,
+    /// Bytes that they stand for.
+    pub bytes_matched: u64,
+    /// Blocks that may have been retransmissions.
+    pub blocks_cautious: u64,
+    /// Granules that the decoder lacked and was given.
+    pub granules_filled: u64,
+    /// Granules that the decoder lacked and could not be given.
+    pub granules_gone: u64,
+    /// Times that the encoder and a decoder came together.
+    pub openings: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Finder {
+    Max { finder: MaxMatch, ring: Ring },
+    Chunk(ChunkMatch),
+}
+
+/// The encoding side.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    epoch: u32,
+    trust: Trust,
+    granules: u64,
+    fingerprinter: Fingerprinter,
+    finder: Finder,
+    placement: Placement,
+    view: DecoderView,
+    flows: FlowMemory,
+    credit: ExpansionCredit,
+    link: Link,
+    requests: Requests,
+    parent: Option<Parent>,
+    lanes: [Lane; BATCH_BLOCKS_MAX],
+    matches: Vec<Match>,
+    counters: EncoderCounters,
+}
+
+impl Encoder {
+    /// An encoder that knows no decoder yet: blocks go plain until one has answered.
+    ///
+    /// # Errors
+    /// The cache's size is out of bounds.
+    pub fn new(config: EncoderConfig) -> Result<Self, CacheSizeError> {
+        let granules = granules_of(config.cache_bytes)?;
+        let finder = match config.matcher {
+            Matcher::MaxMatch => Finder::Max {
+                finder: MaxMatch::new(FingerprintIndex::new(granules, config.sampling.period.bytes())),
+                ring: Ring::new(granules),
+            },
+            Matcher::ChunkMatch => Finder::Chunk(ChunkMatch::new(ChunkIndex::new(granules, config.key))),
+        };
+        Ok(Self {
+            epoch: config.epoch,
+            trust: config.trust,
+            granules,
+            fingerprinter: Fingerprinter::new(config.sampling, config.key[0]),
+            finder,
+            placement: Placement::new(granules, 0),
+            view: DecoderView::new(granules, None),
+            flows: FlowMemory::new(config.flows_max.clamp(1, FLOWS_MAX)),
+            credit: ExpansionCredit::default(),
+            link: Link::default(),
+            requests: Requests::default(),
+            parent: None,
+            lanes: Default::default(),
+            matches: Vec::new(),
+            counters: EncoderCounters::default(),
+        })
+    }
+
+    /// An encoder whose decoder begins at the same moment, by [`crate::Decoder::open_at_once`] with the same epoch: there is
+    /// nothing to agree on.
+    ///
+    /// # Errors
+    /// The cache's size is out of bounds.
+    pub fn open_at_once(config: EncoderConfig) -> Result<Self, CacheSizeError> {
+        let mut encoder = Self::new(config)?;
+        encoder.link = Link::Open { decoder: 0 };
+        Ok(encoder)
+    }
+
+    /// Encodes a block that is new for sure, or of which nothing is known: `out` is what goes on the wire, in place of what
+    /// was in it.
+    pub fn encode_block(&mut self, block: &[u8], out: &mut Vec<u8>) -> Encoding {
+        self.encode_alone(&Segment { bytes: block, at: None }, out)
+    }
+
+    /// Encodes a segment of a flow. One that may be a retransmission points only to what the decoder is known to hold: were it
+    /// to point to its own first copy, that was lost, it would be lost again (seed, section 3.4).
+    pub fn encode_segment(&mut self, at: FlowPosition, segment: &[u8], out: &mut Vec<u8>) -> Encoding {
+        self.encode_alone(&Segment { bytes: segment, at: Some(at) }, out)
+    }
+
+    fn write_encoded(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) {
+        let mut check = ReferenceCheck::default();
+        self.matches.iter().for_each(|found| check.add(&block[found.start..found.start + found.length]));
+        out.reserve(block.len());
+        shim::put_encoded(out, self.epoch, number, check.finish(), self.matches.len());
+        let mut end = 0;
+        for Match { start, length, source } in &self.matches {
+            Pointer { skip: start - end, length: *length, source: *source as u32 }.put(out);
+            end = start + length;
+            self.counters.bytes_matched += *length as u64;
+        }
+        self.counters.pointers += self.matches.len() as u64;
+        end = 0;
+        for Match { start, length, .. } in &self.matches {
+            out.extend_from_slice(&block[end..*start]);
+            end = start + length;
+        }
+        out.extend_from_slice(&block[end..]);
+    }
+
+    /// The parts of the last block for which there are pointers.
+    pub fn last_matches(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.matches.iter().map(|found| found.start..found.start + found.length)
+    }
+
+    /// From the next block on with another period. The index keeps its size: with a shorter period than it was made for,
+    /// older markers are displaced sooner.
+    pub const fn set_period(&mut self, period: Period) {
+        self.fingerprinter.set_period(period);
+    }
+
+    /// From the next block on with another table for SAMPLEBYTE.
+    pub const fn set_table(&mut self, table: SampleTable) {
+        self.fingerprinter.set_table(table);
+    }
+
+    /// How blocks are sampled now.
+    #[must_use]
+    pub const fn sampling(&self) -> &Sampling {
+        self.fingerprinter.sampling()
+    }
+
+    /// Whether blocks are encoded; before a decoder has answered they are not.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.link.is_open()
+    }
+
+    /// The name of its stream.
+    #[must_use]
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The number that the next block gets, or less.
+    #[must_use]
+    pub const fn next_number(&self) -> u64 {
+        self.placement.next()
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub const fn counters(&self) -> EncoderCounters {
+        self.counters
+    }
+
+    /// Bytes of memory: of the payload kept, of the index, and of all else whose size depends on the configuration.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> [usize; 3] {
+        let rest = self.view.memory_bytes() + self.flows.memory_bytes();
+        match &self.finder {
+            Finder::Max { finder, ring } => [ring.bytes().len(), finder.memory_bytes(), rest],
+            Finder::Chunk(finder) => [0, finder.memory_bytes(), rest],
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the decoder lacks it is given.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{Encoder, Finder};
+use crate::limits::{FILL_GRANULES_MAX, GRANULE_BYTES, REQUESTS_MAX};
+use crate::wire::control::Control;
+
+/// Ranges of numbers that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests(VecDeque<Range<u64>>);
+
+impl Requests {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Beyond the bound it is left out: the decoder asks again.
+    fn push(&mut self, range: Range<u64>) {
+        if self.0.len() < REQUESTS_MAX && !self.0.contains(&range) {
+            self.0.push_back(range);
+        }
+    }
+}
+
+impl Encoder {
+    pub(super) fn handle_held(&mut self, ranges: &[Range<u64>]) {
+        let next = self.placement.next();
+        for (former, later) in ranges.iter().zip(ranges.iter().skip(1)) {
+            if former.end < later.start {
+                self.view.learn_gap(&(former.end..later.start), next);
+            }
+        }
+        ranges.iter().for_each(|range| self.view.learn_held(range, next));
+    }
+
+    pub(super) fn handle_missing(&mut self, ranges: &[Range<u64>]) {
+        let next = self.placement.next();
+        for range in ranges {
+            self.view.learn_missing(range, next);
+            // A cache at most, so that an answer has an end.
+            self.requests.push(range.start..range.end.min(range.start + self.granules));
+        }
+    }
+
+    pub(super) fn poll_repair(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(range) = self.requests.0.pop_front() else { return false };
+        let next = self.placement.next();
+        let first = (range.start % self.granules) as usize;
+        let count = (range.end - range.start).min(FILL_GRANULES_MAX as u64).min(self.granules - first as u64);
+        let is_there = range.start + self.granules >= next
+            && range.start + count <= next
+            && self.view.owns(first..first + count as usize);
+        let Finder::Max { ring, .. } = &self.finder else { return self.tell_gone(range, out) };
+        if !is_there {
+            return self.tell_gone(range, out);
+        }
+        let bytes = &ring.bytes()[first * GRANULE_BYTES..(first + count as usize) * GRANULE_BYTES];
+        Control::Fill { epoch: self.epoch, number: range.start, bytes }.write(out);
+        self.counters.granules_filled += count;
+        if range.start + count < range.end {
+            self.requests.0.push_front(range.start + count..range.end);
+        }
+        true
+    }
+
+    fn tell_gone(&mut self, range: Range<u64>, out: &mut Vec<u8>) -> bool {
+        self.counters.granules_gone += range.end - range.start;
+        Control::Gone { epoch: self.epoch, ranges: vec![range] }.write(out);
+        true
+    }
+}

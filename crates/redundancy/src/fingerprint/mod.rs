@@ -1,0 +1,238 @@
+//! Which places of a block stand for it: markers, and fingerprints of the bytes that begin there (seed, sections 2.2 and 4.3).
+//!
+//! | method | a place is a marker if | costs |
+//! |---|---|---|
+//! | [`Method::Modp`] | the Rabin fingerprint of its window is 0 modulo p | a table lookup or two for each byte, whatever p |
+//! | [`Method::Maxp`] | its byte is the greatest of p around it | a few vector operations for each byte |
+//! | [`Method::Fixed`] | it is a multiple of p | nothing, and finds nothing once a byte is inserted |
+//! | [`Method::SampleByte`] | its byte is in a table; then p/2 bytes are passed over | a lookup for each byte that is not passed over |
+
+mod maxp;
+mod rabin;
+mod sample_byte;
+mod training;
+mod vector;
+mod window_hash;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+pub use self::rabin::Rabin;
+pub use self::sample_byte::SampleTable;
+pub use self::training::{TRAINING_BYTES_MAX, Training};
+pub use self::vector::Scan;
+pub(crate) use self::window_hash::WindowHash;
+
+/// How markers are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// Rabin fingerprints of all windows, those that are 0 modulo p.
+    Modp,
+    /// Local maxima.
+    Maxp,
+    /// Every p-th byte.
+    Fixed,
+    /// Bytes of a table, p/2 passed over after each.
+    SampleByte,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Modp, Self::Maxp, Self::Fixed, Self::SampleByte];
+
+    /// Its name in the literature, in small letters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Modp => "modp",
+            Self::Maxp => "maxp",
+            Self::Fixed => "fixed",
+            Self::SampleByte => "samplebyte",
+        }
+    }
+}
+
+/// Why a window or a period cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SamplingError {
+    /// The window is out of bounds.
+    #[error("a window has 12 to 128 bytes, not {0}: give one of 32 if in doubt")]
+    Window(usize),
+    /// The period is out of bounds or no power of two.
+    #[error("a sampling period is a power of two from 4 to 1024, not {0}: give 32 if in doubt")]
+    Period(usize),
+}
+
+/// The window w: the shortest run of bytes that is worth finding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window(u8);
+
+impl Window {
+    /// The seed's choice, 32 bytes.
+    pub const DEFAULT: Self = Self(32);
+
+    /// A window of so many bytes.
+    ///
+    /// # Errors
+    /// It is not from 12 to 128.
+    pub const fn new(bytes: usize) -> Result<Self, SamplingError> {
+        if bytes >= 12 && bytes <= 128 { Ok(Self(bytes as u8)) } else { Err(SamplingError::Window(bytes)) }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The sampling period p: one place of so many stands for a block, about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Period(u16);
+
+impl Period {
+    /// The shortest.
+    pub const MIN: Self = Self(4);
+    /// The seed's choice, 32 bytes.
+    pub const DEFAULT: Self = Self(32);
+    /// The longest.
+    pub const MAX: Self = Self(1024);
+
+    /// A period of so many bytes.
+    ///
+    /// # Errors
+    /// It is no power of two from 4 to 1024.
+    pub const fn new(bytes: usize) -> Result<Self, SamplingError> {
+        let is_within = bytes >= Self::MIN.bytes() && bytes <= Self::MAX.bytes();
+        if is_within && bytes.is_power_of_two() { Ok(Self(bytes as u16)) } else { Err(SamplingError::Period(bytes)) }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The next longer one: less work, and less found.
+    #[must_use]
+    pub const fn longer(self) -> Self {
+        if self.0 < Self::MAX.0 { Self(self.0 * 2) } else { self }
+    }
+
+    /// The next shorter one: more work, and more found.
+    #[must_use]
+    pub const fn shorter(self) -> Self {
+        if self.0 > Self::MIN.0 { Self(self.0 / 2) } else { self }
+    }
+}
+
+/// How blocks are sampled.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// How markers are chosen.
+    pub method: Method,
+    /// The window w.
+    pub window: Window,
+    /// The period p.
+    pub period: Period,
+    /// The bytes that SAMPLEBYTE looks for.
+    pub table: SampleTable,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        let (window, period) = (Window::DEFAULT, Period::DEFAULT);
+        Self { method: Method::SampleByte, window, period, table: SampleTable::SEED }
+    }
+}
+
+/// The markers of a block and their fingerprints, to be used again for the next.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    offsets: Vec<u32>,
+    fingerprints: Vec<u64>,
+    /// Flags by byte that a method works with.
+    scratch: Vec<u8>,
+    /// Maxima by byte that a method works with.
+    maxima: Vec<u8>,
+}
+
+impl Marks {
+    /// Where the markers are, ascending.
+    #[must_use]
+    pub fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// What the windows at the markers hash to, in the same order.
+    #[must_use]
+    pub fn fingerprints(&self) -> &[u64] {
+        &self.fingerprints
+    }
+}
+
+/// Finds the markers of blocks.
+#[derive(Clone, Debug)]
+pub struct Fingerprinter {
+    sampling: Sampling,
+    scan: Scan,
+    hash: WindowHash,
+    /// Its tables are large, and only MODP's.
+    rabin: Option<Box<Rabin>>,
+}
+
+impl Fingerprinter {
+    /// With fingerprints that nobody can foresee who does not know `key`, but for MODP's, whose are Rabin's.
+    #[must_use]
+    pub fn new(sampling: Sampling, key: u64) -> Self {
+        let rabin = (sampling.method == Method::Modp).then(|| Box::new(Rabin::new(sampling.window.bytes())));
+        Self { hash: WindowHash::new(key), scan: Scan::detect(), rabin, sampling }
+    }
+
+    /// The same, reading bytes as told instead of in the fastest way that the processor knows. The marks are the same.
+    #[must_use]
+    pub const fn with_scan(mut self, scan: Scan) -> Self {
+        self.scan = scan;
+        self
+    }
+
+    /// How blocks are sampled.
+    #[must_use]
+    pub const fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    /// From the next block on with another period.
+    pub const fn set_period(&mut self, period: Period) {
+        self.sampling.period = period;
+    }
+
+    /// From the next block on with another table.
+    pub const fn set_table(&mut self, table: SampleTable) {
+        self.sampling.table = table;
+    }
+
+    /// Finds the markers of `block`. A block of at least a window has at least one; a shorter one has none.
+    pub fn mark(&self, block: &[u8], marks: &mut Marks) {
+        let Sampling { method, window, period, table } = &self.sampling;
+        let (window_bytes, period_bytes) = (window.bytes(), period.bytes());
+        marks.offsets.clear();
+        marks.fingerprints.clear();
+        let Some(last) = block.len().checked_sub(window_bytes) else { return };
+        match (method, &self.rabin) {
+            (Method::Modp, Some(rabin)) => return rabin.mark(block, period_bytes, marks),
+            (Method::Modp, None) | (Method::Fixed, _) => {
+                marks.offsets.extend((0..=last as u32).step_by(period_bytes));
+            }
+            (Method::Maxp, _) => maxp::mark(&block[..=last], period_bytes, marks),
+            (Method::SampleByte, _) => self.scan.mark(table, &block[..=last], period_bytes / 2, marks),
+        }
+        if marks.offsets.is_empty() {
+            marks.offsets.push(0);
+        }
+        self.hash.hash_all(block, &marks.offsets, window_bytes, &mut marks.fingerprints);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,12 @@
+//! What passes between encoder and decoder: blocks with shims ([`shim`]), and what the two say to each other ([`control`]).
+//! All numbers are big-endian.
+
+pub mod control;
+pub mod shim;
+
+/// Reads `N` bytes off the front.
+pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*head)
+}

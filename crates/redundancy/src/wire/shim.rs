@@ -1,0 +1,262 @@
+//! A block on the wire.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//! +---+-+---------+-----------------------------------------------+
+//! |Ver|E|  Epoch  |        number: the granule it begins at       |   every block: 4 bytes
+//! +---+-+---------+-----------------------------------------------+
+//! |              check of the bytes pointed to                    |   encoded blocks (E = 1)
+//! +-------------------------------+-------------------------------+
+//! |      count of pointers        |
+//! +-------------------------------+-------------------------------+
+//! |    bytes verbatim before      |   bytes that it stands for    |   each pointer: 8 bytes
+//! +-------------------------------+-------------------------------+
+//! | 0 |        source: the lowest 30 bits of a position           |
+//! +---------------------------------------------------------------+
+//! |  bytes verbatim, of all runs together …
+//! ```
+//!
+//! `Ver` is 1. `Epoch` is the lowest five bits of the encoder's epoch. A position counts bytes as numbers count granules: a
+//! block of number n begins at position 64 n. The source lies before the block, and at most a cache before.
+
+use alloc::vec::Vec;
+
+use crate::limits::{BLOCK_BYTES_MAX, GRANULE_BYTES, MATCHES_MAX};
+
+/// The version of this format.
+pub const SHIM_VERSION: u8 = 1;
+/// Bytes before a block that goes verbatim.
+pub const LITERAL_SHIM_BYTES: usize = 4;
+/// Bytes before the pointers of an encoded block.
+pub const ENCODED_SHIM_BYTES: usize = 10;
+/// Bytes of a pointer.
+pub const POINTER_BYTES: usize = 8;
+
+const ENCODED: u8 = 0b0010_0000;
+const TAG: u8 = 0b0001_1111;
+const NUMBER_BITS: u32 = 24;
+const POSITION_BITS: u32 = NUMBER_BITS + GRANULE_BYTES.trailing_zeros();
+
+/// Why a shim cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ShimError {
+    /// It ends before it should.
+    #[error("the block is cut off: it has fewer bytes than its shim says")]
+    Truncated,
+    /// A version that is not known.
+    #[error("the shim has version {0}, and only 1 is known: the encoder is of another release")]
+    Version(u8),
+    /// Pointers that cannot be.
+    #[error("a pointer is empty, or there are more of them than a block may have")]
+    Pointers,
+    /// Restored, it would be longer than a block can be.
+    #[error("restored, the block would have more than 65535 bytes")]
+    TooLong,
+}
+
+/// The part of an epoch that blocks carry.
+#[must_use]
+pub const fn tag_of(epoch: u32) -> u8 {
+    epoch as u8 & TAG
+}
+
+/// A run of bytes that the decoder holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pointer {
+    /// Verbatim bytes between the one before and this.
+    pub skip: usize,
+    /// Bytes that it stands for.
+    pub length: usize,
+    /// The lowest 30 bits of the position.
+    pub source: u32,
+}
+
+impl Pointer {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let [skip, length] = [self.skip, self.length].map(|of| (of as u16).to_be_bytes());
+        let [a, b, c, d] = (self.source & ((1 << POSITION_BITS) - 1)).to_be_bytes();
+        out.extend_from_slice(&[skip[0], skip[1], length[0], length[1], a, b, c, d]);
+    }
+
+    const fn read([s0, s1, l0, l1, a, b, c, d]: [u8; POINTER_BYTES]) -> Self {
+        let [skip, length] = [u16::from_be_bytes([s0, s1]) as usize, u16::from_be_bytes([l0, l1]) as usize];
+        Self { skip, length, source: u32::from_be_bytes([a, b, c, d]) }
+    }
+
+    /// The position, as a block at position `base` means it: the last before it with these bits.
+    pub(crate) const fn position(&self, base: u64) -> Option<u64> {
+        let distance = base.wrapping_sub(self.source as u64) & ((1 << POSITION_BITS) - 1);
+        if distance == 0 { None } else { base.checked_sub(distance) }
+    }
+}
+
+/// What follows the first four bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// The block itself.
+    Literal(&'a [u8]),
+    /// Pointers, and what is between them.
+    Encoded(Encoded<'a>),
+}
+
+/// A block with pointers.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoded<'a> {
+    /// The check of the bytes pointed to.
+    pub check: u32,
+    pointers: &'a [[u8; POINTER_BYTES]],
+    /// The verbatim bytes of all runs.
+    pub literals: &'a [u8],
+    /// Bytes of the block when it is restored.
+    pub restored_bytes: usize,
+}
+
+impl<'a> Encoded<'a> {
+    /// The pointers, in order.
+    pub fn pointers(&self) -> impl Iterator<Item = Pointer> + Clone + 'a {
+        self.pointers.iter().map(|bytes| Pointer::read(*bytes))
+    }
+}
+
+/// A block that was checked: lengths fit each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Shim<'a> {
+    /// The lowest five bits of the epoch.
+    pub tag: u8,
+    number_low: u32,
+    /// What follows.
+    pub content: Content<'a>,
+}
+
+impl<'a> Shim<'a> {
+    /// Checks and reads a block.
+    ///
+    /// # Errors
+    /// It is not one.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ShimError> {
+        let ([first, number @ ..], rest) =
+            bytes.split_first_chunk::<LITERAL_SHIM_BYTES>().ok_or(ShimError::Truncated)?;
+        if first >> 6 != SHIM_VERSION {
+            return Err(ShimError::Version(first >> 6));
+        }
+        let number_low = u32::from_be_bytes([0, number[0], number[1], number[2]]);
+        let content = if first & ENCODED != 0 { Content::Encoded(parse_encoded(rest)?) } else { literal(rest)? };
+        Ok(Self { tag: first & TAG, number_low, content })
+    }
+
+    /// The number, taken for the one closest to `expected`.
+    pub(crate) const fn number(&self, expected: u64) -> Option<u64> {
+        let ahead = (self.number_low.wrapping_sub(expected as u32) << (32 - NUMBER_BITS)) as i32 >> (32 - NUMBER_BITS);
+        expected.checked_add_signed(ahead as i64)
+    }
+
+    /// Bytes of the block when it is restored.
+    #[must_use]
+    pub const fn restored_bytes(&self) -> usize {
+        match &self.content {
+            Content::Literal(block) => block.len(),
+            Content::Encoded(encoded) => encoded.restored_bytes,
+        }
+    }
+}
+
+const fn literal(block: &[u8]) -> Result<Content<'_>, ShimError> {
+    if block.is_empty() {
+        return Err(ShimError::Truncated);
+    }
+    if block.len() > BLOCK_BYTES_MAX { Err(ShimError::TooLong) } else { Ok(Content::Literal(block)) }
+}
+
+fn parse_encoded(bytes: &[u8]) -> Result<Encoded<'_>, ShimError> {
+    let ([a, b, c, d, count @ ..], rest) =
+        bytes.split_first_chunk::<{ ENCODED_SHIM_BYTES - LITERAL_SHIM_BYTES }>().ok_or(ShimError::Truncated)?;
+    let count = usize::from(u16::from_be_bytes(*count));
+    if count == 0 || count > MATCHES_MAX {
+        return Err(ShimError::Pointers);
+    }
+    let (pointers, literals) = rest.split_at_checked(count * POINTER_BYTES).ok_or(ShimError::Truncated)?;
+    let (pointers, _) = pointers.as_chunks::<POINTER_BYTES>();
+    let mut skipped = 0;
+    let mut restored_bytes = literals.len();
+    for pointer in pointers.iter().map(|bytes| Pointer::read(*bytes)) {
+        if pointer.length == 0 {
+            return Err(ShimError::Pointers);
+        }
+        skipped += pointer.skip;
+        restored_bytes += pointer.length;
+    }
+    if skipped > literals.len() {
+        return Err(ShimError::Truncated);
+    }
+    if restored_bytes > BLOCK_BYTES_MAX {
+        return Err(ShimError::TooLong);
+    }
+    Ok(Encoded { check: u32::from_be_bytes([*a, *b, *c, *d]), pointers, literals, restored_bytes })
+}
+
+fn put_first(out: &mut Vec<u8>, epoch: u32, number: u64, flags: u8) {
+    let [.., a, b, c] = number.to_be_bytes();
+    out.extend_from_slice(&[SHIM_VERSION << 6 | flags | tag_of(epoch), a, b, c]);
+}
+
+/// Appends the shim of a block that goes verbatim.
+pub(crate) fn put_literal(out: &mut Vec<u8>, epoch: u32, number: u64) {
+    put_first(out, epoch, number, 0);
+}
+
+/// Appends the shim of an encoded block, without its pointers.
+pub(crate) fn put_encoded(out: &mut Vec<u8>, epoch: u32, number: u64, check: u32, count: usize) {
+    put_first(out, epoch, number, ENCODED);
+    out.extend_from_slice(&check.to_be_bytes());
+    out.extend_from_slice(&(count as u16).to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_number_is_the_closest_to_what_is_expected() {
+        for (number, expected) in [(0, 5), (5, 0), (1 << 24, (1 << 24) - 3), ((7 << 24) - 1, 7 << 24), (77, 77)] {
+            let mut out = Vec::new();
+            put_literal(&mut out, 0xabcd, number);
+            out.push(1);
+            let shim = Shim::parse(&out).expect("it was written here");
+            assert_eq!((shim.number(expected), shim.tag), (Some(number), 0xd));
+        }
+    }
+
+    #[test]
+    fn a_pointer_is_read_as_it_was_written_and_means_what_lies_before_the_block() {
+        let base = (3 << 30) + 640;
+        for distance in [1, 64, 700, 1 << 28] {
+            let position = base - distance;
+            let mut out = vec![];
+            Pointer { skip: 3, length: 1460, source: position as u32 }.put(&mut out);
+            let read = Pointer::read(out.try_into().expect("eight bytes"));
+            assert_eq!((read.skip, read.length, read.position(base)), (3, 1460, Some(position)));
+        }
+        assert_eq!(Pointer { skip: 0, length: 1, source: 5 }.position(3), None, "before all time");
+    }
+
+    #[test]
+    fn what_lies_is_refused() {
+        let encoded = |count: usize, pointers: &[Pointer], literals: &[u8]| {
+            let mut out = Vec::new();
+            put_encoded(&mut out, 1, 2, 3, count);
+            pointers.iter().for_each(|pointer| pointer.put(&mut out));
+            out.extend_from_slice(literals);
+            Shim::parse(&out).map(|shim| shim.restored_bytes())
+        };
+        let pointer = |skip, length| Pointer { skip, length, source: 0 };
+        assert_eq!(encoded(1, &[pointer(2, 40)], &[0; 3]), Ok(43));
+        assert_eq!(encoded(0, &[], &[0; 3]), Err(ShimError::Pointers));
+        assert_eq!(encoded(2, &[pointer(0, 40)], &[0; 3]), Err(ShimError::Truncated));
+        assert_eq!(encoded(1, &[pointer(4, 40)], &[0; 3]), Err(ShimError::Truncated));
+        assert_eq!(encoded(1, &[pointer(0, 0)], &[0; 3]), Err(ShimError::Pointers));
+        assert_eq!(encoded(2, &[pointer(0, 40_000), pointer(0, 40_000)], &[]), Err(ShimError::TooLong));
+        assert_eq!(Shim::parse(&[0x80, 0, 0, 0, 1]).err(), Some(ShimError::Version(2)));
+        assert_eq!(Shim::parse(&[0x40, 0, 0]).err(), Some(ShimError::Truncated));
+    }
+}
