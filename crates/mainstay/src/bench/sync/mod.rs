@@ -9,10 +9,10 @@
 //!
 //! Four parts, in each of which all that is compared takes turns:
 //!
-//! 1. [`rate`]: short connections a second through the router, and what each costs the daemons;
-//! 2. [`loss`]: connections that break when the router dies at the end of a ramp during which the dedicated link lost packets;
-//! 3. [`table`]: a table of many connections: how long taking over takes, and how much memory the daemons need for it;
-//! 4. [`buffer`]: what two kernels differ by in the end when the buffer for the kernel's events is far too small.
+//! 1. `rate`: short connections a second through the router, and what each costs the daemons;
+//! 2. `loss`: connections that break when the router dies at the end of a ramp during which the dedicated link lost packets;
+//! 3. `table`: a table of many connections: how long taking over takes, and how much memory the daemons need for it;
+//! 4. `buffer`: what two kernels differ by in the end when the buffer for the kernel's events is far too small.
 //!
 //! The harness is the manager that decides who holds the addresses (keepalived, as a rule).
 
