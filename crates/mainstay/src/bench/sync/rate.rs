@@ -35,7 +35,6 @@ pub(super) fn server_addresses() -> Vec<SocketAddr> {
 }
 
 struct Stand {
-    subject: Subject,
     pair: Pair,
     _server: Server,
 }
@@ -45,21 +44,16 @@ struct Stand {
 /// # Errors
 /// The routers do not get ready, or connections fail.
 pub(super) fn measure(setting: &Setting<'_>) -> Result<BTreeMap<Subject, Figures>, BenchError> {
-    let mut stands = Vec::new();
-    for &subject in &setting.subjects {
-        setting.progress.show(&format!("connections a second: starting {}", subject.describe()));
-        let pair = Pair::start_ready(subject, Tuning::default(), setting.watch)?;
-        let server = Server::start(&pair.topology.server, &server_addresses())?;
-        stands.push(Stand { subject, pair, _server: server });
-    }
     let mut figures = BTreeMap::<Subject, Figures>::new();
+    let subjects = &setting.subjects;
     rounds::repeat(&setting.progress, "connections a second", setting.args.rounds(), |round| {
         // Nobody is always the first.
-        let first = round as usize % stands.len().max(1);
-        for number in 0..stands.len() {
-            let place = (first + number) % stands.len();
-            let stand = &mut stands[place];
-            stand.measure(setting, figures.entry(stand.subject).or_default())?;
+        let first = round as usize % subjects.len().max(1);
+        for number in 0..subjects.len() {
+            let subject = subjects[(first + number) % subjects.len()];
+            // By itself: all namespaces' connections lie in one table of the kernel's, and those of another pair make
+            // whoever comes after it slower.
+            Stand::start(setting, subject)?.measure(setting, figures.entry(subject).or_default())?;
         }
         Ok::<_, BenchError>(())
     })?;
@@ -67,6 +61,12 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<BTreeMap<Subject, Figures
 }
 
 impl Stand {
+    fn start(setting: &Setting<'_>, subject: Subject) -> Result<Self, BenchError> {
+        let pair = Pair::start_ready(subject, Tuning::default(), setting.watch)?;
+        let server = Server::start(&pair.topology.server, &server_addresses())?;
+        Ok(Self { pair, _server: server })
+    }
+
     fn measure(&mut self, setting: &Setting<'_>, into: &mut Figures) -> Result<(), BenchError> {
         let Self { pair, .. } = self;
         pair.check_running()?;
