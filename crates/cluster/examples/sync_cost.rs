@@ -128,8 +128,7 @@ fn main() {
         pair.exchange();
     }
     pair.spent = Spent::default();
-    let states =
-        [TcpState::SynReceived, TcpState::Established, TcpState::FinWait, TcpState::LastAck, TcpState::TimeWait];
+    let states = [TcpState::SynRecv, TcpState::Established, TcpState::FinWait, TcpState::LastAck, TcpState::TimeWait];
     let before = pair.nodes[0].status(Instant::ZERO).peers[0].session.expect("it is native").messages_sent;
     for round in 0..ROUNDS {
         let numbers = || (0..CONNECTIONS_PER_ROUND).map(move |number| round * CONNECTIONS_PER_ROUND + number);

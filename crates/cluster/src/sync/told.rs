@@ -231,7 +231,7 @@ pub(super) fn is_further(protocol: u8, one: Option<TcpState>, other: Option<TcpS
         TcpState::None => 0,
         TcpState::SynSent => 1,
         TcpState::SynSent2 => 2,
-        TcpState::SynReceived => 3,
+        TcpState::SynRecv => 3,
         TcpState::Established => 4,
         TcpState::FinWait => 5,
         TcpState::CloseWait => 6,

@@ -52,7 +52,7 @@ fn a_helper_s_name_is_short_and_printable() {
 #[test]
 fn states_have_the_kernel_s_numbers() {
     for (number, state) in TcpState::ALL.into_iter().enumerate() {
-        assert_eq!((state as usize, TcpState::from_number(number as u8)), (number, Some(state)));
+        assert_eq!((state as usize, TcpState::from_u8(number as u8)), (number, Some(state)));
     }
-    assert_eq!(TcpState::from_number(10), None);
+    assert_eq!(TcpState::from_u8(10), None);
 }

@@ -41,7 +41,7 @@ fn decode_tcp(value: &[u8]) -> Option<Option<ProtocolInfo>> {
     })?;
     let side = |number: usize| Some(TcpSide { window_scale: scales[number]?, flags: TcpFlags(flags[number]?) });
     let sides = side(0).zip(side(1)).map(|(original, reply)| [original, reply]);
-    Some(state.and_then(TcpState::from_number).map(|state| ProtocolInfo::Tcp(TcpInfo { state, sides })))
+    Some(state.and_then(TcpState::from_u8).map(|state| ProtocolInfo::Tcp(TcpInfo { state, sides })))
 }
 
 #[allow(clippy::option_option, reason = "as for `decode`")]

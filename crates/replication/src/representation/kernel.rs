@@ -261,7 +261,7 @@ fn put_numbers(kind: u16, numbers: impl Iterator<Item = u32>, out: &mut Vec<u8>)
 fn read_protocol(kind: u16, value: &[u8]) -> Result<ProtocolInfo, ApplyError> {
     match (kind, value) {
         (TCP, [state, rest @ ..]) => {
-            let state = TcpState::from_number(*state).ok_or(ApplyError::Value(kind))?;
+            let state = TcpState::from_u8(*state).ok_or(ApplyError::Value(kind))?;
             let sides = match rest {
                 [] => None,
                 [one_flags, other_flags, one_scale, other_scale] => Some([

@@ -264,7 +264,7 @@ impl Record {
     /// The state of TCP's automaton, if it is TCP and was said.
     pub(in crate::sync) fn tcp_state(&self) -> Option<TcpState> {
         let is_said = self.protocol == TCP && self.is_any(flag::HAS_STATE);
-        is_said.then(|| TcpState::from_number(self.state)).flatten()
+        is_said.then(|| TcpState::from_u8(self.state)).flatten()
     }
 
     pub(in crate::sync) fn timeout_s(&self) -> Option<u32> {
@@ -428,7 +428,7 @@ impl Record {
             },
             DCCP => ProtocolInfo::Dccp { state: self.state, role: self.scales[0] },
             _ => ProtocolInfo::Tcp(TcpInfo {
-                state: TcpState::from_number(self.state)?,
+                state: TcpState::from_u8(self.state)?,
                 sides: self.is_any(flag::HAS_SIDES).then(|| [side(0), side(1)]),
             }),
         })

@@ -221,7 +221,7 @@ fn timeout_s(state: TcpState) -> u32 {
     match state {
         TcpState::Established => 60,
         TcpState::Close => 10,
-        TcpState::SynSent | TcpState::SynReceived => 60,
+        TcpState::SynSent | TcpState::SynRecv => 60,
         _ => 120,
     }
 }
@@ -230,7 +230,7 @@ fn status_of(state: TcpState) -> Status {
     let seen = Status::CONFIRMED.union(Status::SEEN_REPLY);
     match state {
         TcpState::SynSent => Status::CONFIRMED,
-        TcpState::SynReceived => seen,
+        TcpState::SynRecv => seen,
         _ => seen.union(Status::ASSURED),
     }
 }

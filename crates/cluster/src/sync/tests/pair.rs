@@ -186,7 +186,7 @@ impl Pair {
     /// A whole handshake at a node's kernel.
     pub(super) fn connect(&mut self, node: usize, number: u32) {
         let tuple = tuple(number);
-        for state in [TcpState::SynSent, TcpState::SynReceived, TcpState::Established] {
+        for state in [TcpState::SynSent, TcpState::SynRecv, TcpState::Established] {
             self.hosts[node].kernel.packet(tuple, tuple.inverse(), state);
         }
     }

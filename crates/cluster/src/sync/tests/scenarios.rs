@@ -116,7 +116,7 @@ fn a_new_connection_with_the_same_tuple_takes_the_place_of_the_old_one() {
     // The former ends and the next begins before anything of either is told.
     pair.hosts[0].kernel.delete(tuple(1));
     let translated = Tuple { source: [192, 0, 2, 81].into(), ..tuple(1).inverse() };
-    for state in [TcpState::SynSent, TcpState::SynReceived, TcpState::Established] {
+    for state in [TcpState::SynSent, TcpState::SynRecv, TcpState::Established] {
         pair.hosts[0].kernel.packet(tuple(1), translated, state);
     }
     pair.settle();

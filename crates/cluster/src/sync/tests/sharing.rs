@@ -23,7 +23,7 @@ fn a_connection_whose_directions_go_different_ways_is_the_same_in_both_kernels()
     for number in 0..50 {
         pair.packet(0, number, TcpState::SynSent);
         pair.run(Duration::from_millis(5));
-        pair.packet(1, number, TcpState::SynReceived);
+        pair.packet(1, number, TcpState::SynRecv);
         pair.run(Duration::from_millis(5));
         pair.packet(0, number, TcpState::Established);
     }

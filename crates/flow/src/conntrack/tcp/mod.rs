@@ -34,7 +34,7 @@ pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
 pub const TCP_RETRANSMISSIONS_MAX: u8 = 3;
 
 /// The states of a TCP connection, by their numbers in [`ProtocolState::state`]: those of Linux, which conntrackd sends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum TcpState {
     /// No connection.

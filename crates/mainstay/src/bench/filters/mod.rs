@@ -1,4 +1,4 @@
-//! `mainstay bench filters`: what the structures of the room [`filters`](::filters) cost, and how often they are wrong.
+//! `mainstay bench filters`: what the structures of the room `filters` cost, and how often they are wrong.
 //!
 //! Two parts. *Speed*: each structure is filled with the same million keys, then keys that are in it and keys that are not
 //! are looked up, and some are removed, inserted and changed, structure by structure in turns. Keys are 64-bit hashes, as

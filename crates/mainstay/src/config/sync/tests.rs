@@ -100,7 +100,7 @@ window_tracking = true
     assert_eq!(config.kernel.injection, Injection::ExternalCache);
     assert_eq!((config.kernel.receive_buffer_bytes, config.kernel.receive_buffer_bytes_max), (8192, 1 << 20));
     assert_eq!((config.kernel.connections_max, config.kernel.expectations), (5000, false));
-    assert_eq!(config.filter.tcp_states, [TcpState::Established, TcpState::SynReceived]);
+    assert_eq!(config.filter.tcp_states, [TcpState::Established, TcpState::SynRecv]);
     assert_eq!((config.filter.others, config.filter.protocols), (Others::Begun, Some(vec![6, 132])));
     assert_eq!(config.filter.addresses.expect("they are named").len(), 2);
     let [first, second] = &config.filter.ignore[..] else { panic!("{:?}", config.filter.ignore) };

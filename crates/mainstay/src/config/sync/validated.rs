@@ -142,7 +142,7 @@ pub struct Filter {
 }
 
 /// The states before a connection is established.
-pub const TCP_HANDSHAKE: [TcpState; 3] = [TcpState::SynSent, TcpState::SynReceived, TcpState::SynSent2];
+pub const TCP_HANDSHAKE: [TcpState; 3] = [TcpState::SynSent, TcpState::SynRecv, TcpState::SynSent2];
 
 impl Filter {
     /// Whether TCP connections are told before they are established.

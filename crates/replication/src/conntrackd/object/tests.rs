@@ -262,7 +262,7 @@ fn info(protocol: u8) -> BoxedStrategy<Option<ProtocolInfo>> {
     match protocol {
         6 => (0u8..10, any::<Option<(u8, u8)>>())
             .prop_map(move |(state, scales)| {
-                let state = TcpState::from_number(state).unwrap();
+                let state = TcpState::from_u8(state).unwrap();
                 let sides = scales.map(|(original, reply)| [side(original), side(reply)]);
                 Some(ProtocolInfo::Tcp(TcpInfo { state, sides }))
             })

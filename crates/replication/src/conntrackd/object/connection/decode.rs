@@ -91,7 +91,7 @@ impl Fields {
     fn take_protocol(&mut self, attribute: &Attribute<'_>) -> Result<(), ObjectError> {
         match attribute.kind {
             TCP_STATE => {
-                let state = TcpState::from_number(attribute.u8()?);
+                let state = TcpState::from_u8(attribute.u8()?);
                 self.tcp_state = Some(state.ok_or_else(|| attribute.wrong())?);
             }
             WINDOW_SCALE_ORIGINAL => self.window_scales[0] = Some(attribute.u8()?),
