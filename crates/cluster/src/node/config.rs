@@ -126,7 +126,7 @@ impl NodeConfig {
             pipeline = pipeline.with_sharing(sharing);
         }
         let mut roles = role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now);
-        roles.set_informed(peers.iter().all(Peer::has_told_all));
+        roles.set_informed(now, peers.iter().all(Peer::has_told_all));
         Ok(Node {
             id: self.node,
             selection: self.selection,

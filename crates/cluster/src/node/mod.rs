@@ -30,6 +30,7 @@ mod status;
 mod store;
 mod stream;
 mod surroundings;
+mod telling;
 mod workers;
 
 use alloc::collections::VecDeque;
@@ -363,53 +364,6 @@ impl Node {
         status::of(self, now)
     }
 
-    /// Marks what the pipeline changed for every peer's session.
-    fn tell_changes(&mut self) {
-        let changes = self.pipeline.take_changes();
-        for change in &changes {
-            match change {
-                TableChange::Began { slot } => self.tell_begun(*slot),
-                TableChange::Copied { slot } => self.note_copied(*slot),
-                TableChange::TakenOver { slot } => {
-                    self.note_copied(*slot);
-                    self.tell_taken_over(*slot);
-                }
-                TableChange::FunctionsChanged { slot } => {
-                    self.note_copied(*slot);
-                    peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
-                }
-                TableChange::Changed { slot, change, previous_state } => {
-                    self.tell_changed(*slot, *change, *previous_state);
-                }
-                TableChange::Ended { slot, ended } => self.tell_ended(*slot, ended),
-                TableChange::Refused { to, ended } => self.tell_refused(*to, ended),
-            }
-        }
-        self.pipeline.return_changes(changes);
-    }
-
-    fn tell_begun(&mut self, slot: Slot) {
-        let is_awaited = !self.hold_first_reply.is_zero();
-        for session in peer::sessions(&mut self.peers) {
-            // The slot may have held a copy of which the session still knows something.
-            session.forget(Handle(slot.0));
-            session.mark_changed(Handle(slot.0));
-            if is_awaited {
-                session.ask_for_acknowledgement();
-            }
-        }
-    }
-
-    fn tell_changed(&mut self, slot: Slot, change: Change, previous_state: u8) {
-        let Some(connection) = self.pipeline.connection(slot) else { return };
-        let (protocol, state) = (connection.original.protocol, connection.protocol.state);
-        if is_worth_telling(self.selection, protocol, previous_state, state, change)
-            || sharing::is_worth_telling(connection, change)
-        {
-            peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
-        }
-    }
-
     fn note_first_packet(&mut self, now: Instant) {
         if self.awaiting_first_packet.is_some_and(|before| self.pipeline.counters().taken_over > before) {
             self.awaiting_first_packet = None;
@@ -454,7 +408,8 @@ impl Node {
             peer.collect_session_events(now, &mut self.events);
         }
         let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
-        self.roles.set_informed(self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised());
+        let informed = self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised();
+        self.roles.set_informed(now, informed);
         self.roles.set_synchronised(now, synchronised);
         self.handle_role_events(now);
     }

@@ -234,8 +234,11 @@ impl RoleAutomaton {
 
     /// Whether this node was told all connections at some time since it started, or has nobody to be told by. Unlike what
     /// [`RoleAutomaton::set_synchronised`] says, that does not change when a peer goes away.
-    pub const fn set_informed(&mut self, informed: bool) {
-        self.informed = informed;
+    pub fn set_informed(&mut self, now: Instant, informed: bool) {
+        if self.informed != informed {
+            self.informed = informed;
+            self.decide(now);
+        }
     }
 
     /// Whether the peer was heard less than `age` ago.
@@ -382,7 +385,10 @@ impl RoleAutomaton {
             _ if self.must_yield(now) => Some(Input::PeerHolds),
             State::Init => {
                 let all_heard = !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
-                (all_heard || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
+                // A peer that has left takes no addresses, yet it may be the only one that knows the connections: it is let
+                // tell them first.
+                let may_be_told = !self.informed && self.heartbeats(now).any(|peer| peer.state == State::Left);
+                ((all_heard && !may_be_told) || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
             }
             State::Standby => self.is_chosen(now).then_some(Input::Chosen),
             State::Leaving => (elapsed >= self.config.handover_limit).then_some(Input::HandoverLimitReached),
@@ -427,7 +433,13 @@ impl RoleAutomaton {
         let own = self.own_heartbeat();
         let stands = |peer: &Heartbeat| matches!(peer.state, State::Init | State::Standby);
         let is_best = !self.heartbeats(now).any(|peer| stands(&peer) && is_better(&peer, &own));
-        is_best || self.vacant_since.is_some_and(|since| since + self.config.heartbeat_timeout <= now)
+        is_best || self.best_is_waited_for_until().is_some_and(|until| until <= now)
+    }
+
+    /// Until when a better node is left to take addresses that nobody holds. As long as this node only listened, the better
+    /// one may have as well; so that time does not count.
+    fn best_is_waited_for_until(&self) -> Option<Instant> {
+        self.vacant_since.map(|vacant| vacant.max(self.since) + self.config.heartbeat_timeout)
     }
 
     fn may_preempt(&self, holder: &Heartbeat) -> bool {
@@ -460,8 +472,7 @@ impl RoleAutomaton {
         let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
         let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
         let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
-        let vacant = self.vacant_since.map(|since| since + timeout);
-        expiries.chain(doubts).chain(vacant).filter(|at| *at > self.decided_at).min()
+        expiries.chain(doubts).chain(self.best_is_waited_for_until()).filter(|at| *at > self.decided_at).min()
     }
 
     fn apply(&mut self, now: Instant, input: Input) {

@@ -92,8 +92,8 @@ impl Roles {
     }
 
     /// As [`RoleAutomaton::set_informed`]: connections belong to no group.
-    pub fn set_informed(&mut self, informed: bool) {
-        self.automata.iter_mut().for_each(|automaton| automaton.set_informed(informed));
+    pub fn set_informed(&mut self, now: Instant, informed: bool) {
+        self.automata.iter_mut().for_each(|automaton| automaton.set_informed(now, informed));
     }
 
     /// A peer says how it stands. Where both nodes have several groups, these go by their identities, and those that this node

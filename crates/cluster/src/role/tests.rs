@@ -10,6 +10,7 @@ use super::*;
 
 const DETECTION: Duration = Duration::from_millis(100);
 const STATE_USABLE_AFTER: Duration = Duration::from_millis(2);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(20);
 /// How long two nodes that hear each other may both hold the addresses: a heartbeat that crosses another.
 const BOTH_ACTIVE_MS_MAX: u64 = 5;
 
@@ -126,7 +127,9 @@ impl Cluster {
         }
         for link in &mut self.links {
             let both = link.ends.iter().all(|end| self.nodes[*end].holds);
-            let hear = !link.is_cut && link.detected_up;
+            // What was said during a cut is said again with the next heartbeat, an interval later.
+            let whole_for = now.saturating_since(Instant::from_millis(link.changed_ms));
+            let hear = !link.is_cut && link.detected_up && whole_for > HEARTBEAT_INTERVAL;
             let handover = link.ends.iter().any(|end| {
                 self.nodes[*end].automaton.as_ref().is_some_and(|automaton| automaton.state() == State::Leaving)
             });
@@ -294,7 +297,7 @@ fn after_a_split_the_one_that_took_over_keeps_the_addresses_and_announces_again(
 fn a_node_that_has_just_begun_to_stand_by_knows_the_number_to_take_over_with() {
     let mut cluster = Cluster::of(2, |_| {});
     // It has just started, as the other has.
-    cluster.automaton(0).set_informed(false);
+    cluster.automaton(0).set_informed(Instant::ZERO, false);
     cluster.automaton(1).set_synchronised(Instant::ZERO, false);
     cluster.run_until(1000, |cluster| cluster.holders() == [0] && cluster.state(1) == Some(State::Standby));
     let now = cluster.now();
@@ -330,12 +333,54 @@ fn a_node_that_starts_behind_a_cut_link_takes_nothing_from_one_that_serves() {
 fn a_take_over_by_a_node_that_was_told_nothing_gives_way() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);
-    cluster.automaton(1).set_informed(false);
+    let now = cluster.now();
+    cluster.automaton(1).set_informed(now, false);
     cluster.set_cut(true);
     cluster.run_ms(1000);
     cluster.set_cut(false);
     cluster.run_ms(100);
     assert_eq!(cluster.holders(), [0]);
+}
+
+#[test]
+fn a_node_that_starts_empty_lets_one_that_has_left_tell_it_the_connections_first() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(1).leave(now);
+    cluster.kill(0);
+    cluster.run_ms(500);
+    cluster.start(0);
+    let now = cluster.now();
+    cluster.automaton(0).set_informed(now, false);
+    cluster.run_ms(100);
+    assert_eq!(cluster.holders(), [], "it hears that the other has left, and waits to be told");
+    let now = cluster.now();
+    cluster.automaton(0).set_informed(now, true);
+    cluster.run_until(5, |cluster| cluster.holders() == [0]);
+}
+
+#[test]
+fn a_node_that_has_left_and_tells_nothing_is_waited_for_no_longer_than_one_that_is_away() {
+    let mut cluster = Cluster::of(2, |_| {});
+    let now = cluster.now();
+    cluster.automaton(1).leave(now);
+    cluster.automaton(0).set_informed(now, false);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [0]);
+    assert!((300..320).contains(&took_ms), "after the time to listen: {took_ms} ms");
+}
+
+#[test]
+fn two_that_end_listening_at_once_without_hearing_each_other_do_not_both_take_the_addresses() {
+    let mut cluster = Cluster::of(3, |_| {});
+    cluster.kill(0);
+    cluster.run_ms(207);
+    cluster.set_cut(true);
+    cluster.run_ms(95);
+    assert_eq!((cluster.state(1), cluster.state(2)), (Some(State::Active), Some(State::Standby)));
+    cluster.set_cut(false);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1]);
 }
 
 #[test]
