@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The rooms from the ground up: each may use only those before it. The second field says whether the room is pure.
-const ROOMS: [(&str, bool); 9] = [
+const ROOMS: [(&str, bool); 10] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -19,6 +19,7 @@ const ROOMS: [(&str, bool); 9] = [
     ("redundancy", true),
     ("replication", true),
     ("cluster", true),
+    ("analysis", false),
     ("simulator", false),
     ("mainstay", false),
 ];

@@ -1,0 +1,1 @@
+//! Captures as one stream of packets.
