@@ -218,6 +218,12 @@ impl LazyInsertion {
         self.is_suspended = false;
     }
 
+    /// Whether nothing is put off for the time being.
+    #[must_use]
+    pub const fn is_suspended(&self) -> bool {
+        self.is_suspended
+    }
+
     /// Connections that are put off, of which a failover now would lose each.
     #[must_use]
     pub fn put_off(&self) -> u32 {
