@@ -37,17 +37,15 @@ mod workers;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use flow::conntrack::Change;
-use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
-use replication::representation::{Selection, is_worth_telling};
+use replication::representation::Selection;
 use replication::secure::ChannelError;
-use replication::{Handle, PeerError, PeerSession};
+use replication::{PeerError, PeerSession};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
-use crate::pipeline::{Pipeline, Remnants, TableChange};
+use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};

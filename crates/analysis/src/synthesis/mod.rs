@@ -1,0 +1,1 @@
+//! Traffic of stated statistics, for where captures are not to be had.
