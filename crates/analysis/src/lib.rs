@@ -5,6 +5,7 @@
 //! * [`report`]: findings as a page for people, as JSON and as Parquet.
 #![deny(unsafe_code)]
 
+pub mod redundancy_study;
 pub mod report;
 pub mod synthesis;
 pub mod trace;
