@@ -35,6 +35,8 @@ pub struct NodeStatus {
     pub forwarding: forwarding::Counters,
     /// The peers.
     pub peers: Vec<PeerStatus>,
+    /// The tunnel to another site, if there is one.
+    pub site: Option<crate::wan::TunnelStatus>,
 }
 
 /// How a node stands to a group of shared addresses.
@@ -154,5 +156,6 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         replies_overdue: node.held.overdue,
         forwarding: node.forwarder.counters(),
         peers: peers.collect(),
+        site: node.site.as_ref().map(|site| site.status(now)),
     }
 }
