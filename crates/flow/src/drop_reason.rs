@@ -94,6 +94,8 @@ drop_reasons! {
     FirewallDenied = "firewall_denied",
     /// No free port is left for source NAT.
     NatPortsExhausted = "nat_ports_exhausted",
+    /// The inside address has used up its block of ports towards the destination.
+    NatBlockExhausted = "nat_block_exhausted",
     /// A packet that NAT cannot translate.
     NatUntranslatable = "nat_untranslatable",
     /// A packet announces a further connection, and there is no room for it among those expected.

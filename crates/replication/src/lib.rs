@@ -5,6 +5,7 @@
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
 //! * [`baseline`]: the same over plain UDP and over TCP, to measure the protocol against; a [`PeerSession`] is any of the three.
 //! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
+//! * [`lazy`]: connections that are told only once they have lived for a while, and how long that is.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
 //! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
 //!
@@ -66,6 +67,7 @@ extern crate std;
 
 pub mod baseline;
 pub mod conntrackd;
+pub mod lazy;
 pub mod message;
 mod peer_session;
 pub mod representation;

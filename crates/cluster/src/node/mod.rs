@@ -19,6 +19,7 @@ mod drain;
 mod event;
 mod held;
 mod judging;
+mod lazily;
 mod observing;
 mod peer;
 mod reload;
@@ -38,23 +39,22 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use flow::conntrack::Change;
-use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
-use replication::representation::{Selection, is_worth_telling};
+use replication::representation::Selection;
 use replication::secure::ChannelError;
-use replication::{Handle, PeerError, PeerSession};
+use replication::{PeerError, PeerSession};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
-use crate::pipeline::{Pipeline, Remnants, TableChange};
+use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
+pub use lazily::PUT_OFF_TOLD_WITHIN;
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
@@ -278,6 +278,7 @@ impl Node {
         self.judge_some(now);
         self.tell_changes();
         self.serve_site(now);
+        self.look_after_put_off(now);
         self.remember_untold(now);
     }
 
@@ -297,6 +298,7 @@ impl Node {
             self.others.poll_timeout(),
             self.pipeline.waiting_deadline(),
             self.site.as_ref().and_then(|site| site.poll_timeout()),
+            self.poll_put_off(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -347,6 +349,12 @@ impl Node {
     /// Gives the addresses up in good order, so that the peer takes them before this node ends.
     pub fn leave(&mut self, now: Instant) {
         self.drain_given_up_at = None;
+        if !self.tells_before_leaving(now) {
+            self.leave_now(now);
+        }
+    }
+
+    fn leave_now(&mut self, now: Instant) {
         self.roles.leave(now);
         self.handle_role_events(now);
     }

@@ -19,6 +19,7 @@ mod expiry;
 mod fragments;
 mod guests;
 mod icmp_error;
+mod lazily;
 mod limits;
 mod observing;
 mod related;
@@ -57,6 +58,7 @@ use sharing::Sharing;
 pub use announcing::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
+pub(crate) use lazily::Lazily;
 pub use limits::{Limits, SourceLimit};
 use related::Related;
 pub use replica::{Applied, Remnants};
@@ -179,6 +181,8 @@ pub struct Pipeline {
     sharing: Option<Box<Sharing>>,
     pub(crate) shard: Shard,
     pub(crate) observation: Observation,
+    /// Connections are put off.
+    pub(crate) lazily: Option<Box<Lazily>>,
 }
 
 impl Pipeline {
@@ -208,6 +212,7 @@ impl Pipeline {
             sharing: None,
             shard: Shard::default(),
             observation: Observation::default(),
+            lazily: None,
         }
     }
 
