@@ -267,7 +267,8 @@ impl Node {
     /// Nothing is put off, and all that was is on its way to every peer that listens.
     pub(super) fn has_told_put_off(&self) -> bool {
         let sessions = || self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
-        let is_on_its_way = || sessions().all(|status| status.link != Link::Open || (status.queued == 0 && status.told));
+        let is_on_its_way =
+            || sessions().all(|status| status.link != Link::Open || (status.queued == 0 && status.told));
         self.pipeline.lazily.as_ref().is_none_or(|lazily| lazily.insertion.put_off() == 0 && is_on_its_way())
     }
 }

@@ -37,9 +37,8 @@ pub(super) fn lazy(raw: &RawReplication, findings: &mut Findings<'_>) -> Option<
 fn dynamic(section: &RawLazy, findings: &mut Findings<'_>) -> Dynamic {
     let ms = Duration::from_millis;
     let defaults = Dynamic::default();
-    let mut duration = |key: &str, text, default, range| {
-        ranged(&format!("replication.lazy.{key}"), text, default, range, findings)
-    };
+    let mut duration =
+        |key: &str, text, default, range| ranged(&format!("replication.lazy.{key}"), text, default, range, findings);
     let interval = duration("interval", section.interval.as_ref(), defaults.interval, ms(100)..=ms(600_000));
     let threshold = ms(1)..=ms(60_000);
     let threshold_min =
@@ -56,8 +55,7 @@ fn dynamic(section: &RawLazy, findings: &mut Findings<'_>) -> Dynamic {
     let utilisation_per_mille_max = share("utilisation_max", utilisation_max, defaults.utilisation_per_mille_max);
     let responsiveness = section.responsiveness.as_ref();
     let responsiveness_per_mille = share("responsiveness", responsiveness, defaults.responsiveness_per_mille);
-    let levels =
-        within("replication.lazy.levels", section.levels.as_ref(), defaults.levels, 1..=LEVELS_MAX, findings);
+    let levels = within("replication.lazy.levels", section.levels.as_ref(), defaults.levels, 1..=LEVELS_MAX, findings);
     Dynamic {
         utilisation_per_mille_max,
         levels,
