@@ -37,6 +37,8 @@ pub struct NodeStatus {
     pub forwarding: forwarding::Counters,
     /// The peers.
     pub peers: Vec<PeerStatus>,
+    /// The tunnel to another site, if there is one.
+    pub site: Option<crate::wan::TunnelStatus>,
 }
 
 /// How a node stands to a group of shared addresses.
@@ -157,5 +159,6 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         lazy: node.lazy_status(),
         forwarding: node.forwarder.counters(),
         peers: peers.collect(),
+        site: node.site.as_ref().map(|site| site.status(now)),
     }
 }
