@@ -3,6 +3,7 @@
 mod encryption;
 mod filters;
 mod key;
+mod lazy;
 mod link;
 mod looking;
 mod redundancy;
@@ -22,6 +23,7 @@ use crate::replay::PortMapping;
 pub use encryption::BenchEncryptionArgs;
 pub use filters::BenchFiltersArgs;
 pub use key::KeyArgs;
+pub use lazy::BenchLazyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
@@ -161,6 +163,8 @@ pub enum BenchCommand {
     Encryption(BenchEncryptionArgs),
     /// What compact filters of connections cost and how often they are wrong, beside what one would take instead
     Filters(BenchFiltersArgs),
+    /// What passes under a flood of short connections: none told, each told, and put off as the load demands
+    Lazy(BenchLazyArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
     /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
