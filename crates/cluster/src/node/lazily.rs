@@ -115,7 +115,7 @@ impl Node {
                 false
             }
             TableChange::Ended { slot, ended } => self.ends_unheard_of(*slot, ended),
-            TableChange::Refused { .. } => false,
+            TableChange::Displaced { .. } | TableChange::Refused { .. } => false,
         }
     }
 
