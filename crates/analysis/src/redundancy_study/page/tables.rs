@@ -36,7 +36,7 @@ pub fn tables(findings: &Findings) -> Vec<Dataset> {
 
 pub(super) fn methods(findings: &Findings) -> Dataset {
     let mut table = Dataset::new(
-        "methods",
+        "redundancy_methods",
         &[
             ("method", "method", TEXT),
             ("max_match", "Max-Match", SHARE),
@@ -54,7 +54,7 @@ pub(super) fn methods(findings: &Findings) -> Dataset {
 
 pub(super) fn combined(findings: &Findings) -> Dataset {
     let mut table = Dataset::new(
-        "combined",
+        "redundancy_combined",
         &[
             ("method", "before it", TEXT),
             ("library", "library", TEXT),
@@ -71,7 +71,7 @@ pub(super) fn combined(findings: &Findings) -> Dataset {
 
 pub(super) fn sites(findings: &Findings) -> Dataset {
     let mut table = Dataset::new(
-        "sites",
+        "redundancy_sites",
         &[
             ("site", "site", TEXT),
             ("hosts", "addresses", COUNT),
@@ -103,7 +103,7 @@ pub(super) fn sites(findings: &Findings) -> Dataset {
 
 pub(super) fn protocols(findings: &Findings) -> Dataset {
     let mut table = Dataset::new(
-        "protocols",
+        "redundancy_protocols",
         &[
             ("protocol", "protocol", TEXT),
             ("bytes", "bytes", COUNT),
@@ -120,7 +120,7 @@ pub(super) fn protocols(findings: &Findings) -> Dataset {
 }
 
 pub(super) fn http(http: &Http) -> Dataset {
-    let mut table = Dataset::new("http", &[("way", "HTTP's bytes", TEXT), ("saved", "saved", SHARE)]);
+    let mut table = Dataset::new("redundancy_http", &[("way", "HTTP's bytes", TEXT), ("saved", "saved", SHARE)]);
     for (way, saved) in [
         ("objects by gzip, one by one", http.saved_by_object_gzip),
         ("objects by zstd, one by one", http.saved_by_object_zstd),
@@ -134,7 +134,7 @@ pub(super) fn http(http: &Http) -> Dataset {
 
 fn origins(findings: &Findings) -> Dataset {
     let mut table = Dataset::new(
-        "origins",
+        "redundancy_origins",
         &[("origin", "origin", TEXT), ("found_in", "found in", SHARE), ("first_sent", "first sent by", SHARE)],
     );
     for origin in Origin::ALL.map(Origin::name) {
@@ -147,7 +147,7 @@ fn origins(findings: &Findings) -> Dataset {
 fn lengths(findings: &Findings) -> Dataset {
     let columns =
         [("to_bytes", "up to bytes", COUNT), ("matches", "of matches", SHARE), ("saved", "of what is saved", SHARE)];
-    let mut table = Dataset::new("match_lengths", &columns);
+    let mut table = Dataset::new("redundancy_match_lengths", &columns);
     let lengths = &findings.match_lengths;
     for (matches, saved) in lengths.of_matches.iter().zip(&lengths.of_saved) {
         table.push(vec![(matches.to as u64).into(), matches.share.into(), saved.share.into()]);
@@ -158,7 +158,7 @@ fn lengths(findings: &Findings) -> Dataset {
 fn distributions(findings: &Findings) -> Dataset {
     let number = ColumnKind::Number(6);
     let mut table = Dataset::new(
-        "distributions",
+        "redundancy_distributions",
         &[("of", "distribution", TEXT), ("to", "up to", number), ("share", "share", SHARE)],
     );
     for (name, steps) in [
@@ -174,7 +174,7 @@ fn distributions(findings: &Findings) -> Dataset {
 
 fn caches(findings: &Findings) -> Dataset {
     let columns = [("cache_bytes", "cache in bytes", COUNT), ("protocol", "protocol", TEXT), ("saved", "saved", SHARE)];
-    let mut table = Dataset::new("cache_sizes", &columns);
+    let mut table = Dataset::new("redundancy_cache_sizes", &columns);
     for row in &findings.cache_sizes {
         let bytes = row.cache_bytes as u64;
         table.push(vec![bytes.into(), "all".into(), row.saved.into()]);
@@ -187,7 +187,7 @@ fn caches(findings: &Findings) -> Dataset {
 
 fn periods(findings: &Findings) -> Dataset {
     let columns = [("period_bytes", "period in bytes", COUNT), ("method", "method", TEXT), ("saved", "saved", SHARE)];
-    let mut table = Dataset::new("periods", &columns);
+    let mut table = Dataset::new("redundancy_periods", &columns);
     for row in &findings.periods {
         for (method, saved) in &row.saved {
             table.push(vec![(row.period_bytes as u64).into(), (*method).into(), (*saved).into()]);
@@ -198,7 +198,7 @@ fn periods(findings: &Findings) -> Dataset {
 
 fn windows(findings: &Findings) -> Dataset {
     let columns = [("window_bytes", "window in bytes", COUNT), ("method", "method", TEXT), ("saved", "saved", SHARE)];
-    let mut table = Dataset::new("windows", &columns);
+    let mut table = Dataset::new("redundancy_windows", &columns);
     for row in &findings.windows {
         let saved = row.saved.iter().map(|(method, saved)| (*method, *saved));
         for (method, saved) in saved.chain(row.optimal.map(|optimal| ("at most", optimal))) {
@@ -209,7 +209,7 @@ fn windows(findings: &Findings) -> Dataset {
 }
 
 fn ranks(findings: &Findings) -> Dataset {
-    let mut table = Dataset::new("hits", &[("rank", "rank", COUNT), ("hits", "hits", COUNT)]);
+    let mut table = Dataset::new("redundancy_hits", &[("rank", "rank", COUNT), ("hits", "hits", COUNT)]);
     findings.hits.by_rank.iter().for_each(|row| table.push(row.map(Value::from).into()));
     table
 }
@@ -222,7 +222,7 @@ fn volume(findings: &Findings) -> Dataset {
         ("mbit_per_s", "Mbit/s", number),
         ("mbit_per_s_sent", "Mbit/s sent", number),
     ];
-    let mut table = Dataset::new("volume", &columns);
+    let mut table = Dataset::new("redundancy_volume", &columns);
     for (way, of) in findings.over_time.iter().flat_map(|over_time| &over_time.ways) {
         for at in &of.volume {
             table.push(vec![(*way).into(), at.seconds.into(), at.mbit_per_s.into(), at.mbit_per_s_sent.into()]);
@@ -233,7 +233,7 @@ fn volume(findings: &Findings) -> Dataset {
 
 fn usage(findings: &Findings) -> Dataset {
     let mut table = Dataset::new(
-        "usage_saved",
+        "redundancy_usage_saved",
         &[
             ("way", "way", TEXT),
             ("bucket_seconds", "usage over seconds", COUNT),
@@ -261,7 +261,7 @@ fn energy(findings: &Findings) -> Dataset {
         ("log2_energy_sent", "with redundancy elimination", number),
         ("log2_energy_uniform", "if all shrank alike", number),
     ];
-    let mut table = Dataset::new("energy", &columns);
+    let mut table = Dataset::new("redundancy_energy", &columns);
     for (way, of) in findings.over_time.iter().flat_map(|over_time| &over_time.ways) {
         for at in &of.energy {
             let figures: [Value; 2] = [at.log2_energy_sent, at.log2_energy_uniform].map(Value::from);
@@ -273,7 +273,7 @@ fn energy(findings: &Findings) -> Dataset {
 
 pub(super) fn skipped(findings: &Findings) -> Dataset {
     let mut table = Dataset::new(
-        "skipped",
+        "redundancy_skipped",
         &[
             ("what", "what", TEXT),
             ("packets", "packets", COUNT),

@@ -11,7 +11,7 @@ const BINS: usize = 8 * 41;
 const BINS_PER_OCTAVE: f64 = 8.0;
 const SHORTEST_S: f64 = 1e-6;
 
-/// How long connections lasted, as a cumulative distribution that is right to 9 % of a lifetime.
+/// How long connections lasted, as a cumulative distribution of logarithmic bins, each 9 % wide.
 #[derive(Clone, Debug)]
 pub struct Lifetimes {
     counts: Vec<u64>,
@@ -59,7 +59,12 @@ impl Lifetimes {
         if self.total == 0 {
             return 0.0;
         }
-        self.counts[..=Self::bin(limit.as_secs_f64())].iter().sum::<u64>() as f64 / self.total as f64
+        let seconds = limit.as_secs_f64();
+        let bin = Self::bin(seconds);
+        // Of the bin that the limit is in, as much as lies below the limit.
+        let into = ((seconds.max(SHORTEST_S) / SHORTEST_S).log2() * BINS_PER_OCTAVE - bin as f64 + 1.0).clamp(0.0, 1.0);
+        let below = self.counts[..bin].iter().sum::<u64>() as f64 + self.counts[bin] as f64 * into;
+        below / self.total as f64
     }
 
     /// The lifetime that a share of them (0 to 1) does not exceed, in seconds.

@@ -1,0 +1,4 @@
+//! A sender and a receiver over a network that loses, doubles, delays and turns round.
+
+mod harness;
+mod scenarios;
