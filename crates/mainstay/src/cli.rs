@@ -11,6 +11,7 @@ mod study;
 mod study_redundancy;
 mod sync;
 mod sync_bench;
+mod synthesize;
 mod target;
 
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ pub use study::{StudyCommand, StudyReplicationArgs};
 pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
+pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
 pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
@@ -77,6 +79,9 @@ pub enum Command {
     /// What captures show: what replication would cost on their traffic
     #[command(subcommand)]
     Study(StudyCommand),
+    /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
+    #[command(subcommand)]
+    Synthesize(SynthesizeCommand),
     /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
     Link(LinkArgs),
     /// Makes a key that nodes authenticate each other by

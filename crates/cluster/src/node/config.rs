@@ -146,6 +146,7 @@ impl NodeConfig {
             drain_given_up_at: None,
             served_at: now,
             plain: PlainText::default(),
+            site: None,
         })
     }
 

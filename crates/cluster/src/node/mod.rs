@@ -19,6 +19,7 @@ mod drain;
 mod event;
 mod held;
 mod judging;
+mod lazily;
 mod observing;
 mod peer;
 mod reload;
@@ -31,34 +32,36 @@ mod store;
 mod stream;
 mod surroundings;
 mod telling;
+mod wan;
 mod workers;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use flow::conntrack::Change;
-use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
-use replication::representation::{Selection, is_worth_telling};
+use replication::representation::Selection;
 use replication::secure::ChannelError;
-use replication::{Handle, PeerError, PeerSession};
+use replication::{PeerError, PeerSession};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
-use crate::pipeline::{Pipeline, Remnants, TableChange};
+use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
+pub use lazily::PUT_OFF_TOLD_WITHIN;
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use stream::StreamInput;
+pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use event::Events;
@@ -67,6 +70,7 @@ use judging::Judging;
 use peer::Peer;
 use securing::PlainText;
 use surroundings::Surroundings;
+use wan::Site;
 use workers::Others;
 
 /// The most frames of the node's own making that wait to be polled; further ones are dropped as
@@ -170,6 +174,8 @@ pub struct Node {
     served_at: Instant,
     /// What is about to be encrypted, and what was decrypted.
     plain: PlainText,
+    /// The tunnel to another site.
+    site: Option<Box<Site>>,
 }
 
 impl Node {
@@ -192,11 +198,13 @@ impl Node {
             peers: &self.peers,
             held: Some(&mut self.held),
             hold_max: self.hold_first_reply,
+            site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_packets(now, batch, &mut surroundings);
         self.tell_changes();
         self.note_first_packet(now);
         self.release_fragments(now);
+        self.serve_site(now);
         if let Some(began_at_ns) = began_at_ns {
             self.pipeline.observation.latency.end_batch(began_at_ns, batch.len());
         }
@@ -269,6 +277,8 @@ impl Node {
         self.more_expiries = self.expire(now);
         self.judge_some(now);
         self.tell_changes();
+        self.serve_site(now);
+        self.look_after_put_off(now);
         self.remember_untold(now);
     }
 
@@ -287,6 +297,8 @@ impl Node {
             self.drain_given_up_at,
             self.others.poll_timeout(),
             self.pipeline.waiting_deadline(),
+            self.site.as_ref().and_then(|site| site.poll_timeout()),
+            self.poll_put_off(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -337,6 +349,12 @@ impl Node {
     /// Gives the addresses up in good order, so that the peer takes them before this node ends.
     pub fn leave(&mut self, now: Instant) {
         self.drain_given_up_at = None;
+        if !self.tells_before_leaving(now) {
+            self.leave_now(now);
+        }
+    }
+
+    fn leave_now(&mut self, now: Instant) {
         self.roles.leave(now);
         self.handle_role_events(now);
     }

@@ -72,6 +72,7 @@ impl Node {
 
     fn give_up(&mut self, now: Instant, group: GroupId) {
         self.await_nobody(group);
+        self.tell_put_off(now);
         self.forwarder.set_held(now, self.roles.held());
         self.judge_as_roles_are();
         self.events.push(now, NodeEvent::BecameStandby { group });

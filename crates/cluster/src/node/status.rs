@@ -31,10 +31,14 @@ pub struct NodeStatus {
     pub replies_held: u64,
     /// Of those, the ones let go unconfirmed because their time was over.
     pub replies_overdue: u64,
+    /// How lazy insertion stands; `None` where connections are told as soon as they begin.
+    pub lazy: Option<replication::lazy::LazyStatus>,
     /// What the forwarder counted.
     pub forwarding: forwarding::Counters,
     /// The peers.
     pub peers: Vec<PeerStatus>,
+    /// The tunnel to another site, if there is one.
+    pub site: Option<crate::wan::TunnelStatus>,
 }
 
 /// How a node stands to a group of shared addresses.
@@ -152,7 +156,9 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         tombstones: node.pipeline.tombstones(),
         replies_held: node.held.held,
         replies_overdue: node.held.overdue,
+        lazy: node.lazy_status(),
         forwarding: node.forwarder.counters(),
         peers: peers.collect(),
+        site: node.site.as_ref().map(|site| site.status(now)),
     }
 }

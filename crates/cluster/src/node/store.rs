@@ -131,7 +131,8 @@ impl Store for ReplicaStore<'_> {
         loop {
             slot = self.pipeline.table().next_occupied(slot)?;
             let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
-            if is_ours || (self.speaks_for_all && self.may_claim(slot)) {
+            let is_told = is_ours || (self.speaks_for_all && self.may_claim(slot));
+            if is_told && !self.pipeline.is_put_off(slot) {
                 return Some(Handle(slot.0));
             }
             slot = Slot(slot.0 + 1);

@@ -13,6 +13,9 @@ impl Node {
     pub(super) fn tell_changes(&mut self) {
         let changes = self.pipeline.take_changes();
         for change in &changes {
+            if self.keeps_to_itself(change) {
+                continue;
+            }
             match change {
                 TableChange::Began { slot } => self.tell_begun(*slot),
                 TableChange::Copied { slot } => self.note_copied(*slot),
@@ -28,13 +31,15 @@ impl Node {
                     self.tell_changed(*slot, *change, *previous_state);
                 }
                 TableChange::Ended { slot, ended } => self.tell_ended(*slot, ended),
+                TableChange::Displaced { .. } => {}
                 TableChange::Refused { to, ended } => self.tell_refused(*to, ended),
             }
         }
         self.pipeline.return_changes(changes);
     }
 
-    fn tell_begun(&mut self, slot: Slot) {
+    /// A connection is told for the first time.
+    pub(super) fn tell_begun(&mut self, slot: Slot) {
         let is_awaited = !self.hold_first_reply.is_zero();
         for session in peer::sessions(&mut self.peers) {
             // The slot may have held a copy of which the session still knows something.

@@ -18,7 +18,7 @@ use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
-use replication::{ApplyError, PeerError, SessionConfig, Transport};
+use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
 
 use crate::forwarding::MssClamp;
 use crate::group::GroupId;
@@ -65,6 +65,8 @@ pub(super) struct Options {
     pub(super) keys: Option<[u8; 2]>,
     /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
     pub(super) has_groups: bool,
+    /// Connections are put off.
+    pub(super) lazy: Option<lazy::Config>,
 }
 
 impl Default for Options {
@@ -82,6 +84,7 @@ impl Default for Options {
             is_translated: true,
             keys: None,
             has_groups: false,
+            lazy: None,
         }
     }
 }
@@ -208,6 +211,13 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
     }
 }
 
+/// A node that has just started.
+pub(super) fn started(config: NodeConfig, options: Options, now: Instant) -> Node {
+    let mut node = Node::new(config, now).unwrap();
+    node.set_lazy(now, options.lazy).unwrap();
+    node
+}
+
 /// What a node's channel is secured by that starts at `now`.
 pub(super) fn security(key: u8, id: u8, now: Instant) -> Security {
     let since_start = now.saturating_since(Instant::ZERO);
@@ -259,7 +269,7 @@ impl Cluster {
     /// Both nodes were made; nothing has happened yet.
     pub(super) fn begin(options: Options) -> Self {
         let now = Instant::from_millis(1);
-        let nodes = [0, 1].map(|id| Node::new(node_config(id, options), now).ok());
+        let nodes = [0, 1].map(|id| Some(started(node_config(id, options), options, now)));
         Self {
             now,
             options,
@@ -306,7 +316,7 @@ impl Cluster {
     pub(super) fn restart(&mut self, id: u8) {
         let security = self.options.keys.map(|keys| security(keys[usize::from(id)], id, self.now));
         let config = NodeConfig { seed: self.now.as_nanos(), security, ..node_config(id, self.options) };
-        self.nodes[usize::from(id)] = Node::new(config, self.now).ok();
+        self.nodes[usize::from(id)] = Some(started(config, self.options, self.now));
     }
 
     pub(super) fn run(&mut self, time: Duration) {

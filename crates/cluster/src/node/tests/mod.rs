@@ -7,6 +7,7 @@ mod ftp;
 mod ftp_workers;
 mod groups;
 mod large_packets;
+mod lazily;
 mod observing;
 mod operations;
 mod other_protocols;
