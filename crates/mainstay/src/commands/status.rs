@@ -110,6 +110,9 @@ pub fn describe(status: &Status) -> String {
         whole(rates.connections_per_s),
         configuration(status),
     );
+    if let Some(redundancy) = &status.redundancy {
+        text.push_str(&redundancy.describe());
+    }
     let tables = [
         group_table(status),
         peer_table(status),

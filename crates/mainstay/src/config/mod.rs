@@ -6,6 +6,7 @@
 pub mod diagnostic;
 pub mod limits;
 pub mod raw;
+pub mod redundancy;
 pub mod security;
 pub mod sync;
 pub mod timeouts;

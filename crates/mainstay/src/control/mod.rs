@@ -12,6 +12,7 @@ pub mod flows;
 pub mod inquiry;
 mod merge;
 pub mod orders;
+pub mod redundancy;
 pub mod remote;
 pub mod server;
 pub mod streams;
