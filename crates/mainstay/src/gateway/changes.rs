@@ -49,6 +49,7 @@ impl Changes {
             ftp,
             workers: Workers { count, pin },
             cluster,
+            redundancy,
             control,
         } = old;
         let reevaluation = match new.on_reload {
@@ -86,6 +87,9 @@ impl Changes {
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
         changes.ftp(ftp, &new.ftp);
         changes.control(control.as_ref(), new.control.as_ref());
+        if *redundancy != new.redundancy {
+            changes.needs_restart.push("[redundancy]".into());
+        }
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}
