@@ -28,6 +28,7 @@ impl Node {
                     self.tell_changed(*slot, *change, *previous_state);
                 }
                 TableChange::Ended { slot, ended } => self.tell_ended(*slot, ended),
+                TableChange::Displaced { .. } => {}
                 TableChange::Refused { to, ended } => self.tell_refused(*to, ended),
             }
         }
