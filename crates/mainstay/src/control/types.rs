@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
+pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
 pub use super::orders::ReloadReport;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use super::trace::Trace;
@@ -264,6 +265,9 @@ pub struct Status {
     /// The threads that move packets, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
+    /// What this node tells of its connections by a filter, where connections are told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Box<FilterStatus>>,
     /// The kernel's connections, where this node replicates those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Box<SyncStatus>>,
@@ -430,6 +434,9 @@ pub struct PeerStatus {
     /// How this node's copies of its connections stand to what it told.
     #[serde(default)]
     pub agreement: Agreement,
+    /// What it told of its connections by a filter, where connections are told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<PeerFilterStatus>,
     /// When it was last heard, in nanoseconds of the monotonic clock; `None`: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heard_ns: Option<u64>,

@@ -383,6 +383,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
+            filter: None,
             sync: None,
         }
     }
@@ -529,6 +530,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
         agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
+        filter: None,
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }
