@@ -19,6 +19,7 @@ mod expiry;
 mod fragments;
 mod guests;
 mod icmp_error;
+mod lazily;
 mod limits;
 mod observing;
 mod recovery;
@@ -58,6 +59,7 @@ use sharing::Sharing;
 pub use announcing::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
+pub(crate) use lazily::Lazily;
 pub use limits::{Limits, SourceLimit};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recalled, RecoveryConfig, RecoveryCounters};
 use recovery::{Recollection, Recovery};
@@ -199,6 +201,8 @@ pub struct Pipeline {
     sharing: Option<Box<Sharing>>,
     pub(crate) shard: Shard,
     pub(crate) observation: Observation,
+    /// Connections are put off.
+    pub(crate) lazily: Option<Box<Lazily>>,
 }
 
 impl Pipeline {
@@ -230,6 +234,7 @@ impl Pipeline {
             sharing: None,
             shard: Shard::default(),
             observation: Observation::default(),
+            lazily: None,
         }
     }
 

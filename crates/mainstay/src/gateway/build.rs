@@ -87,6 +87,7 @@ pub(crate) fn node_config_with(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
+        compact: None,
         peers: cluster.map(peers).unwrap_or_default(),
         security: credentials::security(cluster)?,
     })

@@ -172,6 +172,19 @@ impl CompactSender {
         self.tellings.iter().any(|telling| telling.peer == peer && telling.is_told())
     }
 
+    /// Whether nothing waits to be told to a peer, and nothing that was told waits for its acknowledgement.
+    #[must_use]
+    pub fn is_settled(&self, peer: NodeId) -> bool {
+        let telling = self.tellings.iter().find(|telling| telling.peer == peer);
+        telling.is_some_and(|telling| telling.is_settled(self.source.memory()))
+    }
+
+    /// Insertions that found no room, since it was made.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.source.refused
+    }
+
     /// Its figures.
     #[must_use]
     pub fn status(&self) -> CompactSenderStatus {

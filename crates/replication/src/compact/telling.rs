@@ -137,6 +137,11 @@ impl Telling {
         self.phase == Phase::Told && !self.is_away
     }
 
+    /// The peer has everything as it is, and has said so.
+    pub(super) fn is_settled(&self, memory: &Memory) -> bool {
+        self.is_told() && memory.changed(self.mark) == 0 && self.in_flight.is_empty()
+    }
+
     /// The peer that was away is there again: whether it still knows the filter is to be seen.
     pub(super) fn return_at(&mut self, now: Instant) {
         self.is_away = false;

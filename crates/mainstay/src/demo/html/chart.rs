@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use analysis::report::round_up;
+
 use crate::demo::report::{RunReport, SLICE_MS, Slice, WINDOW_AFTER_MS, WINDOW_BEFORE_MS};
 use crate::demo::traffic::Kind;
 
@@ -216,27 +218,5 @@ fn draw_marks(svg: &mut String, frame: &Frame, marks: &[Mark]) {
             mark.text
         );
         row += MARK_ROW;
-    }
-}
-
-/// The next value with which four grid lines have round labels.
-pub(crate) fn round_up(peak: f64) -> f64 {
-    let mut power = 4.0;
-    while power * 10.0 < peak {
-        power *= 10.0;
-    }
-    let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    steps.into_iter().map(|step| step * power).find(|top| *top >= peak).unwrap_or(power * 10.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn axes_end_on_round_numbers_above_the_peak() {
-        for (peak, top) in [(0.0, 4.0), (4.0, 4.0), (4.1, 6.0), (39.0, 40.0), (230.0, 240.0), (256.0, 320.0)] {
-            assert!((round_up(peak) - top).abs() < 1e-9, "{peak}: {}", round_up(peak));
-        }
     }
 }

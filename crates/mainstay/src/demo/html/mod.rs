@@ -11,11 +11,8 @@ use super::run::{BULK_BYTES_PER_S, MIX};
 use super::table::{bytes, headline, lateness, ms, repetitions, survived_of};
 use super::traffic::Kind;
 use crate::output::count;
-pub(crate) use chart::round_up;
+pub(crate) use analysis::report::{STYLE, date, escaped, round_up};
 use chart::{NARROW, Quantity, WIDE, chart};
-
-/// How pages of results look.
-pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The page.
 #[must_use]
@@ -35,11 +32,6 @@ pub fn page(report: &Report) -> String {
          <title>Mainstay: what survived</title><style>\n{STYLE}</style></head><body><main>\n{}\n</main></body></html>\n",
         sections.join("\n")
     )
-}
-
-/// Text as it may stand in the page.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn header(report: &Report) -> String {
@@ -228,19 +220,6 @@ fn command(settings: &Settings) -> String {
     }
     let _ = write!(command, " --seconds {} --report report.html", settings.seconds);
     command
-}
-
-/// Date and time of day in UTC, from the seconds since 1970 (the civil calendar, counted in years that begin in March).
-pub(crate) fn date(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
 }
 
 /// Client, two nodes, server, and the link between the nodes.
