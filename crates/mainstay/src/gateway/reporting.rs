@@ -386,6 +386,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
             redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
+            filter: None,
             sync: None,
         }
     }
@@ -532,6 +533,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
         agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
+        filter: None,
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }
