@@ -4,6 +4,7 @@
 //! every key.
 
 pub mod diagnostic;
+pub mod lazy;
 pub mod limits;
 pub mod raw;
 pub mod security;

@@ -303,6 +303,8 @@ pub struct RawReplication {
     pub peer_timeout: Option<Text>,
     /// How long a change waits for others to go with it, where the kernel's connections are told.
     pub batch_delay: Option<Text>,
+    /// `[replication.lazy]`.
+    pub lazy: Option<Spanned<super::lazy::RawLazy>>,
     /// `[replication.security]`.
     pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.

@@ -10,6 +10,7 @@ pub mod client;
 pub mod events;
 pub mod flows;
 pub mod inquiry;
+pub mod lazy_status;
 mod merge;
 pub mod orders;
 pub mod remote;

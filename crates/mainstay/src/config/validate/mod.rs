@@ -8,6 +8,7 @@ mod control;
 mod firewall;
 mod ftp;
 mod groups;
+mod lazy;
 mod log;
 mod nat;
 mod ports;
