@@ -132,6 +132,8 @@ drop_reasons! {
     StrayHandOver = "stray_hand_over",
 
     // Sending.
+    /// Too much waits for the path of the tunnel that the packet would have gone through.
+    TunnelBacklog = "tunnel_backlog",
     /// The outgoing port would not take it.
     TransmitFailed = "transmit_failed",
 }

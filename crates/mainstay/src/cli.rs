@@ -7,6 +7,7 @@ mod link;
 mod looking;
 mod redundancy;
 mod replication;
+mod study;
 mod sync;
 mod sync_bench;
 mod target;
@@ -27,6 +28,7 @@ use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
+pub use study::{StudyCommand, StudyReplicationArgs};
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
 pub use target::SocketArgs;
@@ -71,6 +73,9 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
+    /// What captures show: what replication would cost on their traffic
+    #[command(subcommand)]
+    Study(StudyCommand),
     /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
     Link(LinkArgs),
     /// Makes a key that nodes authenticate each other by

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{BenchCommand, Cli, Command};
+use cli::{BenchCommand, Cli, Command, StudyCommand};
 use commands::CommandError;
 
 /// Runs the program with the arguments of its process.
@@ -55,6 +55,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Undrain(args) => commands::drain::undrain(args),
         Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
+        Command::Study(StudyCommand::Replication(args)) => commands::study::replication::run(args),
         Command::Link(args) => Ok(emulator::run(args)?),
         Command::Key(args) => commands::key::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),

@@ -166,6 +166,7 @@ impl NodeConfig {
             served_at: now,
             plain: PlainText::default(),
             compact,
+            site: None,
         })
     }
 

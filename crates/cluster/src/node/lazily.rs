@@ -115,11 +115,7 @@ impl Node {
                 false
             }
             TableChange::Ended { slot, ended } => self.ends_unheard_of(*slot, ended),
-            TableChange::Displaced { slot, .. } => {
-                self.lazily(|lazily| lazily.insertion.forget(Handle(slot.0)));
-                false
-            }
-            TableChange::Refused { .. } => false,
+            TableChange::Displaced { .. } | TableChange::Refused { .. } => false,
         }
     }
 

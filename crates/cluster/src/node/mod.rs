@@ -33,6 +33,7 @@ mod store;
 mod stream;
 mod surroundings;
 mod telling;
+mod wan;
 mod workers;
 
 use alloc::boxed::Box;
@@ -63,6 +64,7 @@ pub use securing::{Security, SecurityReconfiguration};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use stream::StreamInput;
+pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use compact::Compact;
@@ -72,6 +74,7 @@ use judging::Judging;
 use peer::Peer;
 use securing::PlainText;
 use surroundings::Surroundings;
+use wan::Site;
 use workers::Others;
 
 /// The most frames of the node's own making that wait to be polled; further ones are dropped as
@@ -183,6 +186,8 @@ pub struct Node {
     plain: PlainText,
     /// What connections are told compactly by, if they are.
     compact: Option<Box<Compact>>,
+    /// The tunnel to another site.
+    site: Option<Box<Site>>,
 }
 
 impl Node {
@@ -205,11 +210,13 @@ impl Node {
             peers: &self.peers,
             held: Some(&mut self.held),
             hold_max: self.hold_first_reply,
+            site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_packets(now, batch, &mut surroundings);
         self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
+        self.serve_site(now);
         if let Some(began_at_ns) = began_at_ns {
             self.pipeline.observation.latency.end_batch(began_at_ns, batch.len());
         }
@@ -288,6 +295,7 @@ impl Node {
         self.more_expiries = self.expire(now);
         self.judge_some(now);
         self.tell_changes(now);
+        self.serve_site(now);
         self.look_after_put_off(now);
         self.handle_compact_timeout(now);
         self.remember_untold(now);
@@ -308,6 +316,7 @@ impl Node {
             self.drain_given_up_at,
             self.others.poll_timeout(),
             self.pipeline.waiting_deadline(),
+            self.site.as_ref().and_then(|site| site.poll_timeout()),
             self.poll_put_off(),
             self.pipeline.recovery_ends_at(),
             self.compact.as_ref().and_then(|compact| compact.poll_timeout()),

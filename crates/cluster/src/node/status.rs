@@ -40,6 +40,8 @@ pub struct NodeStatus {
     pub compact: Option<CompactStatus>,
     /// The peers.
     pub peers: Vec<PeerStatus>,
+    /// The tunnel to another site, if there is one.
+    pub site: Option<crate::wan::TunnelStatus>,
 }
 
 /// How a node stands to a group of shared addresses.
@@ -164,5 +166,6 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         forwarding: node.forwarder.counters(),
         compact: node.compact.as_ref().map(|compact| compact.status(node)),
         peers: peers.collect(),
+        site: node.site.as_ref().map(|site| site.status(now)),
     }
 }

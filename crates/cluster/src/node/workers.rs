@@ -168,6 +168,7 @@ impl Node {
             peers: &self.peers,
             held: Some(&mut self.held),
             hold_max: self.hold_first_reply,
+            site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_steered(now, batch, &mut surroundings);
         self.tell_changes(now);

@@ -185,6 +185,7 @@ fn admit<E: Edge>(
     let mut packet = Packet { frame, headers };
     let disposition = match edge.admit(now, &packet) {
         Admission::Refused(reason) => Disposition::Drop(reason),
+        Admission::Own => edge.handle_local(now, &mut packet),
         _ if shard.takes_elsewhere(&mut packet) => return None,
         Admission::Local if !packet.headers.is_fragment && is_link_local_control(packet.headers) => {
             edge.handle_local(now, &mut packet)

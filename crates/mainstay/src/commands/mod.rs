@@ -12,6 +12,7 @@ pub mod reload;
 pub mod rules;
 pub mod simulate;
 pub mod status;
+pub mod study;
 pub mod sync;
 pub mod top;
 pub mod trace;
@@ -72,6 +73,9 @@ pub enum CommandError {
     /// The capture cannot be written.
     #[error(transparent)]
     Capture(#[from] capture::CaptureError),
+    /// A study has no result.
+    #[error(transparent)]
+    Study(#[from] study::StudyError),
     /// The link does not run.
     #[error(transparent)]
     Link(#[from] EmulatorError),

@@ -5,6 +5,7 @@
 
 pub mod compact;
 pub mod diagnostic;
+pub mod lazy;
 pub mod limits;
 pub mod raw;
 pub mod security;

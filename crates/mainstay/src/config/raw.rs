@@ -316,6 +316,8 @@ pub struct RawReplication {
     pub filter: Option<Spanned<RawFilter>>,
     /// `[replication.recovery]`.
     pub recovery: Option<Spanned<RawRecovery>>,
+    /// `[replication.lazy]`.
+    pub lazy: Option<Spanned<super::lazy::RawLazy>>,
     /// `[replication.security]`.
     pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.

@@ -19,6 +19,9 @@ fn add(whole: &mut Status, number: u8, other: Status) {
     whole.connections.count += other.connections.count;
     whole.connections.max += other.connections.max;
     whole.connections.master = whole.connections.master.zip(other.connections.master).map(|(a, b)| a + b);
+    if let Some((lazy, others)) = whole.lazy.as_mut().zip(other.lazy) {
+        lazy.add(&others);
+    }
     whole.rates.packets_per_s += other.rates.packets_per_s;
     whole.rates.bits_per_s += other.rates.bits_per_s;
     whole.rates.connections_per_s += other.rates.connections_per_s;
@@ -111,7 +114,9 @@ fn merge_of(name: &str) -> Merge {
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,
-        Some(Metric::ReplicationLag) => Merge::Greatest,
+        Some(Metric::ReplicationLag | Metric::LazyThreshold | Metric::LazyLevel | Metric::LazyUtilisation) => {
+            Merge::Greatest
+        }
         _ => Merge::Sum,
     }
 }

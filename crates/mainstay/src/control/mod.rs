@@ -11,6 +11,7 @@ pub mod compact_status;
 pub mod events;
 pub mod flows;
 pub mod inquiry;
+pub mod lazy_status;
 mod merge;
 pub mod orders;
 pub mod remote;

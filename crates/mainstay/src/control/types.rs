@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
 pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
+pub use super::lazy_status::LazyStatus;
 pub use super::orders::ReloadReport;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use super::trace::Trace;
@@ -254,6 +255,9 @@ pub struct Status {
     pub takeover: TakeoverStatus,
     /// The connection table.
     pub connections: ConnectionsStatus,
+    /// Connections that are told only once they have lived for a while, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lazy: Option<LazyStatus>,
     /// What goes through, over the last second or so.
     pub rates: Rates,
     /// The other nodes.

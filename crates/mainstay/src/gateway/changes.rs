@@ -195,6 +195,7 @@ impl Changes {
             ack_delay,
             alive_interval,
             peer_timeout,
+            lazy,
             peers,
             security,
         } = old;
@@ -222,6 +223,10 @@ impl Changes {
         ];
         for (key, before, after) in durations {
             self.restart(&format!("replication.{key}"), before, after);
+        }
+        let lazy = [lazy.as_ref(), new.lazy.as_ref()].map(crate::config::lazy::entries);
+        for ((key, before), (_, after)) in lazy[0].iter().zip(&lazy[1]) {
+            self.apply(&format!("replication.lazy.{key}"), before, after);
         }
         self.security(security.as_ref(), new.security.as_ref());
         let named = |peer: &Peer| format!("node {}", peer.id.0);

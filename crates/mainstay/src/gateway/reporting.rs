@@ -21,8 +21,8 @@ use crate::config::validated::Config;
 use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
-    Agreement, ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates,
-    Status, TakeoverStatus, WorkerStatus,
+    Agreement, ConnectionsStatus, DropCount, Event, EventKind, LazyStatus, NodeStatus as NodeLine, PeerStatus,
+    PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
 };
 use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
@@ -378,6 +378,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
                 max: status.connections_max.into(),
                 master: None,
             },
+            lazy: status.lazy.as_ref().map(LazyStatus::of),
             rates: reporting.rates.clone(),
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),

@@ -88,6 +88,12 @@ metrics! {
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections ended because the rules do not allow them any more.",
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
+    LazyThreshold: Gauge "lazy_threshold_seconds" [] "Connections younger than this are not told to peers.",
+    LazyLevel: Gauge "lazy_level" [] "By how many levels replication is degraded because of the load.",
+    LazyUtilisation: Gauge "lazy_utilisation_ratio" [] "Share of the last interval that the thread was busy that decides by it.",
+    ConnectionsPutOff: Gauge "connections_put_off" [] "Connections that no peer has been told of yet, being too young: a failover now would lose them.",
+    ConnectionsSpared: Counter "connections_spared_total" [] "Connections that ended before any peer was told of them.",
+    ConnectionsToldLate: Counter "connections_told_late_total" [] "Connections that were put off and told when they were old enough.",
     GuestPackets: Counter "guest_packets_total" [] "Packets forwarded of connections that another living node is master of.",
     ConnectionsShared: Counter "connections_shared_total" [] "Connections found to have packets on two nodes at once.",
     ConnectionsRenewed: Counter "connections_renewed_total" ["because"] "Connections that this node became master of because it forwards them: in time (`in_time`), or because their master held them to have ended (`end_refused`).",
@@ -243,6 +249,14 @@ impl Samples {
         self.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
         self.add_count(Metric::Connections, &[], status.connections.count);
         self.add_count(Metric::ConnectionsMax, &[], status.connections.max);
+        if let Some(lazy) = &status.lazy {
+            self.add(Metric::LazyThreshold, &[], lazy.threshold_ms / 1e3);
+            self.add_count(Metric::LazyLevel, &[], lazy.level.into());
+            self.add(Metric::LazyUtilisation, &[], lazy.utilisation.unwrap_or_default());
+            self.add_count(Metric::ConnectionsPutOff, &[], lazy.put_off);
+            self.add_count(Metric::ConnectionsSpared, &[], lazy.spared);
+            self.add_count(Metric::ConnectionsToldLate, &[], lazy.told_late);
+        }
         for port in &status.ports {
             let labels = [port.name.as_str()];
             self.add_count(Metric::PacketsReceived, &labels, port.received_packets);

@@ -80,8 +80,10 @@ pub(super) struct Telling {
     /// What the peer is known to have; of words under way, what it had before them.
     known: Held,
     in_flight: InFlight,
-    /// Changed words that are part of the update under way.
+    /// Changed words that are part of the update under way,
     left: usize,
+    /// which tells of so many changes of the filter since its beginning.
+    updated_to: u64,
     /// Sections that are told word by word, whatever the peer has,
     raw: BTreeSet<u32>,
     /// and where in one of them to go on.
@@ -112,6 +114,7 @@ impl Telling {
             known: common.empty(),
             in_flight: InFlight::new(common.words),
             left: 0,
+            updated_to: 0,
             raw: BTreeSet::new(),
             raw_next: None,
             decided_at: None,
@@ -131,6 +134,11 @@ impl Telling {
     /// Whether the peer takes part, and there is something to tell that is in no update yet.
     pub(super) fn has_changes(&self, memory: &Memory) -> bool {
         self.is_told() && memory.changed(self.mark) > self.left
+    }
+
+    /// How many changes came that are in no update for this peer.
+    pub(super) fn changes(&self, source: &Source) -> u64 {
+        source.changes - self.updated_to
     }
 
     pub(super) fn is_told(&self) -> bool {

@@ -135,22 +135,4 @@ impl Node {
         let Some(compact) = &self.compact else { return false };
         self.peers.iter().filter(listens).any(|peer| !compact.sender.is_settled(peer.id))
     }
-
-    /// Nobody is asked any more.
-    pub(in crate::node) fn end_recovery(&mut self) {
-        self.pipeline.end_recovery();
-        let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
-        receivers.for_each(|receiver| receiver.set_retaining(false));
-    }
-
-    pub(super) fn look_after_recovery(&mut self, now: Instant) {
-        if self.pipeline.is_recovering() {
-            self.pipeline.end_recovery_if_over(now);
-            if !self.pipeline.is_recovering() {
-                self.end_recovery();
-                let restored = self.pipeline.recovery_counters().restored;
-                self.events.push(now, NodeEvent::RecoveryEnded { restored });
-            }
-        }
-    }
 }

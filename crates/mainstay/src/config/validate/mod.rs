@@ -9,6 +9,7 @@ mod control;
 mod firewall;
 mod ftp;
 mod groups;
+mod lazy;
 mod log;
 pub(crate) mod mapping;
 mod nat;
