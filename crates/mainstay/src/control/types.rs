@@ -11,8 +11,8 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
-pub use super::lazy_status::LazyStatus;
 pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
+pub use super::lazy_status::LazyStatus;
 pub use super::orders::ReloadReport;
 pub use super::redundancy::RedundancyStatus;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
@@ -586,6 +586,10 @@ pub enum EventKind {
     ReplicasDiffer,
     /// After that: they are what the peer told.
     ReplicasAgree,
+    /// A node that has taken over asks the filters of those that had the connections.
+    RecoveryBegan,
+    /// It no longer does.
+    RecoveryEnded,
     /// The configuration file was read again and is in force.
     Reloaded,
     /// The configuration file was read again and could not be used.
@@ -634,6 +638,8 @@ impl EventKind {
             Self::ResyncEnded => "resynchronisation ended",
             Self::ReplicasDiffer => "copies differ",
             Self::ReplicasAgree => "copies agree again",
+            Self::RecoveryBegan => "connections are looked for in peers' filters",
+            Self::RecoveryEnded => "connections are no longer looked for in filters",
             Self::Reloaded => "configuration reloaded",
             Self::ReloadRefused => "configuration not reloaded",
             Self::Reevaluated => "connections held against the rules",
