@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
+use flow::Instant;
 use flow::conntrack::TcpState;
 
 use super::harness::{FAIR, FOUL, PEER, Pair, config, tcp, tuple};
-use crate::compact::Representation;
+use crate::compact::{CompactConfig, Representation, UpdateRule};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,6 +44,33 @@ fn every_representation_comes_to_what_the_sender_has() {
             assert_eq!((status.refused, status.beyond, status.peers_told), (0, 0, 1), "{representation:?}");
             assert_eq!(pair.receiver.status().drifts, 0, "nothing that was only on its way is taken for a drift");
         }
+    }
+}
+
+#[test]
+fn whoever_keeps_to_the_timers_misses_nothing() {
+    let at_once = UpdateRule::Immediate { batch: Duration::ZERO };
+    let rules = [
+        at_once,
+        UpdateRule::Immediate { batch: Duration::from_millis(10) },
+        UpdateRule::Periodic(SECOND),
+        UpdateRule::Threshold { changes_per_mille: 5, at_most_every: SECOND / 2 },
+    ];
+    for (update, budget_bytes_per_second) in rules.into_iter().zip([None, Some(20_000), None, Some(50_000)]) {
+        let config = CompactConfig { update, budget_bytes_per_second, ..config(Representation::ALL[2], 2000) };
+        let mut pair = Pair::new(config, FOUL);
+        let (mut number, mut leaps) = (0, 0);
+        while number < 2000 || !pair.is_equal() {
+            if leaps % 3 == 0 && number < 2000 {
+                (number..number + 10).for_each(|number| pair.set(number, tcp(TcpState::Established)));
+                number += 10;
+            }
+            pair.leap();
+            leaps += 1;
+            assert!(leaps < 20_000, "it wakes up for nothing: {update:?}");
+        }
+        assert!(pair.now < Instant::from_millis(60_000), "{:?}", pair.now);
+        pair.assert_no_errors();
     }
 }
 
