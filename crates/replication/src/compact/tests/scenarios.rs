@@ -1,12 +1,13 @@
 //! What happens to a filter, told as stories.
 
 use core::time::Duration;
+use std::vec::Vec;
 
-use flow::Instant;
 use flow::conntrack::TcpState;
+use flow::{Instant, NodeId};
 
 use super::harness::{FAIR, FOUL, PEER, Pair, config, tcp, tuple};
-use crate::compact::{CompactConfig, Representation, UpdateRule};
+use crate::compact::{CompactConfig, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,4 +120,44 @@ fn a_peer_that_was_away_is_told_what_changed_meanwhile() {
     let after = pair.sender.status();
     assert_eq!(after.beginnings, 1, "it still had its filter");
     assert!(after.words - before.words <= 20);
+}
+
+#[test]
+fn each_peer_is_told_at_its_own_pace() {
+    let peers = [NodeId(1), NodeId(2), NodeId(3)];
+    let mut sender = CompactSender::new(config(Representation::ALL[2], 2000), &peers).expect("sound");
+    let mut receivers = [1, 2, 3].map(|seed| CompactReceiver::new(ReceiverLimits::default(), seed));
+    let mut datagram = Vec::new();
+    for millis in 1..4000_u64 {
+        let now = Instant::from_millis(millis);
+        if millis < 1000 {
+            sender.insert(&tuple(millis as u32), tcp(TcpState::Established));
+        }
+        if millis == 500 {
+            sender.peer_lost(NodeId(3));
+        }
+        if millis == 2000 {
+            assert!(receivers[2].lookup(&tuple(900)).is_none() && receivers[2].lookup(&tuple(400)).is_some());
+            sender.peer_back(now, NodeId(3));
+        }
+        for (peer, receiver) in peers.into_iter().zip(&mut receivers) {
+            let mut number = 0;
+            while sender.poll_transmit(now, peer, &mut datagram) {
+                number += 1;
+                // The second one loses every other datagram.
+                if peer != NodeId(2) || (millis + number) % 2 == 0 {
+                    receiver.handle_datagram(now, &datagram).expect("the sender's own");
+                }
+            }
+            while receiver.poll_transmit(now, &mut datagram) {
+                sender.handle_datagram(now, peer, &datagram).expect("the receiver's own");
+            }
+        }
+    }
+    let words = sender.source.memory().words();
+    for receiver in &receivers {
+        assert_eq!(receiver.current.as_ref().map(|current| current.held.memory().words()), Some(words));
+        assert_eq!((receiver.entries(), receiver.status().drifts), (999, 0));
+    }
+    assert!(sender.status().lost > 0 && sender.status().peers_told == 3);
 }
