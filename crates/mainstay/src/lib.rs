@@ -56,6 +56,8 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Study(StudyCommand::Replication(args)) => commands::study::replication::run(args),
+        Command::Study(StudyCommand::Redundancy(args)) => commands::study::redundancy::run(args),
+        Command::Synthesize(command) => commands::synthesize::run(command),
         Command::Link(args) => Ok(emulator::run(args)?),
         Command::Key(args) => commands::key::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),

@@ -40,6 +40,7 @@ fn node_status() -> Status {
             lag_ms: 0.31,
             rtt_ms: Some(0.12),
             in_flight: 12,
+            filter: None,
             last_heard_ns: Some(201_998_000_000),
             agreement: Agreement {
                 agreed_ns: Some(200_800_000_000),
@@ -64,6 +65,8 @@ fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
+        redundancy: None,
+        filter: None,
         sync: None,
     }
 }
