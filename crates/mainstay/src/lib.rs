@@ -66,6 +66,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
         Command::Bench(BenchCommand::Encryption(args)) => bench::encryption::run(args),
         Command::Bench(BenchCommand::Filters(args)) => bench::filters::run(args),
+        Command::Bench(BenchCommand::Lazy(args)) => bench::lazy::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
         Command::Bench(BenchCommand::Replication(args)) => bench::replication::run(args),
         Command::Bench(BenchCommand::Sync(args)) => bench::sync::run(args),

@@ -132,6 +132,7 @@ pub(crate) fn node_config(
     let id = NodeId(node as u8);
     let peer = NodeId(1 - node as u8);
     NodeConfig {
+        compact: None,
         node: id,
         connections_max,
         limits: cluster::pipeline::Limits::default(),

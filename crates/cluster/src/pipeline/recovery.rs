@@ -115,12 +115,21 @@ pub struct RecoveryCounters {
 pub(super) struct Recovery {
     config: RecoveryConfig,
     until: Instant,
-    /// Connections that may still be restored.
-    left: u64,
+    /// Connections that were told, at most.
+    told: u64,
+    /// Connections that this recovery restored.
+    restored: u64,
     misses: SourceRates,
     blocked: Blocked,
     /// Room for the tuples that a reply may belong to.
     originals: Vec<Tuple>,
+}
+
+impl Recovery {
+    /// As many connections came back as were told, and a few more.
+    const fn is_used_up(&self) -> bool {
+        self.restored >= self.told + self.told / RESTORED_BEYOND + RESTORED_BEYOND
+    }
 }
 
 /// What became of a packet that no connection in the table has.
@@ -141,11 +150,19 @@ impl Pipeline {
         self.recovery = Some(Box::new(Recovery {
             config: config.clone(),
             until: now + config.lasts,
-            left: entries + entries / RESTORED_BEYOND + RESTORED_BEYOND,
+            told: entries,
+            restored: 0,
             misses,
             blocked: Blocked::default(),
             originals: Vec::new(),
         }));
+    }
+
+    /// So many connections have been told by now; whoever left in good order may go on telling.
+    pub fn note_told_entries(&mut self, entries: u64) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.told = recovery.told.max(entries);
+        }
     }
 
     /// Whether packets of no connection are asked for.
@@ -164,7 +181,7 @@ impl Pipeline {
     pub fn end_recovery_if_over(&mut self, now: Instant) {
         let Some(recovery) = &self.recovery else { return };
         let makes_good = recovery.config.blocks || !recovery.config.cold_start.is_empty();
-        let is_used_up = recovery.left == 0 && !makes_good;
+        let is_used_up = recovery.is_used_up() && !makes_good;
         if is_used_up || recovery.until <= now {
             self.recovery_counters.used_up += u64::from(is_used_up);
             self.recovery = None;
@@ -219,7 +236,7 @@ impl Pipeline {
         let ingress = packet.frame.ingress;
         recovery.originals.clear();
         self.chain.originals_of(&wanted, &mut recovery.originals);
-        let is_left = recovery.left > 0;
+        let is_left = !recovery.is_used_up();
         let as_reply = recovery.originals.iter().map(|original| (*original, None));
         for (original, ingress) in [(wanted, Some(ingress))].into_iter().chain(as_reply).filter(|_| is_left) {
             if !self.lies_here(&original) {
@@ -228,7 +245,7 @@ impl Pipeline {
             let Some(recalled) = edge.recall(&original) else { continue };
             match self.restore(now, original, ingress, recalled) {
                 Ok(Some(())) => {
-                    recovery.left -= 1;
+                    recovery.restored += 1;
                     self.recovery_counters.restored += 1;
                     return self.known_by(&wanted);
                 }
