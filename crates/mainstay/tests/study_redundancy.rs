@@ -49,8 +49,14 @@ impl Drop for Folder {
 
 fn study() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    // Little memory, so that there are several turns.
-    command.args(["study", "redundancy", "--quick", "--cache-megabytes", "4", "--memory-megabytes", "256", "--json"]);
+    command.args(["study", "redundancy", "--quick", "--cache-megabytes", "4", "--json"]);
+    command
+}
+
+/// With so little memory that there are several turns.
+fn study_in_turns() -> Command {
+    let mut command = study();
+    command.args(["--memory-megabytes", "256"]);
     command
 }
 
@@ -74,10 +80,15 @@ fn a_study_that_is_killed_goes_on_and_finds_the_same_to_the_byte() {
     let folder = Folder::new("kill");
     let captures = [folder.capture("one.pcap", 1), folder.capture("other.pcap", 2)];
     let [whole, killed] = ["whole", "killed"].map(|name| folder.0.join(name));
-    let expected = json(&study().args(&captures).arg("--out").arg(&whole).output().expect("it can be run"));
+    let expected = json(&study_in_turns().args(&captures).arg("--out").arg(&whole).output().expect("it can be run"));
 
-    let mut child =
-        study().args(&captures).arg("--out").arg(&killed).stdout(Stdio::null()).spawn().expect("it can be run");
+    let mut child = study_in_turns()
+        .args(&captures)
+        .arg("--out")
+        .arg(&killed)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it can be run");
     let limit = Instant::now() + Duration::from_secs(120);
     while finished_bytes(&killed) == 0 {
         assert!(Instant::now() < limit, "no job finishes");
@@ -87,7 +98,7 @@ fn a_study_that_is_killed_goes_on_and_finds_the_same_to_the_byte() {
     assert!(!child.wait().expect("it was there").success(), "it was in the middle of its work");
     assert!(!killed.join("redundancy.json").exists());
 
-    let output = study().args(&captures).arg("--out").arg(&killed).output().expect("it can be run");
+    let output = study_in_turns().args(&captures).arg("--out").arg(&killed).output().expect("it can be run");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("going on with what an earlier run left"), "{said}");
     assert_eq!(json(&output), expected);
@@ -119,8 +130,7 @@ fn a_pipe_is_studied_as_a_file_is() {
     let capture = folder.capture("office.pcap", 4);
     let of_file = json(&study().arg(&capture).output().expect("it can be run"));
     let input = std::fs::File::open(&capture).expect("it was written");
-    let of_pipe =
-        json(&study().args(["--memory-megabytes", "2048", "-"]).stdin(input).output().expect("it can be run"));
+    let of_pipe = json(&study().arg("-").stdin(input).output().expect("it can be run"));
     for key in ["traffic", "saved", "optimal", "origins", "match_lengths"] {
         assert_eq!(of_pipe[key], of_file[key], "{key}");
     }
