@@ -89,11 +89,19 @@ drop_reasons! {
     /// The packet would begin a new connection and its source has begun as many in this second as one source may.
     SourceRate = "source_rate",
 
+    // Recovery of what was told compactly.
+    /// The source has sent too much of connections that no filter names.
+    RecoverySourceLimit = "recovery_source_limit",
+    /// A segment that no filter names, dropped to see whether it comes again.
+    RecoveryBlocked = "recovery_blocked",
+
     // Functions.
     /// A firewall rule says so, or none allows it.
     FirewallDenied = "firewall_denied",
     /// No free port is left for source NAT.
     NatPortsExhausted = "nat_ports_exhausted",
+    /// The inside address has used up its block of ports towards the destination.
+    NatBlockExhausted = "nat_block_exhausted",
     /// A packet that NAT cannot translate.
     NatUntranslatable = "nat_untranslatable",
     /// A packet announces a further connection, and there is no room for it among those expected.
@@ -124,6 +132,8 @@ drop_reasons! {
     StrayHandOver = "stray_hand_over",
 
     // Sending.
+    /// Too much waits for the path of the tunnel that the packet would have gone through.
+    TunnelBacklog = "tunnel_backlog",
     /// The outgoing port would not take it.
     TransmitFailed = "transmit_failed",
 }

@@ -147,6 +147,12 @@ pub struct OwnedFrame {
 }
 
 impl OwnedFrame {
+    /// A frame of the node's own making that is to be handled as if it had come in on `ingress`.
+    #[must_use]
+    pub const fn new(bytes: Vec<u8>, ingress: PortId, checksum: Checksum, segmentation: Segmentation) -> Self {
+        Self { bytes, ingress, checksum, segmentation }
+    }
+
     /// A copy of `frame`, undecided.
     #[must_use]
     pub fn copy_of(frame: &Frame<'_>) -> Self {

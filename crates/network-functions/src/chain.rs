@@ -15,6 +15,7 @@ mod counters;
 mod erased;
 mod layout;
 mod renewal;
+mod restoring;
 #[cfg(test)]
 mod tests;
 mod watch;

@@ -30,6 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::function::{Context, FlowState, Judgement, NetworkFunction, Verdict, state_attribute};
 use crate::log_limit::LogSource;
+use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
 pub use rule::{Action, FirewallConfig, Related, Rule};
 
@@ -205,6 +206,19 @@ impl NetworkFunction for Firewall {
 
     fn reevaluate(&self, state: &mut FirewallState, outgoing: &Tuple) -> Judgement {
         self.judge(state, outgoing)
+    }
+
+    fn restorable(&self) -> Result<(), Unrestorable> {
+        Ok(())
+    }
+
+    /// Not a connection that another one announced, nor one that only earlier rules let in.
+    fn is_restorable(&self, state: &FirewallState) -> bool {
+        self.is_of_these_rules(state)
+    }
+
+    fn restore(&self, restoring: &mut Restoring) -> Option<FirewallState> {
+        self.remake(&restoring.outgoing(), restoring.ingress)
     }
 
     fn on_packet(

@@ -36,10 +36,11 @@ use core::num::NonZeroU8;
 use core::time::Duration;
 
 use flow::wire::{Packet, TcpSegment, Transport, ip_protocol, tcp_flags};
-use flow::{Direction, DropReason, HashKey, NodeId};
+use flow::{Direction, DropReason, HashKey, NodeId, Tuple};
 
 use crate::function::{Context, NetworkFunction, Verdict};
 use crate::port_range::PortRange;
+use crate::restoration::{Restoring, Unrestorable};
 use reading::{Said, repeat_change};
 use state::{FtpState, flags};
 
@@ -122,6 +123,13 @@ impl Ftp {
         Ok(Self { config, ports })
     }
 
+    /// Whether a connection is a control connection by its ports, as it comes in or as it goes out.
+    fn is_control(&self, original: &Tuple, outgoing: &Tuple) -> bool {
+        let ports = [original.destination_port, outgoing.destination_port];
+        original.protocol == ip_protocol::TCP
+            && self.config.control_ports.iter().any(|range| ports.iter().any(|port| range.contains(*port)))
+    }
+
     fn handle(
         &self,
         state: &mut FtpState,
@@ -192,10 +200,7 @@ impl NetworkFunction for Ftp {
     }
 
     fn on_init(&self, context: &mut Context<'_>, _packet: &Packet<'_, '_>) -> Result<FtpState, DropReason> {
-        let ports = [context.original.destination_port, context.outgoing().destination_port];
-        let is_control = context.original.protocol == ip_protocol::TCP
-            && context.expected.is_none()
-            && self.config.control_ports.iter().any(|range| ports.iter().any(|port| range.contains(*port)));
+        let is_control = context.expected.is_none() && self.is_control(&context.original, &context.outgoing());
         let mut state = FtpState::default();
         state.set(flags::CONTROL, is_control);
         Ok(state)
@@ -216,6 +221,19 @@ impl NetworkFunction for Ftp {
             Ok(()) => Verdict::Forward,
             Err(reason) => Verdict::Drop(reason),
         }
+    }
+
+    /// But for control connections, of which it keeps how far it has read.
+    fn restorable(&self) -> Result<(), Unrestorable> {
+        Ok(())
+    }
+
+    fn is_restorable(&self, state: &FtpState) -> bool {
+        !state.has(flags::CONTROL)
+    }
+
+    fn restore(&self, restoring: &mut Restoring) -> Option<FtpState> {
+        (!self.is_control(&restoring.original, &restoring.outgoing())).then(FtpState::default)
     }
 
     fn as_sent(&self, state: &FtpState, segment: &mut TcpSegment, direction: Direction) {

@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::expectation::{Expectation, Expectations, PortShare, Refusal};
 use crate::log_limit::{LogLimits, LogSource};
+use crate::restoration::{Restoring, Unrestorable};
 
 /// What is to be done with a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -286,6 +287,41 @@ pub trait NetworkFunction {
     fn reevaluate(&self, state: &mut Self::State, outgoing: &Tuple) -> Judgement {
         let _ = (state, outgoing);
         Judgement::Stays
+    }
+
+    /// Whether its state of a connection follows from the connection's tuple and the configuration, so that a node that was
+    /// told no more than the tuple can make it again with [`NetworkFunction::restore`]. A function without a state of its
+    /// own that translates nothing can; any other has to say so.
+    ///
+    /// # Errors
+    /// Why not.
+    fn restorable(&self) -> Result<(), Unrestorable> {
+        if size_of::<Self::State>() == 0 && !Self::TRANSLATES {
+            return Ok(());
+        }
+        Err(Unrestorable {
+            reason: "keeps of a connection what does not follow from its tuple",
+            cure: "tell connections precisely, or take the function out of the chain",
+        })
+    }
+
+    /// Whether `restore` makes up for this state of a connection that goes on, where [`NetworkFunction::restorable`].
+    fn is_restorable(&self, state: &Self::State) -> bool {
+        let _ = state;
+        true
+    }
+
+    /// Its state of a connection as `on_init` would make it from the tuple; a function that translates changes
+    /// [`Restoring::reply`]. `None` when it would not let the connection begin, or cannot tell. Nothing is counted.
+    fn restore(&self, restoring: &mut Restoring) -> Option<Self::State> {
+        let _ = restoring;
+        self.restorable().is_ok().then(Self::State::default)
+    }
+
+    /// A function that translates: adds to `incoming` the tuples that it may have translated into `outgoing`, both as packets
+    /// of the original direction have them. Whoever asks tries each with `restore`, so there may be too many of them.
+    fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
+        incoming.push(*outgoing);
     }
 
     /// The connection has ended.

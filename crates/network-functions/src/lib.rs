@@ -133,6 +133,7 @@ pub mod function;
 pub mod log_limit;
 pub mod nat;
 pub mod port_range;
+pub mod restoration;
 pub mod rule_set;
 #[cfg(test)]
 mod testing;

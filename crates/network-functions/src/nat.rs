@@ -21,6 +21,10 @@
 //! REQ-1), and an inside address always under the same pool address (REQ-2). ICMP queries are translated by their
 //! identifier (RFC 5508 REQ-1).
 //!
+//! **Computed mappings** ([`Mapping`], RFC 7422): an inside address has a block of ports of its own, and address and port
+//! outside follow from address and port inside; see the `deterministic` module's text. Nodes then do not divide the ports, and a node
+//! that knows of a connection no more than its tuple can go on translating it.
+//!
 //! **Expected connections** ([`crate::expectation`]) follow the connection that announced them; the rules are not asked. A
 //! source port that is taken is replaced by one of the node's part.
 //!
@@ -37,7 +41,9 @@
 //! **Untranslated connections** are never rewritten. If the reply tuple of one is already another connection's, the
 //! table refuses it (`tuple_in_use`) when it is entered, as Linux does for connections without a NAT rule.
 
+mod deterministic;
 pub(crate) mod ports;
+mod restoring;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -54,12 +60,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::expectation::{ANY_ADDRESS, ANY_PORT, Expectation};
 use crate::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
 use crate::port_range::PortRange;
+use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{Conditions, RuleIndex, RuleKey, RuleSet, has_ports};
+use deterministic::Computed;
+pub use deterministic::{Algorithm, BLOCK_PORTS_MIN, Mapping, MappingError, MappingKey};
 pub use ports::PORT_PROBES_MAX;
 pub use rule::{
     DestinationRule, NatConfig, NatError, POOL_ADDRESSES_MAX, RuleKind, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule,
 };
-use rule::{Pool, Target, check_destination, check_source};
+use rule::{Pool, Target, check_destination, check_shared, check_source};
 
 /// The name of the function.
 pub const NAME: &str = "nat";
@@ -129,6 +138,8 @@ impl FlowState for NatState {
 pub struct Nat {
     destination_rules: RuleSet,
     targets: Vec<Target>,
+    /// For each destination rule the addresses that are forwarded by it, if they are single ones.
+    destinations: Vec<Vec<[u8; 16]>>,
     source_rules: RuleSet,
     pools: Vec<Pool>,
     /// This node's part of the ports.
@@ -142,9 +153,10 @@ enum Counter {
     PortsPreserved,
     PortsExhausted,
     TuplesInUse,
+    PortsDisplaced,
 }
 
-const COUNTER_NAMES: [&str; 3] = ["ports_preserved", "ports_exhausted", "tuples_in_use"];
+const COUNTER_NAMES: [&str; 4] = ["ports_preserved", "ports_exhausted", "tuples_in_use", "ports_displaced"];
 
 impl Nat {
     /// NAT by these rules.
@@ -153,9 +165,11 @@ impl Nat {
     /// The configuration makes no sense; see [`NatError`].
     pub fn new(config: NatConfig) -> Result<Self, NatError> {
         let NatConfig { destination_rules, source_rules, ports, node, nodes, key } = config;
-        let (source_conditions, pools) = checked(source_rules, check_source)?;
+        let (source_conditions, pools) = checked(source_rules, |index, rule| check_source(index, rule, ports))?;
+        check_shared(&pools)?;
         let (destination_conditions, targets) = checked(destination_rules, check_destination)?;
         Ok(Self {
+            destinations: destination_conditions.iter().map(single_addresses).collect(),
             destination_rules: compile(&destination_conditions, RuleKind::Destination)?,
             targets,
             source_rules: compile(&source_conditions, RuleKind::Source)?,
@@ -169,6 +183,15 @@ impl Nat {
     #[must_use]
     pub const fn ports(&self) -> PortRange {
         self.ports
+    }
+
+    /// The formulas of the source rules that compute their mapping, for the log: each rule's index, and how to find the inside
+    /// host of an outside address and port.
+    pub fn formulas(&self) -> impl Iterator<Item = (usize, String)> + '_ {
+        self.pools.iter().enumerate().filter_map(|(index, pool)| match pool {
+            Pool::Computed(mapping) => Some((index, mapping.describe())),
+            Pool::Exempt | Pool::Chosen(_) => None,
+        })
     }
 
     fn count(&self, context: &mut Context<'_>, counter: Counter) {
@@ -216,6 +239,27 @@ impl Nat {
             }
         }
         self.free_port(self.key.hash(&inside), with_port, context)
+    }
+
+    /// `outgoing` with the source that `mapping` computes, or the next port of the host's block if that is taken.
+    fn compute_source(
+        &self,
+        outgoing: &Tuple,
+        mapping: &Computed,
+        context: &mut Context<'_>,
+    ) -> Result<Tuple, DropReason> {
+        let Some(mut candidates) = mapping.candidates(outgoing) else { return Err(DropReason::NatUntranslatable) };
+        let Some(computed) = candidates.next() else { return Err(DropReason::NatBlockExhausted) };
+        let tuples = context.tuples;
+        let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
+        if port_setter(outgoing.protocol).is_none() || is_free(&computed) {
+            return Ok(computed);
+        }
+        self.count(context, Counter::PortsDisplaced);
+        candidates.find(is_free).ok_or_else(|| {
+            self.count(context, Counter::PortsExhausted);
+            DropReason::NatBlockExhausted
+        })
     }
 
     /// The first of the ports, in the order that `hash` chooses, with which the reply tuple is free and its packets come here.
@@ -275,6 +319,12 @@ fn checked<R, V>(
     rules.into_iter().enumerate().map(|(index, rule)| check(index, rule)).collect()
 }
 
+/// The destinations of a rule that are one address each.
+fn single_addresses(conditions: &Conditions) -> Vec<[u8; 16]> {
+    let single = conditions.destinations.iter().filter(|prefix| prefix.mask() == u128::MAX);
+    single.map(|prefix| prefix.first().to_be_bytes()).collect()
+}
+
 fn compile(conditions: &[Conditions], kind: RuleKind) -> Result<RuleSet, NatError> {
     RuleSet::compile(conditions.iter()).map_err(|error| NatError::Conditions { kind, error })
 }
@@ -307,7 +357,7 @@ impl NetworkFunction for Nat {
     }
 
     /// `source_rule_0_connections` and so on, `destination_rule_0_connections` and so on, `ports_preserved`,
-    /// `ports_exhausted` and `tuples_in_use`.
+    /// `ports_exhausted`, `tuples_in_use` and `ports_displaced`.
     fn counter_names(&self) -> Vec<String> {
         let sources = (0..self.pools.len()).map(|index| format!("source_rule_{index}_connections"));
         let destinations = (0..self.targets.len()).map(|index| format!("destination_rule_{index}_connections"));
@@ -329,10 +379,14 @@ impl NetworkFunction for Nat {
             state.destination_rule_number = index.0 + 1;
             key.tuple = outgoing;
         }
-        if let Some(index) = self.source_rules.classify(&key)
-            && let Some(pool) = &self.pools[index.get()]
-        {
-            outgoing = self.translate_source(&outgoing, pool, context)?;
+        let rule = self.source_rules.classify(&key);
+        let pool = rule.map(|index| (index, &self.pools[index.get()]));
+        if let Some((index, pool @ (Pool::Chosen(_) | Pool::Computed(_)))) = pool {
+            outgoing = match pool {
+                Pool::Computed(mapping) => self.compute_source(&outgoing, mapping, context)?,
+                Pool::Chosen(addresses) => self.translate_source(&outgoing, addresses, context)?,
+                Pool::Exempt => outgoing,
+            };
             is_known_free = port_setter(outgoing.protocol).is_some();
             context.count(index.get());
             state.source_rule_number = index.0 + 1;
@@ -344,6 +398,18 @@ impl NetworkFunction for Nat {
         }
         context.reply = reply;
         Ok(state)
+    }
+
+    fn restorable(&self) -> Result<(), Unrestorable> {
+        self.check_restorable()
+    }
+
+    fn restore(&self, restoring: &mut Restoring) -> Option<NatState> {
+        self.remake(restoring)
+    }
+
+    fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
+        self.invert(outgoing, incoming);
     }
 
     #[inline]

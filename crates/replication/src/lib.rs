@@ -7,6 +7,7 @@
 //! * [`compact`]: connections as entries of a filter instead of messages each (seed 000), which a peer is told and keeps equal.
 //! * [`symbol`]: how changes of a filter look in datagrams, the constant parts left out.
 //! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
+//! * [`lazy`]: connections that are told only once they have lived for a while, and how long that is.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
 //! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
 //!
@@ -69,6 +70,7 @@ extern crate std;
 pub mod baseline;
 pub mod compact;
 pub mod conntrackd;
+pub mod lazy;
 pub mod message;
 mod peer_session;
 pub mod representation;

@@ -37,6 +37,8 @@ pub enum Admission {
     Transit,
     /// It is for this node: on to [`Forwarder::handle_local`] or a service of the node's own.
     Local,
+    /// It is for a service of the node's own, whatever connections there are: on to [`Forwarder::handle_local`]'s caller.
+    Own,
     /// It goes no further. Its sender has been told if it must be.
     Refused(DropReason),
 }

@@ -36,6 +36,7 @@ mod reconfigure;
 mod refusal;
 mod route;
 mod sharing;
+mod tunnel;
 #[cfg(test)]
 mod tests;
 

@@ -107,7 +107,7 @@ impl Bench {
                 let mut packet = Packet { frame: &mut frame, headers: &mut headers };
                 let disposition = match self.forwarder.admit(self.now, &packet) {
                     Admission::Transit => self.forwarder.forward(self.now, &mut packet),
-                    Admission::Local => self.forwarder.handle_local(self.now, &mut packet),
+                    Admission::Local | Admission::Own => self.forwarder.handle_local(self.now, &mut packet),
                     Admission::Refused(reason) => Disposition::Drop(reason),
                 };
                 if !matches!(disposition, Disposition::Transmit(_)) {

@@ -24,7 +24,7 @@ impl Node {
             }
             next = self.pipeline.take_released_fragments().map(|frames| (frames, false));
         }
-        self.tell_changes();
+        self.tell_changes(now);
         self.note_first_packet(now);
     }
 
@@ -34,13 +34,19 @@ impl Node {
             peers: &self.peers,
             held: None,
             hold_max: self.hold_first_reply,
+            site: self.site.as_deref_mut(),
         };
         if is_steering {
             self.pipeline.handle_packets(now, batch, &mut surroundings);
         } else {
             self.pipeline.handle_steered(now, batch, &mut surroundings);
         }
-        for frame in batch.iter() {
+        self.post_batch(batch);
+    }
+
+    /// Frames that are to be sent wait to be polled.
+    pub(super) fn post_batch(&mut self, batch: &PacketBatch<'_>) {
+        for frame in batch {
             let Disposition::Transmit(port) = frame.disposition else { continue };
             if self.outbox.len() >= OUTBOX_FRAMES_MAX {
                 self.pipeline.count_drop(DropReason::TransmitFailed);

@@ -42,14 +42,17 @@ impl Node {
         if is_to_be_relieved && !is_forced {
             self.drain_given_up_at = Some(now + DRAIN_HANDOVER_MAX);
         }
-        self.roles.leave(now);
-        self.handle_role_events(now);
+        if !self.tells_before_leaving(now) {
+            self.leave_now(now);
+        }
         Ok(())
     }
 
     /// Takes part again: stands by, or goes on holding the addresses if nobody has taken them yet.
     pub fn undrain(&mut self, now: Instant) {
         self.drain_given_up_at = None;
+        self.put_off_again();
+        self.stay_compactly();
         self.roles.rejoin(now);
         self.handle_role_events(now);
     }
@@ -61,7 +64,7 @@ impl Node {
 
     /// Goes on if nobody has come to relieve a node that may not leave unrelieved.
     pub(super) fn look_after_drain(&mut self, now: Instant) {
-        if self.roles.states().all(|state| state != State::Leaving) {
+        if self.roles.states().all(|state| state != State::Leaving) && !self.is_telling_before_leaving() {
             self.drain_given_up_at = None;
         }
         if self.drain_given_up_at.is_some_and(|at| at <= now) {

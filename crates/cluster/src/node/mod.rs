@@ -13,12 +13,14 @@
 
 mod absence;
 mod again;
+mod compact;
 mod config;
 mod copies;
 mod drain;
 mod event;
 mod held;
 mod judging;
+mod lazily;
 mod observing;
 mod peer;
 mod reload;
@@ -31,42 +33,48 @@ mod store;
 mod stream;
 mod surroundings;
 mod telling;
+mod wan;
 mod workers;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use flow::conntrack::Change;
-use flow::table::Slot;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
-use replication::representation::{Selection, is_worth_telling};
+use replication::compact::CompactError;
+use replication::representation::Selection;
 use replication::secure::ChannelError;
-use replication::{Handle, PeerError, PeerSession};
+use replication::{PeerError, PeerSession};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
-use crate::pipeline::{Pipeline, Remnants, TableChange};
+use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 
+pub use compact::{CompactNodeConfig, CompactStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
+pub use lazily::PUT_OFF_TOLD_WITHIN;
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use stream::StreamInput;
+pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
+use compact::Compact;
 use event::Events;
 use held::HeldReplies;
 use judging::Judging;
 use peer::Peer;
 use securing::PlainText;
 use surroundings::Surroundings;
+use wan::Site;
 use workers::Others;
 
 /// The most frames of the node's own making that wait to be polled; further ones are dropped as
@@ -129,6 +137,12 @@ pub enum NodeError {
         /// For whom.
         named: NodeId,
     },
+    /// The peer tells its connections compactly, and this node does not.
+    #[error("node {} tells its connections by a filter, this node does not: give both the same replication.representation", .0.0)]
+    NotCompact(NodeId),
+    /// A compact datagram was refused.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
     /// The secure channel refused it.
     #[error(transparent)]
     Channel(#[from] ChannelError),
@@ -170,6 +184,10 @@ pub struct Node {
     served_at: Instant,
     /// What is about to be encrypted, and what was decrypted.
     plain: PlainText,
+    /// The tunnel to another site.
+    site: Option<Box<Site>>,
+    /// What connections are told compactly by, if they are.
+    compact: Option<Box<Compact>>,
 }
 
 impl Node {
@@ -192,11 +210,13 @@ impl Node {
             peers: &self.peers,
             held: Some(&mut self.held),
             hold_max: self.hold_first_reply,
+            site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_packets(now, batch, &mut surroundings);
-        self.tell_changes();
+        self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
+        self.serve_site(now);
         if let Some(began_at_ns) = began_at_ns {
             self.pipeline.observation.latency.end_batch(began_at_ns, batch.len());
         }
@@ -215,6 +235,9 @@ impl Node {
             self.handle_role_events(now);
             return Ok(());
         }
+        if replication::compact::is_compact(datagram) {
+            return self.handle_compact(now, from, datagram);
+        }
         self.remember_untold(now);
         let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
@@ -222,11 +245,14 @@ impl Node {
             let ours = self.pipeline.shard.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
-        let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
+        let result = {
+            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
+            peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, datagram)
+        };
         self.handle_session_events(now);
         self.release_held(now);
         self.release_waiting(now);
-        self.tell_changes();
+        self.tell_changes(now);
         Ok(result?)
     }
 
@@ -268,7 +294,10 @@ impl Node {
         self.release_waiting(now);
         self.more_expiries = self.expire(now);
         self.judge_some(now);
-        self.tell_changes();
+        self.tell_changes(now);
+        self.serve_site(now);
+        self.look_after_put_off(now);
+        self.handle_compact_timeout(now);
         self.remember_untold(now);
     }
 
@@ -287,6 +316,10 @@ impl Node {
             self.drain_given_up_at,
             self.others.poll_timeout(),
             self.pipeline.waiting_deadline(),
+            self.site.as_ref().and_then(|site| site.poll_timeout()),
+            self.poll_put_off(),
+            self.pipeline.recovery_ends_at(),
+            self.compact.as_ref().and_then(|compact| compact.poll_timeout()),
         ];
         peers.chain(own).flatten().min()
     }
@@ -301,12 +334,16 @@ impl Node {
         buffer.clear();
         let speaks_for_all = self.speaks_for_all();
         for peer in self.peers.iter_mut().filter(|peer| peer.can_be_told()) {
-            if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, buffer) {
+            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
+            if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, buffer) {
                 return Some(Transmit::Replication(peer.id));
             }
             if peer.is_watched && peer.detector.poll_transmit(now, buffer) {
                 return Some(Transmit::Detection(peer.id));
             }
+        }
+        if let Some(id) = self.poll_compact(now, buffer) {
+            return Some(Transmit::Replication(id));
         }
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
             self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
@@ -337,6 +374,15 @@ impl Node {
     /// Gives the addresses up in good order, so that the peer takes them before this node ends.
     pub fn leave(&mut self, now: Instant) {
         self.drain_given_up_at = None;
+        if !self.tells_before_leaving(now) {
+            self.leave_now(now);
+        }
+    }
+
+    fn leave_now(&mut self, now: Instant) {
+        if self.tells_filter_before_leaving(now) {
+            return;
+        }
         self.roles.leave(now);
         self.handle_role_events(now);
     }
@@ -373,6 +419,7 @@ impl Node {
 
     fn handle_detector_events(&mut self, now: Instant) {
         use crate::failure_detector::{Diagnostic, Event};
+        let mut is_anyone_lost = false;
         for index in 0..self.peers.len() {
             while let Some(event) = self.peers[index].detector.poll_event() {
                 let id = self.peers[index].id;
@@ -385,6 +432,7 @@ impl Node {
                     Event::Down { diagnostic } => {
                         self.peers[index].orphaned_at = Some(now);
                         self.events.push(now, NodeEvent::PeerDown(id));
+                        is_anyone_lost = true;
                         // Signs of life grow rare when the peer hears none, and may get lost: what else it says tells all the
                         // same that it lives. That of a dead peer is as old as the detection time.
                         let fresh = self.peers[index].detector.status().detection_time / 2;
@@ -400,12 +448,15 @@ impl Node {
                 debug_assert!(told.is_ok(), "the role automaton is built with the same peers");
             }
         }
+        if is_anyone_lost {
+            self.begin_recovery(now, false);
+        }
         self.handle_role_events(now);
     }
 
     fn handle_session_events(&mut self, now: Instant) {
         for peer in &mut self.peers {
-            peer.collect_session_events(now, &mut self.events);
+            peer.collect_session_events(now, &mut self.events, self.compact.as_deref_mut());
         }
         let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
         let informed = self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised();

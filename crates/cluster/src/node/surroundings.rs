@@ -6,11 +6,13 @@ use flow::table::Slot;
 use flow::wire::Packet;
 use flow::{Disposition, Frame, Instant, Tuple};
 
+use super::compact;
 use super::held::HeldReplies;
 use super::peer::{self, Peer};
+use super::wan::Site;
 use crate::forwarding::{Admission, Forwarder};
 use crate::observation::Way;
-use crate::pipeline::Edge;
+use crate::pipeline::{Edge, Recalled};
 
 /// Addresses and neighbours, and the peers that confirm connections.
 pub(super) struct Surroundings<'a> {
@@ -20,6 +22,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) held: Option<&'a mut HeldReplies>,
     /// How long at most; zero keeps none back.
     pub(super) hold_max: Duration,
+    /// The tunnel to another site; `None` also for what came out of it.
+    pub(super) site: Option<&'a mut Site>,
 }
 
 impl Edge for Surroundings<'_> {
@@ -28,11 +32,16 @@ impl Edge for Surroundings<'_> {
     }
 
     fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission {
-        self.forwarder.admit(now, packet)
+        let admission = self.forwarder.admit(now, packet);
+        let is_own = admission == Admission::Local && self.site.as_ref().is_some_and(|site| site.is_for_tunnel(packet));
+        if is_own { Admission::Own } else { admission }
     }
 
     fn handle_local(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
-        self.forwarder.handle_local(now, packet)
+        match &mut self.site {
+            Some(site) if site.is_for_tunnel(packet) => site.handle_datagram(now, packet),
+            _ => self.forwarder.handle_local(now, packet),
+        }
     }
 
     fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
@@ -40,8 +49,13 @@ impl Edge for Surroundings<'_> {
         !self.hold_max.is_zero() && !peer::is_backed_up(self.peers, slot) && held.hold(now, self.hold_max, slot, packet)
     }
 
+    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+        compact::recall(self.peers, original)
+    }
+
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
-        self.forwarder.forward(now, packet)
+        let taken = self.site.as_mut().and_then(|site| site.take(now, packet, self.forwarder));
+        taken.unwrap_or_else(|| self.forwarder.forward(now, packet))
     }
 
     fn way(&self, tuple: &Tuple) -> Option<Way> {

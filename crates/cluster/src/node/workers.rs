@@ -64,6 +64,8 @@ pub struct Standing {
     /// State and latest take-over of each group.
     groups: Vec<(State, u64)>,
     peers: Vec<PeerStanding>,
+    /// It is about to leave: connections that are put off are to be told.
+    is_telling_all: bool,
 }
 
 /// What the lead knows of a peer.
@@ -82,6 +84,8 @@ pub struct Report {
     usable_terms: [u64; GROUPS_MAX],
     /// It has a copy of every connection that it is to back up.
     is_synchronised: bool,
+    /// It has told the connections that it had put off, and puts none off.
+    has_told_put_off: bool,
 }
 
 /// What a worker remembers of the others.
@@ -112,6 +116,11 @@ impl Others {
     /// All other workers have their copies.
     pub(super) fn are_synchronised(&self) -> bool {
         self.reports.iter().all(|report| report.is_synchronised)
+    }
+
+    /// All other workers have told what they had put off.
+    pub(super) fn have_told_put_off(&self) -> bool {
+        self.reports.iter().all(|report| report.has_told_put_off)
     }
 
     /// When the others are waited for no longer.
@@ -159,9 +168,10 @@ impl Node {
             peers: &self.peers,
             held: Some(&mut self.held),
             hold_max: self.hold_first_reply,
+            site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_steered(now, batch, &mut surroundings);
-        self.tell_changes();
+        self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
     }
@@ -203,11 +213,11 @@ impl Node {
             Letter::Redirect(redirect) => {
                 self.pipeline.handle_redirect(from, redirect);
                 self.release_waiting(now);
-                self.tell_changes();
+                self.tell_changes(now);
             }
             Letter::Announcement(announcement) => {
                 self.pipeline.handle_announcement(now, &announcement);
-                self.tell_changes();
+                self.tell_changes(now);
             }
         }
     }
@@ -240,8 +250,9 @@ impl Node {
             .told
             .as_ref()
             .is_some_and(|told| told.groups.iter().copied().eq(groups()) && told.peers.iter().copied().eq(peers()));
-        if !is_told {
-            let standing = Standing { groups: groups().collect(), peers: peers().collect() };
+        let is_telling_all = self.is_telling_all();
+        if !is_told || self.others.told.as_ref().is_some_and(|told| told.is_telling_all != is_telling_all) {
+            let standing = Standing { groups: groups().collect(), peers: peers().collect(), is_telling_all };
             self.others.told = Some(standing.clone());
             self.tell_all(&Letter::Standing(standing));
         }
@@ -249,7 +260,8 @@ impl Node {
 
     fn report(&mut self) {
         let is_synchronised = self.peers.iter().all(super::Peer::is_synchronised_or_away);
-        let report = Report { usable_terms: self.others.usable_terms, is_synchronised };
+        let has_told_put_off = self.is_telling_all() && self.has_told_put_off();
+        let report = Report { usable_terms: self.others.usable_terms, is_synchronised, has_told_put_off };
         if self.others.reported != Some(report) {
             self.others.reported = Some(report);
             self.others.push(WorkerId::LEAD, Letter::Report(report));
@@ -258,6 +270,7 @@ impl Node {
 
     /// What the lead says counts here.
     fn follow(&mut self, now: Instant, standing: &Standing) {
+        self.follow_leaving(now, standing.is_telling_all);
         let before = self.roles.groups_in(forwards);
         for (group, (state, term)) in self.roles.groups().zip(&standing.groups) {
             self.roles.follow(now, group, *state, *term);
@@ -267,9 +280,14 @@ impl Node {
         self.forwarder.set_held(now, after);
         if !after.without(before).is_empty() {
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
+            self.begin_recovery(now, true);
+        }
+        if !before.without(after).is_empty() {
+            self.tell_put_off(now);
         }
         if before != after {
             self.judge_as_roles_are();
+            self.stand_by(now);
         }
         for told in &standing.peers {
             let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };

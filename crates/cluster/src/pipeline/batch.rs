@@ -6,7 +6,7 @@ use flow::wire::{self, Headers, Packet, Parsed, Transport};
 use flow::{Direction, Disposition, DropReason, Frame, Instant, PacketBatch, Tuple};
 
 use super::shard::Shard;
-use super::{Edge, Pipeline};
+use super::{Edge, Pipeline, Recollection};
 use crate::forwarding::Admission;
 
 /// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
@@ -141,6 +141,14 @@ impl Pipeline {
             self.observe_redirect();
             return elsewhere;
         }
+        let found = match found {
+            None if self.recovery.is_some() => match self.recollect(now, packet, is_local, edge) {
+                Recollection::Known(slot, direction) => Some((slot, direction)),
+                Recollection::Unknown => None,
+                Recollection::Done(disposition) => return disposition,
+            },
+            found => found,
+        };
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;
@@ -177,6 +185,7 @@ fn admit<E: Edge>(
     let mut packet = Packet { frame, headers };
     let disposition = match edge.admit(now, &packet) {
         Admission::Refused(reason) => Disposition::Drop(reason),
+        Admission::Own => edge.handle_local(now, &mut packet),
         _ if shard.takes_elsewhere(&mut packet) => return None,
         Admission::Local if !packet.headers.is_fragment && is_link_local_control(packet.headers) => {
             edge.handle_local(now, &mut packet)

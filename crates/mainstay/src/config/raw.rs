@@ -4,6 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use super::limits::RawLimits;
+pub use super::redundancy::RawRedundancy;
 pub use super::security::RawSecurity;
 pub use super::timeouts::RawTimeouts;
 use super::value::{MssText, PortText, ProtocolText};
@@ -50,6 +51,8 @@ pub struct RawConfig {
     pub replication: Option<Spanned<RawReplication>>,
     /// `[failure_detection]`.
     pub failure_detection: Option<Spanned<RawFailureDetection>>,
+    /// `[redundancy]`.
+    pub redundancy: Option<Spanned<RawRedundancy>>,
     /// `[control]`.
     pub control: Option<Spanned<RawControl>>,
 }
@@ -303,6 +306,8 @@ pub struct RawReplication {
     pub peer_timeout: Option<Text>,
     /// How long a change waits for others to go with it, where the kernel's connections are told.
     pub batch_delay: Option<Text>,
+    /// `[replication.lazy]`.
+    pub lazy: Option<Spanned<super::lazy::RawLazy>>,
     /// `[replication.security]`.
     pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.

@@ -2,6 +2,7 @@
 
 mod ftp;
 mod groups;
+mod lazy;
 mod security;
 mod transport;
 

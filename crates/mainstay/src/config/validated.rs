@@ -10,6 +10,7 @@ use flow::{NodeId, PortId};
 use replication::Transport;
 
 pub use super::limits::Limits;
+pub use super::redundancy::{Redundancy, RedundancyRule};
 pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
@@ -57,6 +58,8 @@ pub struct Config {
     pub ftp: Ftp,
     /// The other nodes; `None` for a gateway that stands alone.
     pub cluster: Option<Cluster>,
+    /// The tunnel to another site, if there is one.
+    pub redundancy: Option<Redundancy>,
     /// The control API from afar, if it is offered.
     pub control: Option<RemoteAccess>,
 }
@@ -428,6 +431,8 @@ pub struct Replication {
     pub alive_interval: Duration,
     /// Silence after which a peer counts as away.
     pub peer_timeout: Duration,
+    /// How long connections are put off before they are told; `None`: not at all.
+    pub lazy: Option<replication::lazy::Config>,
     /// The other nodes, never empty.
     pub peers: Vec<Peer>,
     /// What all that is said to them is secured by; `None`: nothing, it is plain text.

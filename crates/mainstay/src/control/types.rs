@@ -11,7 +11,9 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
+pub use super::lazy_status::LazyStatus;
 pub use super::orders::ReloadReport;
+pub use super::redundancy::RedundancyStatus;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use super::trace::Trace;
 pub use super::watching::PacketFilterText;
@@ -253,6 +255,9 @@ pub struct Status {
     pub takeover: TakeoverStatus,
     /// The connection table.
     pub connections: ConnectionsStatus,
+    /// Connections that are told only once they have lived for a while, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lazy: Option<LazyStatus>,
     /// What goes through, over the last second or so.
     pub rates: Rates,
     /// The other nodes.
@@ -264,6 +269,9 @@ pub struct Status {
     /// The threads that move packets, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
+    /// The tunnel to another site, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redundancy: Option<Box<RedundancyStatus>>,
     /// The kernel's connections, where this node replicates those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Box<SyncStatus>>,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
+use cluster::node::{Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
 use cluster::pipeline::{SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
@@ -87,9 +87,17 @@ pub(crate) fn node_config_with(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
+        compact: None,
         peers: cluster.map(peers).unwrap_or_default(),
         security: credentials::security(cluster)?,
     })
+}
+
+/// The node, as the end of the tunnel to another site where one is configured.
+pub(super) fn with_site(node: Node, config: &Config) -> Node {
+    let Some(redundancy) = &config.redundancy else { return node };
+    let key = HashKey([random::number(), random::number()]);
+    node.with_site(redundancy.site(), random::number(), key)
 }
 
 /// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
@@ -141,7 +149,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.workers.count, groups),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
-            (&config.nat_ports, &config.source_nat, &config.destination_nat, told),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, told, &config.redundancy),
         )
     ))
 }

@@ -49,6 +49,7 @@ impl Changes {
             ftp,
             workers: Workers { count, pin },
             cluster,
+            redundancy,
             control,
         } = old;
         let reevaluation = match new.on_reload {
@@ -86,6 +87,9 @@ impl Changes {
         changes.whole("nat.destination", destination_nat, &new.destination_nat);
         changes.ftp(ftp, &new.ftp);
         changes.control(control.as_ref(), new.control.as_ref());
+        if *redundancy != new.redundancy {
+            changes.needs_restart.push("[redundancy]".into());
+        }
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}
@@ -195,6 +199,7 @@ impl Changes {
             ack_delay,
             alive_interval,
             peer_timeout,
+            lazy,
             peers,
             security,
         } = old;
@@ -219,6 +224,10 @@ impl Changes {
         ];
         for (key, before, after) in durations {
             self.restart(&format!("replication.{key}"), before, after);
+        }
+        let lazy = [lazy.as_ref(), new.lazy.as_ref()].map(crate::config::lazy::entries);
+        for ((key, before), (_, after)) in lazy[0].iter().zip(&lazy[1]) {
+            self.apply(&format!("replication.lazy.{key}"), before, after);
         }
         self.security(security.as_ref(), new.security.as_ref());
         let named = |peer: &Peer| format!("node {}", peer.id.0);

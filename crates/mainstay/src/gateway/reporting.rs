@@ -21,8 +21,8 @@ use crate::config::validated::Config;
 use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
-    Agreement, ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates,
-    Status, TakeoverStatus, WorkerStatus,
+    Agreement, ConnectionsStatus, DropCount, Event, EventKind, LazyStatus, NodeStatus as NodeLine, PeerStatus,
+    PortStatus, Rates, RedundancyStatus, Status, TakeoverStatus, WorkerStatus,
 };
 use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
@@ -264,7 +264,7 @@ impl Reporting {
     }
 
     /// Takes rates when it is time.
-    pub(super) fn take_rates(&mut self, now: Instant, node: &Node, ports: &impl PacketIo) {
+    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &impl PacketIo) {
         let (since, before) = self.rates_from;
         let elapsed = now.saturating_since(since);
         if elapsed < RATE_INTERVAL {
@@ -281,6 +281,7 @@ impl Reporting {
         let cpu_time = usage::thread_cpu_time();
         self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
         self.cpu_time = cpu_time;
+        node.note_load(now, (self.load.clamp(0.0, 1.0) * 100.0) as u8);
         let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
         if std::mem::replace(&mut self.refused, refused) < refused {
             self.complain(
@@ -378,11 +379,13 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
                 max: status.connections_max.into(),
                 master: None,
             },
+            lazy: status.lazy.as_ref().map(LazyStatus::of),
             rates: reporting.rates.clone(),
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
+            redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
             sync: None,
         }
     }

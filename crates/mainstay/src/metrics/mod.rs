@@ -88,6 +88,12 @@ metrics! {
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections ended because the rules do not allow them any more.",
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
+    LazyThreshold: Gauge "lazy_threshold_seconds" [] "Connections younger than this are not told to peers.",
+    LazyLevel: Gauge "lazy_level" [] "By how many levels replication is degraded because of the load.",
+    LazyUtilisation: Gauge "lazy_utilisation_ratio" [] "Share of the last interval that the thread was busy that decides by it.",
+    ConnectionsPutOff: Gauge "connections_put_off" [] "Connections that no peer has been told of yet, being too young: a failover now would lose them.",
+    ConnectionsSpared: Counter "connections_spared_total" [] "Connections that ended before any peer was told of them.",
+    ConnectionsToldLate: Counter "connections_told_late_total" [] "Connections that were put off and told when they were old enough.",
     GuestPackets: Counter "guest_packets_total" [] "Packets forwarded of connections that another living node is master of.",
     ConnectionsShared: Counter "connections_shared_total" [] "Connections found to have packets on two nodes at once.",
     ConnectionsRenewed: Counter "connections_renewed_total" ["because"] "Connections that this node became master of because it forwards them: in time (`in_time`), or because their master held them to have ended (`end_refused`).",
@@ -129,6 +135,19 @@ metrics! {
     WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that came to the worker and belong to another.",
     WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
+    RedundancyOpen: Gauge "redundancy_open" [] "1 while packets go through the tunnel to the other site.",
+    RedundancyMemory: Gauge "redundancy_memory_bytes" [] "Memory of the tunnel's caches and their indexes.",
+    RedundancyPeriod: Gauge "redundancy_period_bytes" [] "Bytes of payload for each place that is sampled; longer while the processor is short.",
+    RedundancySessions: Counter "redundancy_sessions_total" [] "Times that the two ends of the tunnel came together.",
+    RedundancyPackets: Counter "redundancy_packets_total" ["direction"] "Packets through the tunnel: `sent` into it, `received` from it.",
+    RedundancyPacketBytes: Counter "redundancy_packet_bytes_total" ["direction"] "Bytes of the packets through the tunnel.",
+    RedundancyDatagramBytes: Counter "redundancy_datagram_bytes_total" ["direction"] "Bytes of the tunnel's datagrams, with their IP and UDP headers.",
+    RedundancyMatchedBytes: Counter "redundancy_matched_bytes_total" [] "Bytes of payload for which pointers were sent.",
+    RedundancyDatagrams: Counter "redundancy_datagrams_total" ["fate"] "Datagrams of the tunnel: `sent`, of those `sent_again`, and `given_up`; `received`, of those `recovered` by sending again, `lost` for good, and `refused`.",
+    RedundancyBypassed: Counter "redundancy_bypassed_packets_total" ["reason"] "Packets that went past the tunnel.",
+    RedundancyMisses: Counter "redundancy_misses_total" [] "Packets that pointed to bytes that were not here when they came.",
+    RedundancyRepaired: Counter "redundancy_repaired_pieces_total" ["direction"] "Pieces of 64 bytes that the other site lacked and was given (`sent`), or that were asked for and came (`received`).",
+    RedundancyDropped: Counter "redundancy_dropped_packets_total" ["reason"] "Packets lost in the tunnel: too much waited (`backlog`), what they point to is nowhere (`abandoned`), or they made no sense (`broken`).",
     KernelConnections: Gauge "kernel_connections" [] "Connections that the kernel tracks.",
     KernelConnectionsMax: Gauge "kernel_connections_max" [] "Connections that the kernel tracks at most; 0 is without limit.",
     SyncConnections: Gauge "sync_connections" ["kind"] "Connections known: those whose packets this kernel sees (`own`), peers' (`copy`), and of those the ones that are in this kernel (`injected`).",
@@ -231,6 +250,14 @@ impl Samples {
         self.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
         self.add_count(Metric::Connections, &[], status.connections.count);
         self.add_count(Metric::ConnectionsMax, &[], status.connections.max);
+        if let Some(lazy) = &status.lazy {
+            self.add(Metric::LazyThreshold, &[], lazy.threshold_ms / 1e3);
+            self.add_count(Metric::LazyLevel, &[], lazy.level.into());
+            self.add(Metric::LazyUtilisation, &[], lazy.utilisation.unwrap_or_default());
+            self.add_count(Metric::ConnectionsPutOff, &[], lazy.put_off);
+            self.add_count(Metric::ConnectionsSpared, &[], lazy.spared);
+            self.add_count(Metric::ConnectionsToldLate, &[], lazy.told_late);
+        }
         for port in &status.ports {
             let labels = [port.name.as_str()];
             self.add_count(Metric::PacketsReceived, &labels, port.received_packets);
@@ -269,6 +296,9 @@ impl Samples {
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
             self.add_agreement(&labels, &peer.agreement, status.monotonic_now_ns);
             self.add_channel(&id, &peer.channel);
+        }
+        if let Some(redundancy) = &status.redundancy {
+            redundancy.add_to(self);
         }
         if let Some(sync) = &status.sync {
             self.add_sync(sync);

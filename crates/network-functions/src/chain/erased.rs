@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::Processed;
 use super::layout::StateLayout;
 use crate::function::{CloseReason, Context, FlowState, Judgement, NetworkFunction};
+use crate::restoration::{Restoring, Unrestorable};
 
 /// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
 /// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.
@@ -34,6 +35,10 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement;
+    fn restorable(&self) -> Result<(), Unrestorable>;
+    fn is_restorable(&self, state: &[u8]) -> bool;
+    fn restore(&self, state: &mut [u8], restoring: &mut Restoring) -> Option<()>;
+    fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>);
     fn on_close(&self, state: &[u8], reason: CloseReason);
     fn encode(&self, state: &[u8], out: &mut Vec<u8>);
     fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError>;
@@ -119,6 +124,23 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
     fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement {
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
         self.0.reevaluate(state, outgoing)
+    }
+
+    fn restorable(&self) -> Result<(), Unrestorable> {
+        self.0.restorable()
+    }
+
+    fn is_restorable(&self, state: &[u8]) -> bool {
+        self.0.is_restorable(&read(state))
+    }
+
+    fn restore(&self, state: &mut [u8], restoring: &mut Restoring) -> Option<()> {
+        write(&self.0.restore(restoring)?, state);
+        Some(())
+    }
+
+    fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
+        self.0.incoming_of(outgoing, incoming);
     }
 
     fn on_close(&self, state: &[u8], reason: CloseReason) {

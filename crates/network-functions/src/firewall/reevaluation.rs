@@ -18,7 +18,25 @@ impl Firewall {
             return Judgement::Stays;
         }
         let Some(key) = state.key(outgoing) else { return Judgement::Stays };
-        let Some(index) = self.rules.classify(&key) else { return Judgement::Ends };
+        self.hold(state, &key)
+    }
+
+    /// The state of a connection of which only the tuple is known: the rule that would let it in. Where it came in is known
+    /// once a packet of it has, and until then it is not held against the rules.
+    pub(super) fn remake(&self, outgoing: &Tuple, ingress: Option<PortId>) -> Option<FirewallState> {
+        let ingress_number = ingress.map_or(0, |port| u16::from(port.0) + 1);
+        let mut state = FirewallState { ingress_number, ..FirewallState::default() };
+        let Some(key) = state.key(outgoing) else { return Some(state) };
+        (self.hold(&mut state, &key) == Judgement::Stays).then_some(state)
+    }
+
+    /// A rule of these let the connection in: it is the one that would let it in again.
+    pub(super) const fn is_of_these_rules(&self, state: &FirewallState) -> bool {
+        state.rule_number != 0 && state.generation == self.generation
+    }
+
+    fn hold(&self, state: &mut FirewallState, key: &RuleKey) -> Judgement {
+        let Some(index) = self.rules.classify(key) else { return Judgement::Ends };
         match self.outcomes[index.get()].action {
             Action::Accept => {
                 (state.rule_number, state.generation) = (index.0 + 1, self.generation);

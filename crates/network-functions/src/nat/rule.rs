@@ -6,6 +6,7 @@ use core::num::NonZeroU8;
 
 use flow::{HashKey, IpFamily, NodeId};
 
+use super::deterministic::{Computed, Mapping, MappingError};
 use crate::address::{family, tuple_bytes};
 use crate::port_range::PortRange;
 use crate::rule_set::{Conditions, RuleSetError};
@@ -28,6 +29,9 @@ pub enum SourceAction {
     /// only. The addresses must belong to the cluster, not to one node: a connection that leaves under a node's own
     /// address cannot survive that node, which is why there is no masquerading.
     Translate(Vec<IpAddr>),
+    /// As [`SourceAction::Translate`], with address and port computed from the inside address and port, which are those of the
+    /// conditions' sources.
+    Compute(Vec<IpAddr>, Mapping),
 }
 
 /// A source NAT rule.
@@ -106,6 +110,25 @@ pub enum NatError {
     /// Addresses of both families.
     #[error("source NAT rule {0}: addresses of both families: write a rule for each")]
     MixedPool(usize),
+    /// A mapping that cannot be computed.
+    #[error("source NAT rule {rule}: {error}")]
+    Mapping {
+        /// Which rule.
+        rule: usize,
+        /// What is wrong with it.
+        error: MappingError,
+    },
+    /// An outside port would stand for hosts of two rules.
+    #[error(
+        "source NAT rules {first} and {second} translate to one address, and at least one computes its mapping: give each \
+         addresses of its own, or merge their sources into one rule"
+    )]
+    SharedPool {
+        /// The first of them.
+        first: usize,
+        /// The other.
+        second: usize,
+    },
     /// A new port, but not one range that it stands for.
     #[error("destination NAT rule {0}: a new port asks for exactly one range of destination ports")]
     PortWithoutRange(usize),
@@ -124,8 +147,39 @@ pub enum NatError {
     },
 }
 
-/// What a source rule does, checked: addresses as tuples hold them, or none to exempt.
-pub(super) type Pool = Option<Vec<[u8; 16]>>;
+/// What a source rule does, checked; addresses as tuples hold them.
+#[derive(Debug)]
+pub(super) enum Pool {
+    /// Nothing.
+    Exempt,
+    /// It takes one of these addresses and a port that is free.
+    Chosen(Vec<[u8; 16]>),
+    /// It computes both.
+    Computed(Computed),
+}
+
+impl Pool {
+    fn addresses(&self) -> &[[u8; 16]] {
+        match self {
+            Self::Exempt => &[],
+            Self::Chosen(addresses) => addresses,
+            Self::Computed(mapping) => mapping.addresses(),
+        }
+    }
+}
+
+/// A port of an address that is computed belongs to one host: no other rule may take it.
+pub(super) fn check_shared(pools: &[Pool]) -> Result<(), NatError> {
+    for (computing, pool) in pools.iter().enumerate() {
+        let Pool::Computed(mapping) = pool else { continue };
+        let shares = |other: &Pool| other.addresses().iter().any(|address| mapping.has_address(address));
+        let others = pools.iter().enumerate().filter(|(index, _)| *index != computing);
+        if let Some((other, _)) = others.into_iter().find(|(_, other)| shares(other)) {
+            return Err(NatError::SharedPool { first: computing.min(other), second: computing.max(other) });
+        }
+    }
+    Ok(())
+}
 
 /// A destination rule's target, checked.
 #[derive(Clone, Copy)]
@@ -135,18 +189,27 @@ pub(super) struct Target {
     pub(super) moved: Option<(u16, u16)>,
 }
 
-/// Checks source rule `index`: its conditions narrowed to the pool's family, and its pool.
-pub(super) fn check_source(index: usize, rule: SourceRule) -> Result<(Conditions, Pool), NatError> {
-    let SourceAction::Translate(addresses) = rule.action else { return Ok((rule.conditions, None)) };
+/// Checks source rule `index`: its conditions narrowed to the pool's family, and its pool; ports are those to translate to.
+pub(super) fn check_source(index: usize, rule: SourceRule, ports: PortRange) -> Result<(Conditions, Pool), NatError> {
+    let (addresses, mapping) = match rule.action {
+        SourceAction::Exempt => return Ok((rule.conditions, Pool::Exempt)),
+        SourceAction::Translate(addresses) => (addresses, None),
+        SourceAction::Compute(addresses, mapping) => (addresses, Some(mapping)),
+    };
     let Some(&first) = addresses.first() else { return Err(NatError::EmptyPool(index)) };
     if addresses.len() > POOL_ADDRESSES_MAX {
         return Err(NatError::PoolTooLarge(index));
     }
-    if addresses.iter().any(|&address| family(address) != family(first)) {
+    let family = family(first);
+    if addresses.iter().any(|&address| crate::address::family(address) != family) {
         return Err(NatError::MixedPool(index));
     }
-    let conditions = narrowed(rule.conditions, family(first), index, RuleKind::Source)?;
-    Ok((conditions, Some(addresses.into_iter().map(tuple_bytes).collect())))
+    let conditions = narrowed(rule.conditions, family, index, RuleKind::Source)?;
+    let pool: Vec<_> = addresses.into_iter().map(tuple_bytes).collect();
+    let Some(mapping) = mapping else { return Ok((conditions, Pool::Chosen(pool))) };
+    let computed = Computed::new(&conditions.sources, pool, family, ports, mapping)
+        .map_err(|error| NatError::Mapping { rule: index, error })?;
+    Ok((conditions, Pool::Computed(computed)))
 }
 
 /// Checks destination rule `index`: its conditions narrowed to the new address's family, and its target.

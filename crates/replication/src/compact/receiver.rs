@@ -44,6 +44,9 @@ pub struct CompactReceiver {
     random: SplitMix,
     pub(super) current: Option<Hearing>,
     staging: Option<Hearing>,
+    /// What a peer that was started anew told before, if it is retained.
+    retained: Option<Hearing>,
+    retains: bool,
     /// What the next stream will be called. Who is told of it has heard from this node since the last one began: no
     /// datagram of an earlier stream names it.
     invitation: u32,
@@ -65,6 +68,8 @@ impl CompactReceiver {
             random,
             current: None,
             staging: None,
+            retained: None,
+            retains: false,
             invitation,
             unknown: None,
             refused: None,
@@ -101,7 +106,10 @@ impl CompactReceiver {
             (None, _) => self.unknown = Some((number, 0)),
         }
         if self.staging.as_ref().is_some_and(|staging| staging.is_whole) {
-            self.current = self.staging.take();
+            let former = core::mem::replace(&mut self.current, self.staging.take());
+            if self.retains && self.retained.is_none() {
+                self.retained = former;
+            }
             self.status.filters += 1;
         }
         Ok(())
@@ -176,9 +184,25 @@ impl CompactReceiver {
         Some(known)
     }
 
+    /// While true, the filter that is whole now can be looked up even when the peer was started anew and has told another one: a
+    /// node that has taken the peer's connections over goes on asking for those that have sent nothing yet. There may then be
+    /// three filters. False forgets what was kept so.
+    pub fn set_retaining(&mut self, retains: bool) {
+        self.retains = retains;
+        if !retains {
+            self.retained = None;
+        }
+    }
+
+    /// Whether an answer is seldom wrong, as the peer's entries have fingerprints of their connections.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        matches!(self.representation(), Some(Representation::MultiLevel(_) | Representation::DLeft))
+    }
+
     /// The newer one first.
     fn hearings(&self) -> impl Iterator<Item = &Hearing> {
-        [self.staging.as_ref(), self.current.as_ref()].into_iter().flatten()
+        [self.staging.as_ref(), self.current.as_ref(), self.retained.as_ref()].into_iter().flatten()
     }
 
     /// How the peer represents its connections, once it has said so.

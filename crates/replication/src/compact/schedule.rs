@@ -17,12 +17,12 @@ impl Schedule {
         Self { rule, waiting_since: None, last_at: None }
     }
 
-    /// Whether it is time. `has_changes`: some peer is to be told something; `changes` of `entries` came since the last time.
-    pub(super) fn is_due(&mut self, now: Instant, has_changes: bool, changes: u64, entries: u64) -> bool {
-        if !has_changes {
+    /// Whether it is time. `changes`: some peer is to be told something, and of so many changes of `entries` it was not told.
+    pub(super) fn is_due(&mut self, now: Instant, changes: Option<u64>, entries: u64) -> bool {
+        let Some(changes) = changes else {
             self.waiting_since = None;
             return false;
-        }
+        };
         match self.rule {
             UpdateRule::Immediate { batch } => *self.waiting_since.get_or_insert(now) + batch <= now,
             UpdateRule::Periodic(period) => *self.last_at.get_or_insert(now) + period <= now,
@@ -61,10 +61,10 @@ mod tests {
     #[test]
     fn immediate_is_after_the_first_changes_batch() {
         let mut schedule = Schedule::new(UpdateRule::Immediate { batch: Duration::from_millis(10) });
-        assert!(!schedule.is_due(at(100), false, 0, 0));
-        assert!(!schedule.is_due(at(100), true, 1, 1) && !schedule.is_due(at(105), true, 9, 9));
+        assert!(!schedule.is_due(at(100), None, 0));
+        assert!(!schedule.is_due(at(100), Some(1), 1) && !schedule.is_due(at(105), Some(9), 9));
         assert_eq!(schedule.at(), Some(at(110)));
-        assert!(schedule.is_due(at(110), true, 9, 9));
+        assert!(schedule.is_due(at(110), Some(9), 9));
         schedule.note(at(110));
         assert_eq!(schedule.at(), None);
     }
@@ -73,17 +73,17 @@ mod tests {
     fn a_threshold_waits_for_changes_and_for_its_time() {
         let rule = UpdateRule::Threshold { changes_per_mille: 100, at_most_every: Duration::from_secs(1) };
         let mut schedule = Schedule::new(rule);
-        assert!(!schedule.is_due(at(0), true, 9, 100) && schedule.is_due(at(0), true, 10, 100));
+        assert!(!schedule.is_due(at(0), Some(9), 100) && schedule.is_due(at(0), Some(10), 100));
         schedule.note(at(0));
-        assert!(!schedule.is_due(at(999), true, 50, 100) && schedule.is_due(at(1000), true, 50, 100));
+        assert!(!schedule.is_due(at(999), Some(50), 100) && schedule.is_due(at(1000), Some(50), 100));
     }
 
     #[test]
     fn a_period_passes_whatever_changes() {
         let mut schedule = Schedule::new(UpdateRule::Periodic(Duration::from_secs(5)));
-        assert!(!schedule.is_due(at(0), true, 9, 9) && !schedule.is_due(at(4999), true, 9, 9));
-        assert!(schedule.is_due(at(5000), true, 9, 9));
+        assert!(!schedule.is_due(at(0), Some(9), 9) && !schedule.is_due(at(4999), Some(9), 9));
+        assert!(schedule.is_due(at(5000), Some(9), 9));
         schedule.note(at(5000));
-        assert!(!schedule.is_due(at(9999), true, 9, 9));
+        assert!(!schedule.is_due(at(9999), Some(9), 9));
     }
 }

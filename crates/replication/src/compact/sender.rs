@@ -122,8 +122,9 @@ impl CompactSender {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { source, schedule, tellings, .. } = self;
-        let has_changes = tellings.iter().any(|telling| telling.has_changes(source.memory()));
-        if schedule.is_due(now, has_changes, source.changes, source.entries) {
+        let waiting = tellings.iter().filter(|telling| telling.has_changes(source.memory()));
+        let changes = waiting.map(|telling| telling.changes(source)).max();
+        if schedule.is_due(now, changes, source.entries) {
             self.flush(now);
         }
     }
@@ -134,7 +135,6 @@ impl CompactSender {
         for telling in tellings.iter_mut().filter(|telling| telling.is_told()) {
             telling.begin_update(now, common, source);
         }
-        self.source.changes = 0;
         self.schedule.note(now);
     }
 
@@ -170,6 +170,19 @@ impl CompactSender {
     #[must_use]
     pub fn is_told(&self, peer: NodeId) -> bool {
         self.tellings.iter().any(|telling| telling.peer == peer && telling.is_told())
+    }
+
+    /// Whether nothing waits to be told to a peer, and nothing that was told waits for its acknowledgement.
+    #[must_use]
+    pub fn is_settled(&self, peer: NodeId) -> bool {
+        let telling = self.tellings.iter().find(|telling| telling.peer == peer);
+        telling.is_some_and(|telling| telling.is_settled(self.source.memory()))
+    }
+
+    /// Insertions that found no room, since it was made.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.source.refused
     }
 
     /// Its figures.

@@ -50,7 +50,7 @@ pub(super) struct Source {
     structure: Structure,
     /// What is in it: connections, or pairs of hosts.
     pub(super) entries: u64,
-    /// Changes since whoever asks about them set it back.
+    /// Changes of any kind, ever.
     pub(super) changes: u64,
     /// Insertions that found no room.
     pub(super) refused: u64,

@@ -80,8 +80,10 @@ pub(super) struct Telling {
     /// What the peer is known to have; of words under way, what it had before them.
     known: Held,
     in_flight: InFlight,
-    /// Changed words that are part of the update under way.
+    /// Changed words that are part of the update under way,
     left: usize,
+    /// which tells of so many changes of the filter since its beginning.
+    updated_to: u64,
     /// Sections that are told word by word, whatever the peer has,
     raw: BTreeSet<u32>,
     /// and where in one of them to go on.
@@ -112,6 +114,7 @@ impl Telling {
             known: common.empty(),
             in_flight: InFlight::new(common.words),
             left: 0,
+            updated_to: 0,
             raw: BTreeSet::new(),
             raw_next: None,
             decided_at: None,
@@ -133,8 +136,18 @@ impl Telling {
         self.is_told() && memory.changed(self.mark) > self.left
     }
 
+    /// How many changes came that are in no update for this peer.
+    pub(super) fn changes(&self, source: &Source) -> u64 {
+        source.changes - self.updated_to
+    }
+
     pub(super) fn is_told(&self) -> bool {
         self.phase == Phase::Told && !self.is_away
+    }
+
+    /// The peer has everything as it is, and has said so.
+    pub(super) fn is_settled(&self, memory: &Memory) -> bool {
+        self.is_told() && memory.changed(self.mark) == 0 && self.in_flight.is_empty()
     }
 
     /// The peer that was away is there again: whether it still knows the filter is to be seen.

@@ -3,10 +3,12 @@
 mod absence;
 mod agreement;
 mod cluster;
+mod compact;
 mod ftp;
 mod ftp_workers;
 mod groups;
 mod large_packets;
+mod lazily;
 mod observing;
 mod operations;
 mod other_protocols;

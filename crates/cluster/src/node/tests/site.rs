@@ -92,7 +92,9 @@ impl Site {
                     hash_key: flow::HashKey([id.into(), worker.into()]),
                     ..config
                 };
-                Node::new_worker(config, Place { worker: WorkerId(worker), steering }, now).unwrap()
+                let mut node = Node::new_worker(config, Place { worker: WorkerId(worker), steering }, now).unwrap();
+                node.set_lazy(now, options.lazy).unwrap();
+                node
             };
             (0..steering.workers()).map(worker).collect()
         };

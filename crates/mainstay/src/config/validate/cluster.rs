@@ -52,6 +52,7 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
     let security = super::security::security(section.get_ref(), &replication, findings);
     let replication = Replication { security, ..replication };
     super::transport::check(section.get_ref(), &replication, findings);
+    super::lazy::check(raw, section.get_ref(), &replication, findings);
     Some(Cluster { replication, failure_detection })
 }
 
@@ -155,6 +156,7 @@ pub(super) fn replication(
         ack_delay: ranged("replication.ack_delay", raw.ack_delay.as_ref(), ms(2), ms(0)..=ms(1000), findings),
         alive_interval,
         peer_timeout,
+        lazy: super::lazy::lazy(raw, findings),
         peers: peers(&raw.peer, local, node, findings),
         security: None,
     }

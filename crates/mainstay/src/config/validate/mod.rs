@@ -8,6 +8,7 @@ mod control;
 mod firewall;
 mod ftp;
 mod groups;
+mod lazy;
 mod log;
 mod nat;
 mod ports;
@@ -24,6 +25,7 @@ use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
 use super::limits::Limits;
+use super::redundancy::Redundancy;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
@@ -80,6 +82,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .map_or_else(Vec::new, |section| nat::destination(&section.get_ref().destination, &ports, findings)),
         related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
+        redundancy: Redundancy::validate(raw.redundancy.as_ref(), (&ports, workers.count), findings),
         workers,
         cluster,
         control: control::remote(raw.control.as_ref(), findings),

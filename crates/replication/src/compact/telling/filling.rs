@@ -25,6 +25,7 @@ const DECIDE_INTERVAL: Duration = Duration::from_secs(1);
 impl Telling {
     /// What changed up to now is to be told.
     pub(in crate::compact) fn begin_update(&mut self, now: Instant, common: &Common, source: &mut Source) {
+        self.updated_to = source.changes;
         let changed = source.memory().changed(self.mark);
         if changed == 0 {
             return;

@@ -1,0 +1,268 @@
+//! The node as the end of a tunnel to another site: which packets go into it, and what becomes of those that come out.
+//!
+//! ```text
+//!   packet ─► pipeline ─► chain ─┬─► forwarder ─► the ordinary way
+//!                                └─► Site::take ─► Tunnel ─► UDP between the sites' shared addresses ─► forwarder
+//!   UDP from the other site ─► Site::handle_datagram ─► Tunnel ─► packet ─► pipeline, as if it had come by itself
+//! ```
+//! A packet that comes out is handled as one that came in by the port that leads to the other site: the chain sees the same
+//! packets whether the tunnel is used or gone past.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
+use flow::wire::ethernet::ether_type;
+use flow::wire::tcp::TCP_HEADER_BYTES;
+use flow::wire::udp::UDP_HEADER_BYTES;
+use flow::wire::{Headers, MacAddress, Packet, Parsed, Transport, build, checksum, ip_protocol, parse};
+use flow::{
+    BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Frame, HashKey, Instant, OwnedFrame, PacketBatch, PortId,
+    Segmentation, SegmentationKind, Tuple,
+};
+use network_functions::tuple_filter::TupleFilter;
+use redundancy::FlowPosition;
+
+use super::surroundings::Surroundings;
+use super::{Node, OUTBOX_FRAMES_MAX};
+use crate::forwarding::Forwarder;
+use crate::wan::{Outgoing, Restored, Tunnel, TunnelConfig, TunnelStatus};
+
+/// The time to live of the tunnel's datagrams; the forwarder takes one off.
+const TTL: u8 = 65;
+/// Where checksums lie in a TCP header and in a UDP header.
+const TCP_CHECKSUM_OFFSET: u16 = TCP_HEADER_BYTES as u16 - 4;
+const UDP_CHECKSUM_OFFSET: u16 = UDP_HEADER_BYTES as u16 - 2;
+
+/// The other site, and what goes to it in the tunnel.
+#[derive(Clone, Debug)]
+pub struct SiteConfig {
+    /// The shared address of this site that the tunnel ends at, and its UDP port.
+    pub local: SocketAddr,
+    /// The same of the other site.
+    pub peer: SocketAddr,
+    /// Packets that any of these match go through the tunnel, of those whose way leads by the same port; none: all of these.
+    pub rules: Vec<TupleFilter>,
+    /// How the tunnel works.
+    pub tunnel: TunnelConfig,
+}
+
+/// The tunnel and its surroundings.
+pub(super) struct Site {
+    config: SiteConfig,
+    tunnel: Tunnel,
+    /// Of the datagrams that leave.
+    tuple: Tuple,
+    key: HashKey,
+    datagram: Vec<u8>,
+}
+
+impl Site {
+    fn new(config: SiteConfig, seed: u64, key: HashKey) -> Self {
+        Self {
+            tunnel: Tunnel::new(config.tunnel.clone(), seed),
+            tuple: Tuple::new(ip_protocol::UDP, config.local, config.peer),
+            config,
+            key,
+            datagram: Vec::new(),
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.tunnel.poll_timeout()
+    }
+
+    pub(super) fn status(&self, now: Instant) -> TunnelStatus {
+        self.tunnel.status(now)
+    }
+
+    /// Whether a packet is a datagram of the tunnel's other end.
+    pub(super) fn is_for_tunnel(&self, packet: &Packet<'_, '_>) -> bool {
+        packet.headers.tuple == self.tuple.inverse() && !packet.headers.is_fragment
+    }
+
+    pub(super) fn handle_datagram(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Disposition {
+        match self.tunnel.handle_datagram(now, packet.payload()) {
+            Ok(()) => Disposition::Consumed,
+            Err(_) => Disposition::Drop(DropReason::Malformed),
+        }
+    }
+
+    /// Takes a packet into the tunnel, if it is one for it. `None`: it goes the ordinary way.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        forwarder: &Forwarder,
+    ) -> Option<Disposition> {
+        let tuple = packet.headers.tuple;
+        let rules = &self.config.rules;
+        let is_chosen = rules.is_empty() || rules.iter().any(|rule| rule.matches(&tuple));
+        if !self.tunnel.is_active() || !is_chosen || packet.headers.ttl <= 1 {
+            return None;
+        }
+        let destination = tuple.destination_ip();
+        let egress = forwarder.route(self.config.peer.ip())?.port;
+        let leads_there = forwarder.route(destination).is_some_and(|next_hop| next_hop.port == egress);
+        if !leads_there || destination == self.config.peer.ip() {
+            return None;
+        }
+        self.tunnel.admit(now, packet.headers.l3_bytes as usize).ok()?;
+        forwarder.clamp_segments_for_tunnel(packet, egress);
+        if let Err(reason) = packet.decrement_ttl() {
+            return Some(Disposition::Drop(reason));
+        }
+        let end = packet.headers.l3_end();
+        if let Checksum::Partial { start, offset } = packet.frame.checksum {
+            // Whatever comes out of the tunnel is to be verified, so it is summed whole, even if it stands for several.
+            let is_whole =
+                packet.frame.bytes_mut().get_mut(..end).is_some_and(|bytes| checksum::complete_partial(bytes, start, offset));
+            if !is_whole {
+                return Some(Disposition::Drop(DropReason::Malformed));
+            }
+        }
+        let begin = usize::from(packet.headers.l3_offset);
+        let Some(bytes) = packet.frame.bytes().get(begin..end) else {
+            return Some(Disposition::Drop(DropReason::Truncated));
+        };
+        let outgoing = Outgoing {
+            bytes,
+            header_bytes: header_bytes(packet.headers),
+            at: self.position(packet.headers),
+            segmentation: packet.frame.segmentation,
+        };
+        let is_taken = self.tunnel.handle_packet(now, &outgoing);
+        Some(if is_taken { Disposition::Consumed } else { Disposition::Drop(DropReason::TunnelBacklog) })
+    }
+
+    fn position(&self, headers: &Headers) -> Option<FlowPosition> {
+        match &headers.transport {
+            Transport::Tcp(segment) if !headers.is_fragment => {
+                Some(FlowPosition { flow: self.key.hash(&headers.tuple), sequence: segment.sequence })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of a packet's headers: up to the payload of what is known, else up to what follows the IP header.
+fn header_bytes(headers: &Headers) -> usize {
+    let has_payload = matches!(headers.transport, Transport::Tcp(_) | Transport::Udp) && !headers.is_fragment;
+    let payload = if has_payload { headers.payload_offset } else { headers.l4_offset };
+    usize::from(payload.saturating_sub(headers.l3_offset))
+}
+
+/// The frame of a packet that came out of the tunnel, as if it had come in by the port. `None`: it is broken.
+fn frame_of(packet: &Restored, ingress: PortId, mac: MacAddress) -> Option<OwnedFrame> {
+    let mut bytes = Vec::with_capacity(ETHERNET_HEADER_BYTES + packet.bytes.len());
+    bytes.extend_from_slice(&mac.0);
+    bytes.extend_from_slice(&mac.0);
+    let kind = if packet.bytes.first()? >> 4 == 4 { ether_type::IPV4 } else { ether_type::IPV6 };
+    bytes.extend_from_slice(&kind.to_be_bytes());
+    bytes.extend_from_slice(&packet.bytes);
+    if packet.segmentation.kind == SegmentationKind::None {
+        return Some(OwnedFrame::new(bytes, ingress, Checksum::Unverified, Segmentation::default()));
+    }
+    let checksum = leave_to_hardware(&mut bytes, ingress)?;
+    Some(OwnedFrame::new(bytes, ingress, checksum, packet.segmentation))
+}
+
+/// Verifies a packet that stands for several, and leaves its checksum to whoever cuts it.
+fn leave_to_hardware(bytes: &mut Vec<u8>, ingress: PortId) -> Option<Checksum> {
+    let length_bytes = bytes.len();
+    let Ok(Parsed::Ip(headers)) = parse(&Frame::new(bytes, 0, length_bytes, ingress)?) else { return None };
+    let offset = match headers.transport {
+        Transport::Tcp(_) => TCP_CHECKSUM_OFFSET,
+        Transport::Udp => UDP_CHECKSUM_OFFSET,
+        _ => return None,
+    };
+    let transport_bytes = headers.l3_bytes - u32::from(headers.l4_offset - headers.l3_offset);
+    let sum = checksum::pseudo_header(&headers.tuple, transport_bytes).fold();
+    let at = usize::from(headers.l4_offset + offset);
+    bytes.get_mut(at..at + 2)?.copy_from_slice(&sum.to_be_bytes());
+    Some(Checksum::Partial { start: headers.l4_offset, offset })
+}
+
+impl Node {
+    /// The same node, which is the end of a tunnel to another site while it holds the tunnel's address. The seed is at random,
+    /// and a secret.
+    #[must_use]
+    pub fn with_site(mut self, config: SiteConfig, seed: u64, key: HashKey) -> Self {
+        self.site = Some(Box::new(Site::new(config, seed, key)));
+        self
+    }
+
+    /// The load of the processor that the node runs on, in percent, of late.
+    pub fn note_load(&mut self, now: Instant, percent: u8) {
+        if let Some(site) = &mut self.site {
+            site.tunnel.handle_load(now, percent);
+        }
+    }
+
+    /// Does what the tunnel has to do: what came out of it is handled, and its datagrams are sent.
+    pub(super) fn serve_site(&mut self, now: Instant) {
+        // While it is served it is not in its place: what comes out of a tunnel does not go into it again.
+        let Some(mut site) = self.site.take() else { return };
+        site.tunnel.set_active(now, self.forwarder.holds_address(site.config.local.ip()));
+        if site.tunnel.poll_timeout().is_some_and(|due| due <= now) {
+            site.tunnel.handle_timeout(now);
+        }
+        if let Some((port, mac)) = self.port_to(&site) {
+            self.take_from_tunnel(now, &mut site, port, mac);
+            self.send_datagrams(now, &mut site, mac);
+        }
+        self.site = Some(site);
+    }
+
+    fn port_to(&self, site: &Site) -> Option<(PortId, MacAddress)> {
+        let port = self.forwarder.route(site.config.peer.ip())?.port;
+        Some((port, self.forwarder.link_address(port)?))
+    }
+
+    fn take_from_tunnel(&mut self, now: Instant, site: &mut Site, port: PortId, mac: MacAddress) {
+        loop {
+            let mut frames = Vec::new();
+            while frames.len() < BATCH_FRAMES_MAX
+                && let Some(packet) = site.tunnel.poll_packet()
+            {
+                match frame_of(&packet, port, mac) {
+                    Some(frame) => frames.push(frame),
+                    None => site.tunnel.note_broken(),
+                }
+            }
+            if frames.is_empty() {
+                return;
+            }
+            let mut batch: PacketBatch<'_> = frames.iter_mut().map(OwnedFrame::frame).collect();
+            let mut surroundings = Surroundings {
+                forwarder: &mut self.forwarder,
+                peers: &self.peers,
+                held: Some(&mut self.held),
+                hold_max: self.hold_first_reply,
+                site: None,
+            };
+            self.pipeline.handle_packets(now, &mut batch, &mut surroundings);
+            self.post_batch(&batch);
+            self.tell_changes(now);
+            self.note_first_packet(now);
+            self.release_fragments(now);
+        }
+    }
+
+    fn send_datagrams(&mut self, now: Instant, site: &mut Site, mac: MacAddress) {
+        while self.outbox.len() < OUTBOX_FRAMES_MAX && site.tunnel.poll_transmit(now, &mut site.datagram) {
+            let envelope = build::Envelope { source: mac, destination: mac, ttl: TTL, ..build::Envelope::default() };
+            let mut bytes = envelope.udp(&site.tuple, &site.datagram);
+            let length_bytes = bytes.len();
+            let Some(mut frame) = Frame::new(&mut bytes, 0, length_bytes, PortId::default()) else { continue };
+            // It was summed just now.
+            frame.checksum = Checksum::Valid;
+            let Ok(Parsed::Ip(mut headers)) = parse(&frame) else { continue };
+            let disposition = self.forwarder.forward(now, &mut Packet { frame: &mut frame, headers: &mut headers });
+            frame.disposition = disposition;
+            let batch: PacketBatch<'_> = core::iter::once(frame).collect();
+            self.post_batch(&batch);
+        }
+    }
+}

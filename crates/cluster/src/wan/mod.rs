@@ -1,0 +1,314 @@
+//! Redundancy elimination between two sites: a tunnel between their gateways that carries what is new of their packets.
+//!
+//! ```text
+//!   packets ─► encoder ─► records ─► sender ══ datagrams, over a path that loses ══► receiver ─► records ─► decoder ─► packets
+//!                                      ▲                                                │
+//!                                      └────────────────── acknowledgements ────────────┘
+//! ```
+//! A [`Tunnel`] is one end, for both directions. Headers travel as they are, payloads as blocks of the [`redundancy`] crate; many
+//! small records share a datagram, and a long one has several, so nothing is too large for the path. The stream is kept in
+//! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
+//! points' TCP does not take the path's loss for congestion.
+//!
+//! A session ([`session`]) is one life of both ends, and the caches begin and end with it: an encoder never points to what
+//! its decoder was not given, whichever node either of them moves to. While there is no session, or the path is silent, or the
+//! processor is short, packets go past the tunnel the ordinary way ([`Bypass`]).
+//!
+//! It knows no address, port or connection: who carries its datagrams makes sure between whom.
+
+mod counters;
+pub mod datagram;
+pub mod limits;
+mod link;
+mod load;
+mod receiver;
+pub mod record;
+mod sender;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::{Instant, SegmentationKind};
+use redundancy::limits::GRANULE_BYTES;
+use redundancy::{Period, Sampling};
+
+pub use self::counters::{Bypass, TunnelCounters};
+use self::datagram::{Datagram, DatagramError};
+use self::limits::RECORD_BYTES_MAX;
+use self::link::Link;
+pub use self::link::{Outgoing, Restored};
+use self::load::Load;
+pub use self::receiver::ReceiverCounters;
+pub use self::sender::{SenderConfig, SenderCounters};
+use self::session::{Heard, Session};
+use crate::random::SplitMix64;
+
+/// How a tunnel works.
+#[derive(Clone, Debug)]
+pub struct TunnelConfig {
+    /// Bytes of each cache: one for each direction. The two sites use the smaller of what they are given.
+    pub cache_bytes: usize,
+    /// How payloads are sampled.
+    pub sampling: Sampling,
+    /// How datagrams are sent.
+    pub sender: SenderConfig,
+    /// Bytes of a datagram from behind the UDP header on, at most.
+    pub datagram_bytes_max: u16,
+    /// Bytes around a datagram: of its IP and UDP headers, to be counted.
+    pub envelope_bytes: u16,
+    /// The other site is away when it was not heard for so long.
+    pub peer_timeout: Duration,
+}
+
+impl Default for TunnelConfig {
+    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent.
+    fn default() -> Self {
+        Self {
+            cache_bytes: 64 << 20,
+            sampling: Sampling::default(),
+            sender: SenderConfig {
+                gather: Duration::from_millis(2),
+                recover_within: Duration::from_millis(400),
+                recovery_per_mille: 100,
+                bits_per_second: None,
+            },
+            datagram_bytes_max: 1472,
+            envelope_bytes: 28,
+            peer_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How a tunnel stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TunnelStatus {
+    /// Why packets go past it now, if they do.
+    pub bypass: Option<Bypass>,
+    /// How long a datagram and its acknowledgement take.
+    pub round_trip: Option<Duration>,
+    /// Bytes of a datagram that the path takes.
+    pub datagram_bytes: Option<u16>,
+    /// The sampling period now.
+    pub period: Period,
+    /// Bytes of the caches and their indexes.
+    pub memory_bytes: usize,
+    /// What it did so far.
+    pub counters: TunnelCounters,
+}
+
+/// One end of a tunnel.
+#[derive(Debug)]
+pub struct Tunnel {
+    config: TunnelConfig,
+    random: SplitMix64,
+    session: Session,
+    link: Option<Box<Link>>,
+    load: Load,
+    is_active: bool,
+    restored: VecDeque<Restored>,
+    /// Without what the present link counts.
+    counters: TunnelCounters,
+}
+
+impl Tunnel {
+    /// An end that rests until it is made active. The seed is at random, from whoever starts it.
+    #[must_use]
+    pub fn new(config: TunnelConfig, seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let granules = u32::try_from(config.cache_bytes / GRANULE_BYTES).unwrap_or(u32::MAX);
+        Self {
+            session: Session::new(random.next(), granules, config.datagram_bytes_max),
+            load: Load::new(config.sampling.period),
+            random,
+            config,
+            link: None,
+            is_active: false,
+            restored: VecDeque::new(),
+            counters: TunnelCounters::default(),
+        }
+    }
+
+    /// This node is the tunnel's end from now on, or is not.
+    pub fn set_active(&mut self, now: Instant, is_active: bool) {
+        if self.is_active != is_active {
+            self.is_active = is_active;
+            self.end_link();
+            self.session.restart(now);
+        }
+    }
+
+    /// Whether this node is the tunnel's end.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        self.is_active
+    }
+
+    /// Why packets go past the tunnel now, if they do.
+    #[must_use]
+    pub fn bypass(&self, now: Instant) -> Option<Bypass> {
+        let Some(link) = self.link.as_ref().filter(|_| self.is_active) else { return Some(Bypass::PeerAway) };
+        let is_silent = now.saturating_since(self.session.heard_at()) > self.config.peer_timeout;
+        if is_silent || link.sender.is_unheard(now) {
+            return Some(Bypass::PeerAway);
+        }
+        if self.session.datagram_bytes().is_none() {
+            return Some(Bypass::PathTooSmall);
+        }
+        self.load.is_short().then_some(Bypass::Processor)
+    }
+
+    /// Whether a packet of so many bytes is taken now. One that is not goes the ordinary way.
+    ///
+    /// # Errors
+    /// Why it is not, which is counted.
+    pub fn admit(&mut self, now: Instant, packet_bytes: usize) -> Result<(), Bypass> {
+        let is_too_long = packet_bytes + 64 > RECORD_BYTES_MAX;
+        let bypass = self.bypass(now).or_else(|| is_too_long.then_some(Bypass::TooLong));
+        bypass.map_or(Ok(()), |bypass| {
+            self.counters.bypassed[bypass as usize] += 1;
+            Err(bypass)
+        })
+    }
+
+    /// Takes a packet that was admitted. False: it is dropped, for too much waits already, and is counted.
+    #[must_use]
+    pub fn handle_packet(&mut self, now: Instant, packet: &Outgoing<'_>) -> bool {
+        let Some(link) = self.link.as_mut().filter(|link| link.sender.has_room()) else {
+            self.counters.backlog_drops += 1;
+            return false;
+        };
+        self.counters.packets_in += 1;
+        self.counters.bytes_in += packet.bytes.len() as u64;
+        link.send(now, packet);
+        true
+    }
+
+    /// Handles a datagram from the other end.
+    ///
+    /// # Errors
+    /// It is none. Nothing changes.
+    pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DatagramError> {
+        if !self.is_active {
+            return Ok(());
+        }
+        let (sessions, datagram) = Datagram::parse(bytes).inspect_err(|_| self.counters.refused += 1)?;
+        self.counters.bytes_received += bytes.len() as u64 + u64::from(self.config.envelope_bytes);
+        match self.session.handle(now, sessions, &datagram, bytes.len()) {
+            Heard::Nothing => self.counters.refused += 1,
+            Heard::Begun => self.begin_link(),
+            Heard::Known => self.handle_known(now, &datagram),
+        }
+        Ok(())
+    }
+
+    fn handle_known(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Some(link) = &mut self.link else { return };
+        match datagram {
+            Datagram::Data { number, base, first_record, body } => {
+                link.receiver.handle_data(now, (*number, *base), *first_record, body);
+                link.take_records(now, &mut self.restored, &mut self.counters);
+                link.talk(now);
+            }
+            Datagram::Ack { next, end, missing } => link.sender.handle_ack(now, *next, *end, missing),
+            Datagram::Alive { .. } => {
+                link.sender.note_alive();
+                if let Some(bytes) = self.session.datagram_bytes() {
+                    link.sender.set_datagram_bytes_max(bytes);
+                }
+            }
+        }
+    }
+
+    fn begin_link(&mut self) {
+        self.end_link();
+        let (granules, period) = (self.session.granules(), self.load.period());
+        let key = [self.random.next(), self.random.next()];
+        self.link = Link::new(&self.config, self.session.sessions(), granules, period, key).map(Box::new);
+        self.counters.sessions += 1;
+    }
+
+    fn end_link(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.count(&mut self.counters);
+        }
+    }
+
+    /// A packet that came out of the tunnel had a wrong checksum.
+    pub const fn note_broken(&mut self) {
+        self.counters.broken += 1;
+    }
+
+    /// The load of the core, in percent, of late.
+    pub fn handle_load(&mut self, now: Instant, percent: u8) {
+        if let (Some(period), Some(link)) = (self.load.handle(now, percent), &mut self.link) {
+            link.set_period(period);
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if !self.is_active {
+            return;
+        }
+        if self.session.handle_timeout(now) {
+            self.end_link();
+        }
+        if let Some(link) = &mut self.link {
+            link.handle_timeout(now, &mut self.restored, &mut self.counters);
+        }
+    }
+
+    /// When [`Tunnel::handle_timeout`] or [`Tunnel::poll_transmit`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let link = self.link.as_ref().and_then(|link| link.poll_timeout());
+        self.is_active
+            .then(|| link.map_or_else(|| self.session.poll_timeout(), |at| at.min(self.session.poll_timeout())))
+    }
+
+    /// The next datagram for the other end, in place of what was in `out`. False when there is none now.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let has_one = self.is_active && (self.session.poll(now, out) || self.poll_link(now, out));
+        if has_one {
+            self.counters.bytes_out += out.len() as u64 + u64::from(self.config.envelope_bytes);
+        }
+        has_one
+    }
+
+    fn poll_link(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let datagram = match link.receiver.poll_ack(now) {
+            Some(ack) => Some(ack),
+            None => link.sender.poll(now),
+        };
+        let sessions = self.session.sessions();
+        datagram.inspect(|datagram| datagram.write(sessions, out)).is_some()
+    }
+
+    /// The next packet that came out of the tunnel.
+    pub fn poll_packet(&mut self) -> Option<Restored> {
+        self.restored.pop_front()
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self, now: Instant) -> TunnelStatus {
+        let mut counters = self.counters;
+        self.link.iter().for_each(|link| link.count(&mut counters));
+        TunnelStatus {
+            bypass: self.bypass(now),
+            round_trip: self.link.as_ref().and_then(|link| link.sender.round_trip()),
+            datagram_bytes: self.session.datagram_bytes(),
+            period: self.load.period(),
+            memory_bytes: self.link.as_ref().map_or(0, |link| link.memory_bytes()),
+            counters,
+        }
+    }
+}
+
+const _: () = assert!(RECORD_BYTES_MAX < 1 << 24 && SegmentationKind::None as u8 == 0);

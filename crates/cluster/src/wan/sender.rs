@@ -1,0 +1,485 @@
+//! The sending end of a session's stream: gathers records into datagrams, keeps those until they are acknowledged, and
+//! sends again what was lost, within bounds of time and share.
+//!
+//! Loss is mended here so that end points' TCP does not take it for congestion. So that real congestion still shows, what
+//! may be sent again is a share of what is sent; beyond it a loss stays a loss. Where the rate of the path is known,
+//! datagrams leave at that rate, and what would have to wait too long is refused.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::time::Duration;
+
+use flow::Instant;
+
+use super::datagram::{DATA_HEADER_BYTES, Datagram};
+use super::limits::{
+    ACK_DELAY, BACKLOG_BYTES_MAX, BACKLOG_MAX, DATAGRAM_BYTES_MIN, KEPT_DATAGRAMS_MAX, RECOVERY_BYTES_MAX, SILENCE_MAX,
+};
+
+/// Round trips are taken to last so long until one was measured.
+const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
+/// Bytes around a datagram that count for the path's rate: IPv4 and UDP headers.
+const ENVELOPE_BYTES: u64 = 28;
+
+/// How a stream is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SenderConfig {
+    /// Records wait so long for others to share a datagram with.
+    pub gather: Duration,
+    /// What was lost is sent again within this time of the first attempt.
+    pub recover_within: Duration,
+    /// Bytes that may be sent again for each thousand that are sent.
+    pub recovery_per_mille: u16,
+    /// The path's rate, if it is known.
+    pub bits_per_second: Option<u64>,
+}
+
+/// What a sender did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderCounters {
+    /// Datagrams sent, those sent again included.
+    pub datagrams: u64,
+    /// Datagrams sent again.
+    pub datagrams_again: u64,
+    /// Datagrams that were lost for good: their time was over, or the share of what may be sent again was used up.
+    pub datagrams_given_up: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    body: Vec<u8>,
+    first_record: Option<u16>,
+    first_sent_at: Instant,
+    last_sent_at: Instant,
+    /// How often it was sent.
+    sent: u32,
+    /// Acknowledged or given up: it only waits for those before it.
+    is_done: bool,
+}
+
+/// The sending end.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    config: SenderConfig,
+    body_bytes_max: usize,
+    /// The record that is gathered into the datagram that comes next.
+    gathering: Vec<u8>,
+    gathering_first: Option<u16>,
+    gathering_due: Option<Instant>,
+    /// From number `base` on.
+    kept: VecDeque<Kept>,
+    base: u64,
+    /// Numbers that were not sent yet begin here.
+    unsent: u64,
+    unsent_bytes: usize,
+    again: VecDeque<u64>,
+    recovery_bytes: u64,
+    may_send_at: Instant,
+    round_trip: Duration,
+    is_measured: bool,
+    /// When the first datagram was sent since the last acknowledgement.
+    unanswered_since: Option<Instant>,
+    probe_at: Option<Instant>,
+    probes: u32,
+    counters: SenderCounters,
+}
+
+impl Sender {
+    /// The sending end of a session that begins now.
+    #[must_use]
+    pub(super) fn new(config: SenderConfig) -> Self {
+        Self {
+            config,
+            body_bytes_max: usize::from(DATAGRAM_BYTES_MIN) - DATA_HEADER_BYTES,
+            gathering: Vec::new(),
+            gathering_first: None,
+            gathering_due: None,
+            kept: VecDeque::new(),
+            base: 0,
+            unsent: 0,
+            unsent_bytes: 0,
+            again: VecDeque::new(),
+            recovery_bytes: RECOVERY_BYTES_MAX / 4,
+            may_send_at: Instant::ZERO,
+            round_trip: ROUND_TRIP_FIRST,
+            is_measured: false,
+            unanswered_since: None,
+            probe_at: None,
+            probes: 0,
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// From the next datagram on, at most so many bytes each, from behind the UDP header on.
+    pub(super) fn set_datagram_bytes_max(&mut self, bytes: u16) {
+        self.body_bytes_max = usize::from(bytes.max(DATAGRAM_BYTES_MIN)) - DATA_HEADER_BYTES;
+    }
+
+    /// Whether there is room for more packets now. What the two ends say to each other is not refused.
+    #[must_use]
+    pub(super) fn has_room(&self) -> bool {
+        let waiting = self.unsent_bytes + self.gathering.len();
+        let room = self.config.bits_per_second.map_or(BACKLOG_BYTES_MAX, |rate| {
+            let bytes = u128::from(rate / 8) * BACKLOG_MAX.as_millis() / 1000;
+            // One large packet always fits.
+            usize::try_from(bytes).unwrap_or(BACKLOG_BYTES_MAX).clamp(1 << 16, BACKLOG_BYTES_MAX)
+        });
+        waiting < room
+    }
+
+    /// Adds a record, as [`super::record::Record::write`] writes it.
+    pub(super) fn push(&mut self, now: Instant, record: &[u8]) {
+        if self.gathering_first.is_none() {
+            // A datagram is closed as soon as it is full, so that there is room for a byte at least.
+            self.gathering_first = u16::try_from(self.gathering.len()).ok();
+        }
+        self.gathering_due.get_or_insert(now + self.config.gather);
+        let mut rest = record;
+        while !rest.is_empty() {
+            let room = self.body_bytes_max.saturating_sub(self.gathering.len()).max(1);
+            let (part, after) = rest.split_at(room.min(rest.len()));
+            self.gathering.extend_from_slice(part);
+            rest = after;
+            if self.gathering.len() >= self.body_bytes_max {
+                self.close();
+                // What is left of the record waits for company, too.
+                self.gathering_due = (!rest.is_empty()).then(|| now + self.config.gather);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if self.kept.len() >= KEPT_DATAGRAMS_MAX {
+            self.give_up_at(0);
+            self.drop_done();
+        }
+        let body = core::mem::take(&mut self.gathering);
+        self.unsent_bytes += body.len();
+        let (first_record, never) = (self.gathering_first.take(), Instant::ZERO);
+        self.gathering_due = None;
+        let (first_sent_at, last_sent_at) = (never, never);
+        self.kept.push_back(Kept { body, first_record, first_sent_at, last_sent_at, sent: 0, is_done: false });
+    }
+
+    /// An acknowledgement came.
+    pub(super) fn handle_ack(&mut self, now: Instant, next: u64, end: u64, missing: &[Range<u64>]) {
+        if next > self.unsent || end > self.unsent {
+            return;
+        }
+        self.unanswered_since = None;
+        let mut newest = None;
+        let mut has_news = false;
+        let is_missing = |number: u64| missing.iter().any(|range| range.contains(&number));
+        for number in self.base..end {
+            let Some(kept) = self.kept.get_mut((number - self.base) as usize) else { break };
+            if kept.is_done || is_missing(number) {
+                continue;
+            }
+            if kept.sent == 1 {
+                newest = Some(kept.last_sent_at);
+            }
+            (kept.is_done, kept.body) = (true, Vec::new());
+            has_news = true;
+        }
+        if let Some(sent_at) = newest {
+            self.measure(now.saturating_since(sent_at));
+        }
+        self.mend(now, missing);
+        if has_news {
+            (self.probes, self.probe_at) = (0, None);
+        }
+        self.drop_done();
+        self.set_probe(now);
+    }
+
+    /// What was reported missing is sent again, unless it is under way.
+    fn mend(&mut self, now: Instant, missing: &[Range<u64>]) {
+        let patience = self.round_trip + ACK_DELAY * 2;
+        for number in missing.iter().cloned().flatten() {
+            let Some(index) = number.checked_sub(self.base).map(|index| index as usize) else { continue };
+            let Some(kept) = self.kept.get(index).filter(|kept| !kept.is_done && kept.sent > 0) else { continue };
+            let is_under_way = kept.sent > 1 && now.saturating_since(kept.last_sent_at) < patience;
+            if !is_under_way && !self.again.contains(&number) {
+                self.send_again(now, number);
+            }
+        }
+    }
+
+    fn send_again(&mut self, now: Instant, number: u64) {
+        let index = (number - self.base) as usize;
+        let Some(kept) = self.kept.get(index) else { return };
+        let bytes = kept.body.len() as u64;
+        let is_in_time = now.saturating_since(kept.first_sent_at) < self.config.recover_within;
+        if is_in_time && self.recovery_bytes >= bytes {
+            self.recovery_bytes -= bytes;
+            self.again.push_back(number);
+        } else {
+            self.give_up_at(index);
+        }
+    }
+
+    fn give_up_at(&mut self, index: usize) {
+        let Some(kept) = self.kept.get_mut(index).filter(|kept| !kept.is_done) else { return };
+        if kept.sent == 0 {
+            self.unsent_bytes -= kept.body.len();
+        }
+        (kept.is_done, kept.body) = (true, Vec::new());
+        self.counters.datagrams_given_up += 1;
+    }
+
+    fn drop_done(&mut self) {
+        while self.kept.front().is_some_and(|kept| kept.is_done) {
+            self.kept.pop_front();
+            self.base += 1;
+        }
+        self.unsent = self.unsent.max(self.base);
+    }
+
+    fn measure(&mut self, sample: Duration) {
+        self.round_trip = if self.is_measured { (self.round_trip * 7 + sample) / 8 } else { sample };
+        self.is_measured = true;
+    }
+
+    /// Nothing tells that the last datagrams of many were lost: after some silence the very last is sent again, so that its
+    /// acknowledgement does.
+    fn set_probe(&mut self, now: Instant) {
+        let is_waiting = self.kept.iter().take((self.unsent - self.base) as usize).any(|kept| !kept.is_done);
+        let pause = (self.round_trip * 3 / 2 + ACK_DELAY * 3) * (1 << self.probes.min(4));
+        self.probe_at = is_waiting.then(|| self.probe_at.unwrap_or(now + pause));
+    }
+
+    /// Does what is due.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.gathering_due.is_some_and(|due| due <= now) {
+            self.close();
+        }
+        let sent = (self.unsent - self.base) as usize;
+        for index in 0..sent {
+            let Some(kept) = self.kept.get(index) else { break };
+            if !kept.is_done && now.saturating_since(kept.first_sent_at) > self.config.recover_within {
+                self.give_up_at(index);
+            } else if !kept.is_done {
+                break;
+            }
+        }
+        self.drop_done();
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe_at = None;
+            self.probes += 1;
+            let last = self.kept.iter().take((self.unsent - self.base) as usize).rposition(|kept| !kept.is_done);
+            if let Some(last) = last {
+                let number = self.base + last as u64;
+                if !self.again.contains(&number) {
+                    self.send_again(now, number);
+                }
+            }
+            self.drop_done();
+            self.set_probe(now);
+        }
+    }
+
+    /// When [`Sender::handle_timeout`] or [`Sender::poll`] has something to do.
+    #[must_use]
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let has_some = !self.again.is_empty() || ((self.unsent - self.base) as usize) < self.kept.len();
+        let sending = has_some.then_some(self.may_send_at);
+        let oldest = self.kept.front().filter(|kept| kept.sent > 0);
+        let giving_up = oldest.map(|kept| kept.first_sent_at + self.config.recover_within + Duration::from_millis(1));
+        [sending, self.gathering_due, self.probe_at, giving_up].into_iter().flatten().min()
+    }
+
+    /// The next datagram, if there is one to be sent now.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Datagram<'_>> {
+        if self.may_send_at > now {
+            return None;
+        }
+        let number = loop {
+            let Some(number) = self.again.pop_front() else {
+                break self.next_unsent()?;
+            };
+            // It may have come, or been given up, in the meantime.
+            let index = number.checked_sub(self.base).map(|index| index as usize);
+            if index.and_then(|index| self.kept.get(index)).is_some_and(|kept| !kept.is_done) {
+                break number;
+            }
+        };
+        let index = (number - self.base) as usize;
+        let bytes = self.kept.get(index)?.body.len();
+        self.note_sent(now, index, bytes);
+        self.set_probe(now);
+        let (base, kept) = (self.base, self.kept.get(index)?);
+        Some(Datagram::Data { number, base, first_record: kept.first_record, body: &kept.body })
+    }
+
+    fn next_unsent(&mut self) -> Option<u64> {
+        while let Some(kept) = self.kept.get((self.unsent - self.base) as usize) {
+            let number = self.unsent;
+            self.unsent += 1;
+            if !kept.is_done {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn note_sent(&mut self, now: Instant, index: usize, bytes: usize) {
+        let Some(kept) = self.kept.get_mut(index) else { return };
+        kept.sent += 1;
+        kept.last_sent_at = now;
+        self.unanswered_since.get_or_insert(now);
+        self.counters.datagrams += 1;
+        if kept.sent == 1 {
+            kept.first_sent_at = now;
+            self.unsent_bytes -= bytes;
+            let earned = bytes as u64 * u64::from(self.config.recovery_per_mille) / 1000;
+            self.recovery_bytes = (self.recovery_bytes + earned).min(RECOVERY_BYTES_MAX);
+        } else {
+            self.counters.datagrams_again += 1;
+        }
+        if let Some(rate) = self.config.bits_per_second {
+            let bits = (bytes + DATA_HEADER_BYTES) as u64 * 8 + ENVELOPE_BYTES * 8;
+            let took = Duration::from_nanos(bits.saturating_mul(1_000_000_000) / rate.max(1));
+            // A moment's sleep too long is made up for.
+            let from = self.may_send_at + Duration::from_millis(2);
+            self.may_send_at = if from < now { now } else { self.may_send_at } + took;
+        }
+    }
+
+    /// Whether acknowledgements that should have come do not.
+    #[must_use]
+    pub(super) fn is_unheard(&self, now: Instant) -> bool {
+        let patience = SILENCE_MAX + self.round_trip * 3;
+        self.unanswered_since.is_some_and(|since| now.saturating_since(since) > patience)
+    }
+
+    /// The other end lives. What it did not acknowledge is forgotten once it was given up.
+    pub(super) fn note_alive(&mut self) {
+        if self.kept.front().is_none_or(|kept| kept.sent == 0) {
+            self.unanswered_since = None;
+        }
+    }
+
+    /// How long a datagram and its acknowledgement take, smoothed.
+    #[must_use]
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.is_measured.then_some(self.round_trip)
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub(super) const fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::wan::record::Record;
+
+    fn config() -> SenderConfig {
+        SenderConfig {
+            gather: Duration::from_millis(2),
+            recover_within: Duration::from_millis(400),
+            recovery_per_mille: 100,
+            bits_per_second: None,
+        }
+    }
+
+    fn push(sender: &mut Sender, now: Instant, bytes: usize) {
+        let (mut record, payload) = (Vec::new(), vec![7; bytes]);
+        Record::FromEncoder(&payload).write(&mut record);
+        sender.push(now, &record);
+    }
+
+    /// The numbers and lengths of what leaves now.
+    fn sent(sender: &mut Sender, now: Instant) -> Vec<(u64, usize)> {
+        sender.handle_timeout(now);
+        let mut numbers = Vec::new();
+        while let Some(Datagram::Data { number, body, .. }) = sender.poll(now) {
+            numbers.push((number, body.len()));
+        }
+        numbers
+    }
+
+    #[test]
+    fn records_share_a_datagram_and_a_long_one_has_several() {
+        let at = Instant::from_millis;
+        let mut sender = Sender::new(config());
+        let full = usize::from(DATAGRAM_BYTES_MIN) - DATA_HEADER_BYTES;
+        (0..3).for_each(|_| push(&mut sender, at(0), 96));
+        assert_eq!(sent(&mut sender, at(1)), [], "others may come");
+        assert_eq!(sender.poll_timeout(), Some(at(2)));
+        assert_eq!(sent(&mut sender, at(2)), [(0, 300)]);
+        push(&mut sender, at(3), 2 * full - 4 + 10);
+        assert_eq!(sent(&mut sender, at(3)), [(1, full), (2, full)]);
+        assert_eq!(sent(&mut sender, at(5)), [(3, 10)]);
+    }
+
+    #[test]
+    fn what_is_missing_is_sent_again_once_a_round_trip_and_what_is_too_old_is_given_up() {
+        let at = Instant::from_millis;
+        let mut sender = Sender::new(config());
+        for ms in 0..4 {
+            push(&mut sender, at(ms * 3), 1000);
+            assert_eq!(sent(&mut sender, at(ms * 3 + 2)).len(), 1);
+        }
+        sender.handle_ack(at(62), 1, 4, &[1..2]);
+        assert_eq!(sent(&mut sender, at(62)), [(1, 1004)]);
+        sender.handle_ack(at(80), 1, 4, &[1..2]);
+        assert_eq!(sent(&mut sender, at(80)), [], "it is under way");
+        sender.handle_ack(at(160), 1, 4, &[1..2]);
+        assert_eq!(sent(&mut sender, at(160)), [(1, 1004)]);
+        sender.handle_ack(at(500), 1, 4, &[1..2]);
+        assert_eq!(sent(&mut sender, at(500)), []);
+        assert_eq!(sender.counters().datagrams_given_up, 1);
+        push(&mut sender, at(501), 10);
+        sender.handle_timeout(at(503));
+        let Some(Datagram::Data { number: 4, base: 4, .. }) = sender.poll(at(503)) else { panic!("base tells so") };
+    }
+
+    #[test]
+    fn the_last_datagram_of_many_is_asked_after() {
+        let at = Instant::from_millis;
+        let mut sender = Sender::new(config());
+        push(&mut sender, at(0), 100);
+        assert_eq!(sent(&mut sender, at(2)), [(0, 104)]);
+        let again = sender.poll_timeout().expect("it is waited for");
+        assert!(again < at(250), "{again:?}");
+        assert_eq!(sent(&mut sender, again), [(0, 104)]);
+        sender.handle_ack(at(300), 1, 1, &[]);
+        assert_eq!(sender.poll_timeout(), None);
+    }
+
+    #[test]
+    fn only_a_share_is_sent_again() {
+        let at = Instant::from_millis;
+        let mut sender = Sender::new(config());
+        for _ in 0..1000 {
+            push(&mut sender, at(0), 1208);
+        }
+        assert_eq!(sent(&mut sender, at(0)).len(), 1000);
+        sender.handle_ack(at(50), 500, 1000, &[500..999]);
+        let again = sent(&mut sender, at(50)).len() as u64;
+        assert!((100..200).contains(&again), "{again}");
+        assert_eq!(sender.counters().datagrams_given_up, 499 - again);
+    }
+
+    #[test]
+    fn datagrams_leave_at_the_rate_of_the_path_and_no_more_wait_than_a_tenth_of_a_second() {
+        let mut sender = Sender::new(SenderConfig { bits_per_second: Some(10_000_000), ..config() });
+        while sender.has_room() {
+            push(&mut sender, Instant::ZERO, 1208);
+        }
+        let mut bytes = 0;
+        for ms in 0..=50 {
+            bytes += sent(&mut sender, Instant::from_millis(ms)).iter().map(|(_, length)| length + 48).sum::<usize>();
+        }
+        let bits_per_second = bytes as f64 * 8.0 / 0.05;
+        assert!((9.5e6..11e6).contains(&bits_per_second), "{bits_per_second}");
+        assert!(!sender.has_room() || sender.unsent_bytes < 125_000);
+    }
+}

@@ -1,0 +1,79 @@
+//! Connections made again from their tuples; see [`crate::restoration`].
+
+use alloc::vec::Vec;
+
+use flow::{Connection, PortId, Tuple};
+
+use super::Chain;
+use crate::restoration::{ChainUnrestorable, ORIGINALS_MAX, Restored, Restoring};
+
+impl Chain {
+    /// Whether every function's state follows from a connection's tuple, but for connections of which
+    /// [`Chain::is_restorable`] says otherwise.
+    ///
+    /// # Errors
+    /// The first function whose state does not, why not, and what to do.
+    pub fn restorable(&self) -> Result<(), ChainUnrestorable> {
+        let refusals = self.links.iter().filter_map(|link| {
+            let why = link.function.restorable().err()?;
+            Some(ChainUnrestorable { function: link.function.name(), why })
+        });
+        refusals.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// A connection as it would be had it begun with `original` now; `None` when a function would not let it begin (the
+    /// rules deny it, so that nothing that they deny passes by a filter's false hit) or its state is more than the tuple
+    /// says. `ingress` is where a packet of the original direction came in; `None` when only a reply has come, and then
+    /// nobody asks where the connection came in.
+    ///
+    /// Nothing is counted or logged, and whether the reply tuple is taken is for the caller to look up.
+    #[must_use]
+    pub fn restore(&self, original: &Tuple, ingress: Option<PortId>) -> Option<Restored> {
+        let mut restoring = Restoring::new(*original, ingress);
+        let mut functions = self.default_states;
+        for link in &self.links {
+            link.function.restore(&mut functions[link.state.clone()], &mut restoring)?;
+        }
+        Some(Restored { reply: restoring.reply, functions })
+    }
+
+    /// Whether [`Chain::restore`] makes `connection` again as it is, as far as its packets can tell. One for which it does
+    /// not must be told precisely to survive.
+    #[must_use]
+    pub fn is_restorable(&self, connection: &Connection) -> bool {
+        let stays =
+            self.links.iter().all(|link| link.function.is_restorable(&connection.functions[link.state.clone()]));
+        stays && self.restore(&connection.original, None).is_some_and(|restored| restored.reply == connection.reply)
+    }
+
+    /// Adds to `originals` the tuples that a connection to which a packet with `reply` is an answer may have begun with:
+    /// for each, [`Chain::restore`] gives this reply tuple. Without translation that is one, the inverse. Nothing is added
+    /// when there are more than [`ORIGINALS_MAX`].
+    pub fn originals_of(&self, reply: &Tuple, originals: &mut Vec<Tuple>) {
+        let first = originals.len();
+        originals.push(reply.inverse());
+        let mut next = Vec::new();
+        for link in self.links.iter().rev().filter(|link| link.function.translates()) {
+            for outgoing in originals.drain(first..) {
+                link.function.incoming_of(&outgoing, &mut next);
+            }
+            originals.append(&mut next);
+        }
+        let is_of = |original: &Tuple| self.restore(original, None).is_some_and(|made| made.reply == *reply);
+        let mut kept = first;
+        for at in first..originals.len() {
+            let original = originals[at];
+            if !originals[first..kept].contains(&original) && is_of(&original) {
+                originals[kept] = original;
+                kept += 1;
+            }
+        }
+        originals.truncate(kept);
+        if originals.len() - first > ORIGINALS_MAX {
+            originals.truncate(first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

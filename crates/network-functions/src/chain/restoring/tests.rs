@@ -1,0 +1,191 @@
+//! Connections made again by another node, which knows their tuples and nothing else.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+
+use flow::wire::ip_protocol::TCP;
+use flow::{Direction, DropReason, HashKey, NodeId, Tuple};
+
+use crate::chain::{Chain, ChainBuilder};
+use crate::firewall::{Action, Firewall, FirewallConfig, Related, Rule};
+use crate::ftp::{CONTROL_PORT, Ftp, FtpConfig};
+use crate::nat::{
+    Algorithm, DestinationRule, Mapping, MappingKey, Nat, NatConfig, NatError, SOURCE_PORTS_DEFAULT, SourceAction,
+    SourceRule,
+};
+use crate::port_range::PortRange;
+use crate::rule_set::Conditions;
+use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, tcp, udp};
+
+fn nat(node: u8, action: SourceAction) -> Nat {
+    let web = Conditions {
+        destinations: vec!["192.0.2.1".parse().unwrap()],
+        protocols: vec![TCP],
+        destination_ports: vec![PortRange::single(80)],
+        ..Conditions::default()
+    };
+    let inside = Conditions { sources: vec!["10.0.0.0/25".parse().unwrap()], ..Conditions::default() };
+    Nat::new(NatConfig {
+        destination_rules: vec![DestinationRule {
+            conditions: web,
+            address: "10.0.0.80".parse().unwrap(),
+            port: Some(8080),
+        }],
+        source_rules: vec![SourceRule { conditions: inside, action }],
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(node),
+        nodes: NonZeroU8::new(2).unwrap(),
+        key: HashKey([u64::from(node), 1]),
+    })
+    .unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn computed(block_ports: Option<u16>) -> SourceAction {
+    let mapping = Mapping { algorithm: Algorithm::Keyed(MappingKey([3, 4])), block_ports };
+    SourceAction::Compute(vec!["192.0.2.1".parse().unwrap()], mapping)
+}
+
+/// The inside may begin what it likes, the outside web connections.
+fn firewall() -> Firewall {
+    let rule = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
+    let web =
+        Conditions { protocols: vec![TCP], destination_ports: vec![PortRange::single(80)], ..Conditions::default() };
+    let rules = vec![rule("inside", Conditions { ingress: vec![INSIDE], ..Conditions::default() }), rule("web", web)];
+    Firewall::new(FirewallConfig { rules, log_default: false, generation: 5, related: Related::Accept }).unwrap()
+}
+
+fn ftp(node: u8) -> Ftp {
+    Ftp::new(FtpConfig {
+        control_ports: vec![PortRange::single(CONTROL_PORT)],
+        loose: false,
+        privileged_ports: false,
+        timeout: core::time::Duration::from_secs(60),
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(node),
+        nodes: NonZeroU8::new(2).unwrap(),
+        key: HashKey([9, 9]),
+    })
+    .unwrap()
+}
+
+fn chain(node: u8) -> Chain {
+    ChainBuilder::new().push(firewall()).push(nat(node, computed(None))).push(ftp(node)).build().unwrap()
+}
+
+fn originals(chain: &Chain, reply: &Tuple) -> Vec<Tuple> {
+    let mut originals = Vec::new();
+    chain.originals_of(reply, &mut originals);
+    originals
+}
+
+#[test]
+fn another_node_translates_as_the_one_before_from_tuples_alone() {
+    let (mut first, second) = (Gateway::of(chain(0)), chain(1));
+    assert_eq!(second.restorable(), Ok(()));
+    let mut there = Gateway::of(chain(1));
+    for (ingress, tuple) in [
+        (INSIDE, tcp("10.0.0.9:40000", "198.51.100.1:443")),
+        (INSIDE, udp("10.0.0.9:40000", "198.51.100.1:53")),
+        (INSIDE, echo("10.0.0.9", "198.51.100.1", 7)),
+        // Hairpin: both translations.
+        (INSIDE, tcp("10.0.0.9:40001", "192.0.2.1:80")),
+        (OUTSIDE, tcp("198.51.100.1:40000", "192.0.2.1:80")),
+    ] {
+        let begun = first.begin(ingress, tuple).unwrap();
+        assert!(first.chain.is_restorable(&begun.connection), "{tuple}");
+        // Whichever direction's packet comes first.
+        let restored = second.restore(&tuple, Some(ingress)).expect("the rules let it in");
+        assert_eq!(restored.reply, begun.connection.reply, "{tuple}");
+        let from_reply = originals(&second, &begun.connection.reply);
+        assert!(from_reply.contains(&tuple), "{tuple}");
+        let mut connection = begun.connection;
+        (connection.reply, connection.functions) = (restored.reply, restored.functions);
+        let (_, outgoing) = there.pass(&mut connection, ingress, Direction::Original);
+        let (_, answer) = there.pass(&mut connection, OUTSIDE, Direction::Reply);
+        assert_eq!((outgoing, answer), (begun.outgoing, tuple.inverse()));
+    }
+}
+
+#[test]
+fn what_the_rules_deny_is_not_made_again_whatever_a_filter_says() {
+    let chain = chain(1);
+    let denied = tcp("198.51.100.1:40000", "203.0.113.9:22");
+    assert_eq!(chain.restore(&denied, Some(OUTSIDE)), None);
+    assert!(chain.restore(&denied, Some(INSIDE)).is_some());
+    assert!(chain.restore(&denied, None).is_some(), "only a reply came: nobody knows where it began");
+}
+
+#[test]
+fn a_port_that_is_taken_is_replaced_within_the_block_and_the_connection_must_be_told_precisely() {
+    let chain = ChainBuilder::new().push(nat(0, computed(Some(256)))).build().unwrap();
+    let mut gateway = Gateway::of(chain);
+    let first = gateway.begin(INSIDE, tcp("10.0.0.9:40000", "198.51.100.1:443")).unwrap();
+    // 256 further on: the same port outside.
+    let second = gateway.begin(INSIDE, tcp("10.0.0.9:40256", "198.51.100.1:443")).unwrap();
+    assert_ne!(first.outgoing.source_port, second.outgoing.source_port);
+    assert!(gateway.chain.is_restorable(&first.connection));
+    assert!(!gateway.chain.is_restorable(&second.connection));
+    assert_eq!(gateway.counter("nat.ports_displaced"), 1);
+    // To another server there is nothing in the way.
+    let third = gateway.begin(INSIDE, tcp("10.0.0.9:40256", "198.51.100.2:443")).unwrap();
+    assert!(gateway.chain.is_restorable(&third.connection));
+    // A connection from elsewhere may hold any tuple: it is never given to another.
+    let wanted = gateway.chain.restore(&tcp("10.0.0.10:5", "198.51.100.1:443"), None).unwrap().reply;
+    gateway.tuples.0.insert(wanted);
+    let beside = gateway.begin(INSIDE, tcp("10.0.0.10:5", "198.51.100.1:443")).unwrap();
+    assert_ne!(beside.connection.reply, wanted);
+}
+
+#[test]
+fn a_host_that_has_used_up_its_block_takes_no_port_of_another() {
+    let chain = ChainBuilder::new().push(nat(0, computed(Some(256)))).build().unwrap();
+    let mut gateway = Gateway::of(chain);
+    let tuple = |port: u16| tcp(&std::format!("10.0.0.9:{port}"), "198.51.100.1:443");
+    for port in 0..256 {
+        gateway.begin(INSIDE, tuple(20_000 + port)).expect("a block has 256 ports");
+    }
+    let refused = gateway.begin(INSIDE, tuple(30_000)).map(|begun| begun.outgoing);
+    assert_eq!(refused, Err(DropReason::NatBlockExhausted));
+    assert_eq!(gateway.counter("nat.ports_exhausted"), 1);
+    assert!(gateway.begin(INSIDE, tcp("10.0.0.10:20000", "198.51.100.1:443")).is_ok());
+}
+
+#[test]
+fn a_control_connection_is_one_to_be_told_precisely() {
+    let mut gateway = Gateway::of(chain(0));
+    let control = gateway.begin(INSIDE, tcp("10.0.0.9:40000", "198.51.100.1:21")).unwrap();
+    assert!(!gateway.chain.is_restorable(&control.connection));
+    assert_eq!(gateway.chain.restore(&control.connection.original, Some(INSIDE)), None);
+}
+
+#[test]
+fn nat_that_chooses_ports_says_that_nobody_can_tell_them_from_a_tuple() {
+    let chosen = SourceAction::Translate(vec!["192.0.2.1".parse().unwrap()]);
+    let chain = ChainBuilder::new().push(firewall()).push(nat(0, chosen)).build().unwrap();
+    let refusal = chain.restorable().unwrap_err();
+    assert_eq!(refusal.function, crate::nat::NAME);
+    let text = std::format!("{refusal}");
+    assert!(text.contains("mapping = \"deterministic\""), "{text}");
+    assert_eq!(chain.restore(&tcp("10.0.0.9:40000", "198.51.100.1:443"), None), None);
+}
+
+#[test]
+fn an_outside_address_that_is_computed_is_of_one_rule_alone() {
+    let rule = |prefix: &str, action| SourceRule {
+        conditions: Conditions { sources: vec![prefix.parse().unwrap()], ..Conditions::default() },
+        action,
+    };
+    let config = NatConfig {
+        destination_rules: Vec::new(),
+        source_rules: vec![
+            rule("10.1.0.0/16", SourceAction::Translate(vec!["192.0.2.1".parse().unwrap()])),
+            rule("10.0.0.0/25", computed(None)),
+        ],
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(0),
+        nodes: NonZeroU8::MIN,
+        key: HashKey([1, 2]),
+    };
+    assert_eq!(Nat::new(config).map(|nat| nat.ports()).unwrap_err(), NatError::SharedPool { first: 0, second: 1 });
+}

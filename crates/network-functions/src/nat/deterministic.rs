@@ -1,0 +1,369 @@
+//! Source NAT whose mapping is computed (RFC 7422): every inside address has a block of ports of its own.
+//!
+//! ```text
+//!   inside addresses, numbered      0 … H−1      in the order of their prefixes
+//!   blocks of `block_ports` ports   0 … S−1      of the first outside address, then of the next
+//!
+//!   block of a host   sequential: its number     keyed: a permutation of 0 … S−1 under a secret (RFC 6431 section 2.2)
+//!   port in the block (inside port + turn of the host) mod block_ports     turn: sequential 0, keyed from the secret
+//! ```
+//!
+//! So an operator finds the host behind an outside address and port, at any time and without a log of translations; and so
+//! another node, which was told a connection's inside tuple and no more, finds its translation. In the other direction one
+//! outside port stands for one host and ⌈65536 / `block_ports`⌉ of its ports: they are listed, and whoever asks knows by
+//! other means (a filter) which of them has a connection.
+//!
+//! **Ports that meet.** Two inside ports of a host that are a multiple of the block's size apart have one outside port. Stacks
+//! choose ports towards one destination one after the other, so this is rare; towards different destinations it does not
+//! matter. Whoever comes second, or meets a connection from elsewhere that has the tuple, has the next free port of the same
+//! block: the host's address still follows from it, but the translation is no longer what the formula gives, and the
+//! connection is one to be told precisely ([`crate::chain::Chain::is_restorable`]). A host whose block is used up towards a
+//! destination begins no more connections to it; it never has a port of another host's block.
+//!
+//! **Nodes** compute alike, so they do not divide the ports: a host's connections through two nodes at once may meet, which the
+//! table of whichever node hears of the second one refuses.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+
+use flow::{HashKey, IpFamily, Tuple};
+
+use super::{PORT_PROBES_MAX, port_setter};
+use crate::address::{Prefix, from_tuple_bytes};
+use crate::port_range::PortRange;
+use crate::restoration::ORIGINALS_MAX;
+
+/// The fewest ports of a block. With fewer, one outside port would stand for more inside ones than anybody asks for.
+pub const BLOCK_PORTS_MIN: u16 = 256;
+
+const _: () = assert!(65_536 / BLOCK_PORTS_MIN as usize <= ORIGINALS_MAX / 4, "a few rules may meet in one reply");
+
+/// The secret of a keyed mapping; the same on all nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct MappingKey(pub [u64; 2]);
+
+impl fmt::Debug for MappingKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("MappingKey(secret)")
+    }
+}
+
+/// How inside addresses are mapped to blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Algorithm {
+    /// In their order: anybody can compute it (RFC 7422 section 2.2, "sequential").
+    #[default]
+    Sequential,
+    /// By a permutation under a secret: from outside, a host's address and neighbours cannot be told from its ports.
+    Keyed(MappingKey),
+}
+
+/// How a source NAT rule computes its mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mapping {
+    /// Which block a host has.
+    pub algorithm: Algorithm,
+    /// Ports of a block; `None`: as many as there are for each host.
+    pub block_ports: Option<u16>,
+}
+
+/// Why a mapping cannot be computed: a mistake in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MappingError {
+    /// No inside addresses to number.
+    #[error("a computed mapping numbers the inside addresses: list their prefixes as the rule's sources")]
+    NoHosts,
+    /// Blocks so small that they cannot be asked back from.
+    #[error(
+        "blocks of {0} ports are too small: write {BLOCK_PORTS_MIN} or more, and add outside addresses if they do not suffice"
+    )]
+    BlockTooSmall(u16),
+    /// Fewer blocks than hosts.
+    #[error(
+        "{hosts} inside addresses, but only {blocks} blocks of {block_ports} ports on {addresses} outside addresses: \
+         narrow the sources, add outside addresses, or choose smaller blocks (down to {BLOCK_PORTS_MIN})"
+    )]
+    TooFewBlocks {
+        /// Inside addresses.
+        hosts: u128,
+        /// Blocks that there are.
+        blocks: u32,
+        /// Their size.
+        block_ports: u16,
+        /// Outside addresses.
+        addresses: usize,
+    },
+}
+
+/// Inside addresses that follow each other.
+#[derive(Clone, Copy, Debug)]
+struct Hosts {
+    first: u128,
+    count: u32,
+    /// How many are in the ranges before.
+    before: u32,
+}
+
+/// A computed mapping of one source rule.
+#[derive(Clone, Debug)]
+pub(super) struct Computed {
+    /// Ascending and disjoint.
+    hosts: Vec<Hosts>,
+    addresses: Vec<[u8; 16]>,
+    family: IpFamily,
+    ports: PortRange,
+    block_ports: u16,
+    blocks_per_address: u32,
+    key: Option<HashKey>,
+}
+
+/// One host's ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Block {
+    address: [u8; 16],
+    first: u16,
+    turn: u16,
+}
+
+impl Computed {
+    pub(super) fn new(
+        sources: &[Prefix],
+        addresses: Vec<[u8; 16]>,
+        family: IpFamily,
+        ports: PortRange,
+        mapping: Mapping,
+    ) -> Result<Self, MappingError> {
+        let ranges = disjoint(sources, family);
+        let count = ranges.iter().fold(0u128, |sum, &(_, count)| sum.saturating_add(count));
+        if count == 0 {
+            return Err(MappingError::NoHosts);
+        }
+        let addresses_count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let block_ports = match mapping.block_ports {
+            Some(block_ports) => block_ports,
+            // The compression ratio of RFC 7422: hosts that share an address.
+            None => u32::try_from(count.div_ceil(addresses_count.into()))
+                .map_or(0, |ratio| u16::try_from(ports.count() / ratio).unwrap_or(u16::MAX))
+                .max(BLOCK_PORTS_MIN),
+        };
+        if block_ports < BLOCK_PORTS_MIN {
+            return Err(MappingError::BlockTooSmall(block_ports));
+        }
+        let blocks_per_address = ports.count() / u32::from(block_ports);
+        let blocks = blocks_per_address * addresses_count;
+        if count > blocks.into() {
+            let addresses = addresses.len();
+            return Err(MappingError::TooFewBlocks { hosts: count, blocks, block_ports, addresses });
+        }
+        let mut before = 0;
+        let hosts = ranges.into_iter().map(|(first, count)| {
+            // Below `blocks`, as just seen.
+            let hosts = Hosts { first, count: u32::try_from(count).unwrap_or(u32::MAX), before };
+            before += hosts.count;
+            hosts
+        });
+        let key = match mapping.algorithm {
+            Algorithm::Sequential => None,
+            Algorithm::Keyed(MappingKey(key)) => Some(HashKey(key)),
+        };
+        Ok(Self { hosts: hosts.collect(), addresses, family, ports, block_ports, blocks_per_address, key })
+    }
+
+    /// Whether an address of the pool is `address`.
+    pub(super) fn has_address(&self, address: &[u8; 16]) -> bool {
+        self.addresses.contains(address)
+    }
+
+    pub(super) fn addresses(&self) -> &[[u8; 16]] {
+        &self.addresses
+    }
+
+    /// The formula in words and numbers, for whoever has to find a host later.
+    pub(super) fn describe(&self) -> String {
+        let hosts: u32 = self.hosts.iter().map(|hosts| hosts.count).sum();
+        let algorithm = if self.key.is_some() { "keyed" } else { "sequential" };
+        let first = self.hosts.first().map_or(0, |hosts| hosts.first);
+        format!(
+            "{algorithm}: {hosts} inside addresses from {} on, in blocks of {} ports of {}, {} to each of {} outside addresses \
+             from {} on; port = first of block + (inside port{}) mod {}",
+            from_tuple_bytes(first.to_be_bytes(), self.family),
+            self.block_ports,
+            self.ports,
+            self.blocks_per_address,
+            self.addresses.len(),
+            self.addresses.first().map_or(IpAddr::from([0; 4]), |address| from_tuple_bytes(*address, self.family)),
+            if self.key.is_some() { " + turn of the host" } else { "" },
+            self.block_ports,
+        )
+    }
+
+    /// `outgoing` as it leaves if nothing is in the way; `None` when its source is no host of the rule.
+    pub(super) fn translate(&self, outgoing: &Tuple) -> Option<Tuple> {
+        self.candidates(outgoing)?.next()
+    }
+
+    /// `outgoing` as it may leave: with the computed port, then with the others of the host's block.
+    pub(super) fn candidates(&self, outgoing: &Tuple) -> Option<impl Iterator<Item = Tuple> + use<>> {
+        let number = self.number_of(&outgoing.source)?;
+        let block = self.block_of(number);
+        let translated = Tuple { source: block.address, ..*outgoing };
+        let set_port = port_setter(outgoing.protocol);
+        let size = u32::from(self.block_ports);
+        let offset = (u32::from(outgoing.source_port) + u32::from(block.turn)) % size;
+        let probes = if set_port.is_some() { size.min(PORT_PROBES_MAX as u32) } else { 1 };
+        Some((0..probes).map(move |probe| {
+            let mut candidate = translated;
+            if let Some(set_port) = set_port {
+                set_port(&mut candidate, block.first + ((offset + probe) % size) as u16);
+            }
+            candidate
+        }))
+    }
+
+    /// Adds the tuples that [`Computed::translate`] makes `outgoing`.
+    pub(super) fn invert(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
+        let Some(address) = self.addresses.iter().position(|address| *address == outgoing.source) else { return };
+        let first_slot = u32::try_from(address).unwrap_or(u32::MAX).saturating_mul(self.blocks_per_address);
+        let Some(set_port) = port_setter(outgoing.protocol) else {
+            // Nothing in the packet says which host of the address it is.
+            let hosts = (first_slot..first_slot + self.blocks_per_address).filter_map(|slot| self.host_in(slot));
+            incoming.extend(hosts.map(|source| Tuple { source, ..*outgoing }));
+            return;
+        };
+        if !self.ports.contains(outgoing.source_port) {
+            return;
+        }
+        let place = u32::from(outgoing.source_port - self.ports.first());
+        let (block, offset) = (place / u32::from(self.block_ports), place % u32::from(self.block_ports));
+        if block >= self.blocks_per_address {
+            return;
+        }
+        let Some(source) = self.host_in(first_slot + block) else { return };
+        let size = u32::from(self.block_ports);
+        let turn = u32::from(self.turn_of(&source));
+        let least = (offset + size - turn) % size;
+        incoming.extend((least..=u32::from(u16::MAX)).step_by(size as usize).map(|port| {
+            let mut tuple = Tuple { source, ..*outgoing };
+            set_port(&mut tuple, port as u16);
+            tuple
+        }));
+    }
+
+    /// The number of an inside address.
+    fn number_of(&self, source: &[u8; 16]) -> Option<u32> {
+        let address = u128::from_be_bytes(*source);
+        let behind = self.hosts.partition_point(|hosts| hosts.first <= address);
+        let hosts = self.hosts.get(behind.checked_sub(1)?)?;
+        let offset = u32::try_from(address - hosts.first).ok().filter(|offset| *offset < hosts.count)?;
+        Some(hosts.before + offset)
+    }
+
+    /// The inside address of a number.
+    fn address_of(&self, number: u32) -> Option<[u8; 16]> {
+        let behind = self.hosts.partition_point(|hosts| hosts.before <= number);
+        let hosts = self.hosts.get(behind.checked_sub(1)?)?;
+        let offset = number - hosts.before;
+        (offset < hosts.count).then(|| (hosts.first + u128::from(offset)).to_be_bytes())
+    }
+
+    fn block_of(&self, number: u32) -> Block {
+        let slot = self.permuted(number, Feistel::forwards);
+        let (address, block) = (slot / self.blocks_per_address, slot % self.blocks_per_address);
+        let turn = self.address_of(number).map_or(0, |source| self.turn_of(&source));
+        // Below the last port: the range holds so many blocks.
+        let first = self.ports.first() + (block * u32::from(self.block_ports)) as u16;
+        Block { address: self.addresses[address as usize], first, turn }
+    }
+
+    /// The host whose block is `slot`.
+    fn host_in(&self, slot: u32) -> Option<[u8; 16]> {
+        self.address_of(self.permuted(slot, Feistel::backwards))
+    }
+
+    fn turn_of(&self, source: &[u8; 16]) -> u16 {
+        let Some(key) = &self.key else { return 0 };
+        let host = Tuple { source: *source, version: 6, ..Tuple::NONE };
+        (key.hash(&host) % u64::from(self.block_ports)) as u16
+    }
+
+    /// `number` as the keyed permutation moves it, or itself without a key. Numbers that the permutation of the next power of
+    /// four moves out of the range are moved on until they are in it.
+    fn permuted(&self, number: u32, step: fn(&Feistel, u32) -> u32) -> u32 {
+        let Some(key) = self.key else { return number };
+        let slots = self.blocks_per_address * self.addresses.len() as u32;
+        let bits = (u32::BITS - (slots - 1).leading_zeros()).div_ceil(2).max(1);
+        let feistel = Feistel { key, half_bits: bits };
+        let mut moved = step(&feistel, number);
+        while moved >= slots {
+            moved = step(&feistel, moved);
+        }
+        moved
+    }
+}
+
+/// Rounds of the permutation: four make one of pseudorandom functions that nobody tells from a random one (Luby and Rackoff,
+/// 1988); two more cost little.
+const FEISTEL_ROUNDS: u8 = 6;
+
+/// A permutation of numbers of twice `half_bits` bits.
+struct Feistel {
+    key: HashKey,
+    half_bits: u32,
+}
+
+impl Feistel {
+    fn forwards(&self, number: u32) -> u32 {
+        let (mut left, mut right) = self.halves(number);
+        for round in 0..FEISTEL_ROUNDS {
+            (left, right) = (right, left ^ self.round(round, right));
+        }
+        left << self.half_bits | right
+    }
+
+    fn backwards(&self, number: u32) -> u32 {
+        let (mut left, mut right) = self.halves(number);
+        for round in (0..FEISTEL_ROUNDS).rev() {
+            (left, right) = (right ^ self.round(round, left), left);
+        }
+        left << self.half_bits | right
+    }
+
+    const fn halves(&self, number: u32) -> (u32, u32) {
+        (number >> self.half_bits, number & self.mask())
+    }
+
+    const fn mask(&self) -> u32 {
+        (1 << self.half_bits) - 1
+    }
+
+    fn round(&self, round: u8, half: u32) -> u32 {
+        let mut input = Tuple { protocol: round, version: 6, ..Tuple::NONE };
+        input.source[..4].copy_from_slice(&half.to_be_bytes());
+        self.key.hash(&input) as u32 & self.mask()
+    }
+}
+
+/// The addresses of `prefixes` of `family` as ascending ranges, each once. (Two prefixes are disjoint or one is in the other.)
+fn disjoint(prefixes: &[Prefix], family: IpFamily) -> Vec<(u128, u128)> {
+    let of_family = prefixes.iter().filter(|prefix| prefix.family() == family);
+    let bits = if family == IpFamily::V4 { u128::from(u32::MAX) } else { u128::MAX };
+    // An IPv6 prefix of no bits has one address more than can be counted; it is far beyond any limit without it.
+    let count = |prefix: &Prefix| (!prefix.mask() & bits).saturating_add(1);
+    let mut ranges: Vec<_> = of_family.map(|prefix| (prefix.first(), count(prefix))).collect();
+    ranges.sort_unstable_by_key(|&(first, count)| (first, core::cmp::Reverse(count)));
+    let mut end = None;
+    ranges.retain(|&(first, count)| {
+        let is_new = end.is_none_or(|end| first > end);
+        if is_new {
+            end = Some(first.saturating_add(count - 1));
+        }
+        is_new
+    });
+    ranges
+}
+
+#[cfg(test)]
+mod tests;
