@@ -4,6 +4,7 @@
 pub mod attributes;
 pub mod capture;
 pub mod channel;
+pub mod compact;
 pub mod configuration;
 pub mod conntrackd;
 pub mod control_request;

@@ -98,6 +98,7 @@ fn main() {
         selection: Selection::default(),
         hold_first_reply: Duration::ZERO,
         sharing: None,
+        compact: None,
         peers: vec![],
         security: None,
     };

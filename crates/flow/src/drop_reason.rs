@@ -89,6 +89,12 @@ drop_reasons! {
     /// The packet would begin a new connection and its source has begun as many in this second as one source may.
     SourceRate = "source_rate",
 
+    // Recovery of what was told compactly.
+    /// The source has sent too much of connections that no filter names.
+    RecoverySourceLimit = "recovery_source_limit",
+    /// A segment that no filter names, dropped to see whether it comes again.
+    RecoveryBlocked = "recovery_blocked",
+
     // Functions.
     /// A firewall rule says so, or none allows it.
     FirewallDenied = "firewall_denied",

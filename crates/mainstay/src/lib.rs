@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{BenchCommand, Cli, Command};
+use cli::{BenchCommand, Cli, Command, StudyCommand};
 use commands::CommandError;
 
 /// Runs the program with the arguments of its process.
@@ -55,6 +55,9 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Undrain(args) => commands::drain::undrain(args),
         Command::Replay(args) => replay::run(args),
         Command::Simulate(args) => commands::simulate::run(args),
+        Command::Study(StudyCommand::Replication(args)) => commands::study::replication::run(args),
+        Command::Study(StudyCommand::Redundancy(args)) => commands::study::redundancy::run(args),
+        Command::Synthesize(command) => commands::synthesize::run(command),
         Command::Link(args) => Ok(emulator::run(args)?),
         Command::Key(args) => commands::key::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
@@ -63,6 +66,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
         Command::Bench(BenchCommand::Encryption(args)) => bench::encryption::run(args),
         Command::Bench(BenchCommand::Filters(args)) => bench::filters::run(args),
+        Command::Bench(BenchCommand::Lazy(args)) => bench::lazy::run(args),
         Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
         Command::Bench(BenchCommand::Replication(args)) => bench::replication::run(args),
         Command::Bench(BenchCommand::Sync(args)) => bench::sync::run(args),

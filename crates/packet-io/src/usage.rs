@@ -19,6 +19,17 @@ pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
+/// Time that the calling thread has run so far, and has waited for a processor that others had: what it would have run on a
+/// machine of its own. Without the time it waited where `/proc` does not tell.
+#[must_use]
+pub fn thread_wanted_time() -> Duration {
+    // Nanoseconds on a processor, nanoseconds waiting for one, turns (proc(5)).
+    let waited_ns = || -> Option<u64> {
+        std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().nth(1)?.parse().ok()
+    };
+    thread_cpu_time() + Duration::from_nanos(waited_ns().unwrap_or_default())
+}
+
 /// Processor time of the process `pid` so far, user and system, of all its threads; `None` when there is no such process.
 #[must_use]
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
@@ -137,6 +148,19 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(process_cpu_time() > process);
+    }
+
+    #[test]
+    fn a_thread_wants_what_it_runs_and_no_more_than_there_is() {
+        let (began, wanted, ran) = (std::time::Instant::now(), thread_wanted_time(), thread_cpu_time());
+        let mut sum = 0_u64;
+        while thread_cpu_time() < ran + Duration::from_millis(20) {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let wanted = thread_wanted_time().saturating_sub(wanted);
+        assert!(wanted >= Duration::from_millis(20), "{wanted:?}");
+        // What it waits for is told when the wait is over, with a tick's uncertainty.
+        assert!(wanted <= began.elapsed() + Duration::from_millis(20), "{wanted:?}");
     }
 
     #[test]

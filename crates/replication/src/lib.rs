@@ -4,6 +4,8 @@
 //!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
 //! * [`baseline`]: the same over plain UDP and over TCP, to measure the protocol against; a [`PeerSession`] is any of the three.
+//! * [`compact`]: connections as entries of a filter instead of messages each (seed 000), which a peer is told and keeps equal.
+//! * [`symbol`]: how changes of a filter look in datagrams, the constant parts left out.
 //! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
 //! * [`lazy`]: connections that are told only once they have lived for a while, and how long that is.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
@@ -66,6 +68,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod baseline;
+pub mod compact;
 pub mod conntrackd;
 pub mod lazy;
 pub mod message;
@@ -74,6 +77,7 @@ pub mod representation;
 pub mod secure;
 mod serial;
 pub mod session;
+pub mod symbol;
 
 pub use message::{Kind, PROTOCOL_VERSION};
 pub use peer_session::{PeerSession, Transport};

@@ -151,6 +151,7 @@ pub(crate) fn node_config(
             transport: Transport::Native,
         }],
         security: is_secured(scenario).then(|| security(scenario, secret, incarnation)),
+        compact: None,
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn node_config() -> NodeConfig {
         selection: Selection::default(),
         hold_first_reply: Duration::from_millis(20),
         sharing: Some(SharingConfig::default()),
+        compact: None,
         peers: vec![PeerConfig {
             id: NodeId(1),
             detector: failure_detector::Config::default(),

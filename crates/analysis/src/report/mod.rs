@@ -91,6 +91,7 @@ pub struct Section {
 /// What can stand in a section.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "a report has a few dozen of them, and whoever makes one writes no boxes")]
 pub enum Block {
     /// A heading below the section's.
     Heading(String),

@@ -24,7 +24,7 @@ impl Node {
             }
             next = self.pipeline.take_released_fragments().map(|frames| (frames, false));
         }
-        self.tell_changes();
+        self.tell_changes(now);
         self.note_first_packet(now);
     }
 

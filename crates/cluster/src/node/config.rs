@@ -1,5 +1,6 @@
 //! What a node is made from.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,10 +8,13 @@ use core::time::Duration;
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::{HashKey, Instant, NodeId};
 use network_functions::chain::Chain;
+use network_functions::restoration::ChainUnrestorable;
+use replication::compact::{CompactConfigError, CompactReceiver};
 use replication::representation::Selection;
 use replication::secure::OVERHEAD_BYTES;
 use replication::{PeerSession, SessionConfig, Transport};
 
+use super::compact::{Compact, CompactNodeConfig};
 use super::event::Events;
 use super::held::HeldReplies;
 use super::judging::Judging;
@@ -52,6 +56,8 @@ pub struct NodeConfig {
     /// Other nodes forward at the same time, so that packets of one connection may come to several of them; `None`: one
     /// node forwards at a time, and becomes master of whatever packets come to it.
     pub sharing: Option<SharingConfig>,
+    /// How connections are told compactly; `None`: all are told precisely.
+    pub compact: Option<CompactNodeConfig>,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
     /// What the channels with them are secured by; `None`: they are not.
@@ -70,6 +76,9 @@ pub struct PeerConfig {
     /// What carries it.
     pub transport: Transport,
 }
+
+/// So that what a peer is told compactly is numbered otherwise than its session.
+const RECEIVER_SEED: u64 = 0x7f4a_7c15_9e37_79b9;
 
 /// Why a node cannot be made from its configuration: the part that is unsound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -98,6 +107,15 @@ pub enum ConfigError {
     /// Its certificate cannot be told from others.
     #[error("no certificate_name is given for node {}: write the name that its certificate was issued for", .0.0)]
     UnnamedPeer(NodeId),
+    /// The stream of filters.
+    #[error(transparent)]
+    Compact(#[from] CompactConfigError),
+    /// What cannot be had together with compact words.
+    #[error("connections that are told by a filter cannot be had with {0}: tell them precisely, or do without")]
+    NotWithCompact(&'static str),
+    /// A function's state cannot be had from tuples.
+    #[error("connections cannot be told by a filter: {0}")]
+    Unrestorable(#[from] ChainUnrestorable),
     /// A stream is not encrypted.
     #[error("replication over TCP is not encrypted: take the native transport, or say mode = \"plain\"")]
     StreamNotSecured,
@@ -113,6 +131,7 @@ impl NodeConfig {
             }
         }
         check_groups(&self.role, &self.forwarding)?;
+        let compact = self.build_compact(&ids)?;
         let peers = self
             .peers
             .iter()
@@ -147,7 +166,30 @@ impl NodeConfig {
             served_at: now,
             plain: PlainText::default(),
             site: None,
+            compact,
         })
+    }
+
+    /// Refuses what cannot be had together with compact words, and makes what tells them.
+    fn build_compact(&self, peers: &[NodeId]) -> Result<Option<Box<Compact>>, ConfigError> {
+        let Some(config) = &self.compact else { return Ok(None) };
+        let is_foreign = |peer: &PeerConfig| peer.session.is_none() || peer.transport != Transport::Native;
+        if self.sharing.is_some() {
+            return Err(ConfigError::NotWithCompact("several nodes that forward at a time"));
+        }
+        if !self.hold_first_reply.is_zero() {
+            return Err(ConfigError::NotWithCompact("first replies that wait for a backup's confirmation"));
+        }
+        if self.peers.iter().any(is_foreign) {
+            return Err(ConfigError::NotWithCompact(
+                "peers that are told nothing, or by another than the native transport",
+            ));
+        }
+        self.chain.restorable()?;
+        let room_bytes = if self.security.is_some() { OVERHEAD_BYTES } else { 0 };
+        let mut config = config.clone();
+        config.config.datagram_bytes_max = config.config.datagram_bytes_max.saturating_sub(room_bytes);
+        Ok(Some(Box::new(Compact::new(&config, peers, self.connections_max)?)))
     }
 
     fn build_peer(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
@@ -177,6 +219,10 @@ impl NodeConfig {
             heartbeats: None,
             is_replica_incomplete: false,
             channel,
+            compact: self
+                .compact
+                .as_ref()
+                .map(|compact| CompactReceiver::new(compact.receiver_limits(), seed ^ RECEIVER_SEED)),
         })
     }
 }

@@ -52,6 +52,7 @@ impl Node {
     pub fn undrain(&mut self, now: Instant) {
         self.drain_given_up_at = None;
         self.put_off_again();
+        self.stay_compactly();
         self.roles.rejoin(now);
         self.handle_role_events(now);
     }

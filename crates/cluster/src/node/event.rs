@@ -65,6 +65,16 @@ pub enum NodeEvent {
         /// Copies that were told again or removed.
         repaired: u32,
     },
+    /// Packets of no connection are looked for in what peers told compactly.
+    RecoveryBegan {
+        /// Connections that peers had told.
+        entries: u64,
+    },
+    /// They no longer are.
+    RecoveryEnded {
+        /// Connections that came back, since the node was started.
+        restored: u64,
+    },
     /// All connections were held against the configuration in force.
     Judged {
         /// Those that were ended because it does not allow them any more.

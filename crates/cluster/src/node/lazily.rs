@@ -115,6 +115,10 @@ impl Node {
                 false
             }
             TableChange::Ended { slot, ended } => self.ends_unheard_of(*slot, ended),
+            TableChange::Displaced { slot, .. } => {
+                self.lazily(|lazily| lazily.insertion.forget(Handle(slot.0)));
+                false
+            }
             TableChange::Refused { .. } => false,
         }
     }
@@ -176,7 +180,7 @@ impl Node {
     fn tell_early(&mut self, slot: Slot) {
         let now = self.pipeline.now();
         if self.lazily(|lazily| lazily.insertion.tell(now, Handle(slot.0))) == Some(true) {
-            self.tell_begun(slot);
+            self.tell_begun(now, slot);
         }
     }
 
@@ -187,7 +191,7 @@ impl Node {
             let Some(due) = lazily.insertion.poll_due(now) else { return };
             let age = self.pipeline.age(Slot(due.handle.0), due.began);
             if self.lazily(|lazily| lazily.insertion.judge(now, due.handle, age)) == Some(true) {
-                self.tell_begun(Slot(due.handle.0));
+                self.tell_begun(now, Slot(due.handle.0));
             }
         }
     }
@@ -238,7 +242,8 @@ impl Node {
 
     /// This node is about to leave, and tells first what it has put off.
     pub(super) fn is_telling_before_leaving(&self) -> bool {
-        self.pipeline.lazily.as_ref().is_some_and(|lazily| lazily.leaves_by.is_some())
+        let tells_put_off = self.pipeline.lazily.as_ref().is_some_and(|lazily| lazily.leaves_by.is_some());
+        tells_put_off || self.is_telling_filter_before_leaving()
     }
 
     /// This node stays.
@@ -267,7 +272,8 @@ impl Node {
     /// Nothing is put off, and all that was is on its way to every peer that listens.
     pub(super) fn has_told_put_off(&self) -> bool {
         let sessions = || self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
-        let is_on_its_way = || sessions().all(|status| status.link != Link::Open || (status.queued == 0 && status.told));
+        let is_on_its_way =
+            || sessions().all(|status| status.link != Link::Open || (status.queued == 0 && status.told));
         self.pipeline.lazily.as_ref().is_none_or(|lazily| lazily.insertion.put_off() == 0 && is_on_its_way())
     }
 }

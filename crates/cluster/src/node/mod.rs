@@ -13,6 +13,7 @@
 
 mod absence;
 mod again;
+mod compact;
 mod config;
 mod copies;
 mod drain;
@@ -41,6 +42,7 @@ use alloc::vec::Vec;
 
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
+use replication::compact::CompactError;
 use replication::representation::Selection;
 use replication::secure::ChannelError;
 use replication::{PeerError, PeerSession};
@@ -50,6 +52,7 @@ use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 
+pub use compact::{CompactNodeConfig, CompactStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
@@ -64,6 +67,7 @@ pub use stream::StreamInput;
 pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
+use compact::Compact;
 use event::Events;
 use held::HeldReplies;
 use judging::Judging;
@@ -133,6 +137,12 @@ pub enum NodeError {
         /// For whom.
         named: NodeId,
     },
+    /// The peer tells its connections compactly, and this node does not.
+    #[error("node {} tells its connections by a filter, this node does not: give both the same replication.representation", .0.0)]
+    NotCompact(NodeId),
+    /// A compact datagram was refused.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
     /// The secure channel refused it.
     #[error(transparent)]
     Channel(#[from] ChannelError),
@@ -176,6 +186,8 @@ pub struct Node {
     plain: PlainText,
     /// The tunnel to another site.
     site: Option<Box<Site>>,
+    /// What connections are told compactly by, if they are.
+    compact: Option<Box<Compact>>,
 }
 
 impl Node {
@@ -201,7 +213,7 @@ impl Node {
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_packets(now, batch, &mut surroundings);
-        self.tell_changes();
+        self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
         self.serve_site(now);
@@ -223,6 +235,9 @@ impl Node {
             self.handle_role_events(now);
             return Ok(());
         }
+        if replication::compact::is_compact(datagram) {
+            return self.handle_compact(now, from, datagram);
+        }
         self.remember_untold(now);
         let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
@@ -230,11 +245,14 @@ impl Node {
             let ours = self.pipeline.shard.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
-        let result = peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, datagram);
+        let result = {
+            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
+            peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, datagram)
+        };
         self.handle_session_events(now);
         self.release_held(now);
         self.release_waiting(now);
-        self.tell_changes();
+        self.tell_changes(now);
         Ok(result?)
     }
 
@@ -276,9 +294,10 @@ impl Node {
         self.release_waiting(now);
         self.more_expiries = self.expire(now);
         self.judge_some(now);
-        self.tell_changes();
+        self.tell_changes(now);
         self.serve_site(now);
         self.look_after_put_off(now);
+        self.handle_compact_timeout(now);
         self.remember_untold(now);
     }
 
@@ -299,6 +318,8 @@ impl Node {
             self.pipeline.waiting_deadline(),
             self.site.as_ref().and_then(|site| site.poll_timeout()),
             self.poll_put_off(),
+            self.pipeline.recovery_ends_at(),
+            self.compact.as_ref().and_then(|compact| compact.poll_timeout()),
         ];
         peers.chain(own).flatten().min()
     }
@@ -313,12 +334,16 @@ impl Node {
         buffer.clear();
         let speaks_for_all = self.speaks_for_all();
         for peer in self.peers.iter_mut().filter(|peer| peer.can_be_told()) {
-            if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, buffer) {
+            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
+            if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, buffer) {
                 return Some(Transmit::Replication(peer.id));
             }
             if peer.is_watched && peer.detector.poll_transmit(now, buffer) {
                 return Some(Transmit::Detection(peer.id));
             }
+        }
+        if let Some(id) = self.poll_compact(now, buffer) {
+            return Some(Transmit::Replication(id));
         }
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
             self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
@@ -355,6 +380,9 @@ impl Node {
     }
 
     fn leave_now(&mut self, now: Instant) {
+        if self.tells_filter_before_leaving(now) {
+            return;
+        }
         self.roles.leave(now);
         self.handle_role_events(now);
     }
@@ -391,6 +419,7 @@ impl Node {
 
     fn handle_detector_events(&mut self, now: Instant) {
         use crate::failure_detector::{Diagnostic, Event};
+        let mut is_anyone_lost = false;
         for index in 0..self.peers.len() {
             while let Some(event) = self.peers[index].detector.poll_event() {
                 let id = self.peers[index].id;
@@ -403,6 +432,7 @@ impl Node {
                     Event::Down { diagnostic } => {
                         self.peers[index].orphaned_at = Some(now);
                         self.events.push(now, NodeEvent::PeerDown(id));
+                        is_anyone_lost = true;
                         // Signs of life grow rare when the peer hears none, and may get lost: what else it says tells all the
                         // same that it lives. That of a dead peer is as old as the detection time.
                         let fresh = self.peers[index].detector.status().detection_time / 2;
@@ -418,12 +448,15 @@ impl Node {
                 debug_assert!(told.is_ok(), "the role automaton is built with the same peers");
             }
         }
+        if is_anyone_lost {
+            self.begin_recovery(now, false);
+        }
         self.handle_role_events(now);
     }
 
     fn handle_session_events(&mut self, now: Instant) {
         for peer in &mut self.peers {
-            peer.collect_session_events(now, &mut self.events);
+            peer.collect_session_events(now, &mut self.events, self.compact.as_deref_mut());
         }
         let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
         let informed = self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised();

@@ -5,9 +5,11 @@ use core::time::Duration;
 
 use flow::table::Slot;
 use flow::{Instant, NodeId};
+use replication::compact::CompactReceiver;
 use replication::secure::Channel;
 use replication::{Handle, PeerError, PeerSession, SessionEvent};
 
+use super::compact::{Cells, Compact};
 use super::event::{Events, NodeEvent};
 use super::resync::Resync;
 use super::store::{ReplicaCounters, ReplicaStore};
@@ -35,6 +37,8 @@ pub(super) struct Peer {
     pub(super) refused: Option<Division>,
     /// What is said to it, and what it says, is encrypted.
     pub(super) channel: Option<Channel>,
+    /// What it tells compactly.
+    pub(super) compact: Option<CompactReceiver>,
 }
 
 impl Peer {
@@ -44,11 +48,12 @@ impl Peer {
         node: NodeId,
         speaks_for_all: bool,
         pipeline: &mut Pipeline,
+        cells: Option<&mut Cells>,
         datagram: &[u8],
     ) -> Result<(), PeerError> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let (resync, counters) = (&mut self.resync, &mut self.replica);
-        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all };
+        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all, cells };
         session.handle_datagram(now, datagram, &mut store)
     }
 
@@ -58,20 +63,23 @@ impl Peer {
         node: NodeId,
         speaks_for_all: bool,
         pipeline: &mut Pipeline,
+        cells: Option<&mut Cells>,
         buffer: &mut Vec<u8>,
     ) -> bool {
         let Some(session) = self.session.as_mut().filter(|_| self.refused.is_none()) else { return false };
         let (resync, counters) = (&mut self.resync, &mut self.replica);
-        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all };
+        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all, cells };
         session.poll_transmit(now, &mut store, buffer)
     }
 
-    pub(super) fn collect_session_events(&mut self, now: Instant, events: &mut Events) {
+    pub(super) fn collect_session_events(&mut self, now: Instant, events: &mut Events, compact: Option<&mut Compact>) {
+        let mut compact = compact;
         let Some(session) = &mut self.session else { return };
         while let Some(event) = session.poll_event() {
             if matches!(event, SessionEvent::PeerSilent | SessionEvent::PeerLeft | SessionEvent::PeerRestarted) {
                 self.resync.unsettle();
             }
+            compact.iter_mut().for_each(|compact| compact.note_session(now, self.id, event));
             let event = match event {
                 SessionEvent::PeerUp => NodeEvent::ReplicationUp(self.id),
                 SessionEvent::PeerSilent | SessionEvent::PeerLeft => NodeEvent::ReplicationDown(self.id),
@@ -103,26 +111,28 @@ impl Peer {
     }
 
     /// When the detector or the session has something to do next.
-    pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 3] {
+    pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 4] {
         let channel = self.channel.as_ref().and_then(Channel::poll_timeout);
         if !self.can_be_told() {
-            return [None, None, channel];
+            return [None, None, None, channel];
         }
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
         let detector = if self.is_watched { self.detector.poll_timeout() } else { None };
-        [detector, session.and_then(PeerSession::poll_timeout), channel]
+        let compact = self.compact.as_ref().and_then(CompactReceiver::poll_timeout);
+        [detector, session.and_then(PeerSession::poll_timeout), compact, channel]
     }
 
     /// The peer has told all its connections at some time.
     pub(super) fn has_told_all(&self) -> bool {
-        self.session.as_ref().is_none_or(|session| session.status().heard)
+        self.session.as_ref().is_none_or(|session| session.status().heard) && self.has_told_filter()
     }
 
     /// This node has a copy of all that the peer has, or there is nobody to copy from.
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let status = session.status();
-        self.orphaned_at.is_some() || (status.is_synchronised() && !self.resync.lacks_room)
+        let has_all = status.is_synchronised() && !self.resync.lacks_room && self.has_told_filter();
+        self.orphaned_at.is_some() || has_all
     }
 }
 

@@ -32,7 +32,9 @@ impl Node {
     #[must_use]
     pub fn has_last_words(&self) -> bool {
         let statuses = self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
-        statuses.into_iter().any(|status| status.link == Link::Open && (status.queued > 0 || status.in_flight > 0))
+        let has_words =
+            statuses.into_iter().any(|status| status.link == Link::Open && (status.queued > 0 || status.in_flight > 0));
+        has_words || self.has_compact_words()
     }
 
     /// The groups whose addresses this node holds.
@@ -56,6 +58,7 @@ impl Node {
                     self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
                     self.events.push(now, NodeEvent::BecameActive { group, term });
                     self.judge_as_roles_are();
+                    self.begin_recovery(now, true);
                     if !self.awaits_others(now, group, term) {
                         self.roles.handle_state_usable(now, group);
                     }
@@ -75,7 +78,17 @@ impl Node {
         self.tell_put_off(now);
         self.forwarder.set_held(now, self.roles.held());
         self.judge_as_roles_are();
+        self.stand_by(now);
         self.events.push(now, NodeEvent::BecameStandby { group });
+    }
+
+    /// Where nothing is forwarded any more, nothing is to be recovered, and what this node is master of may be another's.
+    pub(super) fn stand_by(&mut self, now: Instant) {
+        if self.roles.groups_in(forwards).is_empty() {
+            self.end_recovery();
+            self.begin_standing_by(now);
+            self.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
+        }
     }
 
     /// Takes up judging connections, or leaves it off, as the roles say now. Who forwards but some groups judges its own.

@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId};
 use replication::SessionStatus;
+use replication::compact::CompactReceiverStatus;
 
 use super::peer::Peer;
-use super::{Node, ReplicaCounters};
+use super::{CompactStatus, Node, ReplicaCounters};
 use crate::group::GroupId;
 use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
@@ -35,6 +36,8 @@ pub struct NodeStatus {
     pub lazy: Option<replication::lazy::LazyStatus>,
     /// What the forwarder counted.
     pub forwarding: forwarding::Counters,
+    /// How connections are told compactly; `None`: they are not.
+    pub compact: Option<CompactStatus>,
     /// The peers.
     pub peers: Vec<PeerStatus>,
     /// The tunnel to another site, if there is one.
@@ -75,6 +78,8 @@ pub struct PeerStatus {
     pub replica: ReplicaCounters,
     /// The secure channel; `None` when all is said in plain text.
     pub channel: Option<replication::secure::ChannelStatus>,
+    /// What it told compactly; `None`: nothing is.
+    pub compact: Option<CompactReceiverStatus>,
 }
 
 impl PeerStatus {
@@ -145,6 +150,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
             lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
             replica: peer.replica,
             channel: peer.channel.as_ref().map(replication::secure::Channel::status),
+            compact: peer.compact.as_ref().map(|receiver| receiver.status()),
         }
     });
     NodeStatus {
@@ -158,6 +164,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         replies_overdue: node.held.overdue,
         lazy: node.lazy_status(),
         forwarding: node.forwarder.counters(),
+        compact: node.compact.as_ref().map(|compact| compact.status(node)),
         peers: peers.collect(),
         site: node.site.as_ref().map(|site| site.status(now)),
     }

@@ -10,6 +10,7 @@ use network_functions::chain::Chain;
 use replication::representation::precise::{self, Ended, FunctionStates};
 use replication::{ApplyError, Handle, Holding, Item, Kind, Store, representation};
 
+use super::compact::Cells;
 use super::copies;
 use super::resync::Resync;
 use crate::pipeline::{Applied, Pipeline};
@@ -52,9 +53,16 @@ pub(super) struct ReplicaStore<'a> {
     pub(super) counters: &'a mut ReplicaCounters,
     /// This node holds the addresses: it speaks for all connections, also for those that no packet came for yet.
     pub(super) speaks_for_all: bool,
+    /// Where connections are told compactly: which of them are told precisely. The session knows nothing of the others.
+    pub(super) cells: Option<&'a mut Cells>,
 }
 
 impl ReplicaStore<'_> {
+    /// What lies in the slot is told in precise words.
+    fn is_carried(&self, slot: Slot) -> bool {
+        self.cells.as_ref().is_none_or(|cells| cells.is_precise(slot))
+    }
+
     /// Nobody else speaks for the connection.
     fn may_claim(&self, slot: Slot) -> bool {
         !self.pipeline.connection(slot).is_some_and(|connection| self.pipeline.is_in_living_hands(connection))
@@ -64,6 +72,9 @@ impl ReplicaStore<'_> {
 impl Store for ReplicaStore<'_> {
     fn encode(&mut self, now: Instant, handle: Handle, out: &mut Vec<u8>) -> bool {
         let slot = Slot(handle.0);
+        if !self.is_carried(slot) {
+            return false;
+        }
         if self.speaks_for_all && self.may_claim(slot) {
             self.pipeline.claim(now, slot);
         }
@@ -123,7 +134,8 @@ impl Store for ReplicaStore<'_> {
         let ended = precise::decode_ended(attributes).ok()?;
         let (slot, direction) = self.pipeline.lookup(&ended.original)?;
         let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
-        (is_ours && direction == Direction::Original).then_some(Handle(slot.0))
+        let is_told = is_ours && direction == Direction::Original && self.is_carried(slot);
+        is_told.then_some(Handle(slot.0))
     }
 
     fn next_for_resync(&self, from: Handle) -> Option<Handle> {
@@ -132,7 +144,7 @@ impl Store for ReplicaStore<'_> {
             slot = self.pipeline.table().next_occupied(slot)?;
             let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
             let is_told = is_ours || (self.speaks_for_all && self.may_claim(slot));
-            if is_told && !self.pipeline.is_put_off(slot) {
+            if is_told && self.is_carried(slot) && !self.pipeline.is_put_off(slot) {
                 return Some(Handle(slot.0));
             }
             slot = Slot(slot.0 + 1);

@@ -37,7 +37,7 @@ impl Node {
         let Some(session) = &mut peer.session else { return Ok(()) };
         let (node, pipeline) = (self.id, &mut self.pipeline);
         let (resync, counters) = (&mut peer.resync, &mut peer.replica);
-        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all };
+        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all, cells: None };
         let result = match input {
             StreamInput::Connected => {
                 session.stream().into_iter().for_each(replication::baseline::StreamSession::handle_connected);
@@ -61,7 +61,8 @@ impl Node {
         let Some(peer) = peer else { return &[] };
         let Some(session) = peer.session.as_mut().and_then(replication::PeerSession::stream) else { return &[] };
         let (resync, counters) = (&mut peer.resync, &mut peer.replica);
-        let mut store = ReplicaStore { node: self.id, pipeline: &mut self.pipeline, resync, counters, speaks_for_all };
+        let mut store =
+            ReplicaStore { node: self.id, pipeline: &mut self.pipeline, resync, counters, speaks_for_all, cells: None };
         session.poll_stream(now, &mut store)
     }
 

@@ -6,12 +6,13 @@ use flow::table::Slot;
 use flow::wire::Packet;
 use flow::{Disposition, Frame, Instant, Tuple};
 
+use super::compact;
 use super::held::HeldReplies;
 use super::peer::{self, Peer};
 use super::wan::Site;
 use crate::forwarding::{Admission, Forwarder};
 use crate::observation::Way;
-use crate::pipeline::Edge;
+use crate::pipeline::{Edge, Recalled};
 
 /// Addresses and neighbours, and the peers that confirm connections.
 pub(super) struct Surroundings<'a> {
@@ -46,6 +47,10 @@ impl Edge for Surroundings<'_> {
     fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
         let Some(held) = &mut self.held else { return false };
         !self.hold_max.is_zero() && !peer::is_backed_up(self.peers, slot) && held.hold(now, self.hold_max, slot, packet)
+    }
+
+    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+        compact::recall(self.peers, original)
     }
 
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {

@@ -1,5 +1,6 @@
 //! What the table's changes make the node tell its peers.
 
+use flow::Instant;
 use flow::conntrack::Change;
 use flow::table::Slot;
 use replication::Handle;
@@ -10,27 +11,43 @@ use crate::pipeline::TableChange;
 
 impl Node {
     /// Marks what the pipeline changed for every peer's session.
-    pub(super) fn tell_changes(&mut self) {
+    pub(super) fn tell_changes(&mut self, now: Instant) {
         let changes = self.pipeline.take_changes();
         for change in &changes {
             if self.keeps_to_itself(change) {
                 continue;
             }
             match change {
-                TableChange::Began { slot } => self.tell_begun(*slot),
-                TableChange::Copied { slot } => self.note_copied(*slot),
+                TableChange::Began { slot } => self.tell_begun(now, *slot),
+                TableChange::Copied { slot } => {
+                    self.note_copied_compactly(*slot);
+                    self.note_copied(*slot);
+                }
                 TableChange::TakenOver { slot } => {
                     self.note_copied(*slot);
-                    self.tell_taken_over(*slot);
+                    if !self.tell_compactly(now, *slot) {
+                        self.tell_taken_over(*slot);
+                    }
                 }
                 TableChange::FunctionsChanged { slot } => {
                     self.note_copied(*slot);
-                    peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+                    if !self.tell_functions_compactly(now, *slot) {
+                        peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+                    }
                 }
                 TableChange::Changed { slot, change, previous_state } => {
-                    self.tell_changed(*slot, *change, *previous_state);
+                    if !self.tell_changed_compactly(now, *slot, *change, *previous_state) {
+                        self.tell_changed(*slot, *change, *previous_state);
+                    }
                 }
-                TableChange::Ended { slot, ended } => self.tell_ended(*slot, ended),
+                TableChange::Ended { slot, ended } => {
+                    if self.tell_left_compactly(*slot, &ended.original) {
+                        self.tell_ended(*slot, ended);
+                    }
+                }
+                TableChange::Displaced { slot, original } => {
+                    self.tell_left_compactly(*slot, original);
+                }
                 TableChange::Refused { to, ended } => self.tell_refused(*to, ended),
             }
         }
@@ -38,11 +55,14 @@ impl Node {
     }
 
     /// A connection is told for the first time.
-    pub(super) fn tell_begun(&mut self, slot: Slot) {
+    pub(super) fn tell_begun(&mut self, now: Instant, slot: Slot) {
+        // The slot may have held a copy of which the sessions still know something.
+        peer::sessions(&mut self.peers).for_each(|session| session.forget(Handle(slot.0)));
+        if self.tell_compactly(now, slot) {
+            return;
+        }
         let is_awaited = !self.hold_first_reply.is_zero();
         for session in peer::sessions(&mut self.peers) {
-            // The slot may have held a copy of which the session still knows something.
-            session.forget(Handle(slot.0));
             session.mark_changed(Handle(slot.0));
             if is_awaited {
                 session.ask_for_acknowledgement();

@@ -248,7 +248,7 @@ impl Node {
             };
             self.pipeline.handle_packets(now, &mut batch, &mut surroundings);
             self.post_batch(&batch);
-            self.tell_changes();
+            self.tell_changes(now);
             self.note_first_packet(now);
             self.release_fragments(now);
         }

@@ -171,7 +171,7 @@ impl Node {
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_steered(now, batch, &mut surroundings);
-        self.tell_changes();
+        self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
     }
@@ -213,11 +213,11 @@ impl Node {
             Letter::Redirect(redirect) => {
                 self.pipeline.handle_redirect(from, redirect);
                 self.release_waiting(now);
-                self.tell_changes();
+                self.tell_changes(now);
             }
             Letter::Announcement(announcement) => {
                 self.pipeline.handle_announcement(now, &announcement);
-                self.tell_changes();
+                self.tell_changes(now);
             }
         }
     }
@@ -280,12 +280,14 @@ impl Node {
         self.forwarder.set_held(now, after);
         if !after.without(before).is_empty() {
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
+            self.begin_recovery(now, true);
         }
         if !before.without(after).is_empty() {
             self.tell_put_off(now);
         }
         if before != after {
             self.judge_as_roles_are();
+            self.stand_by(now);
         }
         for told in &standing.peers {
             let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };

@@ -6,7 +6,7 @@ use flow::wire::{self, Headers, Packet, Parsed, Transport};
 use flow::{Direction, Disposition, DropReason, Frame, Instant, PacketBatch, Tuple};
 
 use super::shard::Shard;
-use super::{Edge, Pipeline};
+use super::{Edge, Pipeline, Recollection};
 use crate::forwarding::Admission;
 
 /// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
@@ -141,6 +141,14 @@ impl Pipeline {
             self.observe_redirect();
             return elsewhere;
         }
+        let found = match found {
+            None if self.recovery.is_some() => match self.recollect(now, packet, is_local, edge) {
+                Recollection::Known(slot, direction) => Some((slot, direction)),
+                Recollection::Unknown => None,
+                Recollection::Done(disposition) => return disposition,
+            },
+            found => found,
+        };
         match (&packet.headers.transport, found) {
             (Transport::IcmpError(error), found) => {
                 let error = *error;

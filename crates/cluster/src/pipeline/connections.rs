@@ -248,7 +248,7 @@ impl Pipeline {
     }
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
-    fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
+    pub(super) fn enter(&mut self, now: Instant, connection: Connection, hash: u64) -> Result<Slot, DropReason> {
         let refusal = match self.insert(connection, hash, now) {
             Ok(slot) => return Ok(slot),
             Err(refusal) => refusal,
@@ -345,7 +345,7 @@ impl Pipeline {
 
     /// Does with a packet what the chain says.
     #[inline(always)]
-    fn send<E: Edge>(
+    pub(super) fn send<E: Edge>(
         &mut self,
         now: Instant,
         packet: &mut Packet<'_, '_>,

@@ -22,6 +22,7 @@ mod icmp_error;
 mod lazily;
 mod limits;
 mod observing;
+mod recovery;
 mod related;
 mod renewal;
 mod replica;
@@ -60,6 +61,8 @@ pub use counters::PipelineCounters;
 pub use expiry::CopyExpiry;
 pub(crate) use lazily::Lazily;
 pub use limits::{Limits, SourceLimit};
+pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recalled, RecoveryConfig, RecoveryCounters};
+use recovery::{Recollection, Recovery};
 use related::Related;
 pub use replica::{Applied, Remnants};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
@@ -85,6 +88,13 @@ pub trait Edge {
     fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
         let _ = (now, slot, packet);
         false
+    }
+
+    /// What another node that is gone, or stands by, told of the connection that began with this tuple. Only while a recovery
+    /// lasts ([`Pipeline::begin_recovery`]).
+    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+        let _ = original;
+        None
     }
 
     /// Sends a packet, already translated, on its way.
@@ -145,6 +155,13 @@ pub enum TableChange {
         /// Where it lies or lay.
         slot: Slot,
     },
+    /// A connection that this node was master of gave way to a peer's word of one with the same tuple: it has not ended.
+    Displaced {
+        /// Where it lay.
+        slot: Slot,
+        /// Its tuple.
+        original: Tuple,
+    },
     /// A peer told of a connection that has ended here: it must learn so.
     Refused {
         /// The peer.
@@ -176,6 +193,9 @@ pub struct Pipeline {
     unjudged_from: Option<Slot>,
     fragments: FragmentTable,
     sources: Option<Sources>,
+    /// Packets of no connection are asked for.
+    recovery: Option<Box<Recovery>>,
+    recovery_counters: RecoveryCounters,
     key: HashKey,
     /// Other nodes forward beside this one.
     sharing: Option<Box<Sharing>>,
@@ -208,6 +228,8 @@ impl Pipeline {
             unjudged_from: None,
             fragments: FragmentTable::new(Limits::default().fragments, key),
             sources: None,
+            recovery: None,
+            recovery_counters: RecoveryCounters::default(),
             key,
             sharing: None,
             shard: Shard::default(),

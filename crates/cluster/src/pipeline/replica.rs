@@ -80,7 +80,9 @@ impl Pipeline {
             if !gives_way {
                 return Applied::Conflict;
             }
-            self.remove_untold(slot);
+            if let Some(removed) = self.remove_untold(slot).filter(|removed| removed.owner == self.node) {
+                self.changes.push(TableChange::Displaced { slot, original: removed.original });
+            }
         }
         match self.insert(copy, self.table.hash(&copy.original), now) {
             Ok(slot) => {
@@ -158,6 +160,19 @@ impl Pipeline {
             next = Slot(slot.0 + 1);
         }
         Some(next)
+    }
+
+    /// Another node has the connection that this one was master of: it goes, untold.
+    pub fn let_go(&mut self, slot: Slot) {
+        let _ = self.remove_untold(slot);
+    }
+
+    /// A connection that this node is master of may go on elsewhere: should its packets come here again, its windows are learnt
+    /// afresh, as a copy's.
+    pub fn keep_as_copy(&mut self, slot: Slot) {
+        if let Some(connection) = self.table.get_mut(slot) {
+            connection.flags |= flags::COPY;
+        }
     }
 
     /// The connection that has `tuple`, and which way it goes on it.

@@ -267,7 +267,8 @@ impl Tunnel {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let link = self.link.as_ref().and_then(|link| link.poll_timeout());
-        self.is_active.then(|| link.map_or_else(|| self.session.poll_timeout(), |at| at.min(self.session.poll_timeout())))
+        self.is_active
+            .then(|| link.map_or_else(|| self.session.poll_timeout(), |at| at.min(self.session.poll_timeout())))
     }
 
     /// The next datagram for the other end, in place of what was in `out`. False when there is none now.

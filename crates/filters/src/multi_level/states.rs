@@ -95,6 +95,33 @@ impl MultiLevel<States> {
         Some(previous as u16)
     }
 
+    /// Gives a key of the filter another state, where it is known which one it has: of several items that look alike one
+    /// with that state. Returns whether there was one; if not, nothing changes.
+    ///
+    /// # Panics
+    /// A state is beyond [`MultiLevel::content_max`].
+    pub fn modify_state(&mut self, key: KeyHash, before: u16, after: u16) -> bool {
+        self.check(after);
+        let found = self.find_state(key, before);
+        if let Some(index) = found {
+            self.set_content(index, after.into());
+        }
+        found.is_some()
+    }
+
+    /// The first cell with the key's fingerprint and this state.
+    fn find_state(&self, key: KeyHash, state: u16) -> Option<usize> {
+        let mut matches = self.probe(key).matches;
+        while matches != 0 {
+            let index = self.word_at(key, matches.trailing_zeros());
+            if self.content(index) == u32::from(state) {
+                return Some(index);
+            }
+            matches &= matches - 1;
+        }
+        None
+    }
+
     /// Takes a key out. Returns its state; nothing if it was not in the filter.
     #[inline]
     pub fn remove(&mut self, key: KeyHash) -> Option<u16> {
@@ -110,19 +137,12 @@ impl MultiLevel<States> {
     /// Takes a key out whose state is known: of several items that look alike one with that state. Returns whether there
     /// was one; if not, nothing changes.
     pub fn remove_state(&mut self, key: KeyHash, state: u16) -> bool {
-        let mut matches = self.probe(key).matches;
-        while matches != 0 {
-            let index = self.word_at(key, matches.trailing_zeros());
-            if self.content(index) == u32::from(state) {
-                self.free(index);
-                if let Some(auxiliary) = &mut self.auxiliary {
-                    auxiliary.remove(key);
-                }
-                return true;
-            }
-            matches &= matches - 1;
+        let Some(index) = self.find_state(key, state) else { return false };
+        self.free(index);
+        if let Some(auxiliary) = &mut self.auxiliary {
+            auxiliary.remove(key);
         }
-        false
+        true
     }
 
     /// How many items have each state, from 0 on: what a filter knows without knowing a key.

@@ -12,7 +12,9 @@ pub mod reload;
 pub mod rules;
 pub mod simulate;
 pub mod status;
+pub mod study;
 pub mod sync;
+pub mod synthesize;
 pub mod top;
 pub mod trace;
 
@@ -72,6 +74,9 @@ pub enum CommandError {
     /// The capture cannot be written.
     #[error(transparent)]
     Capture(#[from] capture::CaptureError),
+    /// A study has no result.
+    #[error(transparent)]
+    Study(#[from] study::StudyError),
     /// The link does not run.
     #[error(transparent)]
     Link(#[from] EmulatorError),
@@ -84,6 +89,9 @@ pub enum CommandError {
     /// What keepalived or an operator wanted of mainstay sync was not done.
     #[error(transparent)]
     Hook(#[from] sync::HookFailed),
+    /// No traffic was made.
+    #[error(transparent)]
+    Synthesize(#[from] synthesize::SynthesizeError),
     /// A key was not made.
     #[error(transparent)]
     Key(#[from] key::KeyNotWritten),

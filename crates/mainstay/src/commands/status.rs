@@ -10,7 +10,7 @@ use super::latency;
 use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
 use crate::control::client::Client;
-use crate::control::types::{Event, PeerStatus, Status};
+use crate::control::types::{Event, LazyStatus, PeerStatus, Status};
 use crate::output::{self, Align, Table, count, scaled, yes_no};
 
 /// Asks the gateway and prints what it says.
@@ -102,12 +102,13 @@ pub fn describe(status: &Status) -> String {
         "Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
-         {}",
+         {}{}",
         count(connections.count),
         count(connections.max),
         scaled(rates.bits_per_s, "bit/s"),
         whole(rates.packets_per_s),
         whole(rates.connections_per_s),
+        lazy(status),
         configuration(status),
     );
     if let Some(redundancy) = &status.redundancy {
@@ -132,6 +133,24 @@ fn add_tables(text: &mut String, tables: impl IntoIterator<Item = Table>) {
         text.push('\n');
         text.push_str(&table.render());
     }
+}
+
+/// Connections that are put off, if any ever are.
+fn lazy(status: &Status) -> String {
+    let Some(lazy) = &status.lazy else { return String::new() };
+    let LazyStatus { threshold_ms, level, levels, utilisation, put_off, spared, told_late, .. } = *lazy;
+    let threshold = match threshold_ms {
+        0.0 => "nothing is put off".to_owned(),
+        threshold_ms => format!("told from {} on", seconds(threshold_ms / 1e3)),
+    };
+    let busy = utilisation.map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
+    let degraded = if levels == 0 { String::new() } else { format!(" (level {level} of {levels}{busy})") };
+    format!(
+        "Lazy         {threshold}{degraded} · {} put off, which a failover now would lose · {} spared · {} told late\n",
+        count(put_off),
+        count(spared),
+        count(told_late),
+    )
 }
 
 /// The fingerprint of the node's configuration, and which peers have another.

@@ -299,7 +299,7 @@ mod tests {
     const ENDS: &str = "[redundancy]\nlocal = \"192.0.2.1:3785\"\npeer = \"198.51.100.1:3785\"\n";
 
     fn check(text: &str) -> Result<Checked, ConfigError> {
-        parse(Path::new("test.toml"), text)
+        parse("test.toml", text)
     }
 
     #[test]

@@ -7,9 +7,11 @@
 
 pub mod channel_status;
 pub mod client;
+pub mod compact_status;
 pub mod events;
 pub mod flows;
 pub mod inquiry;
+pub mod lazy_status;
 mod merge;
 pub mod orders;
 pub mod redundancy;

@@ -73,6 +73,8 @@ pub struct SyncReloadOrder {
 pub struct ReloadOrder {
     /// For the node.
     pub reconfiguration: Reconfiguration,
+    /// How long the node puts connections off.
+    pub lazy: Option<replication::lazy::Config>,
     /// The node's name for people.
     pub node_name: String,
     /// What changes, for the event.

@@ -11,6 +11,8 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
+pub use super::lazy_status::LazyStatus;
+pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
 pub use super::orders::ReloadReport;
 pub use super::redundancy::RedundancyStatus;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
@@ -254,6 +256,9 @@ pub struct Status {
     pub takeover: TakeoverStatus,
     /// The connection table.
     pub connections: ConnectionsStatus,
+    /// Connections that are told only once they have lived for a while, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lazy: Option<LazyStatus>,
     /// What goes through, over the last second or so.
     pub rates: Rates,
     /// The other nodes.
@@ -268,6 +273,9 @@ pub struct Status {
     /// The tunnel to another site, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Box<RedundancyStatus>>,
+    /// What this node tells of its connections by a filter, where connections are told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Box<FilterStatus>>,
     /// The kernel's connections, where this node replicates those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Box<SyncStatus>>,
@@ -434,6 +442,9 @@ pub struct PeerStatus {
     /// How this node's copies of its connections stand to what it told.
     #[serde(default)]
     pub agreement: Agreement,
+    /// What it told of its connections by a filter, where connections are told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<PeerFilterStatus>,
     /// When it was last heard, in nanoseconds of the monotonic clock; `None`: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heard_ns: Option<u64>,

@@ -14,7 +14,7 @@ use network_functions::address::Prefix;
 use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::ftp::{Ftp, FtpConfig};
-use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::nat::{Algorithm, DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use packet_io::netlink::Netlink;
@@ -24,7 +24,7 @@ use replication::representation::Selection;
 
 use super::{GatewayError, credentials};
 use crate::config::timeouts::Timeouts;
-use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Related, Representation};
+use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Representation};
 use crate::config::value;
 
 /// How long changes that nobody waits for may wait for others to share their datagram with.
@@ -87,6 +87,7 @@ pub(crate) fn node_config_with(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
+        compact: None,
         peers: cluster.map(peers).unwrap_or_default(),
         security: credentials::security(cluster)?,
     })
@@ -189,7 +190,9 @@ fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
 fn selection(cluster: Option<&Cluster>) -> Selection {
     match cluster.map(|cluster| cluster.replication.representation) {
         Some(Representation::PreciseEager) => Selection::Eager,
-        Some(Representation::PreciseSelective | Representation::None) | None => Selection::default(),
+        Some(Representation::PreciseSelective | Representation::None | Representation::Compact(_)) | None => {
+            Selection::default()
+        }
     }
 }
 
@@ -342,7 +345,11 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
             protocols: rule.protocol.into_iter().collect(),
             ..Conditions::default()
         };
-        Ok(SourceRule { conditions, action: SourceAction::Translate(rule.to.clone()) })
+        let action = match rule.mapping {
+            None => SourceAction::Translate(rule.to.clone()),
+            Some(mapping) => SourceAction::Compute(rule.to.clone(), computed(config, mapping)?),
+        };
+        Ok(SourceRule { conditions, action })
     });
     let destination_rules = config.destination_nat.iter().map(|rule| DestinationRule {
         conditions: Conditions {
@@ -364,6 +371,15 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
         key: secrets.nat_key,
     })?)
+}
+
+/// How a source translation is computed; the secret of a keyed one is read from its file.
+fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, GatewayError> {
+    let algorithm = match (mapping.is_keyed, &config.nat_mapping_key) {
+        (true, Some(path)) => Algorithm::Keyed(credentials::mapping_key(path)?),
+        _ => Algorithm::Sequential,
+    };
+    Ok(Mapping { algorithm, block_ports: mapping.block_ports })
 }
 
 /// Where the helper only stays for the connections that it has, no more begin.

@@ -22,6 +22,7 @@ use super::ports::Ports;
 use super::reporting::Reporting;
 use super::service::{self, Service};
 use super::streams::PeerStreams;
+use super::utilisation::Utilisation;
 use crate::config::validated::{Cluster, Config, replication_address};
 use crate::control::ControlReceiver;
 use crate::control::types::EventKind;
@@ -130,6 +131,7 @@ pub(super) struct DataPath {
     receiver: ControlReceiver,
     post: Option<Post>,
     reporting: Reporting,
+    utilisation: Utilisation,
     service: Service,
     buffer: Vec<u8>,
     datagram: Vec<u8>,
@@ -176,6 +178,7 @@ impl DataPath {
             receiver,
             post,
             reporting: Reporting::new(config, place, clock::now()),
+            utilisation: Utilisation::default(),
             service: if place.leads() { Service::from_environment() } else { Service::none() },
             buffer: Vec::with_capacity(65_536),
             datagram: vec![0; 65_536],
@@ -213,6 +216,7 @@ impl DataPath {
             self.poller.wait(&mut ready, Some(wait))?;
             self.receive(&ready)?;
             let now = clock::now();
+            self.utilisation.measure(now, &mut self.node);
             if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(now);
             }

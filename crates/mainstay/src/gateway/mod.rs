@@ -15,6 +15,7 @@ mod reload;
 mod reporting;
 pub(crate) mod service;
 mod streams;
+mod utilisation;
 mod workers;
 
 use std::path::Path;
@@ -42,6 +43,9 @@ pub enum GatewayError {
     /// The node cannot be made as configured.
     #[error(transparent)]
     Node(#[from] cluster::node::ConfigError),
+    /// Connections cannot be put off as configured.
+    #[error("[replication.lazy]: {0}")]
+    Lazy(#[from] replication::lazy::ConfigError),
     /// The chain cannot be made as configured.
     #[error(transparent)]
     Chain(#[from] network_functions::chain::ChainError),

@@ -140,7 +140,8 @@ impl Operator {
         // The lead, which is the first, comes last: it notes what was done.
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
             let (node_name, summary) = (config.node.name.clone(), summary.clone());
-            let order = ReloadOrder { reconfiguration, node_name, summary };
+            let lazy = config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy);
+            let order = ReloadOrder { reconfiguration, lazy, node_name, summary };
             match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
                 Err(why) => {

@@ -21,8 +21,8 @@ use crate::config::validated::Config;
 use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
-    Agreement, ConnectionsStatus, DropCount, Event, EventKind, NodeStatus as NodeLine, PeerStatus, PortStatus, Rates,
-    RedundancyStatus, Status, TakeoverStatus, WorkerStatus,
+    Agreement, ConnectionsStatus, DropCount, Event, EventKind, LazyStatus, NodeStatus as NodeLine, PeerStatus,
+    PortStatus, Rates, RedundancyStatus, Status, TakeoverStatus, WorkerStatus,
 };
 use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
@@ -379,12 +379,14 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
                 max: status.connections_max.into(),
                 master: None,
             },
+            lazy: status.lazy.as_ref().map(LazyStatus::of),
             rates: reporting.rates.clone(),
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
             redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
+            filter: None,
             sync: None,
         }
     }
@@ -531,6 +533,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
         agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
+        filter: None,
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }

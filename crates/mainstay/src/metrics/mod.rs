@@ -10,7 +10,7 @@ use flow::DropReason;
 use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::{Agreement, ChannelStatus, Status, SyncStatus};
+use crate::control::types::{Agreement, ChannelStatus, FilterStatus, Status, SyncStatus};
 
 pub use exposition::render;
 pub use server::{MetricsError, MetricsServer};
@@ -88,6 +88,12 @@ metrics! {
     ConnectionsDisallowed: Counter "connections_disallowed_total" [] "Connections ended because the rules do not allow them any more.",
     RepliesHeld: Counter "replies_held_total" [] "First replies kept back until a peer confirmed their connection.",
     RepliesOverdue: Counter "replies_overdue_total" [] "First replies let go unconfirmed because their time was over.",
+    LazyThreshold: Gauge "lazy_threshold_seconds" [] "Connections younger than this are not told to peers.",
+    LazyLevel: Gauge "lazy_level" [] "By how many levels replication is degraded because of the load.",
+    LazyUtilisation: Gauge "lazy_utilisation_ratio" [] "Share of the last interval that the thread was busy that decides by it.",
+    ConnectionsPutOff: Gauge "connections_put_off" [] "Connections that no peer has been told of yet, being too young: a failover now would lose them.",
+    ConnectionsSpared: Counter "connections_spared_total" [] "Connections that ended before any peer was told of them.",
+    ConnectionsToldLate: Counter "connections_told_late_total" [] "Connections that were put off and told when they were old enough.",
     GuestPackets: Counter "guest_packets_total" [] "Packets forwarded of connections that another living node is master of.",
     ConnectionsShared: Counter "connections_shared_total" [] "Connections found to have packets on two nodes at once.",
     ConnectionsRenewed: Counter "connections_renewed_total" ["because"] "Connections that this node became master of because it forwards them: in time (`in_time`), or because their master held them to have ended (`end_refused`).",
@@ -112,6 +118,18 @@ metrics! {
     ReplicationReceived: Counter "replication_received_messages_total" ["peer"] "Messages received from the peer.",
     ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
     ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
+    FilterEntries: Gauge "filter_entries" [] "Connections, or pairs of hosts, in the filter that peers are told.",
+    FilterEntriesMax: Gauge "filter_entries_max" [] "Those that the filter has room for.",
+    FilterRefused: Counter "filter_refused_entries_total" [] "Entries that the filter had no room for, or that were more than it was made for.",
+    FilterSentBytes: Counter "filter_sent_bytes_total" [] "Bytes of datagrams that told peers of the filter, without headers and encryption.",
+    FilterUpdates: Counter "filter_updates_total" ["kind"] "Updates that told peers the whole filter (`whole`) or what had changed (`incremental`).",
+    FilterDrifts: Counter "filter_drifts_total" [] "Sections of the filter that a peer found to be different, and that were told again.",
+    FilterMemory: Gauge "filter_memory_bytes" [] "What the filter takes in memory.",
+    PeerFilterEntries: Gauge "peer_filter_entries" ["peer"] "Connections, or pairs of hosts, in the peer's filter, as it said.",
+    PreciseConnections: Counter "precise_connections_total" ["because"] "Connections told precisely beside the filter: they have lived long (`long_lived`), or a failover would lose them (`urgent`).",
+    RecoveryActive: Gauge "recovery_active" [] "1 while a node that has taken over asks the filters of those that had the connections.",
+    RecoveryConnections: Counter "recovery_connections_total" ["how"] "Connections begun in their middle after a take-over: `restored` by a filter, `cold_started` by a trusted host, `unblocked` because a segment came again.",
+    RecoveryPackets: Counter "recovery_packets_total" ["outcome"] "Packets after a take-over that no filter could help: `missed`, `denied` by the rules, `conflict` with another translation, `unasked`, `probed`, `blocked`.",
     ReplicaRounds: Counter "replica_comparisons_total" ["peer"] "Times that the copies of the peer's connections were compared with what it told.",
     ReplicaDivergent: Gauge "replica_divergent" ["peer"] "Copies of the peer's connections known not to be what it told, missing ones included.",
     ReplicaDivergentFound: Counter "replica_divergent_found_total" ["peer"] "Copies found not to be what the peer told.",
@@ -244,6 +262,14 @@ impl Samples {
         self.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
         self.add_count(Metric::Connections, &[], status.connections.count);
         self.add_count(Metric::ConnectionsMax, &[], status.connections.max);
+        if let Some(lazy) = &status.lazy {
+            self.add(Metric::LazyThreshold, &[], lazy.threshold_ms / 1e3);
+            self.add_count(Metric::LazyLevel, &[], lazy.level.into());
+            self.add(Metric::LazyUtilisation, &[], lazy.utilisation.unwrap_or_default());
+            self.add_count(Metric::ConnectionsPutOff, &[], lazy.put_off);
+            self.add_count(Metric::ConnectionsSpared, &[], lazy.spared);
+            self.add_count(Metric::ConnectionsToldLate, &[], lazy.told_late);
+        }
         for port in &status.ports {
             let labels = [port.name.as_str()];
             self.add_count(Metric::PacketsReceived, &labels, port.received_packets);
@@ -282,12 +308,48 @@ impl Samples {
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
             self.add_agreement(&labels, &peer.agreement, status.monotonic_now_ns);
             self.add_channel(&id, &peer.channel);
+            if let Some(filter) = &peer.filter {
+                self.add_count(Metric::PeerFilterEntries, &labels, filter.entries);
+            }
+        }
+        if let Some(filter) = &status.filter {
+            self.add_filter(filter);
         }
         if let Some(redundancy) = &status.redundancy {
             redundancy.add_to(self);
         }
         if let Some(sync) = &status.sync {
             self.add_sync(sync);
+        }
+    }
+
+    /// Adds what a node tells that tells its connections by a filter.
+    fn add_filter(&mut self, filter: &FilterStatus) {
+        let recovery = &filter.recovery;
+        self.add_flag(Metric::RecoveryActive, &[], recovery.ends_in_s.is_some());
+        let counts: [(Metric, &[&str], u64); 19] = [
+            (Metric::FilterEntries, &[], filter.entries),
+            (Metric::FilterEntriesMax, &[], filter.entries_max),
+            (Metric::FilterRefused, &[], filter.refused + filter.beyond),
+            (Metric::FilterSentBytes, &[], filter.bytes),
+            (Metric::FilterUpdates, &["whole"], filter.whole_updates),
+            (Metric::FilterUpdates, &["incremental"], filter.incremental_updates),
+            (Metric::FilterDrifts, &[], filter.drifts),
+            (Metric::FilterMemory, &[], filter.memory_bytes),
+            (Metric::PreciseConnections, &["long_lived"], filter.precise_long_lived),
+            (Metric::PreciseConnections, &["urgent"], filter.precise_urgent),
+            (Metric::RecoveryConnections, &["restored"], recovery.restored),
+            (Metric::RecoveryConnections, &["cold_started"], recovery.cold_started),
+            (Metric::RecoveryConnections, &["unblocked"], recovery.unblocked),
+            (Metric::RecoveryPackets, &["missed"], recovery.missed),
+            (Metric::RecoveryPackets, &["denied"], recovery.denied),
+            (Metric::RecoveryPackets, &["conflict"], recovery.conflicts),
+            (Metric::RecoveryPackets, &["unasked"], recovery.unasked),
+            (Metric::RecoveryPackets, &["probed"], recovery.probed),
+            (Metric::RecoveryPackets, &["blocked"], recovery.blocked),
+        ];
+        for (metric, labels, count) in counts {
+            self.add_count(metric, labels, count);
         }
     }
 

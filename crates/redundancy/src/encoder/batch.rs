@@ -25,7 +25,7 @@ pub struct Segment<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
     /// None for a block that goes plain and leaves no trace.
-    place: Option<Place>,
+    pub(super) place: Option<Place>,
     is_cautious: bool,
     marks: Marks,
     probe: Probe,

@@ -17,7 +17,7 @@ pub(crate) mod item;
 mod link;
 mod output;
 mod receiver;
-mod round_trip;
+pub(crate) mod round_trip;
 mod sender;
 mod status;
 mod store;
@@ -329,7 +329,7 @@ impl SplitMix {
     }
 
     /// A session's number, which is never 0.
-    fn session(&mut self) -> u32 {
+    pub(crate) fn session(&mut self) -> u32 {
         (self.next() >> 32) as u32 | 1
     }
 }

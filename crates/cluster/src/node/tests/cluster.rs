@@ -13,17 +13,18 @@ use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tup
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{Ftp, FtpConfig};
-use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::nat::{DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
+use replication::compact::{CompactConfig, Representation};
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
 use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
 
 use crate::forwarding::MssClamp;
 use crate::group::GroupId;
-use crate::node::{Node, NodeConfig, NodeError, PeerConfig, Security, Transmit};
-use crate::pipeline::{Limits, SharingConfig};
+use crate::node::{CompactNodeConfig, Node, NodeConfig, NodeError, PeerConfig, Security, Transmit, WhichPrecise};
+use crate::pipeline::{Limits, RecoveryConfig, SharingConfig};
 use crate::{failure_detector, forwarding, role};
 
 pub(super) const INSIDE: PortId = PortId(0);
@@ -67,6 +68,32 @@ pub(super) struct Options {
     pub(super) has_groups: bool,
     /// Connections are put off.
     pub(super) lazy: Option<lazy::Config>,
+    /// Connections are told compactly.
+    pub(super) compact: Option<Compactly>,
+}
+
+/// How connections are told compactly.
+#[derive(Clone, Copy)]
+pub(super) struct Compactly {
+    pub(super) representation: Representation,
+    pub(super) items_max: u64,
+    pub(super) precise: WhichPrecise,
+    /// The inside is trusted after a take-over.
+    pub(super) cold_start: bool,
+}
+
+impl Compactly {
+    pub(super) const fn of(representation: Representation) -> Self {
+        Self { representation, items_max: 8192, precise: WhichPrecise::None, cold_start: false }
+    }
+
+    /// `start` differs from start to start.
+    fn config(self, id: u8, start: u64) -> CompactNodeConfig {
+        let config = CompactConfig::new(self.representation, self.items_max, [id.into(), start]);
+        let cold_start = if self.cold_start { std::vec![INSIDE] } else { Vec::new() };
+        let recovery = RecoveryConfig { cold_start, ..RecoveryConfig::default() };
+        CompactNodeConfig { config, precise: self.precise, recovery }
+    }
 }
 
 impl Default for Options {
@@ -85,6 +112,7 @@ impl Default for Options {
             keys: None,
             has_groups: false,
             lazy: None,
+            compact: None,
         }
     }
 }
@@ -108,13 +136,16 @@ pub(super) fn firewall(rules: Vec<Rule>) -> Firewall {
 
 /// Source NAT to the shared outside address, for all that comes from the inside or, without `translates`, nothing.
 pub(super) fn nat(id: u8, translates: bool) -> Nat {
-    nat_to(id, translates, Vec::new())
+    nat_to(id, translates, Vec::new(), false)
 }
 
-/// As [`nat`], with these services inside reached from outside.
-fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>) -> Nat {
-    let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
-    let translate = SourceAction::Translate(std::vec![SHARED_OUTSIDE.into()]);
+/// As [`nat`], with these services inside reached from outside; computed, if another node is to find the translation by itself.
+fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>, computes: bool) -> Nat {
+    let sources = std::vec!["10.1.0.0/25".parse().unwrap()];
+    let from_inside = Conditions { ingress: std::vec![INSIDE], sources, ..Conditions::default() };
+    let outside = std::vec![SHARED_OUTSIDE.into()];
+    let translate =
+        if computes { SourceAction::Compute(outside, Mapping::default()) } else { SourceAction::Translate(outside) };
     let rule = translates.then_some(SourceRule { conditions: from_inside, action: translate });
     Nat::new(NatConfig {
         destination_rules,
@@ -139,7 +170,7 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let target = DestinationRule { conditions: to_forwarded, address: CLIENT.into(), port: Some(2121) };
     let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
-    let nat = nat_to(id, options.is_translated, destinations);
+    let nat = nat_to(id, options.is_translated, destinations, options.compact.is_some());
     ChainBuilder::new().push(firewall(rules)).push(nat).push(ftp(id)).build().unwrap()
 }
 
@@ -201,6 +232,7 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
         selection: Selection::default(),
         hold_first_reply: options.hold_first_reply,
         sharing: options.has_groups.then(SharingConfig::default),
+        compact: options.compact.map(|compact| compact.config(id, 0)),
         peers: std::vec![PeerConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),
@@ -238,6 +270,10 @@ pub(super) struct Cluster {
     nodes: [Option<Node>; 2],
     /// Replication datagrams are thrown away while set.
     pub(super) is_replication_cut: bool,
+    /// Of a hundred replication datagrams so many are lost.
+    pub(super) loss_percent: u64,
+    /// What chance loses is drawn from.
+    chance: u64,
     /// Failure-detection packets are thrown away while set.
     pub(super) is_detection_cut: bool,
     /// The node that hosts send their packets to, where several are active.
@@ -275,6 +311,8 @@ impl Cluster {
             options,
             nodes,
             is_replication_cut: false,
+            loss_percent: 0,
+            chance: 1,
             is_detection_cut: false,
             via: None,
             at_client: VecDeque::new(),
@@ -315,7 +353,9 @@ impl Cluster {
     /// The node starts again and knows nothing.
     pub(super) fn restart(&mut self, id: u8) {
         let security = self.options.keys.map(|keys| security(keys[usize::from(id)], id, self.now));
-        let config = NodeConfig { seed: self.now.as_nanos(), security, ..node_config(id, self.options) };
+        let seed = self.now.as_nanos();
+        let compact = self.options.compact.map(|compact| compact.config(id, seed));
+        let config = NodeConfig { seed, security, compact, ..node_config(id, self.options) };
         self.nodes[usize::from(id)] = Some(started(config, self.options, self.now));
     }
 
@@ -358,8 +398,15 @@ impl Cluster {
         }
     }
 
+    fn is_lost(&mut self) -> bool {
+        // The generator of Knuth's MMIX.
+        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.chance >> 33) % 100 < self.loss_percent
+    }
+
     fn carry(&mut self, from: u8, transmit: Transmit, bytes: &[u8]) {
         let now = self.now;
+        let is_lost = matches!(transmit, Transmit::Replication(_)) && self.is_lost();
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
             Transmit::Port { port, .. } => self.carry_frame(port, bytes),
@@ -367,7 +414,7 @@ impl Cluster {
             Transmit::Detection(_) => {
                 peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
             }
-            Transmit::Replication(_) if self.is_replication_cut => {}
+            Transmit::Replication(_) if self.is_replication_cut || is_lost => {}
             Transmit::Replication(_) if self.options.keys.is_some() => {
                 self.overheard.push((1 - from, bytes.to_vec()));
                 if let Some(peer) = peer {

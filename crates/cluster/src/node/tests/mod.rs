@@ -3,6 +3,7 @@
 mod absence;
 mod agreement;
 mod cluster;
+mod compact;
 mod ftp;
 mod ftp_workers;
 mod groups;

@@ -3,6 +3,7 @@
 mod errors;
 mod fragments;
 mod queries;
+mod recovery;
 mod sources;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -30,8 +31,11 @@ const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x10);
 const SHARED: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const SHARED6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
 
-/// Everything passes from one link to the other.
-struct TwoLinks;
+/// Everything passes from one link to the other; another node, which is gone, has told of some connections.
+#[derive(Default)]
+struct TwoLinks {
+    told: Vec<(Tuple, Recalled)>,
+}
 
 impl Edge for TwoLinks {
     fn handle_arp(&mut self, _: Instant, _: &mut Frame<'_>, _: u16) -> Disposition {
@@ -46,6 +50,10 @@ impl Edge for TwoLinks {
         Disposition::Drop(DropReason::LocalUnhandled)
     }
 
+    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+        self.told.iter().find_map(|(tuple, recalled)| (tuple == original).then_some(*recalled))
+    }
+
     fn forward(&mut self, _: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         Disposition::Transmit(PortId(1 - packet.frame.ingress.0))
     }
@@ -54,6 +62,7 @@ impl Edge for TwoLinks {
 struct Bench {
     now: Instant,
     pipeline: Pipeline,
+    links: TwoLinks,
 }
 
 impl Bench {
@@ -65,7 +74,11 @@ impl Bench {
         }
         let tracker = Tracker::new(TrackerConfig::default());
         let pipeline = Pipeline::new(NodeId(0), connections_max, HashKey([1, 2]), tracker, chain.build().unwrap());
-        Self { now: Instant::from_millis(1000), pipeline: pipeline.with_limits(limits) }
+        Self::of(pipeline.with_limits(limits))
+    }
+
+    fn of(pipeline: Pipeline) -> Self {
+        Self { now: Instant::from_millis(1000), pipeline, links: TwoLinks::default() }
     }
 
     /// Frames come in by a port, in batches; what is sent of them and of what they set free, in the order of sending.
@@ -81,7 +94,7 @@ impl Bench {
         while !frames.is_empty() {
             for part in frames.chunks_mut(BATCH_FRAMES_MAX) {
                 let mut batch: PacketBatch<'_> = part.iter_mut().map(OwnedFrame::frame).collect();
-                self.pipeline.handle_packets(self.now, &mut batch, &mut TwoLinks);
+                self.pipeline.handle_packets(self.now, &mut batch, &mut self.links);
                 let passed = batch.iter().filter(|frame| matches!(frame.disposition, Disposition::Transmit(_)));
                 sent.extend(passed.map(|frame| frame.bytes().to_vec()));
             }

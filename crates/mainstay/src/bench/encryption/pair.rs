@@ -262,6 +262,7 @@ fn node_config(id: u8, connections_max: u32, is_encrypted: bool) -> NodeConfig {
             transport: Transport::Native,
         }],
         sharing: None,
+        compact: None,
         security: is_encrypted.then(security),
     }
 }

@@ -1,0 +1,396 @@
+//! What a study found, as figures. Shares are of one; those called `saved` are of all bytes on the wire, headers and what could
+//! not be encoded among them, as the seed's bandwidth savings are.
+
+mod book;
+mod matches;
+mod over_time;
+mod series;
+
+use std::collections::BTreeMap;
+
+use redundancy::{Matcher, Method};
+use serde::Serialize;
+
+use self::book::Book;
+pub use self::matches::{Hits, MatchLengths, Origins, Step};
+pub use self::over_time::{Energy, OverTime, Volume, WayOverTime};
+pub use self::series::{CacheSize, PeriodRow, WindowRow};
+use super::compressors::Library;
+use super::http::HttpOutcome;
+use super::microscope::ZipfFit;
+use super::options::{Codec, Options, Site};
+use super::plan::{self, Job};
+use super::state::State;
+use super::tally::{Savings, Tally, share};
+
+/// All of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Findings {
+    /// How it was studied.
+    pub settings: Settings,
+    /// What there was.
+    pub traffic: Traffic,
+    /// What of it was not studied, or cannot be saved.
+    pub skipped: Skipped,
+    /// What is saved with the settings' codec.
+    pub saved_by_way: BTreeMap<&'static str, f64>,
+    /// By method: what both matchers save.
+    pub saved: BTreeMap<&'static str, Saved>,
+    /// What could be saved at most with the same window and cache.
+    pub optimal: Option<f64>,
+    /// With a compression library, alone and after the codec.
+    pub combined: Vec<Combined>,
+    /// By protocol, those with most bytes first.
+    pub by_protocol: Vec<ProtocolRow>,
+    /// HTTP's objects; none if there was no HTTP.
+    pub http: Option<Http>,
+    /// Where matches come from.
+    pub origins: Origins,
+    /// How long matches are.
+    pub match_lengths: MatchLengths,
+    /// How far back the copies lie: share of the cache, share of what is saved up to there.
+    pub distances: Vec<Step>,
+    /// How old the copies are: seconds, share of what is saved up to there.
+    pub ages: Vec<Step>,
+    /// Seconds between a chunk's first hit and its last, share of chunks up to there.
+    pub chunk_lifetimes: Vec<Step>,
+    /// How often chunks are found.
+    pub hits: Hits,
+    /// The slope of hits over ranks, the hundred most popular and those found once left out; none if too few are left.
+    pub zipf_alpha: Option<f64>,
+    /// The same with all chunks.
+    pub zipf_all: Option<ZipfFit>,
+    /// By period.
+    pub periods: Vec<PeriodRow>,
+    /// By window.
+    pub windows: Vec<WindowRow>,
+    /// By cache.
+    pub cache_sizes: Vec<CacheSize>,
+    /// The smallest cache that saves nine tenths of what the largest does.
+    pub cache_enough_bytes: Option<usize>,
+    /// Over time, at the site with most bytes.
+    pub over_time: Option<OverTime>,
+    /// The sites.
+    pub sites: Vec<SiteRow>,
+    /// What was not done because it does not fit the memory, in words.
+    pub left_out: Vec<String>,
+}
+
+/// How it was studied.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Settings {
+    /// The method where methods are not compared.
+    pub method: &'static str,
+    /// The window w.
+    pub window_bytes: usize,
+    /// The period p.
+    pub period_bytes: usize,
+    /// The cache, one for each way.
+    pub cache_bytes: usize,
+    /// Encrypted packets were left out of the caches.
+    pub skips_encrypted: bool,
+}
+
+/// What there was.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes from the IP header on.
+    pub bytes: u64,
+    /// Their bytes behind the transport's header.
+    pub payload_bytes: u64,
+    /// Bytes by way.
+    pub bytes_by_way: BTreeMap<&'static str, u64>,
+    /// Payload that was sent before in the same flow: what of this is saved would be no gain, as a gateway does not encode a
+    /// retransmission against its own first copy before that is known to have arrived.
+    pub retransmitted_bytes: u64,
+    /// What of the savings is of retransmissions, as a share of all bytes.
+    pub saved_of_retransmissions: f64,
+    /// From the first packet to the last; of several sites, the longest.
+    pub seconds: f64,
+    /// Addresses at the sites.
+    pub hosts: u64,
+}
+
+/// What was not studied, or cannot be saved.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Skipped {
+    /// Frames that were not studied, by reason.
+    pub frames: BTreeMap<String, u64>,
+    /// Captures that end before they should.
+    pub damaged: Vec<String>,
+    /// Encrypted by the port: bytes' share of all, and what is saved of them.
+    pub encrypted_by_port: Part,
+    /// Payloads of other ports that are spread as evenly as chance would: encrypted, or compressed well.
+    pub encrypted_by_entropy: Part,
+}
+
+/// A part of the traffic.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Part {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Their share of all bytes.
+    pub share: f64,
+    /// What is saved of them.
+    pub saved: f64,
+}
+
+/// What the matchers save.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Saved {
+    /// Max-Match.
+    pub max_match: Option<f64>,
+    /// Chunk-Match.
+    pub chunk_match: Option<f64>,
+    /// What Max-Match saves of the bound.
+    pub of_optimal: Option<f64>,
+}
+
+/// A library, alone or after a codec.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Combined {
+    /// The method before it; none: the library alone.
+    pub method: Option<&'static str>,
+    /// The library.
+    pub library: &'static str,
+    /// Each packet by itself.
+    pub by_packet: f64,
+    /// Packets of 10 ms together.
+    pub gathered_10_ms: f64,
+}
+
+/// A protocol.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ProtocolRow {
+    /// Its name.
+    pub protocol: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Their share of all.
+    pub share: f64,
+    /// What is saved of them.
+    pub saved: f64,
+    /// Its share of all that is saved.
+    pub share_of_saved: f64,
+}
+
+/// HTTP. Shares are of all bytes of HTTP's ports.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Http {
+    /// All bytes of HTTP's ports.
+    pub bytes: u64,
+    /// Objects that came whole, and those of which something is missing.
+    pub objects: u64,
+    /// Those of which something is missing.
+    pub objects_lost: u64,
+    /// Bytes of objects.
+    pub object_bytes: u64,
+    /// Bytes of objects that servers had compressed.
+    pub compressed_already_bytes: u64,
+    /// Objects compressed one by one by gzip.
+    pub saved_by_object_gzip: f64,
+    /// By zstd.
+    pub saved_by_object_zstd: f64,
+    /// The codec on the same packets.
+    pub saved: f64,
+    /// The codec, and gzip over 10 ms after it.
+    pub saved_with_gzip_10_ms: f64,
+}
+
+/// A site: a row of the seed's table 2.2.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SiteRow {
+    /// Its captures' names.
+    pub name: String,
+    /// Addresses.
+    pub hosts: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Gzip, each packet by itself.
+    pub gzip: Option<f64>,
+    /// Gzip over 10 ms.
+    pub gzip_10_ms: Option<f64>,
+    /// By method, Max-Match.
+    pub saved: BTreeMap<&'static str, Option<f64>>,
+    /// The codec with a cache four times as large.
+    pub larger_cache: Option<f64>,
+    /// The codec, and gzip over 10 ms after it.
+    pub with_gzip_10_ms: Option<f64>,
+    /// The codec to the site and from it.
+    pub by_way: BTreeMap<&'static str, f64>,
+    /// The bound.
+    pub optimal: Option<f64>,
+}
+
+impl Findings {
+    /// Puts together what was found at the sites.
+    #[must_use]
+    pub fn new(sites: &[Site], options: &Options, state: &State, left_out: &[Vec<Job>]) -> Self {
+        let base = Codec::of(options);
+        let book = Book::new(sites.len(), state);
+        let ledger = book.ledger();
+        let savings = book.savings(&Job::Savings(base)).unwrap_or_default();
+        let microscope = book.microscope(&base);
+        let optimal = book.saved(&plan::optimal(&base));
+        let chunks = &microscope.chunks;
+        let cache_sizes = series::cache_sizes(&book, &base);
+        let traffic = &ledger.traffic;
+        let total = traffic.total();
+        Self {
+            settings: Settings::of(options),
+            skipped: Skipped {
+                frames: ledger.skipped.clone(),
+                damaged: ledger.damaged.clone(),
+                encrypted_by_port: Part::of(&savings.encrypted[0], &total),
+                encrypted_by_entropy: Part::of(&savings.encrypted[1], &total),
+            },
+            saved_by_way: by_way(&savings),
+            saved: Method::ALL.map(|method| (method.name(), Saved::of(&book, &base, method, optimal))).into(),
+            optimal,
+            combined: combined(&book, &base),
+            by_protocol: protocols(&savings),
+            http: Http::of(&book.http(&base)),
+            origins: Origins::of(&microscope),
+            match_lengths: MatchLengths::of(&microscope),
+            distances: matches::distances(&microscope),
+            ages: matches::ages(&microscope),
+            chunk_lifetimes: matches::lifetimes(chunks),
+            hits: Hits::of(chunks),
+            zipf_alpha: chunks.fit_bulk().map(|fit| fit.alpha),
+            zipf_all: chunks.fit_all(),
+            periods: series::periods(&book, &base),
+            windows: series::windows(&book, &base),
+            cache_enough_bytes: series::enough(&cache_sizes),
+            cache_sizes,
+            over_time: over_time::of_largest(sites, state, &base),
+            sites: sites.iter().enumerate().map(|(at, site)| SiteRow::of(site, &book.of_site(at), &base)).collect(),
+            left_out: left_out
+                .iter()
+                .zip(sites)
+                .flat_map(|(jobs, site)| jobs.iter().map(|job| left(job, site)))
+                .collect(),
+            traffic: Traffic {
+                packets: total.packets,
+                bytes: total.bytes,
+                payload_bytes: total.payload_bytes,
+                bytes_by_way: super::Way::ALL.map(|way| (way.name(), traffic.way(way).bytes)).into(),
+                retransmitted_bytes: traffic.repeated.payload_bytes,
+                saved_of_retransmissions: share(savings.repeated.saved_bytes as f64, total.bytes),
+                seconds: ledger.time_nanos.map_or(0.0, |[first, last]| (last - first) as f64 / 1e9),
+                hosts: ledger.hosts,
+            },
+        }
+    }
+}
+
+fn left(job: &Job, site: &Site) -> String {
+    let megabytes = job.memory_bytes().div_ceil(1 << 20);
+    format!("{}: {}, which needs {megabytes} MB", site.name, job.described())
+}
+
+impl Settings {
+    fn of(options: &Options) -> Self {
+        Self {
+            method: options.method.name(),
+            window_bytes: options.window.bytes(),
+            period_bytes: options.period.bytes(),
+            cache_bytes: options.cache_bytes,
+            skips_encrypted: options.skips_encrypted,
+        }
+    }
+}
+
+impl Part {
+    fn of(tally: &Tally, total: &Tally) -> Self {
+        let Tally { packets, bytes, .. } = *tally;
+        Self { packets, bytes, share: share(bytes as f64, total.bytes), saved: tally.saved() }
+    }
+}
+
+impl Saved {
+    fn of(book: &Book<'_>, base: &Codec, method: Method, optimal: Option<f64>) -> Self {
+        let [max_match, chunk_match] = [Matcher::MaxMatch, Matcher::ChunkMatch]
+            .map(|matcher| book.saved(&Job::Savings(base.with(method, matcher))));
+        let of_optimal = max_match.zip(optimal.filter(|optimal| *optimal > 0.0));
+        Self {
+            max_match,
+            chunk_match,
+            of_optimal: of_optimal.map(|(saved, optimal)| super::tally::rounded(saved / optimal)),
+        }
+    }
+}
+
+fn by_way(savings: &Savings) -> BTreeMap<&'static str, f64> {
+    super::Way::ALL.map(|way| (way.name(), savings.way(way).saved())).into()
+}
+
+fn combined(book: &Book<'_>, base: &Codec) -> Vec<Combined> {
+    let of = |codec: Option<Codec>, library: Library| {
+        let stages = book.stages(&Job::Stages(codec, library))?;
+        Some(Combined {
+            method: codec.map(|codec| codec.method().name()),
+            library: library.name(),
+            by_packet: stages.by_packet.saved(),
+            gathered_10_ms: stages.gathered.saved(),
+        })
+    };
+    [None, Some(*base)].into_iter().flat_map(|codec| Library::ALL.map(|library| of(codec, library))).flatten().collect()
+}
+
+fn protocols(savings: &Savings) -> Vec<ProtocolRow> {
+    let total = savings.total();
+    let saved_bytes = u64::try_from(total.saved_bytes).unwrap_or(0);
+    let row = |(protocol, tally): (&String, &Tally)| ProtocolRow {
+        protocol: protocol.clone(),
+        bytes: tally.bytes,
+        share: share(tally.bytes as f64, total.bytes),
+        saved: tally.saved(),
+        share_of_saved: share(tally.saved_bytes as f64, saved_bytes),
+    };
+    let mut rows: Vec<ProtocolRow> = savings.protocols.iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    rows
+}
+
+impl Http {
+    fn of(outcome: &HttpOutcome) -> Option<Self> {
+        let bytes = outcome.codec.bytes;
+        (bytes > 0).then(|| Self {
+            bytes,
+            objects: outcome.objects,
+            objects_lost: outcome.lost,
+            object_bytes: outcome.object_bytes,
+            compressed_already_bytes: outcome.compressed_already[1],
+            saved_by_object_gzip: share(outcome.saved_by_gzip as f64, bytes),
+            saved_by_object_zstd: share(outcome.saved_by_zstd as f64, bytes),
+            saved: outcome.codec.saved(),
+            saved_with_gzip_10_ms: outcome.codec_gzip.saved(),
+        })
+    }
+}
+
+impl SiteRow {
+    fn of(site: &Site, book: &Book<'_>, base: &Codec) -> Self {
+        let ledger = book.ledger();
+        let savings = book.savings(&Job::Savings(*base)).unwrap_or_default();
+        let gzip = book.stages(&Job::Stages(None, Library::Gzip));
+        let after = book.stages(&Job::Stages(Some(*base), Library::Gzip));
+        let saved = |method| book.saved(&Job::Savings(base.with(method, Matcher::MaxMatch)));
+        Self {
+            name: site.name.clone(),
+            hosts: ledger.hosts,
+            bytes: ledger.traffic.total().bytes,
+            gzip: gzip.as_ref().map(|stages| stages.by_packet.saved()),
+            gzip_10_ms: gzip.as_ref().map(|stages| stages.gathered.saved()),
+            saved: Method::ALL.map(|method| (method.name(), saved(method))).into(),
+            larger_cache: book.saved(&Job::Savings(plan::larger(base))),
+            with_gzip_10_ms: after.map(|stages| stages.gathered.saved()),
+            by_way: by_way(&savings),
+            optimal: book.saved(&plan::optimal(base)),
+        }
+    }
+}

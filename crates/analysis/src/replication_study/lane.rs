@@ -1,0 +1,259 @@
+//! One filter at one threshold: the node's own sender, and the backup's receiver at the other end of a link without loss.
+
+use std::time::Duration;
+
+use filters::Insertion;
+use flow::{Instant, NodeId};
+use replication::compact::{
+    CompactConfig, CompactConfigError, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule,
+};
+
+use super::config::{Method, StudyConfig};
+use super::ops::{Kind, Op, Probes};
+use super::precise::IP_AND_UDP_BYTES;
+
+const BACKUP: NodeId = NodeId(1);
+/// Words of the largest filter that a backup takes here: a gigabyte.
+const WORDS_MAX: usize = 1 << 28;
+/// So often at most the clock stops on its way over a gap in a capture.
+const STOPS_MAX: usize = 10_000;
+/// So long before the capture the backup is there.
+const BEFORE: Duration = Duration::from_secs(5);
+
+/// What backups answered at simulated failovers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Answers {
+    /// Tuples of no connection, and those that were taken for one.
+    pub(super) absent: u64,
+    pub(super) false_positives: u64,
+    /// The same of tuples between hosts that have a connection.
+    pub(super) same_hosts: u64,
+    pub(super) same_host_hits: u64,
+    /// Connections that the backup should know, those that it did not, and those whose state it had wrong.
+    pub(super) due: u64,
+    pub(super) false_negatives: u64,
+    pub(super) inaccurate_states: u64,
+    /// Connections in progress that the backup was not to be told of yet.
+    pub(super) put_off: u64,
+}
+
+/// What became of a filter.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct LaneOutcome {
+    pub(super) bytes: u64,
+    pub(super) datagrams: u64,
+    pub(super) messages: u64,
+    pub(super) bytes_back: u64,
+    pub(super) initial_bytes: u64,
+    pub(super) entries_max: u64,
+    pub(super) backup_bytes: u64,
+    pub(super) refused: u64,
+    pub(super) whole_updates: u64,
+    pub(super) incremental_updates: u64,
+    pub(super) answers: Answers,
+}
+
+/// The filter.
+pub(super) struct Lane {
+    pub(super) method: Method,
+    /// The index of its threshold.
+    pub(super) threshold: u8,
+    sender: CompactSender,
+    receiver: CompactReceiver,
+    due: Instant,
+    datagram: Vec<u8>,
+    outcome: LaneOutcome,
+    has_begun: bool,
+    /// Something changed since datagrams were last asked for.
+    is_waiting: bool,
+    batch: Duration,
+    /// Words that were told before the capture.
+    words_before: u64,
+}
+
+impl Lane {
+    pub(super) fn new(config: &StudyConfig, method: Method, threshold: u8) -> Result<Self, CompactConfigError> {
+        let compact = compact_config(config, method);
+        Ok(Self {
+            method,
+            threshold,
+            sender: CompactSender::new(compact, &[BACKUP])?,
+            receiver: CompactReceiver::new(ReceiverLimits { words_max: WORDS_MAX }, config.seed),
+            due: Instant::ZERO,
+            datagram: Vec::new(),
+            outcome: LaneOutcome::default(),
+            has_begun: false,
+            is_waiting: false,
+            batch: Duration::from_millis(config.batch_ms.into()),
+            words_before: 0,
+        })
+    }
+
+    /// A connection changed.
+    pub(super) fn handle(&mut self, op: &Op) {
+        if !(op.first..op.end).contains(&self.threshold) {
+            return;
+        }
+        self.turn_to(op.at);
+        let tuple = &op.tuple;
+        let is_member = |state: replication::compact::CellState| {
+            self.method != Method::MultiLevelFaEstablished || state.is_established(tuple.protocol)
+        };
+        match op.kind {
+            Kind::Insert(state) if is_member(state) => {
+                self.sender.insert(tuple, state);
+            }
+            Kind::Modify(before, after) => match (is_member(before), is_member(after)) {
+                // States within an established connection's life are not told by a representation of membership.
+                (true, true) if self.method == Method::MultiLevelFaEstablished => {}
+                (true, true) => {
+                    self.sender.modify(tuple, before, after);
+                }
+                (false, true) => {
+                    self.sender.insert(tuple, established());
+                }
+                (true, false) => self.sender.remove(tuple, established()),
+                (false, false) => {}
+            },
+            Kind::Remove(state) if is_member(state) => {
+                let told = if self.method == Method::MultiLevelFaEstablished { established() } else { state };
+                self.sender.remove(tuple, told);
+            }
+            Kind::Insert(_) | Kind::Remove(_) => {}
+        }
+        self.outcome.entries_max = self.outcome.entries_max.max(self.sender.status().entries);
+        if !self.is_waiting {
+            // The first change since the last datagrams: its batch begins.
+            self.is_waiting = true;
+            self.sender.handle_timeout(op.at);
+            self.due = self.next_due().min(op.at + self.batch);
+        }
+    }
+
+    /// Time passes: what is due by then is sent and received.
+    pub(super) fn turn_to(&mut self, at: Instant) {
+        if !self.has_begun {
+            self.begin(at);
+        }
+        let mut stops = 0;
+        while self.due <= at {
+            let now = if stops < STOPS_MAX { self.due } else { at };
+            self.exchange(now);
+            let next = self.next_due();
+            // Whatever is still due at the same moment is due to be asked again, but not for ever.
+            self.due = if next <= now { now + Duration::from_nanos(1) } else { next };
+            stops += 1;
+        }
+    }
+
+    /// The backup gets an empty filter in the time before the capture, which is not part of what the traffic costs.
+    fn begin(&mut self, at: Instant) {
+        self.has_begun = true;
+        self.due = Instant::from_nanos(at.as_nanos().saturating_sub(BEFORE.as_nanos() as u64));
+        self.exchange(self.due);
+        self.due = self.next_due();
+        let just_before = Instant::from_nanos(at.as_nanos().saturating_sub(1));
+        self.turn_to(just_before);
+        self.outcome.initial_bytes = self.outcome.bytes;
+        (self.outcome.bytes, self.outcome.datagrams, self.outcome.bytes_back) = (0, 0, 0);
+        self.words_before = self.sender.status().words;
+    }
+
+    fn next_due(&self) -> Instant {
+        let due = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
+        due.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    fn exchange(&mut self, now: Instant) {
+        self.is_waiting = false;
+        self.sender.handle_timeout(now);
+        self.receiver.handle_timeout(now);
+        loop {
+            let mut is_quiet = true;
+            while self.sender.poll_transmit(now, BACKUP, &mut self.datagram) {
+                is_quiet = false;
+                self.outcome.bytes += self.datagram.len() as u64 + IP_AND_UDP_BYTES;
+                self.outcome.datagrams += 1;
+                self.receiver.handle_datagram(now, &self.datagram).expect("a sender of ours is understood");
+            }
+            while self.receiver.poll_transmit(now, &mut self.datagram) {
+                is_quiet = false;
+                self.outcome.bytes_back += self.datagram.len() as u64 + IP_AND_UDP_BYTES;
+                self.sender.handle_datagram(now, BACKUP, &self.datagram).expect("a receiver of ours is understood");
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    /// The primary fails now: what has not been sent is lost. Asks the backup.
+    pub(super) fn probe(&mut self, probes: &Probes) {
+        self.turn_to(probes.at);
+        let answers = &mut self.outcome.answers;
+        for tuple in &probes.absent {
+            answers.absent += 1;
+            answers.false_positives += u64::from(self.receiver.lookup(tuple).is_some());
+        }
+        for tuple in &probes.same_hosts {
+            answers.same_hosts += 1;
+            answers.same_host_hits += u64::from(self.receiver.lookup(tuple).is_some());
+        }
+        for active in &probes.active {
+            let is_member = active.state.is_established(active.tuple.protocol);
+            if active.told <= self.threshold || self.method.is_membership() && !is_member {
+                answers.put_off += 1;
+                continue;
+            }
+            answers.due += 1;
+            match self.receiver.lookup(&active.tuple) {
+                None => answers.false_negatives += 1,
+                Some(_) if self.method.is_membership() => {}
+                Some(known) => answers.inaccurate_states += u64::from(known.state != Some(active.state)),
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self) -> LaneOutcome {
+        let status = self.sender.status();
+        self.outcome.messages = status.words - self.words_before;
+        self.outcome.refused = status.refused;
+        self.outcome.whole_updates = status.whole_updates;
+        self.outcome.incremental_updates = status.incremental_updates;
+        self.outcome.backup_bytes = self.receiver.memory_bytes() as u64;
+        self.outcome
+    }
+}
+
+/// The state under which a representation of membership holds every connection.
+const fn established() -> replication::compact::CellState {
+    replication::compact::CellState::from_number(flow::conntrack::TcpState::Established as u8)
+}
+
+fn compact_config(config: &StudyConfig, method: Method) -> CompactConfig {
+    let representation = match method {
+        Method::HostAggregate => Representation::HostAggregate,
+        Method::FlowDigest => Representation::FlowDigest,
+        Method::MultiLevelLl | Method::MultiLevelLlSymbols => Representation::MultiLevel(Insertion::LeastLoad),
+        Method::DLeft => Representation::DLeft,
+        Method::CountingBloom => Representation::CountingBloom,
+        _ => Representation::MultiLevel(Insertion::FirstAvailable),
+    };
+    // Secrets are drawn from the study's seed, so that a study can be made again.
+    let secret = [config.seed ^ 0x5ec0_11ab_0f5e_c2e7, config.seed.rotate_left(32) ^ 0x1357_9bdf_0246_8ace];
+    let mut compact = CompactConfig::new(representation, config.connections_max.into(), secret);
+    compact.symbols = matches!(method, Method::MultiLevelFaSymbols | Method::MultiLevelLlSymbols);
+    compact.update = match method {
+        Method::HostAggregate | Method::FlowDigest => {
+            UpdateRule::Periodic(Duration::from_secs_f64(config.digest_interval_s))
+        }
+        _ => UpdateRule::Immediate { batch: Duration::from_millis(config.batch_ms.into()) },
+    };
+    if let Some(counters) = config.counters_per_item {
+        compact.counters_per_item = counters;
+    }
+    if let Some(bits) = config.fingerprint_bits {
+        compact.fingerprint_bits = bits;
+    }
+    compact
+}

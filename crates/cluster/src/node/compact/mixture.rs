@@ -1,0 +1,235 @@
+//! Which connections are told precisely beside the others that are in the filter: chosen by what a failover would lose.
+//!
+//! What a filter holds comes back when its next packet comes, in its state, while the recovery lasts. So a failover loses
+//!
+//! 1. what the filter had no room for, and what the functions cannot make again from the tuple: at once, so these are told
+//!    precisely at once;
+//! 2. what sends nothing for as long as a recovery lasts, or is idle through two failovers: connections that have lived long, as
+//!    a rule. These are told precisely from a certain age on, the oldest first.
+//!
+//! Short connections are most of all changes and the least of all losses; they stay in the filter. Precise words share a budget
+//! of bytes: when it is used up the next oldest waits, so that as many of the longest-lived are told precisely as the budget
+//! allows.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use flow::Instant;
+use flow::table::Slot;
+
+/// Connections that grow old, and may have ended since, at most: so many times as the table holds.
+const GROWING_OLD_PER_CONNECTION_MAX: usize = 2;
+/// Beyond what a second gives, no budget is saved up.
+const SAVED_MAX: Duration = Duration::from_secs(1);
+
+/// Which connections are told precisely as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WhichPrecise {
+    /// None but those that the functions cannot make again.
+    #[default]
+    None,
+    /// Those that have lived longer than `age`, the oldest first, and those that are lost otherwise: for which the filter has no
+    /// room, or which the functions cannot make again.
+    LongerThan {
+        /// How long a connection lives before it is told precisely.
+        age: Duration,
+        /// What precise words may take, all peers together; `None`: whatever they take.
+        budget_bytes_per_second: Option<u64>,
+    },
+}
+
+/// A connection that may live long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) slot: Slot,
+    pub(super) name: u32,
+    pub(super) is_urgent: bool,
+    began_at: Instant,
+}
+
+/// The connections that may come to be told precisely.
+#[derive(Debug)]
+pub(super) struct Mixture {
+    which: WhichPrecise,
+    /// Would be lost, oldest first.
+    urgent: VecDeque<Candidate>,
+    /// By when they began.
+    growing_old: VecDeque<Candidate>,
+    /// Told precisely, and still in the filter until the peers have confirmed it.
+    unconfirmed: VecDeque<Candidate>,
+    candidates_max: usize,
+    /// Nanoseconds' worth of budget that were used in advance end here.
+    paid_until: Instant,
+}
+
+impl Mixture {
+    pub(super) fn new(which: WhichPrecise, connections_max: u32) -> Self {
+        Self {
+            which,
+            urgent: VecDeque::new(),
+            growing_old: VecDeque::new(),
+            unconfirmed: VecDeque::new(),
+            candidates_max: GROWING_OLD_PER_CONNECTION_MAX * connections_max as usize,
+            paid_until: Instant::ZERO,
+        }
+    }
+
+    /// Connections that the filter would keep are told precisely as well.
+    pub(super) const fn is_mixed(&self) -> bool {
+        matches!(self.which, WhichPrecise::LongerThan { .. })
+    }
+
+    fn age(&self) -> Option<Duration> {
+        match self.which {
+            WhichPrecise::None => None,
+            WhichPrecise::LongerThan { age, .. } => Some(age),
+        }
+    }
+
+    const fn budget(&self) -> Option<u64> {
+        match self.which {
+            WhichPrecise::None => None,
+            WhichPrecise::LongerThan { budget_bytes_per_second, .. } => budget_bytes_per_second,
+        }
+    }
+
+    /// A connection began, or was taken over. `lives` says of others whether they still may be told precisely one day: those of
+    /// which it does not are forgotten when there are too many.
+    pub(super) fn note_begun(&mut self, now: Instant, slot: Slot, name: u32, lives: impl Fn(&Candidate) -> bool) {
+        if self.age().is_none() {
+            return;
+        }
+        if self.growing_old.len() >= self.candidates_max {
+            self.growing_old.retain(lives);
+        }
+        if self.growing_old.len() < self.candidates_max {
+            self.growing_old.push_back(Candidate { slot, name, is_urgent: false, began_at: now });
+        }
+    }
+
+    /// The connection would be lost. Again each time at which that is noticed; bounded as those that grow old are.
+    pub(super) fn note_urgent(&mut self, now: Instant, slot: Slot, name: u32) {
+        if self.urgent.len() < self.candidates_max {
+            self.urgent.push_back(Candidate { slot, name, is_urgent: true, began_at: now });
+        }
+    }
+
+    /// The next connection to be told precisely now, if its time has come and the budget allows.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Candidate> {
+        if !self.may_spend(now) {
+            return None;
+        }
+        if let Some(candidate) = self.urgent.pop_front() {
+            return Some(candidate);
+        }
+        let age = self.age()?;
+        self.growing_old.pop_front_if(|oldest| oldest.began_at + age <= now)
+    }
+
+    /// When [`Mixture::pop_due`] has something next.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let due = match (self.urgent.front(), self.growing_old.front(), self.age()) {
+            (Some(_), ..) => Instant::ZERO,
+            (None, Some(oldest), Some(age)) => oldest.began_at + age,
+            _ => return None,
+        };
+        Some(due.max(self.paid_until))
+    }
+
+    fn may_spend(&self, now: Instant) -> bool {
+        self.paid_until <= now
+    }
+
+    /// So many bytes were, or are about to be, told precisely.
+    pub(super) fn spend(&mut self, now: Instant, bytes: usize) {
+        let Some(budget) = self.budget() else { return };
+        let nanos = (bytes as u64).saturating_mul(1_000_000_000) / budget.max(1);
+        // A budget that was not used in the last second is lost.
+        let saved_from = Instant::from_nanos(now.as_nanos().saturating_sub(SAVED_MAX.as_nanos() as u64));
+        self.paid_until = self.paid_until.max(saved_from) + Duration::from_nanos(nanos);
+    }
+
+    /// The connection was told precisely, and is in the filter until that is confirmed.
+    pub(super) fn await_confirmation(&mut self, candidate: Candidate) {
+        self.unconfirmed.push_back(candidate);
+    }
+
+    /// Connections whose precise word is not confirmed.
+    pub(super) fn unconfirmed(&self) -> usize {
+        self.unconfirmed.len()
+    }
+
+    /// Takes the one that has waited longest for its confirmation.
+    pub(super) fn pop_unconfirmed(&mut self) -> Option<Candidate> {
+        self.unconfirmed.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn mixture(budget: Option<u64>) -> Mixture {
+        let which = WhichPrecise::LongerThan { age: Duration::from_secs(10), budget_bytes_per_second: budget };
+        Mixture::new(which, 4)
+    }
+
+    #[test]
+    fn the_oldest_comes_first_and_not_before_its_time() {
+        let mut mixture = mixture(None);
+        (0..3).for_each(|nth| mixture.note_begun(at(1000 * nth), Slot(nth as u32), nth as u32, |_| true));
+        assert_eq!(mixture.poll_timeout(), Some(at(10_000)));
+        assert!(mixture.pop_due(at(9_999)).is_none());
+        let names =
+            |mixture: &mut Mixture, now| core::iter::from_fn(|| mixture.pop_due(now)).map(|it| it.name).sum::<u32>();
+        assert_eq!(names(&mut mixture, at(11_000)), 1, "the first two");
+        assert_eq!(mixture.poll_timeout(), Some(at(12_000)));
+    }
+
+    #[test]
+    fn what_would_be_lost_goes_before_what_is_old() {
+        let mut mixture = mixture(None);
+        mixture.note_begun(at(0), Slot(1), 1, |_| true);
+        mixture.note_urgent(at(20_000), Slot(2), 2);
+        assert_eq!(mixture.pop_due(at(20_000)).map(|it| it.name), Some(2));
+        assert_eq!(mixture.pop_due(at(20_000)).map(|it| it.name), Some(1));
+    }
+
+    #[test]
+    fn no_more_is_told_precisely_than_the_budget_allows() {
+        let mut mixture = mixture(Some(1000));
+        (0..8).for_each(|nth| mixture.note_begun(at(0), Slot(nth), nth, |_| true));
+        let mut told = 0;
+        for ms in 20_000..22_000 {
+            while mixture.pop_due(at(ms)).is_some() {
+                mixture.spend(at(ms), 500);
+                told += 1;
+            }
+        }
+        // What was saved up in a second, and two seconds' worth of two a second.
+        assert!((4..=7).contains(&told), "{told}");
+        assert!(mixture.poll_timeout().is_some_and(|next| next > at(21_500)));
+    }
+
+    #[test]
+    fn too_many_candidates_are_those_that_have_ended() {
+        let mut mixture = mixture(None);
+        (0..100).for_each(|nth| mixture.note_begun(at(nth.into()), Slot(nth), nth, |it| it.name >= 95));
+        assert!(mixture.growing_old.len() <= 8);
+        assert_eq!(mixture.pop_due(at(60_000)).map(|it| it.name), Some(95));
+    }
+
+    #[test]
+    fn without_a_mixture_only_what_would_be_lost_is_told_precisely() {
+        let mut mixture = Mixture::new(WhichPrecise::None, 4);
+        mixture.note_begun(at(0), Slot(1), 1, |_| true);
+        assert_eq!(mixture.poll_timeout(), None);
+        mixture.note_urgent(at(1), Slot(2), 2);
+        assert_eq!(mixture.pop_due(at(1)).map(|it| it.name), Some(2));
+        assert!(mixture.pop_due(at(100_000)).is_none());
+    }
+}

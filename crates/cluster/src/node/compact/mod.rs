@@ -1,0 +1,104 @@
+//! Connections told compactly: as entries of a filter beside the precise words of a session.
+//!
+//! The session with each peer goes on in every mode: it finds the peer, says who lives, and tells precisely what is told
+//! precisely. Beside it, in datagrams of its own, runs a [`CompactSender`] that tells all peers of this node's own connections,
+//! and for each peer a [`CompactReceiver`] that holds what the peer told. The table is not touched by the latter: only when
+//! this node takes over, packets of no connection are asked for in it ([`crate::pipeline::RecoveryConfig`]).
+//!
+//! ```text
+//!   pipeline ─ changes ─► telling ─┬─ in the filter: CompactSender ════════► peers' CompactReceivers
+//!                                  └─ precise (mixture): sessions ─────────► peers' tables
+//!   peers' CompactSenders ════════► CompactReceivers ─ recall ─► pipeline, after a take-over
+//! ```
+//!
+//! [`CompactSender`]: replication::compact::CompactSender
+//! [`CompactReceiver`]: replication::compact::CompactReceiver
+
+mod cells;
+mod leaving;
+mod mixture;
+mod receiving;
+mod standing_by;
+mod status;
+mod telling;
+
+use flow::{Instant, NodeId};
+use replication::SessionEvent;
+use replication::compact::{CompactConfig, CompactSender, ReceiverLimits};
+
+use super::ConfigError;
+use crate::pipeline::RecoveryConfig;
+
+pub(super) use cells::Cells;
+use mixture::Mixture;
+pub use mixture::WhichPrecise;
+pub(super) use receiving::recall;
+use standing_by::StandingBy;
+pub use status::{CompactStatus, PrecisionCounters};
+
+/// How connections are told compactly.
+#[derive(Clone, Debug)]
+pub struct CompactNodeConfig {
+    /// The stream of filters.
+    pub config: CompactConfig,
+    /// Which connections are told precisely as well.
+    pub precise: WhichPrecise,
+    /// How this node goes on with what it was told, once it takes over.
+    pub recovery: RecoveryConfig,
+}
+
+/// A peer's filter may be larger than this node's by so much: a peer that is being given more room is not refused.
+const PEERS_FILTER_LARGER_MAX: usize = 4;
+
+impl CompactNodeConfig {
+    /// How large a filter is taken from a peer.
+    pub(super) fn receiver_limits(&self) -> ReceiverLimits {
+        let own_words = self.config.filter_bytes().unwrap_or(0) / size_of::<u32>();
+        let words_max = own_words.saturating_mul(PEERS_FILTER_LARGER_MAX).max(ReceiverLimits::default().words_max);
+        ReceiverLimits { words_max }
+    }
+}
+
+/// What a node has for telling connections compactly.
+pub(super) struct Compact {
+    pub(super) sender: CompactSender,
+    pub(super) cells: Cells,
+    mixture: Mixture,
+    recovery: RecoveryConfig,
+    standing_by: StandingBy,
+    counters: PrecisionCounters,
+    /// This node is about to leave: at the latest then.
+    leaves_by: Option<Instant>,
+    /// A recovery begins if something to recover is told until then.
+    awaits_entries_until: Option<Instant>,
+}
+
+impl Compact {
+    pub(super) fn new(config: &CompactNodeConfig, peers: &[NodeId], connections_max: u32) -> Result<Self, ConfigError> {
+        Ok(Self {
+            sender: CompactSender::new(config.config, peers)?,
+            cells: Cells::new(connections_max),
+            mixture: Mixture::new(config.precise, connections_max),
+            recovery: config.recovery.clone(),
+            standing_by: StandingBy::default(),
+            counters: PrecisionCounters::default(),
+            leaves_by: None,
+            awaits_entries_until: None,
+        })
+    }
+
+    /// The peer listens, or does not.
+    pub(super) fn note_session(&mut self, now: Instant, peer: NodeId, event: SessionEvent) {
+        match event {
+            SessionEvent::PeerUp | SessionEvent::PeerRestarted => self.sender.peer_back(now, peer),
+            SessionEvent::PeerSilent | SessionEvent::PeerLeft => self.sender.peer_lost(peer),
+            _ => {}
+        }
+    }
+
+    /// When it has something to do next.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let told_by = [self.sender.poll_timeout(), self.mixture.poll_timeout(), self.standing_by.poll_timeout()];
+        told_by.into_iter().chain([self.leaves_by, self.awaits_entries_until]).flatten().min()
+    }
+}

@@ -1,0 +1,138 @@
+//! What peers tell compactly, and the recovery in which it is asked for.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::{Instant, NodeId, Tuple};
+use replication::compact::{self, Addressee, CompactReceiver, Representation};
+
+use crate::node::peer::Peer;
+use crate::node::roles::forwards;
+use crate::node::{Node, NodeError, NodeEvent};
+use crate::pipeline::Recalled;
+
+/// A node that takes over from one that told it nothing waits so long for word of connections: who leaves in good order may be late.
+const ENTRIES_AWAITED: Duration = Duration::from_secs(2);
+
+/// What a peer told of the connection that began with this tuple.
+pub(in crate::node) fn recall(peers: &[Peer], original: &Tuple) -> Option<Recalled> {
+    peers.iter().find_map(|peer| {
+        let known = peer.compact.as_ref()?.lookup(original)?;
+        let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
+        Some(Recalled { owner: peer.id, state })
+    })
+}
+
+impl Peer {
+    /// The peer's filter is here whole, or there is none.
+    pub(in crate::node) fn has_told_filter(&self) -> bool {
+        self.compact.as_ref().is_none_or(CompactReceiver::is_complete)
+    }
+}
+
+impl Node {
+    /// A compact datagram from a peer.
+    pub(in crate::node) fn handle_compact(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        datagram: &[u8],
+    ) -> Result<(), NodeError> {
+        let Some(compact_node) = &mut self.compact else { return Err(NodeError::NotCompact(from)) };
+        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let Some(receiver) = &mut peer.compact else { return Ok(()) };
+        if peer.refused.is_some() {
+            return Ok(());
+        }
+        match compact::addressee(datagram) {
+            Some(Addressee::Sender) => compact_node.sender.handle_datagram(now, from, datagram)?,
+            Some(Addressee::Receiver) | None => receiver.handle_datagram(now, datagram)?,
+        }
+        self.look_after_recovery(now);
+        self.handle_session_events(now);
+        Ok(())
+    }
+
+    /// The next compact datagram for a peer.
+    pub(in crate::node) fn poll_compact(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
+        let compact = self.compact.as_mut()?;
+        let told = self.peers.iter_mut().filter(|peer| peer.can_be_told() && peer.refused.is_none());
+        for peer in told {
+            let Some(receiver) = &mut peer.compact else { continue };
+            if receiver.poll_transmit(now, buffer) || compact.sender.poll_transmit(now, peer.id, buffer) {
+                return Some(peer.id);
+            }
+        }
+        None
+    }
+
+    /// This node has taken over, or one whose connections it may need has died: from now on packets of no connection are looked
+    /// for in what peers told.
+    ///
+    /// A peer that dies while this node serves took nothing with it but what it had not handed over.
+    pub(in crate::node) fn begin_recovery(&mut self, now: Instant, has_taken_over: bool) {
+        if self.roles.groups_in(forwards).is_empty() {
+            return;
+        }
+        let told = self.told_entries();
+        let Some(compact) = &mut self.compact else { return };
+        let makes_good = compact.recovery.blocks || !compact.recovery.cold_start.is_empty();
+        if told == 0 && !(makes_good && has_taken_over) {
+            // Whoever left may be about to tell.
+            compact.awaits_entries_until = has_taken_over.then_some(now + ENTRIES_AWAITED);
+            return;
+        }
+        compact.awaits_entries_until = None;
+        self.pipeline.begin_recovery(now, &compact.recovery, told);
+        // The peer may come back with nothing before all its connections have sent something.
+        let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
+        receivers.for_each(|receiver| receiver.set_retaining(true));
+        self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
+    }
+
+    /// Connections that peers have told, at most: of pairs of hosts nobody knows how many connections they have.
+    fn told_entries(&self) -> u64 {
+        let connections_max = u64::from(self.pipeline.table().capacity());
+        let receivers = self.peers.iter().filter_map(|peer| peer.compact.as_ref());
+        let told = receivers.map(|receiver| match receiver.representation() {
+            Some(Representation::HostAggregate) if receiver.entries() > 0 => connections_max,
+            _ => receiver.entries(),
+        });
+        told.sum()
+    }
+
+    /// Nobody is asked any more.
+    pub(in crate::node) fn end_recovery(&mut self) {
+        self.pipeline.end_recovery();
+        let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
+        receivers.for_each(|receiver| receiver.set_retaining(false));
+        self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
+    }
+
+    pub(super) fn look_after_recovery(&mut self, now: Instant) {
+        if self.pipeline.is_recovering() {
+            let told = self.told_entries();
+            self.pipeline.note_told_entries(told);
+            self.pipeline.end_recovery_if_over(now);
+            if !self.pipeline.is_recovering() {
+                self.end_recovery();
+                let restored = self.pipeline.recovery_counters().restored;
+                self.events.push(now, NodeEvent::RecoveryEnded { restored });
+            }
+            return;
+        }
+        let Some(until) = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until) else { return };
+        if self.told_entries() > 0 {
+            self.begin_recovery(now, true);
+        } else if until <= now {
+            self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
+        }
+    }
+
+    /// A peer that listens has not been told yet all that there is to tell compactly.
+    pub(in crate::node) fn has_compact_words(&self) -> bool {
+        let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
+        let Some(compact) = &self.compact else { return false };
+        self.peers.iter().filter(listens).any(|peer| !compact.sender.is_settled(peer.id))
+    }
+}

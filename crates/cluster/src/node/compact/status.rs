@@ -1,0 +1,44 @@
+//! How compact replication stands, for operators.
+
+use flow::Instant;
+use replication::compact::CompactSenderStatus;
+
+use super::Compact;
+use crate::node::Node;
+use crate::pipeline::RecoveryCounters;
+
+/// What is counted of connections that are told precisely beside the filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PrecisionCounters {
+    /// Connections told precisely because they have lived long.
+    pub long_lived: u64,
+    /// Connections told precisely because a failover would lose them: the filter has no room for them, or the functions cannot
+    /// make them again.
+    pub urgent: u64,
+    /// Connections that this node, standing by, has let go because the one that took over has them.
+    pub let_go: u64,
+}
+
+/// How compact replication stands.
+#[derive(Clone, Debug)]
+pub struct CompactStatus {
+    /// What this node tells.
+    pub sender: CompactSenderStatus,
+    /// What it tells precisely beside that.
+    pub precision: PrecisionCounters,
+    /// What came of connections that it was told of.
+    pub recovery: RecoveryCounters,
+    /// When the recovery that is under way ends.
+    pub recovery_ends_at: Option<Instant>,
+}
+
+impl Compact {
+    pub(in crate::node) fn status(&self, node: &Node) -> CompactStatus {
+        CompactStatus {
+            sender: self.sender.status(),
+            precision: self.counters,
+            recovery: node.pipeline.recovery_counters(),
+            recovery_ends_at: node.pipeline.recovery_ends_at(),
+        }
+    }
+}

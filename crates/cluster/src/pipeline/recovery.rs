@@ -1,0 +1,331 @@
+//! Connections that only a filter remembers: what a node that has taken over does with packets of none that it knows.
+//!
+//! Where connections are told compactly, the table of the node that takes over is empty. What it was told lies in filters
+//! beside it, which the [`Edge`] asks for one tuple at a time ([`Edge::recall`]); connections come back into the table as
+//! their packets come (seed 000, section 2.1: packet-driven reconstruction).
+//!
+//! ```text
+//!   packet of no connection
+//!     │ SYN, or of a kind that no connection has ──────────────────────────► a new connection, as ever
+//!     │ its source has missed too often ───────────────────────────────────► TCP: dropped; else a new one
+//!     ▼
+//!   asked for as an original, then as a reply ──hit, and the rules allow it─► entered as a copy, taken over
+//!     │ missed
+//!     ├─ not TCP ──────────────────────────────────────────────────────────► a new connection, if the rules allow
+//!     ├─ from a trusted port (cold start) ─────────────────────────────────► entered as established
+//!     ├─ sent again (intentional block) ───────────────────────────────────► entered as established
+//!     ├─ from another port (cold start) ───────────────────────────────────► goes on as a keep-alive, without payload
+//!     └─ else ─────────────────────────────────────────────────────────────► dropped
+//! ```
+//!
+//! A filter answers some tuples that it never held. What that may let pass is bounded: nothing that the rules deny a
+//! connection to begin with, no more connections than were told, few questions of one source, and all of it only for as
+//! long as the recovery lasts.
+
+mod blocked;
+mod missed;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::connection::flags;
+use flow::conntrack::{ProtocolState, TcpState, UdpState, peer_flags};
+use flow::source_counts::SourcePrefixes;
+use flow::source_rates::SourceRates;
+use flow::table::Slot;
+use flow::wire::{Headers, Packet, Transport, ip_protocol, tcp_flags};
+use flow::{Connection, Direction, Disposition, DropReason, Instant, NodeId, PortId, Tuple};
+
+use self::blocked::Blocked;
+use super::batch::wanted;
+use super::{Edge, Pipeline};
+
+/// How long filters are asked after a take-over, unless it is configured: longer than the keep-alive interval of hosts that
+/// keep an idle connection (two hours, RFC 1122 section 4.2.3.6) with the retries behind it.
+pub const RECOVERY_LASTS_DEFAULT: Duration = Duration::from_secs(135 * 60);
+/// Questions without an answer that one source has in a second, unless it is configured.
+pub const MISSES_PER_SOURCE_MAX_DEFAULT: u32 = 100;
+/// Beyond what was told, so many connections may be restored: what was told after the take-over, and false hits.
+const RESTORED_BEYOND: u64 = 64;
+
+/// How a node that has taken over goes on with connections of which it was told compactly.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecoveryConfig {
+    /// How long filters are asked after a take-over; what has sent nothing by then is forgotten.
+    pub lasts: Duration,
+    /// Tuples that no filter names, a second and source: beyond it, the source's packets are not asked for.
+    pub misses_per_source_max: u32,
+    /// *TCP cold start* (seed 000, section 2.1.2): connections that no filter names go on at once if a segment comes from one of
+    /// these ports, behind which hosts are trusted. A segment from another port goes on as a keep-alive, which shows whether
+    /// the trusted host knows the connection. Empty: no cold start.
+    pub cold_start: Vec<PortId>,
+    /// *Intentional block* (seed 000, section 2.1.2): a segment that no filter names is dropped, and passes if it is sent again.
+    pub blocks: bool,
+}
+
+impl Default for RecoveryConfig {
+    fn default() -> Self {
+        Self {
+            lasts: RECOVERY_LASTS_DEFAULT,
+            misses_per_source_max: MISSES_PER_SOURCE_MAX_DEFAULT,
+            cold_start: Vec::new(),
+            blocks: false,
+        }
+    }
+}
+
+/// What a filter of another node remembers of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recalled {
+    /// The node that told of it.
+    pub owner: NodeId,
+    /// Where its automaton stands, with the record's [`flags`]; `None` where no more was told than that it is there.
+    pub state: Option<(ProtocolState, u8)>,
+}
+
+/// What is counted of recoveries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RecoveryCounters {
+    /// Recoveries begun.
+    pub begun: u64,
+    /// Recoveries that ended because everything that was told had come back.
+    pub used_up: u64,
+    /// Connections restored by a filter's answer.
+    pub restored: u64,
+    /// Packets of connections that no filter named.
+    pub missed: u64,
+    /// Answers of filters for connections that the rules would not let begin: false hits, or the rules are others.
+    pub denied: u64,
+    /// Answers of filters for connections whose translation is another's by now.
+    pub conflicts: u64,
+    /// Packets that were not asked for because their source had missed too often.
+    pub unasked: u64,
+    /// Connections begun in their middle by a segment from a trusted port.
+    pub cold_started: u64,
+    /// Segments from other ports that went on as keep-alives.
+    pub probed: u64,
+    /// Segments dropped until they come again.
+    pub blocked: u64,
+    /// Connections begun in their middle because a segment came again.
+    pub unblocked: u64,
+}
+
+/// A recovery that is under way.
+pub(super) struct Recovery {
+    config: RecoveryConfig,
+    until: Instant,
+    /// Connections that were told, at most.
+    told: u64,
+    /// Connections that this recovery restored.
+    restored: u64,
+    misses: SourceRates,
+    blocked: Blocked,
+    /// Room for the tuples that a reply may belong to.
+    originals: Vec<Tuple>,
+}
+
+impl Recovery {
+    /// As many connections came back as were told, and a few more.
+    const fn is_used_up(&self) -> bool {
+        self.restored >= self.told + self.told / RESTORED_BEYOND + RESTORED_BEYOND
+    }
+}
+
+/// What became of a packet that no connection in the table has.
+pub(super) enum Recollection {
+    /// Its connection is in the table now.
+    Known(Slot, Direction),
+    /// What becomes of any such packet.
+    Unknown,
+    /// It has been dealt with.
+    Done(Result<Disposition, DropReason>),
+}
+
+impl Pipeline {
+    /// From `now` on packets of no connection are asked for. `entries` is how many connections were told.
+    pub fn begin_recovery(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) {
+        let misses = SourceRates::new(self.key, SourcePrefixes::default(), config.misses_per_source_max);
+        self.recovery_counters.begun += 1;
+        self.recovery = Some(Box::new(Recovery {
+            config: config.clone(),
+            until: now + config.lasts,
+            told: entries,
+            restored: 0,
+            misses,
+            blocked: Blocked::default(),
+            originals: Vec::new(),
+        }));
+    }
+
+    /// So many connections have been told by now; whoever left in good order may go on telling.
+    pub fn note_told_entries(&mut self, entries: u64) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.told = recovery.told.max(entries);
+        }
+    }
+
+    /// Whether packets of no connection are asked for.
+    #[must_use]
+    pub const fn is_recovering(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// When the recovery ends, if one is under way.
+    #[must_use]
+    pub fn recovery_ends_at(&self) -> Option<Instant> {
+        self.recovery.as_ref().map(|recovery| recovery.until)
+    }
+
+    /// Ends the recovery if its time is over, or nothing is left that could come back.
+    pub fn end_recovery_if_over(&mut self, now: Instant) {
+        let Some(recovery) = &self.recovery else { return };
+        let makes_good = recovery.config.blocks || !recovery.config.cold_start.is_empty();
+        let is_used_up = recovery.is_used_up() && !makes_good;
+        if is_used_up || recovery.until <= now {
+            self.recovery_counters.used_up += u64::from(is_used_up);
+            self.recovery = None;
+        }
+    }
+
+    /// Nobody is asked any more.
+    pub fn end_recovery(&mut self) {
+        self.recovery = None;
+    }
+
+    /// What was counted of recoveries.
+    #[must_use]
+    pub const fn recovery_counters(&self) -> RecoveryCounters {
+        self.recovery_counters
+    }
+
+    /// Looks for a packet's connection in what other nodes told, and enters it if it is there.
+    #[cold]
+    pub(super) fn recollect<E: Edge>(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        is_local: bool,
+        edge: &mut E,
+    ) -> Recollection {
+        if !may_be_remembered(packet.headers, is_local) {
+            return Recollection::Unknown;
+        }
+        let Some(mut recovery) = self.recovery.take().filter(|recovery| now < recovery.until) else {
+            return Recollection::Unknown;
+        };
+        let recollection = self.ask(now, &mut recovery, packet, edge);
+        self.recovery = Some(recovery);
+        recollection
+    }
+
+    fn ask<E: Edge>(
+        &mut self,
+        now: Instant,
+        recovery: &mut Recovery,
+        packet: &mut Packet<'_, '_>,
+        edge: &mut E,
+    ) -> Recollection {
+        let (source, wanted) = (packet.headers.tuple, wanted(packet.headers));
+        let is_tcp = matches!(packet.headers.transport, Transport::Tcp(_));
+        if !recovery.misses.may_begin(now, &source) {
+            self.recovery_counters.unasked += 1;
+            let refused = Recollection::Done(Err(DropReason::RecoverySourceLimit));
+            return if is_tcp { refused } else { Recollection::Unknown };
+        }
+        let ingress = packet.frame.ingress;
+        recovery.originals.clear();
+        self.chain.originals_of(&wanted, &mut recovery.originals);
+        let is_left = !recovery.is_used_up();
+        let as_reply = recovery.originals.iter().map(|original| (*original, None));
+        for (original, ingress) in [(wanted, Some(ingress))].into_iter().chain(as_reply).filter(|_| is_left) {
+            if !self.lies_here(&original) {
+                continue;
+            }
+            let Some(recalled) = edge.recall(&original) else { continue };
+            match self.restore(now, original, ingress, recalled) {
+                Ok(Some(())) => {
+                    recovery.restored += 1;
+                    self.recovery_counters.restored += 1;
+                    return self.known_by(&wanted);
+                }
+                Ok(None) => {}
+                Err(reason) => return Recollection::Done(Err(reason)),
+            }
+        }
+        self.recovery_counters.missed += 1;
+        recovery.misses.note_begun(now, &source);
+        if is_tcp { self.make_good(now, recovery, packet, edge) } else { Recollection::Unknown }
+    }
+
+    /// The connection is this worker's share.
+    fn lies_here(&self, original: &Tuple) -> bool {
+        let place = self.shard.place();
+        place.is_alone() || place.steering.worker_of_tuple(original) == place.worker
+    }
+
+    fn known_by(&self, wanted: &Tuple) -> Recollection {
+        self.lookup(wanted).map_or(Recollection::Unknown, |(slot, direction)| Recollection::Known(slot, direction))
+    }
+
+    /// Enters a connection as a copy of `recalled.owner`'s, to be taken over by the packet that it was asked for. `None`: the
+    /// rules would not let it begin, or its translation is another's.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn restore(
+        &mut self,
+        now: Instant,
+        original: Tuple,
+        ingress: Option<PortId>,
+        recalled: Recalled,
+    ) -> Result<Option<()>, DropReason> {
+        let Some(restored) = self.chain.restore(&original, ingress) else {
+            self.recovery_counters.denied += 1;
+            return Ok(None);
+        };
+        let (protocol, told) = recalled.state.unwrap_or_else(|| assumed_state(original.protocol));
+        let told = told & (flags::REPLIED | flags::ASSURED);
+        let timeout = self.tracker.timeout(original.protocol, &protocol, told);
+        let mut copy = Connection::new(original, recalled.owner, protocol, now + timeout);
+        copy.version = self.first_version(&original);
+        copy.flags = told | flags::COPY;
+        (copy.reply, copy.functions) = (restored.reply, restored.functions);
+        match self.enter(now, copy, self.table.hash(&original)) {
+            Ok(_) => Ok(Some(())),
+            Err(DropReason::TupleInUse) => {
+                self.recovery_counters.conflicts += 1;
+                Ok(None)
+            }
+            Err(reason) => Err(reason),
+        }
+    }
+}
+
+/// Whether a packet may be of a connection that began elsewhere. What begins one is let begin.
+fn may_be_remembered(headers: &Headers, is_local: bool) -> bool {
+    match &headers.transport {
+        Transport::Tcp(segment) => !segment.has(tcp_flags::SYN) || segment.has(tcp_flags::ACK),
+        Transport::Udp | Transport::Other | Transport::IcmpError(_) => true,
+        Transport::IcmpQuery(_) => !is_local || headers.tuple.discriminator & flow::key::QUERY_REPLY != 0,
+        Transport::IcmpOther(..) => false,
+    }
+}
+
+/// What is assumed of a connection of which no more is known than that it is there: that both sides have agreed to talk.
+fn assumed_state(protocol: u8) -> (ProtocolState, u8) {
+    let mut state = ProtocolState::default();
+    match protocol {
+        ip_protocol::TCP => {
+            state.state = TcpState::Established as u8;
+            // The window scales are unknown, so windows cannot be reckoned.
+            state.peers.iter_mut().for_each(|peer| peer.flags = peer_flags::SACK_PERMITTED | peer_flags::LIBERAL);
+            (state, flags::REPLIED | flags::ASSURED)
+        }
+        ip_protocol::UDP => {
+            state.state = UdpState::Replied as u8;
+            (state, flags::REPLIED)
+        }
+        _ => (state, flags::REPLIED),
+    }
+}

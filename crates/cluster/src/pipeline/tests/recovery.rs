@@ -1,0 +1,235 @@
+//! What a node that has taken over makes of packets whose connections it was told of compactly, or not at all.
+
+use flow::connection::flags;
+use flow::conntrack::{ProtocolState, TcpState};
+use flow::wire::Transport;
+use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::nat::{Mapping, SOURCE_PORTS_DEFAULT};
+
+use super::*;
+
+const ACK: u8 = tcp_flags::ACK;
+
+/// The inside may begin connections, under the shared address.
+fn bench(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>) -> Bench {
+    bench_with(config, told, true)
+}
+
+/// As [`bench`]; without `translates`, under its own addresses.
+fn bench_with(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>, translates: bool) -> Bench {
+    let inside = Conditions {
+        ingress: std::vec![INSIDE],
+        sources: std::vec!["10.1.0.0/25".parse().unwrap()],
+        ..Conditions::default()
+    };
+    let rule = Rule { name: "out".into(), conditions: inside.clone(), action: Action::Accept, log: false };
+    let translate =
+        SourceRule { conditions: inside, action: SourceAction::Compute(std::vec![SHARED.into()], Mapping::default()) };
+    let nat = Nat::new(NatConfig {
+        destination_rules: Vec::new(),
+        source_rules: translates.then_some(translate).into_iter().collect(),
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(0),
+        nodes: 2.try_into().unwrap(),
+        key: HashKey([7, 8]),
+    });
+    let firewall = Firewall::new(FirewallConfig { rules: std::vec![rule], ..FirewallConfig::default() });
+    let chain = ChainBuilder::new().push(firewall.unwrap()).push(nat.unwrap()).build().unwrap();
+    let tracker = Tracker::new(TrackerConfig::default());
+    let mut bench = Bench::of(Pipeline::new(NodeId(0), 256, HashKey([1, 2]), tracker, chain));
+    bench.pipeline.begin_recovery(bench.now, &config, told.len() as u64);
+    bench.links.told = told;
+    bench
+}
+
+fn outwards(port: u16) -> Tuple {
+    Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80))
+}
+
+/// The answers to what [`outwards`] is, as the server sends them to the shared address.
+fn answers(bench: &Bench, port: u16) -> Tuple {
+    bench.pipeline.chain().restore(&outwards(port), Some(INSIDE)).expect("the rules let it begin").reply
+}
+
+fn state(state: TcpState) -> Recalled {
+    let state = ProtocolState { state: state as u8, ..ProtocolState::default() };
+    Recalled { owner: NodeId(1), state: Some((state, flags::REPLIED | flags::ASSURED)) }
+}
+
+const MEMBER: Recalled = Recalled { owner: NodeId(1), state: None };
+
+fn tcp(tuple: &Tuple, flags: u8, sequence: u32, acknowledgement: u32, payload: &[u8]) -> Vec<u8> {
+    build::tcp(tuple, build::Tcp { flags, sequence, acknowledgement, ..build::Tcp::default() }, payload)
+}
+
+fn segment_of(frame: &[u8]) -> (Tuple, flow::wire::TcpSegment) {
+    let headers = headers(frame);
+    let Transport::Tcp(segment) = headers.transport else { panic!("a TCP segment") };
+    (headers.tuple, segment)
+}
+
+#[test]
+fn a_connection_goes_on_whichever_side_speaks_first() {
+    for told in [state(TcpState::Established), MEMBER] {
+        for client_first in [true, false] {
+            let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), told)]);
+            let reply = answers(&bench, 4000);
+            let out = tcp(&outwards(4000), ACK, 900_000, 70_000, b"question");
+            let back = tcp(&reply, ACK, 70_000, 900_008, b"answer");
+            let mut sides = [(INSIDE, out), (OUTSIDE, back)];
+            if !client_first {
+                sides.reverse();
+            }
+            for (port, frame) in sides {
+                let sent = bench.feed_one(port, frame).expect("it passes");
+                let expected = if port == INSIDE { reply.inverse() } else { outwards(4000).inverse() };
+                assert_eq!(segment_of(&sent).0, expected, "translated as before");
+            }
+            let counters = bench.pipeline.recovery_counters();
+            assert_eq!((counters.restored, counters.missed, bench.pipeline.counters().taken_over), (1, 0, 1));
+            let (_, connection) = bench.pipeline.table().iter().next().unwrap();
+            assert_eq!((connection.owner, connection.protocol.state), (NodeId(0), TcpState::Established as u8));
+        }
+    }
+}
+
+#[test]
+fn a_connection_goes_on_in_the_state_that_was_told() {
+    let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), state(TcpState::FinWait))]);
+    let fin = tcp(&answers(&bench, 4000), ACK | tcp_flags::FIN, 70_000, 900_000, b"");
+    assert!(bench.feed_one(OUTSIDE, fin).is_some());
+    let (_, connection) = bench.pipeline.table().iter().next().unwrap();
+    assert_eq!(connection.protocol.state, TcpState::LastAck as u8, "the second FIN");
+}
+
+#[test]
+fn an_icmp_error_about_a_connection_that_was_told_finds_it() {
+    let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), MEMBER)]);
+    let reply = answers(&bench, 4000);
+    let quoted = tcp(&reply.inverse(), ACK, 1, 1, b"too large");
+    let header = build::IcmpHeader { kind: 3, code: 4, parameter: 1400 };
+    let error = Envelope::default().icmp_error(SERVER.into(), header, &quoted[14..]).unwrap();
+    let sent = bench.feed_one(OUTSIDE, error).expect("it goes to the client");
+    assert_eq!(headers(&sent).tuple.destination_ip(), CLIENT);
+}
+
+#[test]
+fn what_no_filter_names_is_dropped_and_a_new_connection_begins_as_ever() {
+    let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), MEMBER)]);
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4001), ACK, 5, 5, b"who?")).is_none());
+    assert_eq!(bench.dropped(DropReason::NoConnection), 1);
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4002), tcp_flags::SYN, 5, 0, b"")).is_some());
+    assert_eq!((bench.pipeline.recovery_counters().missed, bench.pipeline.counters().begun), (1, 1));
+}
+
+#[test]
+fn nothing_passes_by_a_false_hit_that_the_rules_deny() {
+    // A stranger's tuple, of which the filter seems to know.
+    let stranger = Tuple::v4(ip_protocol::TCP, (SERVER, 99), (SHARED, 22));
+    let mut bench = bench(RecoveryConfig::default(), std::vec![(stranger, state(TcpState::Established))]);
+    assert!(bench.feed_one(OUTSIDE, tcp(&stranger, ACK, 5, 5, b"let me in")).is_none());
+    let counters = bench.pipeline.recovery_counters();
+    assert_eq!((counters.denied, counters.restored, bench.pipeline.table().len()), (1, 0, 0));
+}
+
+#[test]
+fn one_source_asks_no_more_often_than_it_may_and_others_are_not_held_to_that() {
+    let config = RecoveryConfig { misses_per_source_max: 10, ..RecoveryConfig::default() };
+    let mut bench = bench(config, std::vec![(outwards(9999), MEMBER)]);
+    let stranger = |port| Tuple::v4(ip_protocol::TCP, (Ipv4Addr::new(203, 0, 113, 9), port), (SHARED, 80));
+    (1..=50).for_each(|port| assert!(bench.feed_one(OUTSIDE, tcp(&stranger(port), ACK, 1, 1, b"")).is_none()));
+    let counters = bench.pipeline.recovery_counters();
+    assert_eq!((counters.missed, counters.unasked, bench.dropped(DropReason::RecoverySourceLimit)), (10, 40, 40));
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(9999), ACK, 1, 1, b"")).is_some());
+}
+
+#[test]
+fn no_more_comes_back_than_was_told() {
+    let told: Vec<_> = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
+    let mut bench = bench(RecoveryConfig::default(), told);
+    // The peer said that it had one connection.
+    bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 1);
+    (4000..4200).for_each(|port| drop(bench.feed_one(INSIDE, tcp(&outwards(port), ACK, 1, 1, b""))));
+    assert_eq!(bench.pipeline.recovery_counters().restored, 65);
+    bench.pipeline.end_recovery_if_over(bench.now);
+    assert!(!bench.pipeline.is_recovering() && bench.pipeline.recovery_counters().used_up == 1);
+}
+
+#[test]
+fn a_recovery_ends_in_time() {
+    let config = RecoveryConfig { lasts: Duration::from_secs(60), ..RecoveryConfig::default() };
+    let mut bench = bench(config, std::vec![(outwards(4000), MEMBER), (outwards(4001), MEMBER)]);
+    bench.now = bench.now + Duration::from_secs(59);
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 1, 1, b"")).is_some());
+    bench.now = bench.now + Duration::from_secs(1);
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4001), ACK, 1, 1, b"")).is_none());
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 1, 1, b"")).is_some(), "what is back stays");
+    bench.pipeline.end_recovery_if_over(bench.now);
+    assert!(!bench.pipeline.is_recovering());
+}
+
+#[test]
+fn after_a_cold_start_trusted_hosts_go_on_at_once_and_others_by_way_of_them() {
+    let config = RecoveryConfig { cold_start: std::vec![INSIDE], ..RecoveryConfig::default() };
+    let mut bench = bench_with(config, Vec::new(), false);
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 500, 600, b"go on")).is_some());
+    assert!(bench.feed_one(OUTSIDE, tcp(&outwards(4000).inverse(), ACK, 600, 505, b"gladly")).is_some());
+
+    // The server speaks first: the client is asked whether it knows the connection.
+    let reply = outwards(4001).inverse();
+    let probe = bench.feed_one(OUTSIDE, tcp(&reply, ACK, 7000, 8000, b"not to be seen")).expect("a keep-alive");
+    let (tuple, segment) = segment_of(&probe);
+    assert_eq!((tuple, segment.sequence, segment.payload_bytes), (outwards(4001).inverse(), 6999, 0));
+    assert!(bench.pipeline.lookup(&reply).is_none(), "nothing is believed yet");
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4001), ACK, 8000, 7000, b"")).is_some(), "the client knows it");
+    let again = bench.feed_one(OUTSIDE, tcp(&reply, ACK, 7000, 8000, b"to be seen")).expect("sent again");
+    assert_eq!(segment_of(&again).1.payload_bytes, 10);
+    let counters = bench.pipeline.recovery_counters();
+    assert_eq!((counters.cold_started, counters.probed), (2, 1));
+}
+
+#[test]
+fn an_answer_that_may_be_to_several_connections_proves_nothing() {
+    let config = RecoveryConfig { cold_start: std::vec![INSIDE], blocks: true, ..RecoveryConfig::default() };
+    let mut bench = bench(config, Vec::new());
+    let reply = answers(&bench, 4000);
+    for _ in 0..2 {
+        assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 600, 505, b"to which port?")).is_none());
+    }
+    assert_eq!(bench.pipeline.table().len(), 0);
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 505, 600, b"mine")).is_some());
+    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 600, 509, b"to that one")).is_some());
+}
+
+#[test]
+fn a_reset_or_a_stranger_begins_nothing_by_a_cold_start() {
+    let config = RecoveryConfig { cold_start: std::vec![INSIDE], ..RecoveryConfig::default() };
+    let mut bench = bench(config, Vec::new());
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK | tcp_flags::RST, 5, 5, b"")).is_none());
+    let elsewhere = Tuple::v4(ip_protocol::TCP, (SERVER, 80), (CLIENT, 4000));
+    assert!(bench.feed_one(OUTSIDE, tcp(&elsewhere, ACK, 5, 5, b"to nobody's address")).is_none());
+    assert_eq!((bench.pipeline.table().len(), bench.dropped(DropReason::NoConnection)), (0, 2));
+}
+
+#[test]
+fn a_blocked_segment_passes_when_it_is_sent_again() {
+    let config = RecoveryConfig { blocks: true, ..RecoveryConfig::default() };
+    let mut bench = bench_with(config, Vec::new(), false);
+    let reply = outwards(4000).inverse();
+    let mut sends = |sequence| bench.feed_one(OUTSIDE, tcp(&reply, ACK, sequence, 1, b"data")).is_some();
+    assert_eq!([sends(100), sends(104), sends(100), sends(104)], [false, false, true, true]);
+    let counters = bench.pipeline.recovery_counters();
+    assert_eq!((counters.blocked, counters.unblocked, bench.dropped(DropReason::RecoveryBlocked)), (2, 1, 2));
+}
+
+#[test]
+fn an_answer_by_udp_goes_on_and_a_question_that_nobody_asked_does_not() {
+    let udp = |port| Tuple::v4(ip_protocol::UDP, (CLIENT, port), (SERVER, 53));
+    let mut bench = bench(RecoveryConfig::default(), std::vec![(udp(4000), MEMBER)]);
+    let reply = bench.pipeline.chain().restore(&udp(4000), Some(INSIDE)).unwrap().reply;
+    let sent = bench.feed_one(OUTSIDE, build::udp(&reply, b"answer")).expect("it goes to the client");
+    assert_eq!(headers(&sent).tuple, udp(4000).inverse());
+    let other = Tuple { destination_port: reply.destination_port + 1, ..reply };
+    assert!(bench.feed_one(OUTSIDE, build::udp(&other, b"?")).is_none());
+    assert_eq!(bench.dropped(DropReason::FirewallDenied), 1);
+}

@@ -1,0 +1,146 @@
+//! What a filter's cell says of a connection.
+
+use core::fmt;
+
+use flow::Connection;
+use flow::connection::flags;
+use flow::conntrack::{ProtocolState, TcpPeer, TcpState, UdpState, peer_flags};
+use flow::wire::ip_protocol;
+
+/// Bits of a cell's state.
+pub const STATE_BITS: u8 = 8;
+
+/// Bits of [`CellState`] that hold the number of TCP's automaton.
+const AUTOMATON: u8 = 0x0f;
+const REPLIED: u8 = 0x10;
+const ASSURED: u8 = 0x20;
+
+/// A connection's state in a cell: what of it fits eight bits.
+///
+/// ```text
+/// 7 6    5         4         3 … 0
+/// 0 0    assured   replied   TCP's state, by its number ([`TcpState`]); else 0
+/// ```
+///
+/// Windows, window scales and a function's state do not fit. Whoever has other states than connections' (a category of
+/// a URL, say) gives them numbers of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CellState(u8);
+
+impl CellState {
+    /// That of a connection.
+    #[must_use]
+    pub const fn of(connection: &Connection) -> Self {
+        let automaton =
+            if connection.original.protocol == ip_protocol::TCP { connection.protocol.state & AUTOMATON } else { 0 };
+        let replied = if connection.flags & flags::REPLIED != 0 { REPLIED } else { 0 };
+        let assured = if connection.flags & flags::ASSURED != 0 { ASSURED } else { 0 };
+        Self(automaton | replied | assured)
+    }
+
+    /// The one with this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        Self(number)
+    }
+
+    /// Its number, as cells hold it.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Where a connection in this state stands, as far as a cell tells: the automaton's state, with liberal windows,
+    /// since nothing is known of TCP's numbers and window scales. A number that no state has is taken for ESTABLISHED, in
+    /// which a connection can go on. Whoever goes on with it takes it over as any copy ([`flow::conntrack::Tracker::take_over`]).
+    #[must_use]
+    pub fn protocol_state(self, protocol: u8) -> ProtocolState {
+        match protocol {
+            ip_protocol::TCP => {
+                let state = TcpState::from_u8(self.0 & AUTOMATON).filter(|state| *state != TcpState::None);
+                let peer = TcpPeer { flags: peer_flags::SACK_PERMITTED | peer_flags::LIBERAL, ..TcpPeer::default() };
+                let state = state.unwrap_or(TcpState::Established) as u8;
+                ProtocolState { state, peers: [peer; 2], ..ProtocolState::default() }
+            }
+            ip_protocol::UDP if self.is_replied() => {
+                ProtocolState { state: UdpState::Replied as u8, ..ProtocolState::default() }
+            }
+            _ => ProtocolState::default(),
+        }
+    }
+
+    /// The flags of such a connection's record: REPLIED and ASSURED of [`flow::connection::flags`].
+    #[must_use]
+    pub const fn connection_flags(self) -> u8 {
+        let replied = if self.is_replied() { flags::REPLIED } else { 0 };
+        let assured = if self.0 & ASSURED != 0 { flags::ASSURED } else { 0 };
+        replied | assured
+    }
+
+    /// Whether a representation without states holds such a connection: both sides have agreed to talk and have not
+    /// taken leave (seed 000, section 2.1.1: inserted when established, taken out when terminated).
+    #[must_use]
+    pub fn is_established(self, protocol: u8) -> bool {
+        if protocol != ip_protocol::TCP {
+            return self.is_replied();
+        }
+        let open = [TcpState::Established, TcpState::FinWait, TcpState::CloseWait, TcpState::LastAck];
+        TcpState::from_u8(self.0 & AUTOMATON).is_some_and(|state| open.contains(&state))
+    }
+
+    const fn is_replied(self) -> bool {
+        self.0 & REPLIED != 0
+    }
+}
+
+impl fmt::Debug for CellState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CellState({:#x})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::{Instant, NodeId, Tuple};
+
+    fn connection(protocol: u8, state: u8, flags: u8) -> Connection {
+        let tuple = Tuple::v4(protocol, ([10, 0, 0, 1].into(), 4000), ([192, 0, 2, 1].into(), 80));
+        let protocol = ProtocolState { state, ..ProtocolState::default() };
+        let mut connection = Connection::new(tuple, NodeId(0), protocol, Instant::ZERO);
+        connection.flags = flags;
+        connection
+    }
+
+    #[test]
+    fn every_state_of_tcp_comes_back_with_liberal_windows() {
+        for state in TcpState::ALL.into_iter().filter(|state| *state != TcpState::None) {
+            for flags in [0, flags::REPLIED, flags::REPLIED | flags::ASSURED] {
+                let cell = CellState::of(&connection(ip_protocol::TCP, state as u8, flags));
+                let restored = cell.protocol_state(ip_protocol::TCP);
+                assert_eq!((restored.state, cell.connection_flags()), (state as u8, flags));
+                assert!(restored.peers.iter().all(|peer| peer.flags & peer_flags::LIBERAL != 0));
+                assert_eq!(CellState::from_number(cell.number()), cell);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_established_is_what_both_sides_have_agreed_to() {
+        let established =
+            |protocol, state, flags| CellState::of(&connection(protocol, state, flags)).is_established(protocol);
+        let tcp = TcpState::ALL.map(|state| established(ip_protocol::TCP, state as u8, flags::REPLIED));
+        assert_eq!(tcp, [false, false, false, true, true, true, true, false, false, false]);
+        assert!(established(ip_protocol::UDP, UdpState::Replied as u8, flags::REPLIED));
+        assert!(!established(ip_protocol::UDP, UdpState::Unreplied as u8, 0));
+        assert!(established(47, 0, flags::REPLIED), "protocols without states by their answer");
+    }
+
+    #[test]
+    fn numbers_that_no_state_has_can_be_gone_on_with() {
+        for number in 0..=255 {
+            let state = CellState::from_number(number).protocol_state(ip_protocol::TCP).state;
+            assert!((1..10).contains(&state), "{state}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! When it is time to tell what changed.
+
+use flow::Instant;
+
+use super::config::UpdateRule;
+
+/// An [`UpdateRule`] at work.
+pub(super) struct Schedule {
+    rule: UpdateRule,
+    /// Immediate: when the first change that waits was seen.
+    waiting_since: Option<Instant>,
+    last_at: Option<Instant>,
+}
+
+impl Schedule {
+    pub(super) const fn new(rule: UpdateRule) -> Self {
+        Self { rule, waiting_since: None, last_at: None }
+    }
+
+    /// Whether it is time. `changes`: some peer is to be told something, and of so many changes of `entries` it was not told.
+    pub(super) fn is_due(&mut self, now: Instant, changes: Option<u64>, entries: u64) -> bool {
+        let Some(changes) = changes else {
+            self.waiting_since = None;
+            return false;
+        };
+        match self.rule {
+            UpdateRule::Immediate { batch } => *self.waiting_since.get_or_insert(now) + batch <= now,
+            UpdateRule::Periodic(period) => *self.last_at.get_or_insert(now) + period <= now,
+            UpdateRule::Threshold { changes_per_mille, at_most_every } => {
+                let is_enough = changes.saturating_mul(1000) >= entries.saturating_mul(changes_per_mille.into());
+                is_enough && changes > 0 && self.last_at.is_none_or(|last_at| last_at + at_most_every <= now)
+            }
+        }
+    }
+
+    /// It was begun to tell what changed.
+    pub(super) fn note(&mut self, now: Instant) {
+        self.waiting_since = None;
+        self.last_at = Some(now);
+    }
+
+    /// When to ask again at the latest, whatever comes in between; as far as is known, something waits.
+    pub(super) fn at(&self) -> Option<Instant> {
+        match self.rule {
+            UpdateRule::Immediate { batch } => self.waiting_since.map(|since| since + batch),
+            UpdateRule::Periodic(period) => self.last_at.map(|last_at| last_at + period),
+            UpdateRule::Threshold { at_most_every, .. } => self.last_at.map(|last_at| last_at + at_most_every),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    #[test]
+    fn immediate_is_after_the_first_changes_batch() {
+        let mut schedule = Schedule::new(UpdateRule::Immediate { batch: Duration::from_millis(10) });
+        assert!(!schedule.is_due(at(100), None, 0));
+        assert!(!schedule.is_due(at(100), Some(1), 1) && !schedule.is_due(at(105), Some(9), 9));
+        assert_eq!(schedule.at(), Some(at(110)));
+        assert!(schedule.is_due(at(110), Some(9), 9));
+        schedule.note(at(110));
+        assert_eq!(schedule.at(), None);
+    }
+
+    #[test]
+    fn a_threshold_waits_for_changes_and_for_its_time() {
+        let rule = UpdateRule::Threshold { changes_per_mille: 100, at_most_every: Duration::from_secs(1) };
+        let mut schedule = Schedule::new(rule);
+        assert!(!schedule.is_due(at(0), Some(9), 100) && schedule.is_due(at(0), Some(10), 100));
+        schedule.note(at(0));
+        assert!(!schedule.is_due(at(999), Some(50), 100) && schedule.is_due(at(1000), Some(50), 100));
+    }
+
+    #[test]
+    fn a_period_passes_whatever_changes() {
+        let mut schedule = Schedule::new(UpdateRule::Periodic(Duration::from_secs(5)));
+        assert!(!schedule.is_due(at(0), Some(9), 9) && !schedule.is_due(at(4999), Some(9), 9));
+        assert!(schedule.is_due(at(5000), Some(9), 9));
+        schedule.note(at(5000));
+        assert!(!schedule.is_due(at(9999), Some(9), 9));
+    }
+}

@@ -1,0 +1,239 @@
+//! The master's own filter: what it must be able to take out again, and of that what peers are told.
+
+use core::hash::{BuildHasherDefault, Hasher};
+
+use filters::{
+    Bloom, CountingBloom, Exchange, KeyHash, Memory, MultiLevel, Secret, Shape, ShapeError, StatefulBloom, States,
+};
+use flow::Tuple;
+use hashbrown::HashMap;
+
+use super::cell::CellState;
+use super::config::CompactConfig;
+use super::key;
+
+/// What a cell says of a pair of hosts.
+const TALKING: u16 = 1;
+
+/// Keys are hashes already, under a secret.
+#[derive(Clone, Copy, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 ^= word;
+    }
+}
+
+/// How many connections each pair of hosts has.
+type Connections = HashMap<KeyHash, u32, BuildHasherDefault<Hashed>>;
+
+enum Structure {
+    Hosts { connections: Connections, told: MultiLevel<States> },
+    Digest(CountingBloom),
+    Cells(MultiLevel<States>),
+    Counting(StatefulBloom),
+}
+
+/// The filter of a node's own connections.
+pub(super) struct Source {
+    secret: Secret,
+    items_max: u64,
+    structure: Structure,
+    /// What is in it: connections, or pairs of hosts.
+    pub(super) entries: u64,
+    /// Changes of any kind, ever.
+    pub(super) changes: u64,
+    /// Insertions that found no room.
+    pub(super) refused: u64,
+    /// Of those, what is still not in it.
+    pub(super) absent: u64,
+    /// Insertions into a Bloom filter that had `items_max` already.
+    pub(super) beyond: u64,
+}
+
+impl Source {
+    pub(super) fn new(config: &CompactConfig) -> Result<Self, ShapeError> {
+        let structure = match (config.shape(), config.representation.has_states()) {
+            (Shape::Bloom(_), _) => Structure::Digest(CountingBloom::with_digest(config.counting_shape())?),
+            (Shape::StatefulBloom(shape), _) => Structure::Counting(StatefulBloom::new(shape)?),
+            (shape, false) => Structure::Hosts { connections: Connections::default(), told: MultiLevel::empty(shape)? },
+            (shape, true) => Structure::Cells(MultiLevel::empty(shape)?),
+        };
+        let secret = Secret::new(config.secret);
+        let items_max = config.items_max;
+        Ok(Self { secret, items_max, structure, entries: 0, changes: 0, refused: 0, absent: 0, beyond: 0 })
+    }
+
+    /// The words that peers are told.
+    pub(super) fn memory(&self) -> &Memory {
+        match &self.structure {
+            Structure::Hosts { told, .. } | Structure::Cells(told) => told.memory(),
+            Structure::Digest(counting) => counting.digest().map_or(counting.memory(), Bloom::memory),
+            Structure::Counting(filter) => filter.memory(),
+        }
+    }
+
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        match &mut self.structure {
+            Structure::Hosts { told, .. } | Structure::Cells(told) => told.memory_mut(),
+            Structure::Digest(counting) => {
+                counting.digest_mut().expect("it was made with a digest, which is never taken away").memory_mut()
+            }
+            Structure::Counting(filter) => filter.memory_mut(),
+        }
+    }
+
+    /// What the whole takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.structure {
+            Structure::Hosts { connections, told } => told.bytes() + connections.allocation_size(),
+            Structure::Digest(counting) => counting.memory().bytes() + self.memory().bytes(),
+            Structure::Cells(filter) => filter.bytes(),
+            Structure::Counting(filter) => filter.memory().bytes(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, tuple: &Tuple, state: CellState) {
+        let number = u16::from(state.number());
+        if self.holds_states() {
+            let key = key::of_connection(&self.secret, tuple);
+            let is_placed = self.place(key, number);
+            self.refused += u64::from(!is_placed);
+            self.absent += u64::from(!is_placed);
+        } else if state.is_established(tuple.protocol) {
+            self.insert_member(tuple);
+        }
+    }
+
+    pub(super) fn modify(&mut self, tuple: &Tuple, before: CellState, after: CellState) {
+        if !self.holds_states() {
+            match (before.is_established(tuple.protocol), after.is_established(tuple.protocol)) {
+                (false, true) => self.insert_member(tuple),
+                (true, false) => self.remove_member(tuple),
+                _ => {}
+            }
+            return;
+        }
+        if before == after {
+            return;
+        }
+        let key = key::of_connection(&self.secret, tuple);
+        let [before, after] = [before, after].map(|state| u16::from(state.number()));
+        let is_known = match &mut self.structure {
+            Structure::Cells(filter) => filter.modify_state(key, before, after),
+            Structure::Counting(filter) => filter.modify(key, after),
+            _ => true,
+        };
+        self.changes += u64::from(is_known);
+        // There was no room for it: perhaps there is now.
+        if !is_known && self.place(key, after) {
+            self.absent = self.absent.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn remove(&mut self, tuple: &Tuple, state: CellState) {
+        if !self.holds_states() {
+            if state.is_established(tuple.protocol) {
+                self.remove_member(tuple);
+            }
+            return;
+        }
+        let key = key::of_connection(&self.secret, tuple);
+        let was_there = match &mut self.structure {
+            Structure::Cells(filter) => filter.remove_state(key, state.number().into()),
+            Structure::Counting(filter) => filter.remove(key),
+            _ => true,
+        };
+        if was_there {
+            self.note_removed();
+        } else {
+            self.absent = self.absent.saturating_sub(1);
+        }
+    }
+
+    const fn holds_states(&self) -> bool {
+        matches!(self.structure, Structure::Cells(_) | Structure::Counting(_))
+    }
+
+    /// Gives a key that is not in the filter a cell. False if there is none.
+    fn place(&mut self, key: KeyHash, state: u16) -> bool {
+        let is_placed = match &mut self.structure {
+            Structure::Cells(filter) => filter.insert_distinct(key, state).is_ok(),
+            Structure::Counting(filter) => {
+                filter.insert(key, state);
+                self.beyond += u64::from(self.entries >= self.items_max);
+                true
+            }
+            _ => false,
+        };
+        if is_placed {
+            self.note_inserted();
+        }
+        is_placed
+    }
+
+    fn insert_member(&mut self, tuple: &Tuple) {
+        match &mut self.structure {
+            Structure::Digest(counting) => {
+                counting.insert(key::of_connection(&self.secret, tuple));
+                self.beyond += u64::from(self.entries >= self.items_max);
+                self.note_inserted();
+            }
+            Structure::Hosts { connections, told } => {
+                let key = key::of_hosts(&self.secret, tuple);
+                if let Some(number) = connections.get_mut(&key) {
+                    *number = number.saturating_add(1);
+                } else if self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok() {
+                    connections.insert(key, 1);
+                    self.note_inserted();
+                } else {
+                    self.refused += 1;
+                }
+            }
+            Structure::Cells(_) | Structure::Counting(_) => {}
+        }
+    }
+
+    fn remove_member(&mut self, tuple: &Tuple) {
+        match &mut self.structure {
+            Structure::Digest(counting) => {
+                if counting.remove(key::of_connection(&self.secret, tuple)) {
+                    self.note_removed();
+                }
+            }
+            Structure::Hosts { connections, told } => {
+                let key = key::of_hosts(&self.secret, tuple);
+                match connections.get_mut(&key) {
+                    Some(number) if *number > 1 => *number -= 1,
+                    Some(_) => {
+                        connections.remove(&key);
+                        told.remove_state(key, TALKING);
+                        self.note_removed();
+                    }
+                    // There was no room for the pair when this connection began.
+                    None => {}
+                }
+            }
+            Structure::Cells(_) | Structure::Counting(_) => {}
+        }
+    }
+
+    const fn note_inserted(&mut self) {
+        self.entries += 1;
+        self.changes += 1;
+    }
+
+    const fn note_removed(&mut self) {
+        self.entries = self.entries.saturating_sub(1);
+        self.changes += 1;
+    }
+}

@@ -1,0 +1,94 @@
+//! What happens to a filter, told as stories.
+
+use core::time::Duration;
+
+use flow::conntrack::TcpState;
+
+use super::harness::{FAIR, FOUL, PEER, Pair, config, tcp, tuple};
+use crate::compact::Representation;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Connections come, change and go.
+fn churn(pair: &mut Pair, rounds: u32) {
+    for round in 0..rounds {
+        for number in round * 20..round * 20 + 20 {
+            pair.set(number, tcp(TcpState::SynSent));
+        }
+        pair.run(Duration::from_millis(5));
+        for number in round * 20..round * 20 + 20 {
+            pair.set(number, tcp(TcpState::Established));
+        }
+        if round > 5 {
+            ((round - 5) * 20..(round - 5) * 20 + 15).for_each(|number| pair.end(number));
+        }
+        pair.run(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_representation_comes_to_what_the_sender_has() {
+    for representation in Representation::ALL {
+        for weather in [FAIR, FOUL] {
+            let mut pair = Pair::new(config(representation, 2000), weather);
+            churn(&mut pair, 40);
+            pair.until_equal(10 * SECOND);
+            pair.assert_no_errors();
+            for (tuple, state) in pair.connections.clone() {
+                let known = pair.receiver.lookup(&tuple).expect("all are established, none may be missed");
+                assert!(known.state.is_none_or(|known| known == state), "{representation:?}");
+                assert_eq!(known.state.is_some(), representation.has_states() && known.state.is_some());
+            }
+            let status = pair.sender.status();
+            assert_eq!((status.refused, status.beyond, status.peers_told), (0, 0, 1), "{representation:?}");
+            assert_eq!(pair.receiver.status().drifts, 0, "nothing that was only on its way is taken for a drift");
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_started_anew_is_told_everything() {
+    let mut pair = Pair::new(config(Representation::ALL[2], 2000), FOUL);
+    churn(&mut pair, 10);
+    pair.until_equal(10 * SECOND);
+    pair.restart_receiver();
+    assert_eq!(pair.receiver.lookup(&tuple(5)), None);
+    // It hears of the filter with whatever the sender says next: its digests at the latest.
+    pair.until_equal(10 * SECOND);
+    assert_eq!(pair.sender.status().beginnings, 2);
+}
+
+#[test]
+fn the_former_filter_stays_until_the_new_one_is_whole() {
+    let mut pair = Pair::new(config(Representation::ALL[2], 2000), FAIR);
+    (0..500).for_each(|number| pair.set(number, tcp(TcpState::Established)));
+    pair.until_equal(SECOND);
+    pair.restart_sender();
+    let mut steps = 0;
+    while !pair.is_equal() {
+        assert!((0..500).all(|number| pair.receiver.lookup(&tuple(number)).is_some()));
+        pair.step();
+        steps += 1;
+    }
+    assert!((3..100).contains(&steps), "{steps}");
+    assert_eq!(pair.receiver.status().filters, 2);
+    assert!(pair.receiver.memory_bytes() < 2 * pair.sender.config().filter_bytes().expect("sound"));
+}
+
+#[test]
+fn a_peer_that_was_away_is_told_what_changed_meanwhile() {
+    let mut pair = Pair::new(config(Representation::ALL[2], 2000), FAIR);
+    (0..500).for_each(|number| pair.set(number, tcp(TcpState::Established)));
+    pair.until_equal(SECOND);
+    pair.sender.peer_lost(PEER);
+    let before = pair.sender.status();
+    (490..510).for_each(|number| pair.set(number, tcp(TcpState::FinWait)));
+    pair.run(10 * SECOND);
+    assert_eq!(pair.sender.status().bytes, before.bytes, "nobody hears");
+    assert_eq!(pair.sender.poll_timeout(), None);
+    pair.sender.peer_back(pair.now, PEER);
+    pair.until_equal(SECOND);
+    let after = pair.sender.status();
+    assert_eq!(after.beginnings, 1, "it still had its filter");
+    assert!(after.words - before.words <= 20);
+}
