@@ -11,8 +11,8 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
-pub use super::lazy_status::LazyStatus;
 pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
+pub use super::lazy_status::LazyStatus;
 pub use super::orders::ReloadReport;
 pub use super::redundancy::RedundancyStatus;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};

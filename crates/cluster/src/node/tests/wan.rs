@@ -124,7 +124,9 @@ impl World {
 
     fn take_frames(&mut self, site: usize) {
         let mut buffer = Vec::new();
-        while let Some(Transmit::Port { port, checksum, segmentation }) = self.nodes[site].poll_frame(self.now, &mut buffer) {
+        while let Some(Transmit::Port { port, checksum, segmentation }) =
+            self.nodes[site].poll_frame(self.now, &mut buffer)
+        {
             self.leave(site, port, (buffer.clone(), checksum, segmentation));
         }
     }
@@ -164,8 +166,7 @@ impl World {
 
     /// A host sends a segment to the other site's.
     fn send(&mut self, site: usize, source_port: u16, destination_port: u16, tcp: build::Tcp<'_>, payload: &[u8]) {
-        let tuple =
-            Tuple::v4(ip_protocol::TCP, (HOSTS[site], source_port), (HOSTS[1 - site], destination_port));
+        let tuple = Tuple::v4(ip_protocol::TCP, (HOSTS[site], source_port), (HOSTS[1 - site], destination_port));
         let envelope =
             build::Envelope { source: HOST_MAC, destination: mac(site, INSIDE), ..build::Envelope::default() };
         let frame = envelope.tcp(&tuple, tcp, payload);

@@ -27,8 +27,8 @@ use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
 use super::limits::Limits;
-use super::redundancy::Redundancy;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
+use super::redundancy::Redundancy;
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
 use super::value;

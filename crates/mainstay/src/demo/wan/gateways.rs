@@ -118,7 +118,8 @@ impl Gateways {
 
     /// Kills the active node of the site with the server as a power cut would: it encodes what the client is sent.
     pub(super) fn kill_encoder(&mut self) -> Result<(), WanError> {
-        let is_active = |node: &Gateway| node.site == 0 && node.status().is_some_and(|status| status.node.role == "active");
+        let is_active =
+            |node: &Gateway| node.site == 0 && node.status().is_some_and(|status| status.node.role == "active");
         let index = self.nodes.iter().position(is_active).ok_or(WanError::NoEncoder)?;
         // Dropping it kills it.
         drop(self.nodes.remove(index));
@@ -131,7 +132,12 @@ impl Gateways {
     }
 }
 
-fn start(topology: &Topology, directory: &Directory, (site, number): (usize, usize), tunnel: &str) -> Result<Gateway, WanError> {
+fn start(
+    topology: &Topology,
+    directory: &Directory,
+    (site, number): (usize, usize),
+    tunnel: &str,
+) -> Result<Gateway, WanError> {
     let name = format!("{}{number}", SITES[site].name);
     let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
     let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));

@@ -126,7 +126,8 @@ impl Demo<'_> {
     fn make_report(&self) -> Result<Report, WanError> {
         let directory = Directory::create()?;
         let written = |source| WanError::Cluster(directory.error(source));
-        let objects = Arc::new(Objects::write(Path::new(&directory.path), packet_io::random::number()).map_err(written)?);
+        let objects =
+            Arc::new(Objects::write(Path::new(&directory.path), packet_io::random::number()).map_err(written)?);
         let settings = Settings {
             rate_bits_per_s: Some(RATE_BITS_PER_S),
             delay: DELAY,
@@ -191,7 +192,8 @@ impl Demo<'_> {
 
     fn wait_for(&self, downloads: &Downloads, condition: impl Fn() -> bool) -> Result<(), WanError> {
         let deadline = Instant::now() + DOWNLOADED_WITHIN;
-        let waited = self.watch.until(deadline, || -> Result<bool, WanError> { Ok(condition() || downloads.are_over()) })?;
+        let waited =
+            self.watch.until(deadline, || -> Result<bool, WanError> { Ok(condition() || downloads.are_over()) })?;
         if waited == super::watch::Waited::Met { Ok(()) } else { Err(WanError::TooSlow) }
     }
 

@@ -129,8 +129,14 @@ impl Report {
 #[must_use]
 pub fn describe(report: &Report) -> String {
     let mut text = String::new();
-    let Report { effective_mbit_per_s: rate, first_mbit_per_s: first, link_bytes, longest_pause_ms: pause, failover, .. } =
-        report;
+    let Report {
+        effective_mbit_per_s: rate,
+        first_mbit_per_s: first,
+        link_bytes,
+        longest_pause_ms: pause,
+        failover,
+        ..
+    } = report;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     // Writing to a string cannot fail.
     let _ = write!(

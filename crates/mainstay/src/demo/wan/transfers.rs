@@ -171,7 +171,12 @@ fn download(namespace: &Namespace, objects: &Objects, file: usize, received: &At
 }
 
 /// Fetches a file. Returns its length as the server told it, and the checksum of what came.
-fn fetch(namespace: &Namespace, file: usize, received: &AtomicU64, outcome: &mut Outcome) -> io::Result<(u64, Checksum)> {
+fn fetch(
+    namespace: &Namespace,
+    file: usize,
+    received: &AtomicU64,
+    outcome: &mut Outcome,
+) -> io::Result<(u64, Checksum)> {
     let connected = namespace.run(|| TcpStream::connect_timeout(&SERVER, CONNECT_WITHIN));
     let mut stream = connected.map_err(io::Error::other)??;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
