@@ -331,6 +331,9 @@ pub struct DemoArgs {
     /// With --kernel, let keepalived move the addresses (examples/keepalived); else the demo does, found by BFD
     #[arg(long, requires = "kernel")]
     pub keepalived: bool,
+    /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "workers"])]
+    pub wan: bool,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
