@@ -116,8 +116,11 @@ impl Site {
         let end = packet.headers.l3_end();
         if let Checksum::Partial { start, offset } = packet.frame.checksum {
             // Whatever comes out of the tunnel is to be verified, so it is summed whole, even if it stands for several.
-            let is_whole =
-                packet.frame.bytes_mut().get_mut(..end).is_some_and(|bytes| checksum::complete_partial(bytes, start, offset));
+            let is_whole = packet
+                .frame
+                .bytes_mut()
+                .get_mut(..end)
+                .is_some_and(|bytes| checksum::complete_partial(bytes, start, offset));
             if !is_whole {
                 return Some(Disposition::Drop(DropReason::Malformed));
             }

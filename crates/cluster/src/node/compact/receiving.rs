@@ -48,7 +48,10 @@ impl Node {
             Some(Addressee::Sender) => compact_node.sender.handle_datagram(now, from, datagram)?,
             Some(Addressee::Receiver) | None => receiver.handle_datagram(now, datagram)?,
         }
-        self.look_after_recovery(now);
+        let awaits_entries = compact_node.awaits_entries_until.is_some();
+        if awaits_entries && self.told_entries() > 0 {
+            self.begin_recovery(now, true);
+        }
         self.handle_session_events(now);
         Ok(())
     }
@@ -90,15 +93,24 @@ impl Node {
         self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
     }
 
-    /// Connections that peers have told, at most: of pairs of hosts nobody knows how many connections they have.
+    /// Connections that can come back from what peers told, at most.
     fn told_entries(&self) -> u64 {
-        let connections_max = u64::from(self.pipeline.table().capacity());
         let receivers = self.peers.iter().filter_map(|peer| peer.compact.as_ref());
-        let told = receivers.map(|receiver| match receiver.representation() {
-            Some(Representation::HostAggregate) if receiver.entries() > 0 => connections_max,
-            _ => receiver.entries(),
-        });
-        told.sum()
+        receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.occupied())).sum()
+    }
+
+    /// As [`Node::told_entries`], as the peers last said it themselves.
+    fn said_entries(&self) -> u64 {
+        let receivers = self.peers.iter().filter_map(|peer| peer.compact.as_ref());
+        receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.entries())).sum()
+    }
+
+    /// Of pairs of hosts nobody knows how many connections they have.
+    fn connections_of(&self, representation: Option<Representation>, entries: u64) -> u64 {
+        match representation {
+            Some(Representation::HostAggregate) if entries > 0 => self.pipeline.table().capacity().into(),
+            _ => entries,
+        }
     }
 
     /// Nobody is asked any more.
@@ -111,7 +123,7 @@ impl Node {
 
     pub(super) fn look_after_recovery(&mut self, now: Instant) {
         if self.pipeline.is_recovering() {
-            let told = self.told_entries();
+            let told = self.said_entries();
             self.pipeline.note_told_entries(told);
             self.pipeline.end_recovery_if_over(now);
             if !self.pipeline.is_recovering() {
@@ -122,7 +134,7 @@ impl Node {
             return;
         }
         let Some(until) = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until) else { return };
-        if self.told_entries() > 0 {
+        if self.said_entries() > 0 {
             self.begin_recovery(now, true);
         } else if until <= now {
             self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
