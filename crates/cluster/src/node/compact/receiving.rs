@@ -17,9 +17,11 @@ const ENTRIES_AWAITED: Duration = Duration::from_secs(2);
 /// What a peer told of the connection that began with this tuple.
 pub(in crate::node) fn recall(peers: &[Peer], original: &Tuple) -> Option<Recalled> {
     peers.iter().find_map(|peer| {
-        let known = peer.compact.as_ref()?.lookup(original)?;
+        let receiver = peer.compact.as_ref()?;
+        let known = receiver.lookup(original)?;
         let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
-        Some(Recalled { owner: peer.id, state })
+        let is_of_hosts = receiver.representation() == Some(Representation::HostAggregate);
+        Some(Recalled { owner: peer.id, state, is_of_hosts })
     })
 }
 
@@ -31,6 +33,12 @@ impl Peer {
 }
 
 impl Node {
+    /// What peers told compactly of the connection that began with this tuple, whether this node asks at present or not.
+    #[must_use]
+    pub fn recalls(&self, original: &Tuple) -> Option<Recalled> {
+        recall(&self.peers, original)
+    }
+
     /// A compact datagram from a peer.
     pub(in crate::node) fn handle_compact(
         &mut self,
