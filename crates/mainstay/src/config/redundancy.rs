@@ -301,9 +301,7 @@ fn rule(written: &Spanned<RawRedundancyRule>, findings: &mut Findings<'_>) -> Re
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
 
-    use super::*;
     use crate::config::{Checked, ConfigError, parse};
 
     const NODE: &str =
