@@ -199,7 +199,10 @@ fn two_that_look_alike_stay_until_both_are_gone_where_each_has_its_own_cell() {
     assert_eq!(filter.len(), 120);
     for number in 0..120 {
         assert!((number..120).all(|number| filter.lookup(key(number)).is_some()), "{number}");
-        assert!(filter.remove_state(key(number), number as u16));
+        // Each is known by its state, and has another one from here on.
+        assert!(filter.modify_state(key(number), number as u16, 200));
+        assert!(!filter.modify_state(key(number), number as u16, 201));
+        assert!(filter.remove_state(key(number), 200));
         assert!(!filter.remove_state(key(number), number as u16));
     }
     assert!(filter.is_empty());

@@ -145,7 +145,7 @@ fn each_peer_is_told_at_its_own_pace() {
         for (peer, receiver) in peers.into_iter().zip(&mut receivers) {
             while sender.poll_transmit(now, peer, &mut datagram) {
                 // The second one loses every third datagram, at first.
-                if peer != NodeId(2) || millis > 2500 || random.next() % 3 > 0 {
+                if peer != NodeId(2) || millis > 2500 || !random.next().is_multiple_of(3) {
                     receiver.handle_datagram(now, &datagram).expect("the sender's own");
                 }
             }
