@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::validated::Representation;
 use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
@@ -330,9 +331,17 @@ pub struct DemoArgs {
     /// With --kernel, let keepalived move the addresses (examples/keepalived); else the demo does, found by BFD
     #[arg(long, requires = "kernel")]
     pub keepalived: bool,
+    /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "workers"])]
+    pub wan: bool,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
+    /// How connections are told to the other node: replication.representation of its configuration. A filter goes with
+    /// source NAT that is computed (RFC 7422)
+    #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
+          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary"])]
+    pub representation: Representation,
     /// Leave the nodes' configurations and logs where they are, and say where
     #[arg(long)]
     pub keep_logs: bool,
@@ -352,6 +361,16 @@ const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
     share.ok_or_else(|| "write a number from 0 to 0.9".into())
+}
+
+/// A representation under which connections can survive.
+fn representation(text: &str) -> Result<Representation, String> {
+    let known = Representation::ALL.into_iter().filter(|(_, representation)| *representation != Representation::None);
+    let found = known.clone().find(|(name, _)| *name == text);
+    found.map(|(_, representation)| representation).ok_or_else(|| {
+        let names: Vec<&str> = known.map(|(name, _)| name).collect();
+        format!("write {}", names.join(", "))
+    })
 }
 
 fn ramp(text: &str) -> Result<usize, String> {

@@ -35,6 +35,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flow::Instant;
+use replication::compact::Representation;
 
 pub use link::LinkConfig;
 pub use many::run_many;
@@ -49,6 +50,8 @@ pub struct Options {
     pub trace: bool,
     /// Kinds of trouble that a seed's run is drawn from.
     pub faults: FaultSet,
+    /// By which filter the nodes tell each other of connections; `None`: precisely.
+    pub representation: Option<Representation>,
     /// Nodes are to end connections of which a node that they could not hear saw the end.
     pub expects_no_zombies: bool,
     /// Break something on purpose.
@@ -58,7 +61,7 @@ pub struct Options {
 /// Runs the scenario of a seed.
 #[must_use]
 pub fn run(seed: u64, options: Options) -> Outcome {
-    run_scenario(&Scenario::generate(seed, options.faults), options)
+    run_scenario(&Scenario::generate(seed, options.faults).told_by(options.representation), options)
 }
 
 /// Runs a scenario. A panic is caught: it is one of the things that must not happen.

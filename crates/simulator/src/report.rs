@@ -67,6 +67,31 @@ pub struct Failure {
     pub text: String,
 }
 
+/// How well a filter knew the connections of nodes that died, held against their tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Filtered {
+    /// Connections of nodes that died.
+    pub asked: u64,
+    /// Of those, the ones that the other node's filter did not know (some may have begun a moment ago).
+    pub unknown: u64,
+    /// Of those that it knew, the ones whose state was another (some may have changed a moment ago).
+    pub inaccurate_states: u64,
+    /// Tuples of no connection that the filter was asked for.
+    pub strangers_asked: u64,
+    /// Of those, the ones that it seemed to know.
+    pub false_hits: u64,
+}
+
+impl Filtered {
+    fn add(&mut self, other: &Self) {
+        self.asked += other.asked;
+        self.unknown += other.unknown;
+        self.inaccurate_states += other.inaccurate_states;
+        self.strangers_asked += other.strangers_asked;
+        self.false_hits += other.false_hits;
+    }
+}
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -98,6 +123,8 @@ pub struct Outcome {
     pub copies_differing: u64,
     /// Of those, the ones that they put right.
     pub copies_repaired: u64,
+    /// What filters knew, where connections are told by them.
+    pub filtered: Filtered,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -125,6 +152,7 @@ impl Outcome {
             copies_broken: 0,
             copies_differing: 0,
             copies_repaired: 0,
+            filtered: Filtered::default(),
             events: 0,
             simulated: Duration::ZERO,
             digest: 0,
@@ -183,6 +211,8 @@ pub struct Totals {
     pub failovers: u64,
     /// Replication messages that had to be told again.
     pub messages_lost: u64,
+    /// What filters knew, where connections are told by them.
+    pub filtered: Filtered,
     /// Events simulated.
     pub events: u64,
     /// Time simulated.
@@ -206,6 +236,7 @@ impl Totals {
         }
         self.failovers += outcome.failovers;
         self.messages_lost += outcome.messages_lost;
+        self.filtered.add(&outcome.filtered);
         self.events += outcome.events;
         self.simulated += outcome.simulated;
     }

@@ -1,5 +1,6 @@
 //! A handful of seeds, and proof that the checkers see what they are there for.
 
+use replication::compact::Representation;
 use std::time::Duration;
 
 use super::*;
@@ -46,6 +47,28 @@ fn every_promise_is_kept_whatever_goes_wrong() {
         totals.add(&outcome);
     });
     assert!(totals.connections > 100 && totals.pauses > 5 && totals.kills > 50, "much must be at risk: {totals:?}");
+}
+
+#[test]
+fn every_promise_is_kept_whatever_filter_tells_of_connections() {
+    let mut broken = Vec::new();
+    // Which hosts talk with each other is less than which connections there are: it keeps no promise of a single one.
+    let of_connections = |of: &Representation| *of != Representation::HostAggregate;
+    for representation in Representation::ALL.into_iter().filter(of_connections) {
+        let mut totals = report::Totals::default();
+        let options = Options { representation: Some(representation), ..Options::default() };
+        for seed in SEEDS {
+            let outcome = run(seed, options);
+            broken.extend(outcome.problems.first().map(|failure| (representation.name(), seed, failure.clone())));
+            totals.add(&outcome);
+        }
+        let filtered = totals.filtered;
+        assert!(totals.connections > 20 && filtered.asked > 50, "much must be at risk: {totals:?}");
+        assert!(filtered.unknown * 2 < filtered.asked, "{}: {filtered:?}", representation.name());
+        // Filters with fingerprints err once in thousands, Bloom filters once in a hundred.
+        assert!(filtered.false_hits * 40 <= filtered.strangers_asked, "{}: {filtered:?}", representation.name());
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
 }
 
 #[test]

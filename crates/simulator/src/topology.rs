@@ -15,16 +15,21 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig, Security};
+use cluster::node::{CompactNodeConfig, NodeConfig, PeerConfig, Security, WhichPrecise};
+use cluster::pipeline::RecoveryConfig;
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{Timeouts, TrackerConfig};
 use flow::wire::{MacAddress, ip_protocol};
 use flow::{HashKey, NodeId, PortId};
+use network_functions::address::Prefix;
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
-use network_functions::nat::{DestinationRule, Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
+use network_functions::nat::{
+    DestinationRule, Mapping, Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule,
+};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
+use replication::compact::{CompactConfig, Representation};
 use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotation, Seed};
 use replication::{SessionConfig, Transport};
 
@@ -47,6 +52,8 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The port of the cluster's outside address that is forwarded to host 0.
 const FORWARDED_PORT: u16 = 8080;
 const PREFIX_V4_BITS: u8 = 24;
+/// The inside hosts whose translation is computed: so few that each has thousands of ports.
+const COMPUTED_PREFIX_BITS: u8 = 28;
 const PREFIX_V6_BITS: u8 = 64;
 
 /// One of the two links.
@@ -138,12 +145,13 @@ pub(crate) fn node_config(
         hash_key: key,
         seed: mix(secret ^ 1),
         tracker: tracker(),
-        chain: chain(id, key),
+        chain: chain(id, key, scenario.representation.is_some()),
         forwarding: forwarding(node, secret),
         role: role::Config::new(id, Vec::new()),
         selection: scenario.selection,
         hold_first_reply: scenario.hold_first_reply,
         sharing: None,
+        compact: scenario.representation.map(|representation| compact(representation, secret)),
         peers: vec![PeerConfig {
             id: peer,
             detector: failure_detector::Config::default(),
@@ -192,7 +200,17 @@ fn tracker() -> TrackerConfig {
     TrackerConfig { timeouts, ..TrackerConfig::default() }
 }
 
-fn chain(node: NodeId, key: HashKey) -> Chain {
+/// A filter with room for what the table has room for, and a mixture of none.
+fn compact(representation: Representation, secret: u64) -> CompactNodeConfig {
+    CompactNodeConfig {
+        config: CompactConfig::new(representation, CONNECTIONS_MAX.into(), [mix(secret ^ 2), mix(secret ^ 3)]),
+        precise: WhichPrecise::None,
+        recovery: RecoveryConfig::default(),
+    }
+}
+
+/// Where another node is to find a translation by itself, it is computed.
+fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
     let accept = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
     let forwarded = Conditions {
         protocols: vec![ip_protocol::TCP, ip_protocol::UDP],
@@ -201,6 +219,14 @@ fn chain(node: NodeId, key: HashKey) -> Chain {
         ..Conditions::default()
     };
     let from_inside = Conditions { ingress: vec![Side::Inside.port()], ..Conditions::default() };
+    let outside = vec![Side::Outside.v4(1).into()];
+    let (action, sources) = if computes {
+        let hosts =
+            Prefix::new(Side::Inside.v4(0).into(), COMPUTED_PREFIX_BITS).expect("no bits beyond the prefix are set");
+        (SourceAction::Compute(outside, Mapping::default()), vec![hosts])
+    } else {
+        (SourceAction::Translate(outside), Vec::new())
+    };
     let firewall = FirewallConfig {
         rules: vec![accept("outwards", from_inside.clone()), accept("forwarded", forwarded.clone())],
         ..FirewallConfig::default()
@@ -211,10 +237,7 @@ fn chain(node: NodeId, key: HashKey) -> Chain {
             address: host_config(0).v4.into(),
             port: Some(SERVICE_PORT),
         }],
-        source_rules: vec![SourceRule {
-            conditions: from_inside,
-            action: SourceAction::Translate(vec![Side::Outside.v4(1).into()]),
-        }],
+        source_rules: vec![SourceRule { conditions: Conditions { sources, ..from_inside }, action }],
         ports: SOURCE_PORTS_DEFAULT,
         node,
         nodes: const { NonZeroU8::new(NODES as u8).unwrap() },

@@ -36,9 +36,9 @@ mod reconfigure;
 mod refusal;
 mod route;
 mod sharing;
-mod tunnel;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 pub use announcement::ANNOUNCEMENT_ROUNDS;
 pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route, Shared};

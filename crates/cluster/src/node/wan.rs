@@ -116,8 +116,11 @@ impl Site {
         let end = packet.headers.l3_end();
         if let Checksum::Partial { start, offset } = packet.frame.checksum {
             // Whatever comes out of the tunnel is to be verified, so it is summed whole, even if it stands for several.
-            let is_whole =
-                packet.frame.bytes_mut().get_mut(..end).is_some_and(|bytes| checksum::complete_partial(bytes, start, offset));
+            let is_whole = packet
+                .frame
+                .bytes_mut()
+                .get_mut(..end)
+                .is_some_and(|bytes| checksum::complete_partial(bytes, start, offset));
             if !is_whole {
                 return Some(Disposition::Drop(DropReason::Malformed));
             }
@@ -208,9 +211,13 @@ impl Node {
         if site.tunnel.poll_timeout().is_some_and(|due| due <= now) {
             site.tunnel.handle_timeout(now);
         }
-        if let Some((port, mac)) = self.port_to(&site) {
-            self.take_from_tunnel(now, &mut site, port, mac);
-            self.send_datagrams(now, &mut site, mac);
+        match self.port_to(&site) {
+            Some((port, mac)) => {
+                self.take_from_tunnel(now, &mut site, port, mac);
+                self.send_datagrams(now, &mut site, mac);
+            }
+            // No way leads to the other site: what would be said to it is lost, and the tunnel finds that out.
+            None => while site.tunnel.poll_transmit(now, &mut site.datagram) {},
         }
         self.site = Some(site);
     }

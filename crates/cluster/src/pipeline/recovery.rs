@@ -82,6 +82,8 @@ pub struct Recalled {
     pub owner: NodeId,
     /// Where its automaton stands, with the record's [`flags`]; `None` where no more was told than that it is there.
     pub state: Option<(ProtocolState, u8)>,
+    /// No more was told than which hosts talk with each other: an answer that may be to several connections of theirs is to none.
+    pub is_of_hosts: bool,
 }
 
 /// What is counted of recoveries.
@@ -243,6 +245,9 @@ impl Pipeline {
                 continue;
             }
             let Some(recalled) = edge.recall(&original) else { continue };
+            if recalled.is_of_hosts && ingress.is_none() && recovery.originals.len() > 1 {
+                continue;
+            }
             match self.restore(now, original, ingress, recalled) {
                 Ok(Some(())) => {
                     recovery.restored += 1;

@@ -67,7 +67,13 @@ impl Receiver {
 
     /// A datagram of kind Data. What is in order now comes out of [`Receiver::poll`], which is to be called until nothing
     /// does.
-    pub(super) fn handle_data(&mut self, now: Instant, (number, base): (u64, u64), first_record: Option<u16>, body: &[u8]) {
+    pub(super) fn handle_data(
+        &mut self,
+        now: Instant,
+        (number, base): (u64, u64),
+        first_record: Option<u16>,
+        body: &[u8],
+    ) {
         self.counters.datagrams += 1;
         self.unacknowledged += 1;
         if number < self.next || self.held.contains_key(&number) {

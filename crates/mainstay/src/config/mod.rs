@@ -3,6 +3,7 @@
 //! All mistakes of a file are reported at once, each with its place and its remedy. `docs/configuration.md` lists
 //! every key.
 
+pub mod compact;
 pub mod diagnostic;
 pub mod lazy;
 pub mod limits;

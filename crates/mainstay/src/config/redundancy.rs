@@ -160,7 +160,12 @@ impl Redundancy {
             peer: peer.unwrap_or(STAND_IN),
             cache_bytes: cache(raw, findings).unwrap_or(defaults.cache_bytes),
             gather: time("gather", raw.gather.as_ref(), GATHER, findings).unwrap_or(defaults.sender.gather),
-            rate_bits_per_second: within("rate_bits_per_second", raw.rate_bits_per_second.as_ref(), 64_000..=100_000_000_000, findings),
+            rate_bits_per_second: within(
+                "rate_bits_per_second",
+                raw.rate_bits_per_second.as_ref(),
+                64_000..=100_000_000_000,
+                findings,
+            ),
             recover_within: time("recover_within", raw.recover_within.as_ref(), RECOVER_WITHIN, findings)
                 .unwrap_or(defaults.sender.recover_within),
             recovery_per_mille: within("recovery_per_mille", raw.recovery_per_mille.as_ref(), 0..=500, findings)
@@ -191,8 +196,14 @@ fn end(subject: &str, text: &Spanned<String>, findings: &mut Findings<'_>) -> Op
     end.map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
 }
 
-fn check_ends(raw: &RawRedundancy, (local, peer): (SocketAddr, SocketAddr), ports: &[Port], findings: &mut Findings<'_>) {
-    let is_shared = |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
+fn check_ends(
+    raw: &RawRedundancy,
+    (local, peer): (SocketAddr, SocketAddr),
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) {
+    let is_shared =
+        |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
     if !is_shared(local.ip()) {
         let mistake = Mistake::new(
             format!("{} is none of the shared addresses of this gateway", local.ip()),
@@ -216,11 +227,11 @@ fn check_ends(raw: &RawRedundancy, (local, peer): (SocketAddr, SocketAddr), port
 fn cache(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<usize> {
     let written = raw.cache.as_ref()?;
     let subject = "redundancy.cache";
-    let bytes = value::size(written.get_ref()).map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()?;
+    let bytes =
+        value::size(written.get_ref()).map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()?;
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes) {
-        let mistake =
-            Mistake::new(format!("{bytes} bytes are out of range"), "choose from \"64KiB\" to \"256MiB\"");
+        let mistake = Mistake::new(format!("{bytes} bytes are out of range"), "choose from \"64KiB\" to \"256MiB\"");
         findings.error(written.span(), subject, mistake);
         return None;
     }
@@ -295,11 +306,12 @@ mod tests {
     use super::*;
     use crate::config::{Checked, ConfigError, parse};
 
-    const NODE: &str = "[node]\nid = 0\n[[port]]\nname = \"wan\"\ninterface = \"eth0\"\naddresses = [\"192.0.2.1/24\"]\n";
+    const NODE: &str =
+        "[node]\nid = 0\n[[port]]\nname = \"wan\"\ninterface = \"eth0\"\naddresses = [\"192.0.2.1/24\"]\n";
     const ENDS: &str = "[redundancy]\nlocal = \"192.0.2.1:3785\"\npeer = \"198.51.100.1:3785\"\n";
 
     fn check(text: &str) -> Result<Checked, ConfigError> {
-        parse(Path::new("test.toml"), text)
+        parse("test.toml", text)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Files that are right, and files that are wrong in one place each.
 
+mod compact;
 mod ftp;
 mod groups;
 mod lazy;

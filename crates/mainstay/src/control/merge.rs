@@ -43,6 +43,9 @@ fn add(whole: &mut Status, number: u8, other: Status) {
             None => whole.drops.push(DropCount { ..drop }),
         }
     }
+    if let (Some(filter), Some(others)) = (&mut whole.filter, &other.filter) {
+        filter.add(others);
+    }
     whole.workers.extend(other.workers);
 }
 
@@ -63,6 +66,9 @@ fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
     peer.lost += other.lost;
     add_agreement(&mut peer.agreement, &other.agreement);
     peer.channel.add(&other.channel);
+    if let (Some(filter), Some(others)) = (&mut peer.filter, &other.filter) {
+        filter.add(others);
+    }
     peer.last_heard_ns = peer.last_heard_ns.max(other.last_heard_ns);
 }
 
@@ -104,6 +110,7 @@ fn merge_of(name: &str) -> Merge {
             | Metric::NodeActive
             | Metric::GroupActive
             | Metric::PeerUp
+            | Metric::RecoveryActive
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,

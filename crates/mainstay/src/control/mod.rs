@@ -7,6 +7,7 @@
 
 pub mod channel_status;
 pub mod client;
+pub mod compact_status;
 pub mod events;
 pub mod flows;
 pub mod inquiry;

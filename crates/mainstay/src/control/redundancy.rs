@@ -179,7 +179,8 @@ impl RedundancyStatus {
             None => "open".to_owned(),
             Some(reason) => format!("gone past ({})", reason.replace('_', " ")),
         };
-        let share = if sent.packet_bytes == 0 { 0.0 } else { 100.0 * sent.saved_bytes as f64 / sent.packet_bytes as f64 };
+        let share =
+            if sent.packet_bytes == 0 { 0.0 } else { 100.0 * sent.saved_bytes as f64 / sent.packet_bytes as f64 };
         format!(
             "Tunnel       {state}; {} bytes of packets sent in {} bytes of datagrams ({share:.1} % saved)\n             \
              {} datagrams sent again, {} lost for good; {} misses, {} packets abandoned\n",

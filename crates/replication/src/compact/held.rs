@@ -45,6 +45,15 @@ impl Held {
         }
     }
 
+    /// How much is in it at most: what has fingerprints and states has a cell for each, of a Bloom filter each sets a bit.
+    pub(super) fn occupied(&self) -> u64 {
+        let words = self.memory().words().iter();
+        match self {
+            Self::Bits(_) => words.map(|word| u64::from(word.count_ones())).sum(),
+            Self::Cells(_) | Self::Counting(_) => words.filter(|word| **word != 0).count() as u64,
+        }
+    }
+
     pub(super) fn word(&self, index: u32) -> u32 {
         self.memory().words()[index as usize]
     }

@@ -229,6 +229,13 @@ impl CompactReceiver {
         self.current.as_ref().map_or(0, |hearing| hearing.entries())
     }
 
+    /// How many entries there can be in all that is looked up. Counted, so that it is as new as the filter; what the peer says of
+    /// its entries comes with its digests. Takes as long as reading the filter.
+    #[must_use]
+    pub fn occupied(&self) -> u64 {
+        self.hearings().map(|hearing| hearing.held.occupied()).sum()
+    }
+
     /// What the filters take, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

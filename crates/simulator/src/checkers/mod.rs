@@ -1,6 +1,7 @@
 //! What must hold, whatever happens: each promise has its checker, and none knows why something happens.
 
 mod claims;
+mod compact;
 mod content;
 mod limits;
 pub(crate) mod order;
@@ -97,6 +98,10 @@ impl Checkers {
     /// A node has taken a replication datagram.
     pub(crate) fn after_datagram(&mut self, now: Instant, node: usize, value: &Option<Node>, outcome: &mut Outcome) {
         if let Some(value) = value {
+            // A connection that comes back from a filter has no version: it begins anew.
+            if value.status(now).compact.is_some() {
+                return;
+            }
             self.order.after_datagram(now, node, value, outcome);
             self.versions.after_datagram(now, node, value, outcome);
         }
@@ -104,6 +109,7 @@ impl Checkers {
 
     /// A node is about to stop dead.
     pub(crate) fn before_kill(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
+        compact::compare(node, view, outcome);
         self.survival.before_kill(now, node, view, outcome);
         self.roles.stopped(now, node);
         self.claims.stopped(node);

@@ -294,7 +294,7 @@ fn differ(one: &Node, other: &Node, tuple: &Tuple) -> bool {
 }
 
 fn knows(node: &Node, tuple: &Tuple) -> bool {
-    node.pipeline().lookup(tuple).is_some()
+    node.pipeline().lookup(tuple).is_some() || node.recalls(tuple).is_some()
 }
 
 fn client_end<'a>(conversation: &Conversation, hosts: &'a [Host]) -> Option<&'a Endpoint> {

@@ -21,6 +21,8 @@ pub struct ScenarioFile {
     hold_first_reply_ms: u64,
     #[serde(default)]
     put_off_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    representation: Option<String>,
     waits_for_expiry: bool,
     damaged_datagrams_pass: bool,
     calm_at_ms: u64,
@@ -94,6 +96,9 @@ pub enum ScenarioError {
     /// A number from which a port is made.
     #[error("conversation number {0} is too large: give one below 50000")]
     NumberTooLarge(u32),
+    /// No such representation.
+    #[error(transparent)]
+    Representation(#[from] super::UnknownRepresentation),
     /// A clock that stands still.
     #[error("a clock's speed of {0} thousandths cannot be played: give one from 100 to 10000")]
     Speed(u64),
@@ -108,6 +113,7 @@ impl From<&Scenario> for ScenarioFile {
             eager: scenario.selection == Selection::Eager,
             hold_first_reply_ms: millis(scenario.hold_first_reply),
             put_off_ms: millis(scenario.put_off),
+            representation: scenario.representation.map(|representation| representation.name().to_owned()),
             waits_for_expiry: scenario.waits_for_expiry,
             damaged_datagrams_pass: scenario.damaged_datagrams_pass,
             calm_at_ms: since_start_ms(scenario.calm_at),
@@ -150,6 +156,7 @@ impl TryFrom<ScenarioFile> for Scenario {
             selection: if file.eager { Selection::Eager } else { Selection::Selective(TcpStates::THAT_MATTER) },
             hold_first_reply: Duration::from_millis(file.hold_first_reply_ms),
             put_off: Duration::from_millis(file.put_off_ms),
+            representation: file.representation.as_deref().map(super::representation_named).transpose()?,
             waits_for_expiry: file.waits_for_expiry,
             damaged_datagrams_pass: file.damaged_datagrams_pass,
             calm_at: Instant::from_millis(file.calm_at_ms),

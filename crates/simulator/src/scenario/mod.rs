@@ -1,5 +1,6 @@
 //! What happens in a run: drawn from the seed, plain data afterwards.
 
+mod compact;
 mod draw;
 mod family;
 mod fault;
@@ -9,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use flow::Instant;
+use replication::compact::Representation;
 use replication::representation::Selection;
 use replication::representation::selection::TcpStates;
 
@@ -18,6 +20,7 @@ use crate::random::Random;
 use crate::stream::{HEADER_BYTES, Way};
 use crate::topology;
 
+pub use compact::{NAMES, UnknownRepresentation, representation_named};
 pub use family::{Family, FaultSet, UnknownFault};
 pub use fault::{Channels, Dialect, Episode, Fault, Room, Step, Who};
 
@@ -121,6 +124,8 @@ pub struct Scenario {
     pub hold_first_reply: Duration,
     /// How long connections are put off before they are told; zero: not at all. Never drawn: whoever wants it sets it.
     pub put_off: Duration,
+    /// By which filter the nodes tell each other of connections; `None`: precisely.
+    pub representation: Option<Representation>,
     /// The run goes on until connections that have ended must have left the tables.
     pub waits_for_expiry: bool,
     /// The run is over then, whatever happens.
@@ -150,6 +155,7 @@ impl Scenario {
             selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
             hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),
             put_off: Duration::ZERO,
+            representation: None,
             waits_for_expiry: random.chance(100),
             ends_at: Instant::from_millis(calm_at_ms) + GRACE,
         }

@@ -75,8 +75,11 @@ pub(super) struct Compact {
 
 impl Compact {
     pub(super) fn new(config: &CompactNodeConfig, peers: &[NodeId], connections_max: u32) -> Result<Self, ConfigError> {
+        let mut sender = CompactSender::new(config.config, peers)?;
+        // They are told once their sessions hear them, and whatever is said reaches them.
+        peers.iter().for_each(|peer| sender.peer_lost(*peer));
         Ok(Self {
-            sender: CompactSender::new(config.config, peers)?,
+            sender,
             cells: Cells::new(connections_max),
             mixture: Mixture::new(config.precise, connections_max),
             recovery: config.recovery.clone(),

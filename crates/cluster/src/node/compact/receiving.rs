@@ -17,9 +17,11 @@ const ENTRIES_AWAITED: Duration = Duration::from_secs(2);
 /// What a peer told of the connection that began with this tuple.
 pub(in crate::node) fn recall(peers: &[Peer], original: &Tuple) -> Option<Recalled> {
     peers.iter().find_map(|peer| {
-        let known = peer.compact.as_ref()?.lookup(original)?;
+        let receiver = peer.compact.as_ref()?;
+        let known = receiver.lookup(original)?;
         let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
-        Some(Recalled { owner: peer.id, state })
+        let is_of_hosts = receiver.representation() == Some(Representation::HostAggregate);
+        Some(Recalled { owner: peer.id, state, is_of_hosts })
     })
 }
 
@@ -31,6 +33,12 @@ impl Peer {
 }
 
 impl Node {
+    /// What peers told compactly of the connection that began with this tuple, whether this node asks at present or not.
+    #[must_use]
+    pub fn recalls(&self, original: &Tuple) -> Option<Recalled> {
+        recall(&self.peers, original)
+    }
+
     /// A compact datagram from a peer.
     pub(in crate::node) fn handle_compact(
         &mut self,
@@ -48,7 +56,10 @@ impl Node {
             Some(Addressee::Sender) => compact_node.sender.handle_datagram(now, from, datagram)?,
             Some(Addressee::Receiver) | None => receiver.handle_datagram(now, datagram)?,
         }
-        self.look_after_recovery(now);
+        let awaits_entries = compact_node.awaits_entries_until.is_some();
+        if awaits_entries && self.told_entries() > 0 {
+            self.begin_recovery(now, true);
+        }
         self.handle_session_events(now);
         Ok(())
     }
@@ -90,15 +101,24 @@ impl Node {
         self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
     }
 
-    /// Connections that peers have told, at most: of pairs of hosts nobody knows how many connections they have.
+    /// Connections that can come back from what peers told, at most.
     fn told_entries(&self) -> u64 {
-        let connections_max = u64::from(self.pipeline.table().capacity());
         let receivers = self.peers.iter().filter_map(|peer| peer.compact.as_ref());
-        let told = receivers.map(|receiver| match receiver.representation() {
-            Some(Representation::HostAggregate) if receiver.entries() > 0 => connections_max,
-            _ => receiver.entries(),
-        });
-        told.sum()
+        receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.occupied())).sum()
+    }
+
+    /// As [`Node::told_entries`], as the peers last said it themselves.
+    fn said_entries(&self) -> u64 {
+        let receivers = self.peers.iter().filter_map(|peer| peer.compact.as_ref());
+        receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.entries())).sum()
+    }
+
+    /// Of pairs of hosts nobody knows how many connections they have.
+    fn connections_of(&self, representation: Option<Representation>, entries: u64) -> u64 {
+        match representation {
+            Some(Representation::HostAggregate) if entries > 0 => self.pipeline.table().capacity().into(),
+            _ => entries,
+        }
     }
 
     /// Nobody is asked any more.
@@ -111,7 +131,7 @@ impl Node {
 
     pub(super) fn look_after_recovery(&mut self, now: Instant) {
         if self.pipeline.is_recovering() {
-            let told = self.told_entries();
+            let told = self.said_entries();
             self.pipeline.note_told_entries(told);
             self.pipeline.end_recovery_if_over(now);
             if !self.pipeline.is_recovering() {
@@ -122,7 +142,7 @@ impl Node {
             return;
         }
         let Some(until) = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until) else { return };
-        if self.told_entries() > 0 {
+        if self.said_entries() > 0 {
             self.begin_recovery(now, true);
         } else if until <= now {
             self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);

@@ -31,7 +31,13 @@ pub(super) fn name(pipeline: &Pipeline, original: &Tuple) -> u32 {
 
 /// The chain makes the connection again as it is, and nothing is known of it that only precise words tell.
 fn is_restorable(pipeline: &Pipeline, connection: &Connection) -> bool {
-    connection.flags & (flags::EXPECTS | flags::RELATED) == 0 && pipeline.chain().is_restorable(connection)
+    let chain = pipeline.chain();
+    // What was restored by an answer has states that do not know where it came in. So it was made, and so it can be again.
+    let is_as_restored = || {
+        let restored = chain.restore(&connection.original, None);
+        restored.is_some_and(|made| made.reply == connection.reply && made.functions == connection.functions)
+    };
+    connection.flags & (flags::EXPECTS | flags::RELATED) == 0 && (chain.is_restorable(connection) || is_as_restored())
 }
 
 impl Compact {

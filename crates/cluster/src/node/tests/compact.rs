@@ -251,7 +251,7 @@ fn a_recovery_is_told_of_and_ends() {
     take_over(&mut cluster, 0);
     assert_eq!(going_on(&mut cluster, 10), 10);
     let told = events(&mut cluster, 1);
-    assert!(told.contains(&NodeEvent::RecoveryBegan { entries: 10 }), "{told:?}");
+    assert!(told.iter().any(|event| matches!(event, NodeEvent::RecoveryBegan { entries: 10.. })), "{told:?}");
     let ends_at = cluster.node(1).status(cluster.now).compact.unwrap().recovery_ends_at.expect("it lasts");
     cluster.now = ends_at;
     cluster.run(Duration::from_millis(2));
@@ -263,18 +263,14 @@ fn a_recovery_is_told_of_and_ends() {
 fn a_cold_start_makes_good_what_the_last_update_came_too_late_for() {
     let compact = Compactly { cold_start: true, ..Compactly::of(Representation::FlowDigest) };
     let mut cluster = connected(options(compact), 100);
+    cluster.run_until("these to be told", |cluster| is_told(cluster.node(0)));
     cluster.is_replication_cut = true;
     (30_000..30_020).for_each(|port| connect(&mut cluster, port));
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert_eq!(going_on(&mut cluster, 100), 100);
     for port in (30_000..30_020).step_by(2) {
-        let drops = cluster.node(1).pipeline().counters().drops;
-        assert!(
-            client_says(&mut cluster, port, ACK, 1001, 5001),
-            "the inside is trusted: {drops:?} {:?}",
-            cluster.node(1).pipeline().recovery_counters()
-        );
+        assert!(client_says(&mut cluster, port, ACK, 1001, 5001), "the inside is trusted");
     }
     for port in (30_001..30_020).step_by(2) {
         let back = outwards(port).inverse();

@@ -74,7 +74,7 @@ impl Pipeline {
     ) -> Recollection {
         let found = self.only_original(recovery, tuple, ingress).filter(|(original, ..)| self.lies_here(original));
         let Some((original, ingress, _)) = found else { return Recollection::Unknown };
-        match self.restore(now, original, ingress, Recalled { owner: self.node, state: None }) {
+        match self.restore(now, original, ingress, Recalled { owner: self.node, state: None, is_of_hosts: false }) {
             Ok(Some(())) => self.known_by(tuple),
             Ok(None) => Recollection::Unknown,
             Err(reason) => Recollection::Done(Err(reason)),

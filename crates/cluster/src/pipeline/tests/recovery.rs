@@ -53,10 +53,10 @@ fn answers(bench: &Bench, port: u16) -> Tuple {
 
 fn state(state: TcpState) -> Recalled {
     let state = ProtocolState { state: state as u8, ..ProtocolState::default() };
-    Recalled { owner: NodeId(1), state: Some((state, flags::REPLIED | flags::ASSURED)) }
+    Recalled { owner: NodeId(1), state: Some((state, flags::REPLIED | flags::ASSURED)), is_of_hosts: false }
 }
 
-const MEMBER: Recalled = Recalled { owner: NodeId(1), state: None };
+const MEMBER: Recalled = Recalled { owner: NodeId(1), state: None, is_of_hosts: false };
 
 fn tcp(tuple: &Tuple, flags: u8, sequence: u32, acknowledgement: u32, payload: &[u8]) -> Vec<u8> {
     build::tcp(tuple, build::Tcp { flags, sequence, acknowledgement, ..build::Tcp::default() }, payload)
@@ -91,6 +91,17 @@ fn a_connection_goes_on_whichever_side_speaks_first() {
             assert_eq!((connection.owner, connection.protocol.state), (NodeId(0), TcpState::Established as u8));
         }
     }
+}
+
+#[test]
+fn of_hosts_that_talk_only_the_side_that_names_its_port_restores_a_translated_connection() {
+    let hosts = Recalled { is_of_hosts: true, ..MEMBER };
+    let told = (4000..6000).map(|port| (outwards(port), hosts)).collect();
+    let mut bench = bench(RecoveryConfig::default(), told);
+    let reply = answers(&bench, 4000);
+    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"to which port?")).is_none());
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 1, 1, b"mine")).is_some());
+    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 5, b"to that one")).is_some());
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! What a filter says of a dying node's connections, held against the dying node's own table: a promise is kept by what it
+//! remembers (see [`super::survival`]); how often it errs is counted.
+
+use flow::{Connection, NodeId, Tuple};
+use replication::compact::CellState;
+
+use super::View;
+use crate::report::Outcome;
+
+/// Tuples of no connection that the filter is asked for, for each of a connection.
+const STRANGERS_PER_CONNECTION: u16 = 8;
+/// Ports that they have.
+const STRANGERS_PORT_FIRST: u16 = 100;
+
+/// The node is about to die: how well does the other know its connections?
+pub(super) fn compare(node: usize, view: &View<'_>, outcome: &mut Outcome) {
+    let (Some(dying), Some(heir)) = (view.nodes[node], view.nodes[1 - node]) else { return };
+    let Some(representation) = view.scenario.representation else { return };
+    let is_held = |connection: &Connection| {
+        representation.has_states() || CellState::of(connection).is_established(connection.original.protocol)
+    };
+    let own = dying.pipeline().table().iter().filter(|(_, connection)| connection.owner == NodeId(node as u8));
+    for (_, connection) in own.filter(|(_, connection)| is_held(connection)) {
+        outcome.filtered.asked += 1;
+        match heir.recalls(&connection.original) {
+            None => outcome.filtered.unknown += 1,
+            Some(recalled) => {
+                let is_right = recalled.state.is_none_or(|(state, flags)| {
+                    let mut told: Connection = *connection;
+                    (told.protocol, told.flags) = (state, flags);
+                    CellState::of(&told) == CellState::of(connection)
+                });
+                outcome.filtered.inaccurate_states += u64::from(!is_right);
+            }
+        }
+        for nth in 0..STRANGERS_PER_CONNECTION {
+            let stranger = Tuple { source: STRANGER, source_port: STRANGERS_PORT_FIRST + nth, ..connection.original };
+            outcome.filtered.strangers_asked += 1;
+            outcome.filtered.false_hits += u64::from(heir.recalls(&stranger).is_some());
+        }
+    }
+}
+
+/// A host that no run has.
+const STRANGER: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 203, 0, 113, 77];
