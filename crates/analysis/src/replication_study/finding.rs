@@ -134,6 +134,7 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
         whole_updates: lane.whole_updates,
         incremental_updates: lane.incremental_updates,
         initial_bytes: lane.initial_bytes,
+        checking_bytes: lane.checking_bytes,
         bytes_back: lane.bytes_back,
         ..Cost::default()
     }

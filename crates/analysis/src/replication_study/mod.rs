@@ -82,13 +82,10 @@ impl Study {
         if self.next_failover == Instant::FAR_FUTURE {
             self.next_failover = began + self.between_failovers();
         }
-        while packet.at >= self.next_failover {
-            let at = self.next_failover;
-            self.fail_over(at);
+        if packet.at >= self.next_failover {
+            self.fail_over(self.next_failover);
             // Over a gap without packets one failover tells as much as many.
-            while self.next_failover <= packet.at {
-                self.next_failover = self.next_failover + self.between_failovers();
-            }
+            self.next_failover = packet.at + self.between_failovers();
         }
         let book = &mut self.book;
         let outcome = self.connections.handle_packet(packet, &mut |event| book.handle_event(event));

@@ -51,6 +51,9 @@ pub struct Cost {
     pub incremental_updates: u64,
     /// Bytes of the first telling, before the capture.
     pub initial_bytes: u64,
+    /// Bytes by which the backup's filter is compared with the primary's, which are not among `bytes`; precise sessions compare theirs
+    /// as well, which is not counted.
+    pub checking_bytes: u64,
     /// Bytes of acknowledgements, from the backup to the primary.
     pub bytes_back: u64,
 }
@@ -113,6 +116,8 @@ pub struct Urls {
     pub mean_bytes: f64,
     /// Bytes that the distinct URLs take, each with a byte for its category.
     pub precise_bytes: u64,
+    /// Bytes that the URLs of all requests take, each with a byte: what the paper compares with.
+    pub requested_bytes: u64,
     /// By structure.
     pub structures: BTreeMap<&'static str, UrlStructure>,
 }

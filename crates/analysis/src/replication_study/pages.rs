@@ -232,7 +232,7 @@ fn costs(outcome: &Outcome) -> Section {
         Axis::new("", "bytes").logarithmic(),
         &[("bytes", |cost| Some(cost.bytes as f64))],
     );
-    let note = "Bytes are those of one direction, with IP and UDP headers; a filter's first telling, before the traffic, is not among \
+    let note = "Bytes are those of one direction, with IP and UDP headers; a filter's first telling, before the traffic, and what compares the copies are not among \
                 them. Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages, and \
                 of bare messages of 13 bytes for each change, as the paper counts.";
     Section {

@@ -60,6 +60,7 @@ pub(super) struct UrlBook {
     keys: Vec<u64>,
     requests: u64,
     url_bytes: u64,
+    requested_bytes: u64,
     joined: Vec<u8>,
 }
 
@@ -71,6 +72,7 @@ impl UrlBook {
             keys: Vec::new(),
             requests: 0,
             url_bytes: 0,
+            requested_bytes: 0,
             joined: Vec::new(),
         }
     }
@@ -80,6 +82,7 @@ impl UrlBook {
         self.joined.clear();
         self.joined.extend_from_slice(host);
         self.joined.extend_from_slice(path);
+        self.requested_bytes += self.joined.len() as u64 + 1;
         let key = mixed_hash(&self.joined);
         if self.keys.len() < URLS_MAX && self.seen.insert(key, ()).is_none() {
             self.keys.push(key);
@@ -110,6 +113,7 @@ impl UrlBook {
             distinct,
             mean_bytes: self.url_bytes as f64 / distinct as f64,
             precise_bytes,
+            requested_bytes: self.requested_bytes,
             structures,
         })
     }
