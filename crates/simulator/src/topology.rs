@@ -132,6 +132,7 @@ pub(crate) fn node_config(
     let id = NodeId(node as u8);
     let peer = NodeId(1 - node as u8);
     NodeConfig {
+        compact: None,
         node: id,
         connections_max,
         limits: cluster::pipeline::Limits::default(),
@@ -151,7 +152,6 @@ pub(crate) fn node_config(
             transport: Transport::Native,
         }],
         security: is_secured(scenario).then(|| security(scenario, secret, incarnation)),
-        compact: None,
     }
 }
 

@@ -65,6 +65,7 @@ fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
+        redundancy: None,
         filter: None,
         sync: None,
     }
@@ -113,9 +114,9 @@ fn a_status_says_what_a_failover_now_would_lose() {
         told_at_once: 9,
     };
     let cases = [
-        (degraded, "told from 60.0 ms on (level 3 of 10, 92 % busy)"),
+        (degraded, "told from 60 ms on (level 3 of 10, 92 % busy)"),
         (LazyStatus { threshold_ms: 0.0, level: 0, ..degraded }, "nothing is put off (level 0 of 10, 92 % busy)"),
-        (LazyStatus { levels: 0, ..degraded }, "told from 60.0 ms on"),
+        (LazyStatus { levels: 0, ..degraded }, "told from 60 ms on"),
     ];
     for (lazy, expected) in cases {
         node.lazy = Some(lazy);

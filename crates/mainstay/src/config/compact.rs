@@ -92,7 +92,6 @@ impl Compact {
     /// each has an equal part of the entries and of the budget.
     #[must_use]
     pub fn stream(&self, secret: [u64; 2], datagram_bytes_max: usize, workers: u8) -> CompactConfig {
-        let workers = u64::from(workers.max(1));
         CompactConfig {
             fingerprint_bits: self.fingerprint_bits,
             counters_per_item: self.counters_per_entry,
@@ -101,16 +100,18 @@ impl Compact {
             symbols: self.symbols,
             datagram_bytes_max,
             budget_bytes_per_second: self.shared_budget(workers),
-            ..CompactConfig::new(self.representation, self.entries_max.div_ceil(workers), secret)
+            ..CompactConfig::new(self.representation, self.entries_max.div_ceil(workers.max(1).into()), secret)
         }
     }
 }
 
 impl Compact {
-    /// What the filter may take, and what precise words may: all of it, or half each where both are told.
-    fn shared_budget(&self, workers: u64) -> Option<u64> {
+    /// What of the budget each worker's filter may take, and its precise words likewise: all of it, or half each where both are
+    /// told.
+    #[must_use]
+    pub fn shared_budget(&self, workers: u8) -> Option<u64> {
         let sharers = if self.precise_after.is_some() { 2 } else { 1 };
-        self.budget_bytes_per_second.map(|budget| budget / workers / sharers)
+        self.budget_bytes_per_second.map(|budget| budget / u64::from(workers.max(1)) / sharers)
     }
 
     /// The settings with their names, as a comparison tells them.

@@ -313,14 +313,14 @@ pub struct RawReplication {
     pub peer_timeout: Option<Text>,
     /// How long a change waits for others to go with it, where the kernel's connections are told.
     pub batch_delay: Option<Text>,
-    /// `[replication.lazy]`.
-    pub lazy: Option<Spanned<super::lazy::RawLazy>>,
     /// What may be told to all peers together, where connections are entries of a filter.
     pub budget_bytes_per_second: Option<Spanned<u64>>,
     /// `[replication.filter]`.
     pub filter: Option<Spanned<RawFilter>>,
     /// `[replication.recovery]`.
     pub recovery: Option<Spanned<RawRecovery>>,
+    /// `[replication.lazy]`.
+    pub lazy: Option<Spanned<super::lazy::RawLazy>>,
     /// `[replication.security]`.
     pub security: Option<Spanned<RawSecurity>>,
     /// `[[replication.peer]]`.

@@ -586,6 +586,10 @@ pub enum EventKind {
     ReplicasDiffer,
     /// After that: they are what the peer told.
     ReplicasAgree,
+    /// A node that has taken over asks the filters of those that had the connections.
+    RecoveryBegan,
+    /// It no longer does.
+    RecoveryEnded,
     /// The configuration file was read again and is in force.
     Reloaded,
     /// The configuration file was read again and could not be used.
@@ -634,6 +638,8 @@ impl EventKind {
             Self::ResyncEnded => "resynchronisation ended",
             Self::ReplicasDiffer => "copies differ",
             Self::ReplicasAgree => "copies agree again",
+            Self::RecoveryBegan => "connections are looked for in peers' filters",
+            Self::RecoveryEnded => "connections are no longer looked for in filters",
             Self::Reloaded => "configuration reloaded",
             Self::ReloadRefused => "configuration not reloaded",
             Self::Reevaluated => "connections held against the rules",

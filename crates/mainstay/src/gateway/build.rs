@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
-use cluster::pipeline::{SharingConfig, WAIT_FOR_PEER_DEFAULT};
+use cluster::node::{
+    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, WhichPrecise,
+};
+use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -87,7 +89,7 @@ pub(crate) fn node_config_with(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
-        compact: None,
+        compact: compact(config),
         peers: cluster.map(peers).unwrap_or_default(),
         security: credentials::security(cluster)?,
     })
@@ -127,6 +129,27 @@ pub(super) fn reconfiguration(
         peers: peers.into_iter().map(peer).collect(),
         security: credentials::reconfiguration(cluster)?,
     })
+}
+
+/// How connections are told by a filter, under a secret that is another at each start.
+fn compact(config: &Config) -> Option<CompactNodeConfig> {
+    let replication = &config.cluster.as_ref()?.replication;
+    let compact = replication.compact.as_ref()?;
+    let secret = [random::number(), random::number()];
+    let workers = config.workers.count;
+    let stream = compact.stream(secret, replication.datagram_bytes_max.into(), workers);
+    let precise = compact.precise_after.map_or(WhichPrecise::None, |age| WhichPrecise::LongerThan {
+        age,
+        budget_bytes_per_second: compact.shared_budget(workers),
+    });
+    let validated::Recovery { lasts, cold_start, block, misses_per_source_max } = &compact.recovery;
+    let recovery = RecoveryConfig {
+        lasts: *lasts,
+        cold_start: cold_start.clone(),
+        blocks: *block,
+        misses_per_source_max: *misses_per_source_max,
+    };
+    Some(CompactNodeConfig { config: stream, precise, recovery })
 }
 
 /// Nodes that hold a group each forward at the same time.

@@ -1,6 +1,7 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
 mod channel;
+mod compact;
 mod groups;
 mod orders;
 mod sharing;
@@ -86,6 +87,8 @@ pub(super) struct Reporting {
     load: f64,
     /// What operators look at.
     watches: Watches,
+    /// The filter by which connections are told, where they are.
+    filter: compact::Filter,
 }
 
 impl Reporting {
@@ -113,6 +116,7 @@ impl Reporting {
             cpu_time: usage::thread_cpu_time(),
             load: 0.0,
             watches: Watches::default(),
+            filter: compact::Filter::new(config),
         }
     }
 
@@ -207,6 +211,13 @@ impl Reporting {
             NodeEvent::ReplicasAgree { peer: id, repaired } => (
                 EventKind::ReplicasAgree,
                 format!("with node {}: {} put right", id.0, counted(repaired as usize, "connection")),
+            ),
+            NodeEvent::RecoveryBegan { entries } => {
+                (EventKind::RecoveryBegan, format!("peers told of {}", entry_count(entries)))
+            }
+            NodeEvent::RecoveryEnded { restored } => (
+                EventKind::RecoveryEnded,
+                format!("{} came back", counted(usize::try_from(restored).unwrap_or(usize::MAX), "connection")),
             ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
@@ -303,6 +314,11 @@ impl Reporting {
     }
 }
 
+fn entry_count(entries: u64) -> String {
+    let noun = if entries == 1 { "entry" } else { "entries" };
+    format!("{} {noun}", crate::output::count(entries))
+}
+
 fn port_id(index: usize) -> PortId {
     PortId(u8::try_from(index).unwrap_or(u8::MAX))
 }
@@ -386,7 +402,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
             redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
-            filter: None,
+            filter: reporting.filter.status(&status, now),
             sync: None,
         }
     }
@@ -533,7 +549,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
         agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
-        filter: None,
+        filter: compact::of_peer(peer),
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }

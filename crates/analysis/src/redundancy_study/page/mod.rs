@@ -54,7 +54,7 @@ fn summary(findings: &Findings) -> String {
     let captures =
         if findings.sites.len() == 1 { "one site".to_owned() } else { format!("{} sites", findings.sites.len()) };
     format!(
-        "Studied were {} bytes in {} packets of {captures}, {} to it and {} from it, over {} seconds. Unless said otherwise it is \
+        "Studied were {} bytes in {} packets of {captures}, {} to it and {} from it, over {} seconds{}. Unless said otherwise it is \
          {} with Max-Match, w = {}, p = {} and a cache of {} for each way. What is saved is a share of all bytes on the wire from \
          the IP header on; headers, shims and pointers are paid.",
         short(traffic.bytes as f64),
@@ -62,6 +62,7 @@ fn summary(findings: &Findings) -> String {
         short(traffic.bytes_by_way["inbound"] as f64),
         short(traffic.bytes_by_way["outbound"] as f64),
         short(traffic.seconds),
+        if findings.sites.len() > 1 { " (the longest)" } else { "" },
         settings.method.to_uppercase(),
         settings.window_bytes,
         settings.period_bytes,

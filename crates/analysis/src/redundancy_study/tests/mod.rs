@@ -2,6 +2,7 @@
 
 mod interrupted;
 mod made;
+mod synthesised;
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;

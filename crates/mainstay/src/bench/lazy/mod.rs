@@ -41,7 +41,7 @@ use crate::demo::watch::{Waited, Watch};
 use crate::output::Progress;
 
 /// Connections that a node has room for.
-const CONNECTIONS_MAX: usize = 1 << 19;
+const CONNECTIONS_MAX: usize = 1 << 18;
 /// What a connection that is a question alone stays in the table for: as long as a node's table is to bear the flood.
 const UDP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two decisions: short, so that a round need not be long.

@@ -24,6 +24,12 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
     for damaged in &findings.skipped.damaged {
         eprintln!("{damaged}; what came before it is studied");
     }
+    let skipped: u64 = findings.skipped.frames.values().sum();
+    if skipped > 0 {
+        let reasons =
+            findings.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", output::count(*frames)));
+        eprintln!("{} frames were not studied: {}", output::count(skipped), reasons.collect::<Vec<_>>().join(", "));
+    }
     for left_out in &findings.left_out {
         eprintln!("left out: {left_out}; give --memory-megabytes more");
     }
