@@ -172,7 +172,7 @@ fn frame_of(packet: &Restored, ingress: PortId, mac: MacAddress) -> Option<Owned
 }
 
 /// Verifies a packet that stands for several, and leaves its checksum to whoever cuts it.
-fn leave_to_hardware(bytes: &mut Vec<u8>, ingress: PortId) -> Option<Checksum> {
+fn leave_to_hardware(bytes: &mut [u8], ingress: PortId) -> Option<Checksum> {
     let length_bytes = bytes.len();
     let Ok(Parsed::Ip(headers)) = parse(&Frame::new(bytes, 0, length_bytes, ingress)?) else { return None };
     let offset = match headers.transport {

@@ -1,0 +1,109 @@
+//! What a sender sends, when, and how often.
+
+use alloc::vec;
+
+use super::*;
+use crate::wan::record::Record;
+
+fn config() -> SenderConfig {
+    SenderConfig {
+        gather: Duration::from_millis(2),
+        recover_within: Duration::from_millis(400),
+        recovery_per_mille: 100,
+        bits_per_second: None,
+    }
+}
+
+fn push(sender: &mut Sender, now: Instant, bytes: usize) {
+    let (mut record, payload) = (Vec::new(), vec![7; bytes]);
+    Record::FromEncoder(&payload).write(&mut record);
+    sender.push(now, &record);
+}
+
+/// The numbers and lengths of what leaves now.
+fn sent(sender: &mut Sender, now: Instant) -> Vec<(u64, usize)> {
+    sender.handle_timeout(now);
+    let mut numbers = Vec::new();
+    while let Some(Datagram::Data { number, body, .. }) = sender.poll(now) {
+        numbers.push((number, body.len()));
+    }
+    numbers
+}
+
+#[test]
+fn records_share_a_datagram_and_a_long_one_has_several() {
+    let at = Instant::from_millis;
+    let mut sender = Sender::new(config());
+    let full = usize::from(DATAGRAM_BYTES_MIN) - DATA_HEADER_BYTES;
+    (0..3).for_each(|_| push(&mut sender, at(0), 96));
+    assert_eq!(sent(&mut sender, at(1)), [], "others may come");
+    assert_eq!(sender.poll_timeout(), Some(at(2)));
+    assert_eq!(sent(&mut sender, at(2)), [(0, 300)]);
+    push(&mut sender, at(3), 2 * full - 4 + 10);
+    assert_eq!(sent(&mut sender, at(3)), [(1, full), (2, full)]);
+    assert_eq!(sent(&mut sender, at(5)), [(3, 10)]);
+}
+
+#[test]
+fn what_is_missing_is_sent_again_once_a_round_trip_and_what_is_too_old_is_given_up() {
+    let at = Instant::from_millis;
+    let mut sender = Sender::new(config());
+    for ms in 0..4 {
+        push(&mut sender, at(ms * 3), 1000);
+        assert_eq!(sent(&mut sender, at(ms * 3 + 2)).len(), 1);
+    }
+    sender.handle_ack(at(62), 1, 4, &[1..2]);
+    assert_eq!(sent(&mut sender, at(62)), [(1, 1004)]);
+    sender.handle_ack(at(80), 1, 4, &[1..2]);
+    assert_eq!(sent(&mut sender, at(80)), [], "it is under way");
+    sender.handle_ack(at(160), 1, 4, &[1..2]);
+    assert_eq!(sent(&mut sender, at(160)), [(1, 1004)]);
+    sender.handle_ack(at(500), 1, 4, &[1..2]);
+    assert_eq!(sent(&mut sender, at(500)), []);
+    assert_eq!(sender.counters().datagrams_given_up, 1);
+    push(&mut sender, at(501), 10);
+    sender.handle_timeout(at(503));
+    let Some(Datagram::Data { number: 4, base: 4, .. }) = sender.poll(at(503)) else { panic!("base tells so") };
+}
+
+#[test]
+fn the_last_datagram_of_many_is_asked_after() {
+    let at = Instant::from_millis;
+    let mut sender = Sender::new(config());
+    push(&mut sender, at(0), 100);
+    assert_eq!(sent(&mut sender, at(2)), [(0, 104)]);
+    let again = sender.poll_timeout().expect("it is waited for");
+    assert!(again < at(250), "{again:?}");
+    assert_eq!(sent(&mut sender, again), [(0, 104)]);
+    sender.handle_ack(at(300), 1, 1, &[]);
+    assert_eq!(sender.poll_timeout(), None);
+}
+
+#[test]
+fn only_a_share_is_sent_again() {
+    let at = Instant::from_millis;
+    let mut sender = Sender::new(config());
+    for _ in 0..1000 {
+        push(&mut sender, at(0), 1208);
+    }
+    assert_eq!(sent(&mut sender, at(0)).len(), 1000);
+    sender.handle_ack(at(50), 500, 1000, &[500..999]);
+    let again = sent(&mut sender, at(50)).len() as u64;
+    assert!((100..200).contains(&again), "{again}");
+    assert_eq!(sender.counters().datagrams_given_up, 499 - again);
+}
+
+#[test]
+fn datagrams_leave_at_the_rate_of_the_path_and_no_more_wait_than_a_tenth_of_a_second() {
+    let mut sender = Sender::new(SenderConfig { bits_per_second: Some(10_000_000), ..config() });
+    while sender.has_room() {
+        push(&mut sender, Instant::ZERO, 1208);
+    }
+    let mut bytes = 0;
+    for ms in 0..=50 {
+        bytes += sent(&mut sender, Instant::from_millis(ms)).iter().map(|(_, length)| length + 48).sum::<usize>();
+    }
+    let bits_per_second = bytes as f64 * 8.0 / 0.05;
+    assert!((9.5e6..11e6).contains(&bits_per_second), "{bits_per_second}");
+    assert!(!sender.has_room() || sender.unsent_bytes < 125_000);
+}
