@@ -3,33 +3,40 @@
 mod encryption;
 mod filters;
 mod key;
+mod lazy;
 mod link;
 mod looking;
 mod redundancy;
 mod replication;
 mod study;
+mod study_redundancy;
 mod sync;
 mod sync_bench;
+mod synthesize;
 mod target;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::validated::Representation;
 use crate::control::types::{FlowFilterText, flows_limit_default};
 
 use crate::replay::PortMapping;
 pub use encryption::BenchEncryptionArgs;
 pub use filters::BenchFiltersArgs;
 pub use key::KeyArgs;
+pub use lazy::BenchLazyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use study::{StudyCommand, StudyReplicationArgs};
+pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
+pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
 pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
@@ -75,6 +82,9 @@ pub enum Command {
     /// What captures show: what replication would cost on their traffic
     #[command(subcommand)]
     Study(StudyCommand),
+    /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
+    #[command(subcommand)]
+    Synthesize(SynthesizeCommand),
     /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
     Link(LinkArgs),
     /// Makes a key that nodes authenticate each other by
@@ -161,6 +171,8 @@ pub enum BenchCommand {
     Encryption(BenchEncryptionArgs),
     /// What compact filters of connections cost and how often they are wrong, beside what one would take instead
     Filters(BenchFiltersArgs),
+    /// What passes under a flood of short connections: none told, each told, and put off as the load demands
+    Lazy(BenchLazyArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
     /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
@@ -322,6 +334,11 @@ pub struct DemoArgs {
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
+    /// How connections are told to the other node: replication.representation of its configuration. A filter goes with
+    /// source NAT that is computed (RFC 7422)
+    #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
+          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary"])]
+    pub representation: Representation,
     /// Leave the nodes' configurations and logs where they are, and say where
     #[arg(long)]
     pub keep_logs: bool,
@@ -341,6 +358,16 @@ const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
     share.ok_or_else(|| "write a number from 0 to 0.9".into())
+}
+
+/// A representation under which connections can survive.
+fn representation(text: &str) -> Result<Representation, String> {
+    let known = Representation::ALL.into_iter().filter(|(_, representation)| *representation != Representation::None);
+    let found = known.clone().find(|(name, _)| *name == text);
+    found.map(|(_, representation)| representation).ok_or_else(|| {
+        let names: Vec<&str> = known.map(|(name, _)| name).collect();
+        format!("write {}", names.join(", "))
+    })
 }
 
 fn ramp(text: &str) -> Result<usize, String> {

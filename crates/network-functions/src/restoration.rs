@@ -13,9 +13,9 @@
 use flow::connection::FUNCTION_STATE_BYTES_MAX;
 use flow::{PortId, Tuple};
 
-/// Original tuples that a reply may belong to, at most; what has more is not asked for. (One outside port stands for at most 256
+/// Original tuples that a reply may belong to, at most; what has more is not asked for. (One outside port stands for at most 512
 /// inside ones, and each of those may have been sent to the server itself or to an address that is forwarded to it.)
-pub const ORIGINALS_MAX: usize = 1024;
+pub const ORIGINALS_MAX: usize = 2048;
 
 /// Why a function's state of a connection cannot be had from the connection's tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

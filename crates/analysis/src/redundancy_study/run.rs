@@ -73,7 +73,9 @@ pub fn run(
     thread::scope(|scope| {
         for _ in 0..lanes {
             scope.spawn(|| {
-                while let Some(plan) = lock(&shared.plans).pop_front() {
+                // The lock is given back before the plan is carried out.
+                let next = || lock(&shared.plans).pop_front();
+                while let Some(plan) = next() {
                     let context = Context { sites, options, state: kept, open, watch, shared: &shared, workers };
                     if let Err(error) = context.site(plan) {
                         lock(&shared.plans).clear();

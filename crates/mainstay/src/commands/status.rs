@@ -111,6 +111,9 @@ pub fn describe(status: &Status) -> String {
         lazy(status),
         configuration(status),
     );
+    if let Some(redundancy) = &status.redundancy {
+        text.push_str(&redundancy.describe());
+    }
     let tables = [
         group_table(status),
         peer_table(status),

@@ -3,10 +3,12 @@
 //! All mistakes of a file are reported at once, each with its place and its remedy. `docs/configuration.md` lists
 //! every key.
 
+pub mod compact;
 pub mod diagnostic;
 pub mod lazy;
 pub mod limits;
 pub mod raw;
+pub mod redundancy;
 pub mod security;
 pub mod sync;
 pub mod timeouts;

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use super::compact::{RawFilter, RawRecovery};
 pub use super::limits::RawLimits;
+pub use super::redundancy::RawRedundancy;
 pub use super::security::RawSecurity;
 pub use super::timeouts::RawTimeouts;
 use super::value::{MssText, PortText, ProtocolText};
@@ -50,6 +52,8 @@ pub struct RawConfig {
     pub replication: Option<Spanned<RawReplication>>,
     /// `[failure_detection]`.
     pub failure_detection: Option<Spanned<RawFailureDetection>>,
+    /// `[redundancy]`.
+    pub redundancy: Option<Spanned<RawRedundancy>>,
     /// `[control]`.
     pub control: Option<Spanned<RawControl>>,
 }
@@ -222,6 +226,8 @@ pub struct RawRule {
 pub struct RawNat {
     /// Ports that source NAT translates to.
     pub ports: Option<Spanned<PortText>>,
+    /// File of the secret that keyed mappings are computed under.
+    pub mapping_key: Option<Text>,
     /// `[[nat.source]]`.
     #[serde(default)]
     pub source: Vec<Spanned<RawSourceNat>>,
@@ -243,6 +249,10 @@ pub struct RawSourceNat {
     pub protocol: Option<Spanned<ProtocolText>>,
     /// Addresses to translate to.
     pub to: Spanned<Vec<Text>>,
+    /// How address and port outside come about.
+    pub mapping: Option<Text>,
+    /// Ports of an inside address, where they are computed.
+    pub block_ports: Option<Spanned<u16>>,
 }
 
 /// `[[nat.destination]]`.
@@ -303,6 +313,12 @@ pub struct RawReplication {
     pub peer_timeout: Option<Text>,
     /// How long a change waits for others to go with it, where the kernel's connections are told.
     pub batch_delay: Option<Text>,
+    /// What may be told to all peers together, where connections are entries of a filter.
+    pub budget_bytes_per_second: Option<Spanned<u64>>,
+    /// `[replication.filter]`.
+    pub filter: Option<Spanned<RawFilter>>,
+    /// `[replication.recovery]`.
+    pub recovery: Option<Spanned<RawRecovery>>,
     /// `[replication.lazy]`.
     pub lazy: Option<Spanned<super::lazy::RawLazy>>,
     /// `[replication.security]`.

@@ -1,7 +1,9 @@
 //! Files that are right, and files that are wrong in one place each.
 
+mod compact;
 mod ftp;
 mod groups;
+mod lazy;
 mod security;
 mod transport;
 

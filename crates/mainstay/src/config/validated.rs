@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use cluster::GroupId;
 use cluster::forwarding::MssClamp;
+use filters::Insertion;
 use flow::{NodeId, PortId};
-use replication::Transport;
+use replication::{Transport, compact};
 
+pub use super::compact::{Compact, Recovery};
 pub use super::limits::Limits;
+pub use super::redundancy::{Redundancy, RedundancyRule};
 pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
@@ -47,6 +50,8 @@ pub struct Config {
     pub firewall_log_per_s: Option<u32>,
     /// Ports that source NAT translates to, of which every node has its share.
     pub nat_ports: PortRange,
+    /// File of the secret that keyed mappings are computed under; there if one is keyed.
+    pub nat_mapping_key: Option<PathBuf>,
     /// Source translations, first match wins.
     pub source_nat: Vec<SourceNat>,
     /// Destination translations; no two of them match the same packet.
@@ -57,6 +62,8 @@ pub struct Config {
     pub ftp: Ftp,
     /// The other nodes; `None` for a gateway that stands alone.
     pub cluster: Option<Cluster>,
+    /// The tunnel to another site, if there is one.
+    pub redundancy: Option<Redundancy>,
     /// The control API from afar, if it is offered.
     pub control: Option<RemoteAccess>,
 }
@@ -327,6 +334,17 @@ pub struct SourceNat {
     pub protocol: Option<u8>,
     /// Addresses to translate to, 1 to 256, of the same family.
     pub to: Vec<IpAddr>,
+    /// How address and port outside are computed; `None`: they are chosen among those that are free.
+    pub mapping: Option<NatMapping>,
+}
+
+/// How a source translation is computed (RFC 7422).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NatMapping {
+    /// Under the secret of [`Config::nat_mapping_key`].
+    pub is_keyed: bool,
+    /// Ports of an inside address; `None`: as many as there are for each.
+    pub block_ports: Option<u16>,
 }
 
 /// A destination translation (port forwarding).
@@ -391,12 +409,35 @@ pub enum Representation {
     PreciseEager,
     /// Nothing: peers are watched, but know no connections.
     None,
+    /// Connections as entries of a filter; see [`Compact`].
+    Compact(compact::Representation),
 }
 
 impl Representation {
     /// All representations, with their names.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("precise-selective", Self::PreciseSelective), ("precise-eager", Self::PreciseEager), ("none", Self::None)];
+    pub const ALL: [(&'static str, Self); 9] = [
+        ("precise-selective", Self::PreciseSelective),
+        ("precise-eager", Self::PreciseEager),
+        ("none", Self::None),
+        ("host-aggregate", Self::Compact(compact::Representation::HostAggregate)),
+        ("flow-digest", Self::Compact(compact::Representation::FlowDigest)),
+        ("multi-level", Self::Compact(compact::Representation::MultiLevel(Insertion::FirstAvailable))),
+        ("multi-level-least-load", Self::Compact(compact::Representation::MultiLevel(Insertion::LeastLoad))),
+        ("d-left", Self::Compact(compact::Representation::DLeft)),
+        ("counting-bloom", Self::Compact(compact::Representation::CountingBloom)),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("none", |(name, _)| *name)
+    }
+
+    /// Whether connections are told as entries of a filter.
+    #[must_use]
+    pub const fn is_compact(self) -> bool {
+        matches!(self, Self::Compact(_))
+    }
 }
 
 /// Replication of connection state.
@@ -406,6 +447,8 @@ pub struct Replication {
     pub local: SocketAddr,
     /// Which changes are told.
     pub representation: Representation,
+    /// The filter, where connections are told as entries of one.
+    pub compact: Option<Compact>,
     /// What carries it.
     pub transport: Transport,
     /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.

@@ -43,6 +43,9 @@ fn add(whole: &mut Status, number: u8, other: Status) {
             None => whole.drops.push(DropCount { ..drop }),
         }
     }
+    if let (Some(filter), Some(others)) = (&mut whole.filter, &other.filter) {
+        filter.add(others);
+    }
     whole.workers.extend(other.workers);
 }
 
@@ -63,6 +66,9 @@ fn add_peer(peer: &mut PeerStatus, other: &PeerStatus) {
     peer.lost += other.lost;
     add_agreement(&mut peer.agreement, &other.agreement);
     peer.channel.add(&other.channel);
+    if let (Some(filter), Some(others)) = (&mut peer.filter, &other.filter) {
+        filter.add(others);
+    }
     peer.last_heard_ns = peer.last_heard_ns.max(other.last_heard_ns);
 }
 
@@ -104,6 +110,7 @@ fn merge_of(name: &str) -> Merge {
             | Metric::NodeActive
             | Metric::GroupActive
             | Metric::PeerUp
+            | Metric::RecoveryActive
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,
@@ -139,7 +146,7 @@ pub(super) fn samples(workers: Vec<Samples>) -> Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::types::{ConnectionsStatus, TakeoverStatus, WorkerStatus};
+    use crate::control::types::{ConnectionsStatus, LazyStatus, TakeoverStatus, WorkerStatus};
 
     fn worker(number: u8) -> Status {
         Status {
@@ -173,6 +180,16 @@ mod tests {
         assert!(!whole.takeover.ready && !whole.peers[0].synchronised);
         assert_eq!(whole.takeover.why_not, ["worker 1: node 1 is still being told"]);
         assert_eq!(whole.peers[0].session, "seeking");
+    }
+
+    #[test]
+    fn of_workers_that_put_connections_off_the_most_degraded_is_told_of() {
+        let with = |number: u8, threshold_ms: f64, level: u8, put_off: u64| {
+            let lazy = LazyStatus { threshold_ms, level, levels: 10, put_off, spared: 5, ..LazyStatus::default() };
+            Status { lazy: Some(lazy), ..worker(number) }
+        };
+        let whole = status(vec![with(0, 50.0, 1, 7), with(1, 200.0, 4, 70)]).lazy.expect("they say so");
+        assert_eq!((whole.threshold_ms, whole.level, whole.put_off, whole.spared), (200.0, 4, 77, 10));
     }
 
     #[test]

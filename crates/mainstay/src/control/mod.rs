@@ -7,12 +7,14 @@
 
 pub mod channel_status;
 pub mod client;
+pub mod compact_status;
 pub mod events;
 pub mod flows;
 pub mod inquiry;
 pub mod lazy_status;
 mod merge;
 pub mod orders;
+pub mod redundancy;
 pub mod remote;
 pub mod server;
 pub mod streams;

@@ -11,8 +11,10 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::channel_status::{ChannelStatus, RefusedCount};
+pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
 pub use super::lazy_status::LazyStatus;
 pub use super::orders::ReloadReport;
+pub use super::redundancy::RedundancyStatus;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use super::trace::Trace;
 pub use super::watching::PacketFilterText;
@@ -268,6 +270,12 @@ pub struct Status {
     /// The threads that move packets, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
+    /// The tunnel to another site, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redundancy: Option<Box<RedundancyStatus>>,
+    /// What this node tells of its connections by a filter, where connections are told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Box<FilterStatus>>,
     /// The kernel's connections, where this node replicates those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Box<SyncStatus>>,
@@ -434,6 +442,9 @@ pub struct PeerStatus {
     /// How this node's copies of its connections stand to what it told.
     #[serde(default)]
     pub agreement: Agreement,
+    /// What it told of its connections by a filter, where connections are told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<PeerFilterStatus>,
     /// When it was last heard, in nanoseconds of the monotonic clock; `None`: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heard_ns: Option<u64>,
@@ -575,6 +586,10 @@ pub enum EventKind {
     ReplicasDiffer,
     /// After that: they are what the peer told.
     ReplicasAgree,
+    /// A node that has taken over asks the filters of those that had the connections.
+    RecoveryBegan,
+    /// It no longer does.
+    RecoveryEnded,
     /// The configuration file was read again and is in force.
     Reloaded,
     /// The configuration file was read again and could not be used.
@@ -623,6 +638,8 @@ impl EventKind {
             Self::ResyncEnded => "resynchronisation ended",
             Self::ReplicasDiffer => "copies differ",
             Self::ReplicasAgree => "copies agree again",
+            Self::RecoveryBegan => "connections are looked for in peers' filters",
+            Self::RecoveryEnded => "connections are no longer looked for in filters",
             Self::Reloaded => "configuration reloaded",
             Self::ReloadRefused => "configuration not reloaded",
             Self::Reevaluated => "connections held against the rules",

@@ -19,17 +19,18 @@ use packet_io::{IoError, usage};
 pub use self::tuning::Tuning;
 
 use super::clock::Epoch;
+use super::replication::ExactTable;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
 use crate::commands;
-use crate::config::validated::Backend;
+use crate::config::validated::{Backend, Representation};
 use crate::control::client::Client;
-use crate::control::types::{Event, Status};
+use crate::control::types::{Event, FlowFilterText, Status};
 
 /// How long the nodes may take until they are ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// UDP port of the replication link.
-const REPLICATION_PORT: u16 = 3781;
+pub const REPLICATION_PORT: u16 = 3781;
 /// Lines of a node's log that an error shows.
 const LOG_TAIL_LINES: usize = 12;
 /// How long a connection's first reply waits for the standby to have the connection, at most.
@@ -237,6 +238,24 @@ impl Cluster {
         client.and_then(|mut client| client.events()).unwrap_or_default()
     }
 
+    /// The number of the node that is not the active one.
+    #[must_use]
+    pub const fn standby(&self) -> usize {
+        1 - self.active
+    }
+
+    /// The connections of the active node; none when it does not answer.
+    #[must_use]
+    pub fn active_connections(&self) -> ExactTable {
+        self.nodes.get(self.active).map(Node::connections).unwrap_or_default()
+    }
+
+    /// The connections of the other node; none when it does not answer.
+    #[must_use]
+    pub fn standby_connections(&self) -> ExactTable {
+        self.nodes.get(self.standby()).map(Node::connections).unwrap_or_default()
+    }
+
     /// How each node is; nothing of one that does not answer.
     #[must_use]
     pub fn statuses(&self) -> Vec<Status> {
@@ -303,6 +322,14 @@ impl Node {
     fn status(&self) -> Result<Status, String> {
         let status = Client::connect(&self.control_socket).and_then(|mut client| client.status());
         status.map_err(|error| format!("node {} does not answer: {error}", self.name))
+    }
+
+    fn connections(&self) -> ExactTable {
+        let mut table = ExactTable::default();
+        // One that does not answer has none that could be compared.
+        let _ = Client::connect(&self.control_socket)
+            .and_then(|mut client| client.flows(FlowFilterText::default(), u64::MAX, |flow| table.enter(flow)));
+        table
     }
 
     /// Says what is missing until the nodes know of each other all that they should.
@@ -385,9 +412,13 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
         text.push_str(&multi_primary::translations());
     }
     for (client, shared) in CLIENT.into_iter().zip(OUTSIDE) {
-        let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n\n");
+        let mapping = plan.tuning.mapping();
+        let _ = write!(text, "[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n{mapping}\n");
     }
     text.push_str(&plan.tuning.sections());
+    if plan.is_replicated {
+        text.push_str(&plan.tuning.filter(plan.connections_max));
+    }
     if has_standby {
         text.push_str(&peer_configuration(number, plan));
     }
@@ -402,14 +433,15 @@ fn addresses(both: [std::net::IpAddr; 2]) -> String {
 /// What a node's configuration says of the other node.
 fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let other = 1 - number;
-    let representation = if plan.is_replicated { "precise-selective" } else { "none" };
+    let representation = if plan.is_replicated { plan.tuning.representation } else { Representation::None };
+    let representation = representation.name();
     format!(
         "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
          {}test_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
         SYNC[number],
-        plan.tuning.replication(HOLD_FIRST_REPLY),
+        plan.tuning.replication(HOLD_FIRST_REPLY, plan.is_replicated),
         plan.sync_loss,
         SYNC[other],
     )

@@ -9,8 +9,11 @@ pub mod cluster;
 pub mod distance;
 pub mod html;
 pub mod kernel;
+pub mod meter;
 pub mod multi_primary;
 pub mod operations;
+pub mod probes;
+pub mod replication;
 pub mod report;
 pub mod run;
 pub mod session;
@@ -86,6 +89,7 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     // Each connection has a socket at either end, both in this process.
     let descriptors = SPARE_DESCRIPTORS + 2 * args.ramp;
     limits::raise_open_files(descriptors as u64)?;
+    check_representation(args)?;
     if args.kernel {
         return kernel::run(args, &watch);
     }
@@ -109,6 +113,17 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     }
     let (broken, connections) = (report.replicated.broken, report.replicated.connections);
     if report.is_success() { Ok(()) } else { Err(DemoError::Broken { broken, connections }) }
+}
+
+/// What does not go with a filter between the nodes; their configurations would be refused.
+fn check_representation(args: &DemoArgs) -> Result<(), DemoError> {
+    if args.representation.is_compact() && args.workers > 1 {
+        let name = args.representation.name();
+        return Err(DemoError::Missing(format!(
+            "--representation {name} goes with one worker where addresses are translated: leave --workers out"
+        )));
+    }
+    Ok(())
 }
 
 fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {

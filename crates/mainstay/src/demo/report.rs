@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::clock::Epoch;
+use super::replication::ReplicationReport;
 use super::traffic::Kind;
 use super::traffic::outcome::{Outcome, Timeline};
 use crate::cli::DemoArgs;
+use crate::config::validated::Representation;
 use crate::control::types::{Event, EventKind};
 
 /// What is drawn of the time before the kill, in milliseconds.
@@ -31,6 +33,13 @@ pub struct Settings {
     pub seconds: f64,
     /// Workers of each node.
     pub workers: u8,
+    /// How connections are told to the other node.
+    #[serde(serialize_with = "by_name")]
+    pub representation: Representation,
+}
+
+fn by_name<S: Serializer>(representation: &Representation, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(representation.name())
 }
 
 impl Settings {
@@ -44,6 +53,7 @@ impl Settings {
             ramp: args.ramp,
             seconds: args.seconds,
             workers: args.workers,
+            representation: args.representation,
         }
     }
 }
@@ -103,6 +113,9 @@ pub struct RunReport {
     pub by_kind: Vec<KindReport>,
     /// Why connections broke, and how many each.
     pub broken_because: BTreeMap<String, usize>,
+    /// What replication cost, and how exact it was, if it was measured.
+    #[serde(flatten)]
+    pub replication: Option<ReplicationReport>,
     /// What the standby told of the take-over.
     pub events: Vec<TimedEvent>,
     /// Progress around the kill, for the charts.
@@ -178,6 +191,7 @@ impl RunReport {
             repeated: 0,
             link_lateness_p99_us: None,
             broken_because: reasons(&counted, taken_over_at),
+            replication: None,
             by_kind,
             events,
             slices: slices_around(killed_at, timeline),

@@ -4,12 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flow::Tuple;
 use packet_io::IoError;
 
 use super::clock::Epoch;
-use super::cluster::{Cluster, ClusterError, ClusterPlan, Shape, Tuning};
+use super::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, Shape, Tuning};
 use super::distance::Distances;
+use super::meter::{Meter, Reading};
 use super::multi_primary::ways;
+use super::probes::{Probed, probe};
+use super::replication::{ExactTable, ReplicationReport};
 use super::report::{RunReport, Settings};
 use super::session::{Session, TrafficError};
 use super::topology::Topology;
@@ -31,7 +35,7 @@ const RAMP_PER_S_MAX: usize = 2000;
 /// How much of the ramp is established when the node is killed.
 const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
 /// Connections that a node has room for beyond the planned ones.
-const SPARE_CONNECTIONS: usize = 4096;
+pub const SPARE_CONNECTIONS: usize = 4096;
 
 /// How often a run is repeated.
 pub const REPETITIONS_MAX: usize = 3;
@@ -126,9 +130,11 @@ impl Stage<'_> {
         }
         tell("waiting for the nodes");
         cluster.wait_until_ready(self.watch)?;
+        let meter = is_replicated.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &tell)?;
         distances.reset()?;
+        let exact = meter.map(|meter| (cluster.active_connections(), meter.read()));
         let killed_at = cluster.kill_active()?;
         tell("the active node is dead");
         self.await_take_over(&cluster, killed_at)?;
@@ -137,10 +143,29 @@ impl Stage<'_> {
         tell("waking the silent connections");
         session.wake_silent()?;
         self.await_answers(&session, is_replicated)?;
+        let replication = exact.map(|(exact, cost)| self.compare(&cluster, &topology, &exact, cost)).transpose()?;
         let link_lateness_p99_us = distances.lateness_p99_us()?;
         let traffic = session.finish()?;
         let report = RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events());
-        Ok(RunReport { link_lateness_p99_us, ..report })
+        Ok(RunReport { link_lateness_p99_us, replication, ..report })
+    }
+
+    /// Holds what the other node has, and lets pass, against what the killed one had.
+    fn compare(
+        &self,
+        cluster: &Cluster,
+        topology: &Topology,
+        exact: &ExactTable,
+        cost: Reading,
+    ) -> Result<ReplicationReport, IoError> {
+        let there = cluster.standby_connections();
+        let is_real = |tuple: &Tuple| exact.has(tuple) || there.has(tuple);
+        // Where both nodes are active, the way to the one that is left is another.
+        let probed = match self.shape {
+            Shape::OneActive => probe(topology, cluster.standby(), is_real)?,
+            Shape::BothActive => Probed::default(),
+        };
+        Ok(ReplicationReport::new(self.settings.representation, exact, cost).compared(exact, &there, probed))
     }
 
     fn cluster_plan(&self, is_replicated: bool) -> ClusterPlan {
@@ -152,7 +177,7 @@ impl Stage<'_> {
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
             backend: Backend::default(),
-            tuning: Tuning::default(),
+            tuning: Tuning { representation: self.settings.representation, ..Tuning::default() },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::replication::ReplicationReport;
 use super::report::{KindReport, Report, RunReport};
 use super::traffic::Kind;
 use crate::emulator::LATENESS_P99_US_MAX;
@@ -18,6 +19,9 @@ pub fn describe(report: &Report) -> String {
     text.push_str(&summary(report).render());
     text.push('\n');
     text.push_str(&kinds(report).render());
+    if let Some(replication) = &report.replicated.replication {
+        text.push_str(&replicated_as(replication));
+    }
     let because = &report.replicated.broken_because;
     if !because.is_empty() {
         text.push_str("\nWhy connections broke although they were replicated:\n");
@@ -100,6 +104,24 @@ fn summary(report: &Report) -> Table {
     row("longest pause of a survivor", &|run| ms((run.survived > 0).then_some(run.longest_gap_ms)));
     row("bytes verified", &|run| bytes(run.bytes_verified));
     table
+}
+
+/// What replication cost, and how exact it was.
+fn replicated_as(report: &ReplicationReport) -> String {
+    let ReplicationReport { representation, promise, false_misses, inaccurate_states, .. } = report;
+    format!(
+        "\nReplicated as {representation}: {promise}.\n  \
+         {:.0} bytes a connection on the link between the nodes ({} in {}, of {})\n  \
+         {} not there any more, {} in another state, {} of {} that never were let through\n",
+        report.replication_bytes_per_connection,
+        bytes(report.replication_bytes),
+        counted(usize::try_from(report.replication_frames).unwrap_or(usize::MAX), "frame"),
+        counted(report.connections_told, "connection"),
+        count(*false_misses as u64),
+        count(*inaccurate_states as u64),
+        count(report.false_hits.into()),
+        count(report.probes.into()),
+    )
 }
 
 fn kinds(report: &Report) -> Table {

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use cluster::node::{NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation};
-use cluster::pipeline::{SharingConfig, WAIT_FOR_PEER_DEFAULT};
+use cluster::node::{
+    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, WhichPrecise,
+};
+use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
@@ -14,7 +16,7 @@ use network_functions::address::Prefix;
 use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::ftp::{Ftp, FtpConfig};
-use network_functions::nat::{DestinationRule, Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::nat::{Algorithm, DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, IcmpMatch};
 use packet_io::netlink::Netlink;
@@ -24,7 +26,7 @@ use replication::representation::Selection;
 
 use super::{GatewayError, credentials};
 use crate::config::timeouts::Timeouts;
-use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, Related, Representation};
+use crate::config::validated::{self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Representation};
 use crate::config::value;
 
 /// How long changes that nobody waits for may wait for others to share their datagram with.
@@ -87,10 +89,17 @@ pub(crate) fn node_config_with(
         selection: selection(cluster),
         hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
         sharing: sharing(config),
-        compact: None,
+        compact: compact(config),
         peers: cluster.map(peers).unwrap_or_default(),
         security: credentials::security(cluster)?,
     })
+}
+
+/// The node, as the end of the tunnel to another site where one is configured.
+pub(super) fn with_site(node: Node, config: &Config) -> Node {
+    let Some(redundancy) = &config.redundancy else { return node };
+    let key = HashKey([random::number(), random::number()]);
+    node.with_site(redundancy.site(), random::number(), key)
 }
 
 /// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
@@ -122,6 +131,27 @@ pub(super) fn reconfiguration(
     })
 }
 
+/// How connections are told by a filter, under a secret that is another at each start.
+fn compact(config: &Config) -> Option<CompactNodeConfig> {
+    let replication = &config.cluster.as_ref()?.replication;
+    let compact = replication.compact.as_ref()?;
+    let secret = [random::number(), random::number()];
+    let workers = config.workers.count;
+    let stream = compact.stream(secret, replication.datagram_bytes_max.into(), workers);
+    let precise = compact.precise_after.map_or(WhichPrecise::None, |age| WhichPrecise::LongerThan {
+        age,
+        budget_bytes_per_second: compact.shared_budget(workers),
+    });
+    let validated::Recovery { lasts, cold_start, block, misses_per_source_max } = &compact.recovery;
+    let recovery = RecoveryConfig {
+        lasts: *lasts,
+        cold_start: cold_start.clone(),
+        blocks: *block,
+        misses_per_source_max: *misses_per_source_max,
+    };
+    Some(CompactNodeConfig { config: stream, precise, recovery })
+}
+
 /// Nodes that hold a group each forward at the same time.
 fn sharing(config: &Config) -> Option<SharingConfig> {
     let replication = &config.cluster.as_ref()?.replication;
@@ -142,7 +172,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.workers.count, groups),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
-            (&config.nat_ports, &config.source_nat, &config.destination_nat, told),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, told, &config.redundancy),
         )
     ))
 }
@@ -183,7 +213,9 @@ fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
 fn selection(cluster: Option<&Cluster>) -> Selection {
     match cluster.map(|cluster| cluster.replication.representation) {
         Some(Representation::PreciseEager) => Selection::Eager,
-        Some(Representation::PreciseSelective | Representation::None) | None => Selection::default(),
+        Some(Representation::PreciseSelective | Representation::None | Representation::Compact(_)) | None => {
+            Selection::default()
+        }
     }
 }
 
@@ -336,7 +368,11 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
             protocols: rule.protocol.into_iter().collect(),
             ..Conditions::default()
         };
-        Ok(SourceRule { conditions, action: SourceAction::Translate(rule.to.clone()) })
+        let action = match rule.mapping {
+            None => SourceAction::Translate(rule.to.clone()),
+            Some(mapping) => SourceAction::Compute(rule.to.clone(), computed(config, mapping)?),
+        };
+        Ok(SourceRule { conditions, action })
     });
     let destination_rules = config.destination_nat.iter().map(|rule| DestinationRule {
         conditions: Conditions {
@@ -358,6 +394,15 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
         nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
         key: secrets.nat_key,
     })?)
+}
+
+/// How a source translation is computed; the secret of a keyed one is read from its file.
+fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, GatewayError> {
+    let algorithm = match (mapping.is_keyed, &config.nat_mapping_key) {
+        (true, Some(path)) => Algorithm::Keyed(credentials::mapping_key(path)?),
+        _ => Algorithm::Sequential,
+    };
+    Ok(Mapping { algorithm, block_ports: mapping.block_ports })
 }
 
 /// Where the helper only stays for the connections that it has, no more begin.

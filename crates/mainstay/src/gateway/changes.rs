@@ -7,8 +7,8 @@ use std::time::Duration;
 use cluster::node::Reevaluation;
 
 use crate::config::validated::{
-    Cluster, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication, Representation,
-    Security, SharedAddress, Tracking, Workers,
+    Cluster, Compact, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication,
+    Representation, Security, SharedAddress, Tracking, Workers,
 };
 use crate::control::remote::RemoteAccess;
 
@@ -42,13 +42,15 @@ impl Changes {
             firewall,
             firewall_log_per_s,
             on_reload,
-            nat_ports,
-            source_nat,
-            destination_nat,
+            nat_ports: _,
+            nat_mapping_key: _,
+            source_nat: _,
+            destination_nat: _,
             related,
             ftp,
             workers: Workers { count, pin },
             cluster,
+            redundancy,
             control,
         } = old;
         let reevaluation = match new.on_reload {
@@ -81,11 +83,12 @@ impl Changes {
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
         changes.apply("firewall.related", related, &new.related);
-        changes.apply("nat.ports", nat_ports, &new.nat_ports);
-        changes.whole("nat.source", source_nat, &new.source_nat);
-        changes.whole("nat.destination", destination_nat, &new.destination_nat);
+        changes.translations(old, new);
         changes.ftp(ftp, &new.ftp);
         changes.control(control.as_ref(), new.control.as_ref());
+        if *redundancy != new.redundancy {
+            changes.needs_restart.push("[redundancy]".into());
+        }
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}
@@ -185,6 +188,7 @@ impl Changes {
         let Replication {
             local,
             representation,
+            compact,
             transport,
             hold_first_reply,
             wait_for_peer,
@@ -200,12 +204,15 @@ impl Changes {
             security,
         } = old;
         self.restart("replication.local", local, &new.local);
-        let is_off = |representation: Representation| representation == Representation::None;
-        if is_off(*representation) == is_off(new.representation) {
+        let is_precise = |representation: Representation| {
+            matches!(representation, Representation::PreciseSelective | Representation::PreciseEager)
+        };
+        if is_precise(*representation) && is_precise(new.representation) {
             self.apply("replication.representation", representation, &new.representation);
         } else {
             self.restart("replication.representation", representation, &new.representation);
         }
+        self.compact(compact.as_ref(), new.compact.as_ref());
         self.restart("replication.transport", transport, &new.transport);
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
@@ -228,6 +235,27 @@ impl Changes {
         self.security(security.as_ref(), new.security.as_ref());
         let named = |peer: &Peer| format!("node {}", peer.id.0);
         self.needs_restart.extend(list_phrase("replication.peer", peers, &new.peers, named));
+    }
+
+    /// Where only one of the two has a filter, the representation says so.
+    fn compact(&mut self, old: Option<&Compact>, new: Option<&Compact>) {
+        let (Some(old), Some(new)) = (old, new) else { return };
+        for ((key, before), (_, after)) in old.entries().into_iter().zip(new.entries()) {
+            self.restart(&format!("replication.{key}"), &before, &after);
+        }
+    }
+
+    /// A filter's entries are translated again by the rules of whoever takes over: they must not have changed meanwhile.
+    fn translations(&mut self, old: &Config, new: &Config) {
+        let is_compact = |config: &Config| config.cluster.as_ref().is_some_and(|it| it.replication.compact.is_some());
+        let applicable = self.applicable.len();
+        self.apply("nat.ports", &old.nat_ports, &new.nat_ports);
+        self.apply("nat.mapping_key", &old.nat_mapping_key, &new.nat_mapping_key);
+        self.whole("nat.source", &old.source_nat, &new.source_nat);
+        self.whole("nat.destination", &old.destination_nat, &new.destination_nat);
+        if is_compact(old) || is_compact(new) {
+            self.needs_restart.extend(self.applicable.drain(applicable..));
+        }
     }
 
     /// Paths and times; what the files hold is compared when they have been read.

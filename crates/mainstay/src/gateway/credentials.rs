@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cluster::node;
+use network_functions::nat::MappingKey;
 use packet_io::random;
 use replication::secure::{
     Certificates, CertificatesError, Credentials, CredentialsError, NotAKey, PreSharedKey, Seed, SignatureScheme,
@@ -66,6 +67,17 @@ pub enum SecretError {
 /// The time since 1970.
 pub(crate) fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The secret of keyed mappings of source NAT, from a file as `mainstay key` writes it.
+pub(crate) fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
+    let secret = secret_file::read(path)?;
+    let text = std::str::from_utf8(&secret).unwrap_or_default();
+    let key = PreSharedKey::from_text(text)
+        .map_err(|source| SecretError::NotAKey { path: path.to_owned(), source })?
+        .derive(b"nat mapping");
+    let half = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap_or_default());
+    Ok(MappingKey([half(&key[..8]), half(&key[8..])]))
 }
 
 /// What secures the channels of one worker that starts now, if anything does.

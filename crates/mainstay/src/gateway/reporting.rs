@@ -1,6 +1,7 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
 mod channel;
+mod compact;
 mod groups;
 mod orders;
 mod sharing;
@@ -22,7 +23,7 @@ use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
     Agreement, ConnectionsStatus, DropCount, Event, EventKind, LazyStatus, NodeStatus as NodeLine, PeerStatus,
-    PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
+    PortStatus, Rates, RedundancyStatus, Status, TakeoverStatus, WorkerStatus,
 };
 use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
@@ -86,6 +87,8 @@ pub(super) struct Reporting {
     load: f64,
     /// What operators look at.
     watches: Watches,
+    /// The filter by which connections are told, where they are.
+    filter: compact::Filter,
 }
 
 impl Reporting {
@@ -113,6 +116,7 @@ impl Reporting {
             cpu_time: usage::thread_cpu_time(),
             load: 0.0,
             watches: Watches::default(),
+            filter: compact::Filter::new(config),
         }
     }
 
@@ -208,6 +212,13 @@ impl Reporting {
                 EventKind::ReplicasAgree,
                 format!("with node {}: {} put right", id.0, counted(repaired as usize, "connection")),
             ),
+            NodeEvent::RecoveryBegan { entries } => {
+                (EventKind::RecoveryBegan, format!("peers told of {}", entry_count(entries)))
+            }
+            NodeEvent::RecoveryEnded { restored } => (
+                EventKind::RecoveryEnded,
+                format!("{} came back", counted(usize::try_from(restored).unwrap_or(usize::MAX), "connection")),
+            ),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
                 format!("node {}'s connections no longer fit: raise limits.connections_max to its value", id.0),
@@ -264,7 +275,7 @@ impl Reporting {
     }
 
     /// Takes rates when it is time.
-    pub(super) fn take_rates(&mut self, now: Instant, node: &Node, ports: &impl PacketIo) {
+    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &impl PacketIo) {
         let (since, before) = self.rates_from;
         let elapsed = now.saturating_since(since);
         if elapsed < RATE_INTERVAL {
@@ -281,6 +292,7 @@ impl Reporting {
         let cpu_time = usage::thread_cpu_time();
         self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
         self.cpu_time = cpu_time;
+        node.note_load(now, (self.load.clamp(0.0, 1.0) * 100.0) as u8);
         let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
         if std::mem::replace(&mut self.refused, refused) < refused {
             self.complain(
@@ -300,6 +312,11 @@ impl Reporting {
     pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a mut Node, ports: &'a P) -> Answers<'a, P> {
         Answers { reporting: self, node, ports }
     }
+}
+
+fn entry_count(entries: u64) -> String {
+    let noun = if entries == 1 { "entry" } else { "entries" };
+    format!("{} {noun}", crate::output::count(entries))
 }
 
 fn port_id(index: usize) -> PortId {
@@ -384,6 +401,8 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
+            redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
+            filter: reporting.filter.status(&status, now),
             sync: None,
         }
     }
@@ -530,6 +549,7 @@ fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerS
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
         agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
+        filter: compact::of_peer(peer),
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
     }
 }

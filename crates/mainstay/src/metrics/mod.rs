@@ -10,7 +10,7 @@ use flow::DropReason;
 use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::{Agreement, ChannelStatus, Status, SyncStatus};
+use crate::control::types::{Agreement, ChannelStatus, FilterStatus, Status, SyncStatus};
 
 pub use exposition::render;
 pub use server::{MetricsError, MetricsServer};
@@ -118,6 +118,18 @@ metrics! {
     ReplicationReceived: Counter "replication_received_messages_total" ["peer"] "Messages received from the peer.",
     ReplicationResent: Counter "replication_resent_messages_total" ["peer"] "Changes sent again under a new number.",
     ReplicationLost: Counter "replication_lost_messages_total" ["peer"] "Messages of the peer that never came.",
+    FilterEntries: Gauge "filter_entries" [] "Connections, or pairs of hosts, in the filter that peers are told.",
+    FilterEntriesMax: Gauge "filter_entries_max" [] "Those that the filter has room for.",
+    FilterRefused: Counter "filter_refused_entries_total" [] "Entries that the filter had no room for, or that were more than it was made for.",
+    FilterSentBytes: Counter "filter_sent_bytes_total" [] "Bytes of datagrams that told peers of the filter, without headers and encryption.",
+    FilterUpdates: Counter "filter_updates_total" ["kind"] "Updates that told peers the whole filter (`whole`) or what had changed (`incremental`).",
+    FilterDrifts: Counter "filter_drifts_total" [] "Sections of the filter that a peer found to be different, and that were told again.",
+    FilterMemory: Gauge "filter_memory_bytes" [] "What the filter takes in memory.",
+    PeerFilterEntries: Gauge "peer_filter_entries" ["peer"] "Connections, or pairs of hosts, in the peer's filter, as it said.",
+    PreciseConnections: Counter "precise_connections_total" ["because"] "Connections told precisely beside the filter: they have lived long (`long_lived`), or a failover would lose them (`urgent`).",
+    RecoveryActive: Gauge "recovery_active" [] "1 while a node that has taken over asks the filters of those that had the connections.",
+    RecoveryConnections: Counter "recovery_connections_total" ["how"] "Connections begun in their middle after a take-over: `restored` by a filter, `cold_started` by a trusted host, `unblocked` because a segment came again.",
+    RecoveryPackets: Counter "recovery_packets_total" ["outcome"] "Packets after a take-over that no filter could help: `missed`, `denied` by the rules, `conflict` with another translation, `unasked`, `probed`, `blocked`.",
     ReplicaRounds: Counter "replica_comparisons_total" ["peer"] "Times that the copies of the peer's connections were compared with what it told.",
     ReplicaDivergent: Gauge "replica_divergent" ["peer"] "Copies of the peer's connections known not to be what it told, missing ones included.",
     ReplicaDivergentFound: Counter "replica_divergent_found_total" ["peer"] "Copies found not to be what the peer told.",
@@ -135,6 +147,19 @@ metrics! {
     WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that came to the worker and belong to another.",
     WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
+    RedundancyOpen: Gauge "redundancy_open" [] "1 while packets go through the tunnel to the other site.",
+    RedundancyMemory: Gauge "redundancy_memory_bytes" [] "Memory of the tunnel's caches and their indexes.",
+    RedundancyPeriod: Gauge "redundancy_period_bytes" [] "Bytes of payload for each place that is sampled; longer while the processor is short.",
+    RedundancySessions: Counter "redundancy_sessions_total" [] "Times that the two ends of the tunnel came together.",
+    RedundancyPackets: Counter "redundancy_packets_total" ["direction"] "Packets through the tunnel: `sent` into it, `received` from it.",
+    RedundancyPacketBytes: Counter "redundancy_packet_bytes_total" ["direction"] "Bytes of the packets through the tunnel.",
+    RedundancyDatagramBytes: Counter "redundancy_datagram_bytes_total" ["direction"] "Bytes of the tunnel's datagrams, with their IP and UDP headers.",
+    RedundancyMatchedBytes: Counter "redundancy_matched_bytes_total" [] "Bytes of payload for which pointers were sent.",
+    RedundancyDatagrams: Counter "redundancy_datagrams_total" ["fate"] "Datagrams of the tunnel: `sent`, of those `sent_again`, and `given_up`; `received`, of those `recovered` by sending again, `lost` for good, and `refused`.",
+    RedundancyBypassed: Counter "redundancy_bypassed_packets_total" ["reason"] "Packets that went past the tunnel.",
+    RedundancyMisses: Counter "redundancy_misses_total" [] "Packets that pointed to bytes that were not here when they came.",
+    RedundancyRepaired: Counter "redundancy_repaired_pieces_total" ["direction"] "Pieces of 64 bytes that the other site lacked and was given (`sent`), or that were asked for and came (`received`).",
+    RedundancyDropped: Counter "redundancy_dropped_packets_total" ["reason"] "Packets lost in the tunnel: too much waited (`backlog`), what they point to is nowhere (`abandoned`), or they made no sense (`broken`).",
     KernelConnections: Gauge "kernel_connections" [] "Connections that the kernel tracks.",
     KernelConnectionsMax: Gauge "kernel_connections_max" [] "Connections that the kernel tracks at most; 0 is without limit.",
     SyncConnections: Gauge "sync_connections" ["kind"] "Connections known: those whose packets this kernel sees (`own`), peers' (`copy`), and of those the ones that are in this kernel (`injected`).",
@@ -283,9 +308,48 @@ impl Samples {
             self.add_count(Metric::ReplicationLost, &labels, peer.lost);
             self.add_agreement(&labels, &peer.agreement, status.monotonic_now_ns);
             self.add_channel(&id, &peer.channel);
+            if let Some(filter) = &peer.filter {
+                self.add_count(Metric::PeerFilterEntries, &labels, filter.entries);
+            }
+        }
+        if let Some(filter) = &status.filter {
+            self.add_filter(filter);
+        }
+        if let Some(redundancy) = &status.redundancy {
+            redundancy.add_to(self);
         }
         if let Some(sync) = &status.sync {
             self.add_sync(sync);
+        }
+    }
+
+    /// Adds what a node tells that tells its connections by a filter.
+    fn add_filter(&mut self, filter: &FilterStatus) {
+        let recovery = &filter.recovery;
+        self.add_flag(Metric::RecoveryActive, &[], recovery.ends_in_s.is_some());
+        let counts: [(Metric, &[&str], u64); 19] = [
+            (Metric::FilterEntries, &[], filter.entries),
+            (Metric::FilterEntriesMax, &[], filter.entries_max),
+            (Metric::FilterRefused, &[], filter.refused + filter.beyond),
+            (Metric::FilterSentBytes, &[], filter.bytes),
+            (Metric::FilterUpdates, &["whole"], filter.whole_updates),
+            (Metric::FilterUpdates, &["incremental"], filter.incremental_updates),
+            (Metric::FilterDrifts, &[], filter.drifts),
+            (Metric::FilterMemory, &[], filter.memory_bytes),
+            (Metric::PreciseConnections, &["long_lived"], filter.precise_long_lived),
+            (Metric::PreciseConnections, &["urgent"], filter.precise_urgent),
+            (Metric::RecoveryConnections, &["restored"], recovery.restored),
+            (Metric::RecoveryConnections, &["cold_started"], recovery.cold_started),
+            (Metric::RecoveryConnections, &["unblocked"], recovery.unblocked),
+            (Metric::RecoveryPackets, &["missed"], recovery.missed),
+            (Metric::RecoveryPackets, &["denied"], recovery.denied),
+            (Metric::RecoveryPackets, &["conflict"], recovery.conflicts),
+            (Metric::RecoveryPackets, &["unasked"], recovery.unasked),
+            (Metric::RecoveryPackets, &["probed"], recovery.probed),
+            (Metric::RecoveryPackets, &["blocked"], recovery.blocked),
+        ];
+        for (metric, labels, count) in counts {
+            self.add_count(metric, labels, count);
         }
     }
 

@@ -32,12 +32,12 @@ use core::net::IpAddr;
 use flow::{HashKey, IpFamily, Tuple};
 
 use super::{PORT_PROBES_MAX, port_setter};
-use crate::address::{Prefix, from_tuple_bytes};
+use crate::address::{Prefix, family, from_tuple_bytes, tuple_bytes};
 use crate::port_range::PortRange;
 use crate::restoration::ORIGINALS_MAX;
 
 /// The fewest ports of a block. With fewer, one outside port would stand for more inside ones than anybody asks for.
-pub const BLOCK_PORTS_MIN: u16 = 256;
+pub const BLOCK_PORTS_MIN: u16 = 128;
 
 const _: () = assert!(65_536 / BLOCK_PORTS_MIN as usize <= ORIGINALS_MAX / 4, "a few rules may meet in one reply");
 
@@ -68,6 +68,19 @@ pub struct Mapping {
     pub algorithm: Algorithm,
     /// Ports of a block; `None`: as many as there are for each host.
     pub block_ports: Option<u16>,
+}
+
+impl Mapping {
+    /// The formula in words and numbers, as whoever looks for a host behind an outside port needs it, for a rule with these
+    /// sources and outside addresses, and these ports to translate to.
+    ///
+    /// # Errors
+    /// There is no such mapping.
+    pub fn formula(&self, sources: &[Prefix], addresses: &[IpAddr], ports: PortRange) -> Result<String, MappingError> {
+        let family = addresses.first().map_or(IpFamily::V4, |address| family(*address));
+        let pool = addresses.iter().map(|address| tuple_bytes(*address)).collect();
+        Ok(Computed::new(sources, pool, family, ports, *self)?.describe())
+    }
 }
 
 /// Why a mapping cannot be computed: a mistake in the configuration.

@@ -61,6 +61,18 @@ impl PreSharedKey {
         Ok(Self::new(*bytes))
     }
 
+    /// A secret for another purpose, which tells nothing of the key: the first bytes of a hash of both.
+    #[must_use]
+    pub fn derive(&self, purpose: &[u8]) -> [u8; 16] {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(b"mainstay derived secret");
+        context.update(purpose);
+        context.update(&*self.bytes);
+        let mut derived = [0; 16];
+        derived.copy_from_slice(&context.finish().as_ref()[..16]);
+        derived
+    }
+
     /// The key as text, with a line's end.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {

@@ -21,6 +21,8 @@ pub struct ScenarioFile {
     hold_first_reply_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     representation: Option<String>,
+    #[serde(default)]
+    put_off_ms: u64,
     waits_for_expiry: bool,
     damaged_datagrams_pass: bool,
     calm_at_ms: u64,
@@ -111,6 +113,7 @@ impl From<&Scenario> for ScenarioFile {
             eager: scenario.selection == Selection::Eager,
             hold_first_reply_ms: millis(scenario.hold_first_reply),
             representation: scenario.representation.map(|representation| representation.name().to_owned()),
+            put_off_ms: millis(scenario.put_off),
             waits_for_expiry: scenario.waits_for_expiry,
             damaged_datagrams_pass: scenario.damaged_datagrams_pass,
             calm_at_ms: since_start_ms(scenario.calm_at),
@@ -153,6 +156,7 @@ impl TryFrom<ScenarioFile> for Scenario {
             selection: if file.eager { Selection::Eager } else { Selection::Selective(TcpStates::THAT_MATTER) },
             hold_first_reply: Duration::from_millis(file.hold_first_reply_ms),
             representation: file.representation.as_deref().map(super::representation_named).transpose()?,
+            put_off: Duration::from_millis(file.put_off_ms),
             waits_for_expiry: file.waits_for_expiry,
             damaged_datagrams_pass: file.damaged_datagrams_pass,
             calm_at: Instant::from_millis(file.calm_at_ms),

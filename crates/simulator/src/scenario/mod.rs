@@ -124,6 +124,8 @@ pub struct Scenario {
     pub hold_first_reply: Duration,
     /// By which filter the nodes tell each other of connections; `None`: precisely.
     pub representation: Option<Representation>,
+    /// How long connections are put off before they are told; zero: not at all. Never drawn: whoever wants it sets it.
+    pub put_off: Duration,
     /// The run goes on until connections that have ended must have left the tables.
     pub waits_for_expiry: bool,
     /// The run is over then, whatever happens.
@@ -153,6 +155,7 @@ impl Scenario {
             selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
             hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),
             representation: None,
+            put_off: Duration::ZERO,
             waits_for_expiry: random.chance(100),
             ends_at: Instant::from_millis(calm_at_ms) + GRACE,
         }

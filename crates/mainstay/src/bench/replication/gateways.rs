@@ -47,6 +47,7 @@ impl Gateways {
                 // As conntrackd does it, and as streams do.
                 is_plain: true,
                 route: network.route().map(|route| (route.to, route.via)),
+                ..Tuning::default()
             },
         };
         let shape = if network.links().both_active { Shape::BothActive } else { Shape::OneActive };

@@ -27,7 +27,13 @@ const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
 const IN_FLIGHT_MESSAGES: RangeInclusive<u16> = 256..=32_768;
 const ACK_EVERY_MESSAGES: RangeInclusive<u16> = 1..=64;
 
-pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &mut Findings<'_>) -> Option<Cluster> {
+pub(super) fn cluster(
+    raw: &RawConfig,
+    node: &Node,
+    ports: &[Port],
+    connections_max: u32,
+    findings: &mut Findings<'_>,
+) -> Option<Cluster> {
     let Some(section) = &raw.replication else {
         if let Some(detection) = &raw.failure_detection {
             let mistake = Mistake::new("there is no peer to watch", "add [replication] with a peer or remove this");
@@ -50,7 +56,9 @@ pub(super) fn cluster(raw: &RawConfig, node: &Node, ports: &[Port], findings: &m
     let failure_detection = failure_detection(detection, local, ports, findings);
     check_local_ports(raw, local, &failure_detection, findings);
     let security = super::security::security(section.get_ref(), &replication, findings);
-    let replication = Replication { security, ..replication };
+    let representation = replication.representation;
+    let compact = super::compact::compact(section.get_ref(), representation, connections_max, ports, findings);
+    let replication = Replication { security, compact, ..replication };
     super::transport::check(section.get_ref(), &replication, findings);
     super::lazy::check(raw, section.get_ref(), &replication, findings);
     Some(Cluster { replication, failure_detection })
@@ -116,6 +124,7 @@ pub(super) fn replication(
     Replication {
         local,
         representation: representation.unwrap_or_default(),
+        compact: None,
         transport: super::transport::transport(raw, findings),
         hold_first_reply: ranged(
             "replication.hold_first_reply",

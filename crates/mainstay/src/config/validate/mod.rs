@@ -4,12 +4,14 @@
 //! a configuration with stand-ins in it never leaves [`super::parse`].
 
 mod cluster;
+mod compact;
 mod control;
 mod firewall;
 mod ftp;
 mod groups;
 mod lazy;
 mod log;
+pub(crate) mod mapping;
 mod nat;
 mod ports;
 mod security;
@@ -26,6 +28,7 @@ use toml::Spanned;
 use super::diagnostic::{Findings, Mistake};
 use super::limits::Limits;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
+use super::redundancy::Redundancy;
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
 use super::value;
@@ -42,20 +45,24 @@ const SOCKET_PATH_BYTES_MAX: usize = 90;
 pub(crate) const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/control.sock";
 
 pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
+    let connections_max = connections_max(raw, findings);
     let peers = raw.replication.as_ref().map_or(0, |replication| replication.get_ref().peer.len());
     let node = node(raw.node.as_ref(), peers, findings);
     let groups = groups::groups(raw, &node, findings);
     let ports = ports::ports(&raw.port, &groups, findings);
     groups::check_use(raw, &ports, findings);
-    let cluster = cluster::cluster(raw, &node, &ports, findings);
+    let cluster = cluster::cluster(raw, &node, &ports, connections_max, findings);
     let workers = workers::workers(&raw.workers, cluster.is_some(), findings);
     workers::check_backends(&raw.workers, workers, &ports, findings);
     if let Some(cluster) = &cluster {
         workers::check_ports(&raw.workers, workers, cluster, findings);
     }
-    Config {
+    let nat = raw.nat.as_ref().map(Spanned::get_ref);
+    let nat_ports = nat::port_pool(nat.and_then(|section| section.ports.as_ref()), &node, findings);
+    let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, findings));
+    let config = Config {
         routes: ports::routes(&raw.route, &ports, findings),
-        connections_max: connections_max(raw, findings),
+        connections_max,
         limits: Limits::validate(&raw.limits, findings),
         timeouts: Timeouts::validate(&raw.timeouts, findings),
         tracking: tracking(&raw.tracking, findings),
@@ -66,28 +73,22 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
             .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, findings)),
         on_reload: on_reload(raw, findings),
         firewall_log_per_s: log::firewall_entries_per_s(raw, findings),
-        nat_ports: nat::port_pool(
-            raw.nat.as_ref().and_then(|section| section.get_ref().ports.as_ref()),
-            &node,
-            findings,
-        ),
-        source_nat: raw
-            .nat
-            .as_ref()
-            .map_or_else(Vec::new, |section| nat::source(&section.get_ref().source, &ports, findings)),
-        destination_nat: raw
-            .nat
-            .as_ref()
-            .map_or_else(Vec::new, |section| nat::destination(&section.get_ref().destination, &ports, findings)),
+        nat_mapping_key: mapping::check(nat, &source_nat, &nat_ports, findings),
+        nat_ports,
+        source_nat,
+        destination_nat: nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, findings)),
         related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
+        redundancy: Redundancy::validate(raw.redundancy.as_ref(), (&ports, workers.count), findings),
         workers,
         cluster,
         control: control::remote(raw.control.as_ref(), findings),
         groups,
         node,
         ports,
-    }
+    };
+    compact::check(raw, &config, findings);
+    config
 }
 
 /// What stands in for a section that is not there.

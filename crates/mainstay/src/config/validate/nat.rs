@@ -54,7 +54,8 @@ fn source_rule(written: &Spanned<RawSourceNat>, ports: &[Port], findings: &mut F
             findings.error(written.span(), SUBJECT, mistake);
         }
     }
-    SourceNat { source, destination, protocol: protocol(SUBJECT, raw.protocol.as_ref(), findings), to }
+    let mapping = super::mapping::mapping(raw, findings);
+    SourceNat { source, destination, protocol: protocol(SUBJECT, raw.protocol.as_ref(), findings), to, mapping }
 }
 
 fn addresses_to(list: &[Text], ports: &[Port], findings: &mut Findings<'_>) -> Vec<IpAddr> {

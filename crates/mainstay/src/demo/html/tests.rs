@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::config::validated::Representation;
 use crate::control::types::EventKind;
 use crate::demo::report::{KindReport, SLICE_MS, Slice, TimedEvent};
 
@@ -37,6 +38,7 @@ fn run(broken: usize, pause_ms: f64) -> RunReport {
         link_lateness_p99_us: Some(2400),
         by_kind: kinds.map(report).to_vec(),
         broken_because: BTreeMap::new(),
+        replication: None,
         events: vec![event(98.2, EventKind::PeerDown), event(98.4, EventKind::Announced)],
         slices: (-30..90).flat_map(|index| kinds.map(|kind| slice(index, kind))).collect(),
     }
@@ -48,7 +50,15 @@ fn report() -> Report {
         began_unix_s: 1_790_000_000,
         kernel: "6.18".into(),
         processors: 2,
-        settings: Settings { sync_loss: 0.2, link_loss: 0.1, rtt_ms: 20.0, ramp: 8000, seconds: 3.0, workers: 1 },
+        settings: Settings {
+            sync_loss: 0.2,
+            link_loss: 0.1,
+            rtt_ms: 20.0,
+            ramp: 8000,
+            seconds: 3.0,
+            workers: 1,
+            representation: Representation::default(),
+        },
         replicated: run(0, 240.0),
         without_replication: run(8, 1e9),
     }

@@ -41,6 +41,7 @@ pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Repor
         resent: session.map_or(0, |session| session.resent),
         lost: session.map_or(0, |session| session.missed),
         agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
+        filter: None,
         last_heard_ns: peer.last_heard.map(Instant::as_nanos),
     }
 }
@@ -63,6 +64,7 @@ fn conntrackd_status(peer: &SyncPeerStatus, session: &FtfwStatus, now: Instant, 
         received: session.messages_received,
         resent: session.resent,
         lost: session.missed,
+        filter: None,
         last_heard_ns: session.last_heard.map(Instant::as_nanos),
         ..PeerStatus::default()
     }

@@ -7,7 +7,6 @@ use flow::wire::ip_protocol::TCP;
 use proptest::prelude::*;
 
 use super::*;
-use crate::address::tuple_bytes;
 use crate::nat::SOURCE_PORTS_DEFAULT;
 use crate::testing::{echo, portless, tcp, udp};
 
@@ -96,10 +95,11 @@ fn mappings_that_cannot_be_computed_say_what_to_change() {
         mapping(sources, &["192.0.2.1"], Algorithm::Sequential, block_ports).unwrap_err().to_string()
     };
     assert!(error(&[], None).contains("list their prefixes"));
-    assert!(error(&["10.0.0.0/24"], Some(128)).contains("write 256 or more"));
+    assert!(error(&["10.0.0.0/24"], Some(64)).contains("write 128 or more"));
     let many = error(&["10.0.0.0/16"], None);
-    assert!(many.contains("65536 inside addresses") && many.contains("252 blocks of 256 ports"), "{many}");
+    assert!(many.contains("65536 inside addresses") && many.contains("504 blocks of 128 ports"), "{many}");
     assert!(error(&["10.0.0.0/24"], Some(4096)).contains("15 blocks"));
+    assert!(mapping(&["10.0.0.0/24"], &["192.0.2.1"], SECRET, None).is_ok(), "a network behind one address");
     let six = mapping(&["fd00::/8"], &["2001:db8::1"], SECRET, None).unwrap_err();
     assert!(matches!(six, MappingError::TooFewBlocks { .. }), "{six}");
     assert!(mapping(&["fd00::/121"], &["2001:db8::1"], SECRET, None).is_ok());

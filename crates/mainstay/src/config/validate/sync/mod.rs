@@ -140,6 +140,20 @@ fn native(section: &Spanned<RawReplication>, node: &Node, findings: &mut Finding
         ("hold_first_reply", &raw.hold_first_reply),
         ("wait_for_peer", &raw.wait_for_peer),
     ];
+    let sections = [
+        ("budget_bytes_per_second", raw.budget_bytes_per_second.as_ref().map(Spanned::span)),
+        ("filter", raw.filter.as_ref().map(Spanned::span)),
+        ("recovery", raw.recovery.as_ref().map(Spanned::span)),
+    ];
+    for (key, span) in sections {
+        if let Some(span) = span {
+            let mistake = Mistake::new(
+                "the kernel's connections are told precisely: nobody could make them again from a filter's entries",
+                "remove it",
+            );
+            findings.error(span, &format!("replication.{key}"), mistake);
+        }
+    }
     for (key, text) in of_gateways {
         if let Some(text) = text {
             let mistake = Mistake::new(

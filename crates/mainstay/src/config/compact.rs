@@ -1,0 +1,169 @@
+//! `[replication.filter]` and `[replication.recovery]`: connections told as entries of a filter.
+
+use std::time::Duration;
+
+use flow::PortId;
+use replication::compact::{CompactConfig, Representation, UpdateRule};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::raw::Text;
+
+/// `[replication.filter]` as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawFilter {
+    /// Entries that there is room for.
+    pub entries_max: Option<Spanned<u64>>,
+    /// Bits of a fingerprint.
+    pub fingerprint_bits: Option<Spanned<u8>>,
+    /// Counters of a Bloom filter for each entry.
+    pub counters_per_entry: Option<Spanned<u8>>,
+    /// Hash functions of a Bloom filter.
+    pub hashes: Option<Spanned<u8>>,
+    /// When changes are told.
+    pub update: Option<Text>,
+    /// Time that goes with `update`.
+    pub interval: Option<Text>,
+    /// Changes that have to come together, in thousandths of the entries.
+    pub threshold_per_mille: Option<Spanned<u16>>,
+    /// What the peer has already is left out of messages.
+    pub symbols: Option<bool>,
+    /// How long connections live before they are told precisely as well.
+    pub precise_after: Option<Text>,
+}
+
+/// `[replication.recovery]` as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRecovery {
+    /// How long filters are asked after a take-over.
+    pub lasts: Option<Text>,
+    /// Ports behind which hosts are trusted.
+    #[serde(default)]
+    pub cold_start: Vec<Text>,
+    /// A segment that no filter names is dropped, and passes when it comes again.
+    pub block: Option<bool>,
+    /// Tuples that no filter names, a second and source, at most.
+    pub misses_per_source_max: Option<Spanned<u32>>,
+}
+
+/// Connections told as entries of a filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compact {
+    /// How connections become entries.
+    pub representation: Representation,
+    /// Entries that there is room for.
+    pub entries_max: u64,
+    /// Bits of a fingerprint.
+    pub fingerprint_bits: u8,
+    /// Counters of a Bloom filter for each entry.
+    pub counters_per_entry: u8,
+    /// Hash functions of a Bloom filter.
+    pub hashes: u8,
+    /// When changes are told.
+    pub update: UpdateRule,
+    /// What the peer has already is left out of messages.
+    pub symbols: bool,
+    /// What may be told to all peers together, by each worker.
+    pub budget_bytes_per_second: Option<u64>,
+    /// How long connections live before they are told precisely, the oldest first; `None`: only those that a filter's entry
+    /// does not make again are.
+    pub precise_after: Option<Duration>,
+    /// What a node does that has taken over.
+    pub recovery: Recovery,
+}
+
+/// What a node does that has taken over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// How long filters are asked.
+    pub lasts: Duration,
+    /// Ports behind which hosts are trusted; empty: no cold start.
+    pub cold_start: Vec<PortId>,
+    /// A segment that no filter names is dropped, and passes when it comes again.
+    pub block: bool,
+    /// Tuples that no filter names, a second and source, at most.
+    pub misses_per_source_max: u32,
+}
+
+impl Compact {
+    /// The stream's make, under a secret of its own for every start, on a link with datagrams of this size. Of several workers
+    /// each has an equal part of the entries and of the budget.
+    #[must_use]
+    pub fn stream(&self, secret: [u64; 2], datagram_bytes_max: usize, workers: u8) -> CompactConfig {
+        CompactConfig {
+            fingerprint_bits: self.fingerprint_bits,
+            counters_per_item: self.counters_per_entry,
+            hashes: self.hashes,
+            update: self.update,
+            symbols: self.symbols,
+            datagram_bytes_max,
+            budget_bytes_per_second: self.shared_budget(workers),
+            ..CompactConfig::new(self.representation, self.entries_max.div_ceil(workers.max(1).into()), secret)
+        }
+    }
+}
+
+impl Compact {
+    /// What of the budget each worker's filter may take, and its precise words likewise: all of it, or half each where both are
+    /// told.
+    #[must_use]
+    pub fn shared_budget(&self, workers: u8) -> Option<u64> {
+        let sharers = if self.precise_after.is_some() { 2 } else { 1 };
+        self.budget_bytes_per_second.map(|budget| budget / u64::from(workers.max(1)) / sharers)
+    }
+
+    /// The settings with their names, as a comparison tells them.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        // Every field is named, so that a new one cannot be forgotten.
+        let Self {
+            representation: _,
+            entries_max,
+            fingerprint_bits,
+            counters_per_entry,
+            hashes,
+            update,
+            symbols,
+            budget_bytes_per_second,
+            precise_after,
+            recovery: Recovery { lasts, cold_start, block, misses_per_source_max },
+        } = self;
+        vec![
+            ("filter.entries_max", entries_max.to_string()),
+            ("filter.fingerprint_bits", fingerprint_bits.to_string()),
+            ("filter.counters_per_entry", counters_per_entry.to_string()),
+            ("filter.hashes", hashes.to_string()),
+            ("filter.update", format!("{update:?}")),
+            ("filter.symbols", symbols.to_string()),
+            ("budget_bytes_per_second", format!("{budget_bytes_per_second:?}")),
+            ("filter.precise_after", format!("{precise_after:?}")),
+            ("recovery.lasts", format!("{lasts:?}")),
+            ("recovery.cold_start", format!("{cold_start:?}")),
+            ("recovery.block", block.to_string()),
+            ("recovery.misses_per_source_max", misses_per_source_max.to_string()),
+        ]
+    }
+}
+
+/// What a representation promises of connections that were established and told when the node that had them died, for
+/// people who choose one.
+#[must_use]
+pub const fn promise(representation: Representation) -> &'static str {
+    match representation {
+        Representation::HostAggregate => {
+            "connections between two hosts that had one go on, whatever their ports; a few others are let through as well"
+        }
+        Representation::FlowDigest => {
+            "membership survives: an established connection goes on, without its state; about one in a hundred others would be \
+             taken for one"
+        }
+        Representation::MultiLevel(_) | Representation::DLeft => {
+            "every connection goes on in its state, with liberal windows; one in many thousands of others would be taken for one"
+        }
+        Representation::CountingBloom => {
+            "an established connection goes on, in most cases in its state; about one in a hundred others would be taken for one"
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! `replication.representation` where it is a filter: `[replication.filter]`, `[replication.recovery]` and the budget, and what
+//! does not go with them.
+
+use std::time::Duration;
+
+use cluster::pipeline::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT};
+use replication::Transport;
+use replication::compact::{CompactConfig, UpdateRule};
+use toml::Spanned;
+
+use super::super::compact::{Compact, RawFilter, RawRecovery, Recovery};
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawConfig, RawReplication, Text};
+use super::super::validated::{Config, Port, Replication, Representation};
+use super::cluster::{ranged, within};
+use super::{one_of, port_named};
+
+const SUBJECT: &str = "replication.representation";
+const BATCH_DEFAULT: Duration = Duration::from_millis(10);
+const PERIOD_DEFAULT: Duration = Duration::from_secs(5);
+const THRESHOLD_PER_MILLE_DEFAULT: u16 = 10;
+
+/// What the section says of filters; `None` when connections are told precisely.
+pub(super) fn compact(
+    raw: &RawReplication,
+    representation: Representation,
+    connections_max: u32,
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) -> Option<Compact> {
+    let Representation::Compact(filter) = representation else {
+        check_unused(raw, findings);
+        return None;
+    };
+    let defaults = RawFilter::default();
+    let section = raw.filter.as_ref().map_or(&defaults, Spanned::get_ref);
+    let usual = CompactConfig::new(filter, u64::from(connections_max), [0; 2]);
+    let key = |name: &str| format!("replication.filter.{name}");
+    let numbers = (section.fingerprint_bits.as_ref(), section.counters_per_entry.as_ref(), section.hashes.as_ref());
+    let compact = Compact {
+        representation: filter,
+        entries_max: within(
+            &key("entries_max"),
+            section.entries_max.as_ref(),
+            u64::from(connections_max),
+            1..=1 << 31,
+            findings,
+        ),
+        fingerprint_bits: within(
+            &key("fingerprint_bits"),
+            numbers.0,
+            usual.fingerprint_bits,
+            4..=usual.fingerprint_bits,
+            findings,
+        ),
+        counters_per_entry: within(&key("counters_per_entry"), numbers.1, usual.counters_per_item, 2..=64, findings),
+        hashes: within(&key("hashes"), numbers.2, usual.hashes, 1..=16, findings),
+        update: update(section, findings),
+        symbols: section.symbols.unwrap_or(usual.symbols),
+        budget_bytes_per_second: raw.budget_bytes_per_second.as_ref().map(|budget| *budget.get_ref()),
+        precise_after: precise_after(section, findings),
+        recovery: recovery(raw.recovery.as_ref().map(Spanned::get_ref), ports, findings),
+    };
+    check_stream(raw, &compact, findings);
+    Some(compact)
+}
+
+/// Settings of filters where there is none.
+fn check_unused(raw: &RawReplication, findings: &mut Findings<'_>) {
+    let sections = [
+        ("[replication.filter]", raw.filter.as_ref().map(Spanned::span)),
+        ("[replication.recovery]", raw.recovery.as_ref().map(Spanned::span)),
+        ("replication.budget_bytes_per_second", raw.budget_bytes_per_second.as_ref().map(Spanned::span)),
+    ];
+    for (subject, span) in sections {
+        if let Some(span) = span {
+            let mistake = Mistake::new(
+                "connections are told precisely, without a filter",
+                "remove it, or write representation = \"multi-level\" (or another filter)",
+            );
+            findings.error(span, subject, mistake);
+        }
+    }
+}
+
+fn update(section: &RawFilter, findings: &mut Findings<'_>) -> UpdateRule {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Rule {
+        Immediate,
+        Periodic,
+        Threshold,
+    }
+    let rules = [("immediate", Rule::Immediate), ("periodic", Rule::Periodic), ("threshold", Rule::Threshold)];
+    let rule = section.update.as_ref().and_then(|text| one_of("replication.filter.update", text, &rules, findings));
+    let rule = rule.unwrap_or(Rule::Immediate);
+    if let Some(written) = section.threshold_per_mille.as_ref().filter(|_| rule != Rule::Threshold) {
+        let mistake = Mistake::new("changes are not told by a threshold", "remove it, or write update = \"threshold\"");
+        findings.error(written.span(), "replication.filter.threshold_per_mille", mistake);
+    }
+    let mut interval = |default, least: Duration| {
+        let range = least..=Duration::from_secs(600);
+        ranged("replication.filter.interval", section.interval.as_ref(), default, range, findings)
+    };
+    match rule {
+        Rule::Immediate => UpdateRule::Immediate { batch: interval(BATCH_DEFAULT, Duration::ZERO) },
+        Rule::Periodic => UpdateRule::Periodic(interval(PERIOD_DEFAULT, Duration::from_millis(10))),
+        Rule::Threshold => UpdateRule::Threshold {
+            at_most_every: interval(BATCH_DEFAULT, Duration::ZERO),
+            changes_per_mille: within(
+                "replication.filter.threshold_per_mille",
+                section.threshold_per_mille.as_ref(),
+                THRESHOLD_PER_MILLE_DEFAULT,
+                1..=1000,
+                findings,
+            ),
+        },
+    }
+}
+
+fn precise_after(section: &RawFilter, findings: &mut Findings<'_>) -> Option<Duration> {
+    let text = section.precise_after.as_ref()?;
+    let range = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+    Some(ranged("replication.filter.precise_after", Some(text), PERIOD_DEFAULT, range, findings))
+}
+
+fn recovery(raw: Option<&RawRecovery>, ports: &[Port], findings: &mut Findings<'_>) -> Recovery {
+    const SUBJECT: &str = "replication.recovery";
+    let defaults = RawRecovery::default();
+    let raw = raw.unwrap_or(&defaults);
+    Recovery {
+        lasts: ranged(
+            "replication.recovery.lasts",
+            raw.lasts.as_ref(),
+            RECOVERY_LASTS_DEFAULT,
+            Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600),
+            findings,
+        ),
+        cold_start: raw.cold_start.iter().filter_map(|text| port_named(SUBJECT, text, ports, findings)).collect(),
+        block: raw.block.unwrap_or_default(),
+        misses_per_source_max: within(
+            "replication.recovery.misses_per_source_max",
+            raw.misses_per_source_max.as_ref(),
+            MISSES_PER_SOURCE_MAX_DEFAULT,
+            1..=1_000_000,
+            findings,
+        ),
+    }
+}
+
+/// What the filter itself has against its settings.
+fn check_stream(raw: &RawReplication, compact: &Compact, findings: &mut Findings<'_>) {
+    let datagram_bytes_max = raw.datagram_bytes_max.as_ref().map_or(1472, |written| usize::from(*written.get_ref()));
+    if let Err(error) = compact.stream([0; 2], datagram_bytes_max, 1).check() {
+        let span = raw.filter.as_ref().map(Spanned::span).or(raw.representation.as_ref().map(Spanned::span));
+        let remedy = "change [replication.filter] or the budget";
+        findings.error(span.unwrap_or(0..0), "[replication.filter]", Mistake::new(error.to_string(), remedy));
+    }
+}
+
+/// Finds what filters cannot do for the rest of the configuration: each is refused with what could be done instead.
+pub(super) fn check(raw: &RawConfig, config: &Config, findings: &mut Findings<'_>) {
+    let (Some(cluster), Some(section)) = (&config.cluster, &raw.replication) else { return };
+    let replication = &cluster.replication;
+    let (Some(compact), Some(text)) = (&replication.compact, &section.get_ref().representation) else { return };
+    let name = compact.representation.name();
+    check_nat(text, name, config, findings);
+    check_replication(section.get_ref(), text, replication, findings);
+    if let Some(second) = raw.group.get(1) {
+        let mistake = Mistake::new(
+            format!(
+                "nodes that forward at the same time must know each other's connections, and {name:?} tells only filters of them"
+            ),
+            "write representation = \"precise-selective\", or leave one group",
+        );
+        findings.error(second.span(), SUBJECT, mistake);
+    }
+}
+
+fn check_nat(text: &Text, name: &str, config: &Config, findings: &mut Findings<'_>) {
+    use super::super::validated::Function;
+    if !config.chain.contains(&Function::Nat) {
+        return;
+    }
+    let chosen = config.source_nat.iter().position(|rule| rule.mapping.is_none());
+    if let Some(index) = chosen {
+        let mistake = Mistake::new(
+            format!(
+                "source NAT rule {index} chooses ports among those that are free, which a filter ({name:?}) cannot tell: another \
+                 node could not go on translating"
+            ),
+            "write mapping = \"deterministic\" in the rule (RFC 7422), or representation = \"precise-selective\"",
+        );
+        findings.error(text.span(), SUBJECT, mistake);
+    }
+    if config.workers.count > 1 && !config.source_nat.is_empty() {
+        let mistake = Mistake::new(
+            format!(
+                "of {} workers, the one that a translated connection's answer comes to after a failover need not have its entry",
+                config.workers.count
+            ),
+            "write count = 1 in [workers], or representation = \"precise-selective\"",
+        );
+        findings.error(text.span(), SUBJECT, mistake);
+    }
+}
+
+fn check_replication(raw: &RawReplication, text: &Text, replication: &Replication, findings: &mut Findings<'_>) {
+    if let Some(hold) = raw.hold_first_reply.as_ref().filter(|_| !replication.hold_first_reply.is_zero()) {
+        let mistake = Mistake::new(
+            "a first reply cannot wait until a peer has confirmed the connection: filters are confirmed, not their entries",
+            "remove it, or write representation = \"precise-selective\"",
+        );
+        findings.error(hold.span(), "replication.hold_first_reply", mistake);
+    }
+    if replication.transport != Transport::Native {
+        let mistake = Mistake::new(
+            format!("filters are not told over transport {:?}", replication.transport.name()),
+            "remove transport, or write representation = \"precise-selective\"",
+        );
+        findings.error(text.span(), SUBJECT, mistake);
+    }
+}

@@ -1,0 +1,152 @@
+//! Connections told as entries of a filter, as operators see it.
+
+use serde::{Deserialize, Serialize};
+
+/// What a node tells of its connections by a filter, and what came of those it was told of.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct FilterStatus {
+    /// How connections become entries: `replication.representation`.
+    pub representation: String,
+    /// Connections, or pairs of hosts, that are in the filter.
+    pub entries: u64,
+    /// Those that there is room for.
+    pub entries_max: u64,
+    /// Insertions that found no room.
+    pub refused: u64,
+    /// Insertions into a Bloom filter that had as many entries as it was made for.
+    pub beyond: u64,
+    /// Bytes that told peers of it, without headers and encryption.
+    pub bytes: u64,
+    /// Datagrams that did.
+    pub datagrams: u64,
+    /// Updates that told the whole filter.
+    pub whole_updates: u64,
+    /// Updates that told what had changed.
+    pub incremental_updates: u64,
+    /// Sections that a peer found to be different, and that were told again.
+    pub drifts: u64,
+    /// What it takes in memory, in bytes.
+    pub memory_bytes: u64,
+    /// Connections told precisely because they have lived long.
+    pub precise_long_lived: u64,
+    /// Connections told precisely because a failover would lose them: the filter has no room for them, or the functions cannot
+    /// make them again.
+    pub precise_urgent: u64,
+    /// What came of connections of others.
+    pub recovery: RecoveryStatus,
+}
+
+/// What came of connections that a node was told of by a filter and has taken over.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// Recoveries begun.
+    pub begun: u64,
+    /// For how long filters are still asked, in seconds, while they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_in_s: Option<f64>,
+    /// Recoveries that ended because everything that was told had come back.
+    pub used_up: u64,
+    /// Connections made again because a filter named them.
+    pub restored: u64,
+    /// Packets of connections that no filter named.
+    pub missed: u64,
+    /// Answers of filters that the rules did not allow.
+    pub denied: u64,
+    /// Answers of filters for connections whose translation is another's by now.
+    pub conflicts: u64,
+    /// Packets that were not asked for because their source had missed too often.
+    pub unasked: u64,
+    /// Connections begun in their middle by a segment from a trusted port.
+    pub cold_started: u64,
+    /// Segments from other ports that went on as keep-alives.
+    pub probed: u64,
+    /// Segments dropped until they come again.
+    pub blocked: u64,
+    /// Connections begun in their middle because a segment came again.
+    pub unblocked: u64,
+}
+
+impl FilterStatus {
+    /// Adds what another worker of the node has.
+    pub fn add(&mut self, other: &Self) {
+        let Self { representation: _, recovery, .. } = other;
+        for (sum, part) in [
+            (&mut self.entries, other.entries),
+            (&mut self.entries_max, other.entries_max),
+            (&mut self.refused, other.refused),
+            (&mut self.beyond, other.beyond),
+            (&mut self.bytes, other.bytes),
+            (&mut self.datagrams, other.datagrams),
+            (&mut self.whole_updates, other.whole_updates),
+            (&mut self.incremental_updates, other.incremental_updates),
+            (&mut self.drifts, other.drifts),
+            (&mut self.memory_bytes, other.memory_bytes),
+            (&mut self.precise_long_lived, other.precise_long_lived),
+            (&mut self.precise_urgent, other.precise_urgent),
+        ] {
+            *sum += part;
+        }
+        self.recovery.add(recovery);
+    }
+}
+
+impl RecoveryStatus {
+    /// All workers take over together; the recovery is under way as long as one of them asks.
+    fn add(&mut self, other: &Self) {
+        self.begun = self.begun.max(other.begun);
+        self.ends_in_s = [self.ends_in_s, other.ends_in_s].into_iter().flatten().reduce(f64::max);
+        for (sum, part) in [
+            (&mut self.used_up, other.used_up),
+            (&mut self.restored, other.restored),
+            (&mut self.missed, other.missed),
+            (&mut self.denied, other.denied),
+            (&mut self.conflicts, other.conflicts),
+            (&mut self.unasked, other.unasked),
+            (&mut self.cold_started, other.cold_started),
+            (&mut self.probed, other.probed),
+            (&mut self.blocked, other.blocked),
+            (&mut self.unblocked, other.unblocked),
+        ] {
+            *sum += part;
+        }
+    }
+}
+
+/// What a peer told of its connections by a filter.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PeerFilterStatus {
+    /// Connections, or pairs of hosts, in the filter, as the peer said.
+    pub entries: u64,
+    /// Filters of the peer that became whole; more than one if it was started again.
+    pub filters: u64,
+    /// Sections found to be different from the peer's, and asked for.
+    pub drifts: u64,
+    /// Datagrams that could not be used.
+    pub bad_datagrams: u64,
+}
+
+impl PeerFilterStatus {
+    /// Adds what another worker of this node was told.
+    pub fn add(&mut self, other: &Self) {
+        self.entries += other.entries;
+        self.filters = self.filters.min(other.filters);
+        self.drifts += other.drifts;
+        self.bad_datagrams += other.bad_datagrams;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_workers_have_is_added_and_what_they_do_together_is_not() {
+        let recovery = RecoveryStatus { begun: 1, ends_in_s: Some(2.0), restored: 3, ..RecoveryStatus::default() };
+        let one = FilterStatus { entries: 10, bytes: 100, recovery, ..FilterStatus::default() };
+        let mut whole = one.clone();
+        whole.add(&one);
+        whole.add(&FilterStatus { recovery: RecoveryStatus { begun: 1, ..RecoveryStatus::default() }, ..one });
+        assert_eq!((whole.entries, whole.bytes), (30, 300));
+        assert_eq!((whole.recovery.begun, whole.recovery.restored, whole.recovery.ends_in_s), (1, 6, Some(2.0)));
+    }
+}
