@@ -1,7 +1,8 @@
 //! A handful of seeds, and proof that the checkers see what they are there for.
 
-use replication::compact::Representation;
 use std::time::Duration;
+
+use replication::compact::Representation;
 
 use super::*;
 use crate::scenario::Family;

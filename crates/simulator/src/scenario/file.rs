@@ -19,10 +19,10 @@ pub struct ScenarioFile {
     seed: u64,
     eager: bool,
     hold_first_reply_ms: u64,
-    #[serde(default)]
-    put_off_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     representation: Option<String>,
+    #[serde(default)]
+    put_off_ms: u64,
     waits_for_expiry: bool,
     damaged_datagrams_pass: bool,
     calm_at_ms: u64,
@@ -112,8 +112,8 @@ impl From<&Scenario> for ScenarioFile {
             seed: scenario.seed,
             eager: scenario.selection == Selection::Eager,
             hold_first_reply_ms: millis(scenario.hold_first_reply),
-            put_off_ms: millis(scenario.put_off),
             representation: scenario.representation.map(|representation| representation.name().to_owned()),
+            put_off_ms: millis(scenario.put_off),
             waits_for_expiry: scenario.waits_for_expiry,
             damaged_datagrams_pass: scenario.damaged_datagrams_pass,
             calm_at_ms: since_start_ms(scenario.calm_at),
@@ -155,8 +155,8 @@ impl TryFrom<ScenarioFile> for Scenario {
             seed: file.seed,
             selection: if file.eager { Selection::Eager } else { Selection::Selective(TcpStates::THAT_MATTER) },
             hold_first_reply: Duration::from_millis(file.hold_first_reply_ms),
-            put_off: Duration::from_millis(file.put_off_ms),
             representation: file.representation.as_deref().map(super::representation_named).transpose()?,
+            put_off: Duration::from_millis(file.put_off_ms),
             waits_for_expiry: file.waits_for_expiry,
             damaged_datagrams_pass: file.damaged_datagrams_pass,
             calm_at: Instant::from_millis(file.calm_at_ms),
