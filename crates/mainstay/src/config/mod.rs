@@ -11,7 +11,7 @@ pub mod raw;
 pub mod security;
 pub mod sync;
 pub mod timeouts;
-mod validate;
+pub(crate) mod validate;
 pub mod validated;
 pub mod value;
 
