@@ -16,4 +16,5 @@ pub mod heartbeat;
 pub mod node;
 pub mod redundancy;
 pub mod session;
+pub mod trace;
 pub mod transports;

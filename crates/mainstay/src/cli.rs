@@ -3,13 +3,16 @@
 mod encryption;
 mod filters;
 mod key;
+mod lazy;
 mod link;
 mod looking;
 mod redundancy;
 mod replication;
 mod study;
+mod study_redundancy;
 mod sync;
 mod sync_bench;
+mod synthesize;
 mod target;
 
 use std::path::PathBuf;
@@ -23,14 +26,17 @@ use crate::replay::PortMapping;
 pub use encryption::BenchEncryptionArgs;
 pub use filters::BenchFiltersArgs;
 pub use key::KeyArgs;
+pub use lazy::BenchLazyArgs;
 pub use link::LinkArgs;
 use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use study::{StudyCommand, StudyReplicationArgs};
+pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
+pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
 pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
@@ -76,6 +82,9 @@ pub enum Command {
     /// What captures show: what replication would cost on their traffic
     #[command(subcommand)]
     Study(StudyCommand),
+    /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
+    #[command(subcommand)]
+    Synthesize(SynthesizeCommand),
     /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
     Link(LinkArgs),
     /// Makes a key that nodes authenticate each other by
@@ -162,6 +171,8 @@ pub enum BenchCommand {
     Encryption(BenchEncryptionArgs),
     /// What compact filters of connections cost and how often they are wrong, beside what one would take instead
     Filters(BenchFiltersArgs),
+    /// What passes under a flood of short connections: none told, each told, and put off as the load demands
+    Lazy(BenchLazyArgs),
     /// How many connections a second can be made through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
     /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
@@ -320,6 +331,9 @@ pub struct DemoArgs {
     /// With --kernel, let keepalived move the addresses (examples/keepalived); else the demo does, found by BFD
     #[arg(long, requires = "kernel")]
     pub keepalived: bool,
+    /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "workers"])]
+    pub wan: bool,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,

@@ -32,6 +32,8 @@ pub enum Sabotage {
     ImpatientNodes,
     /// Nodes take up connections again that have ended.
     Zombies,
+    /// Nodes put connections off for far longer than they are to.
+    LazyNodes,
     /// When all is quiet, copies vanish from the tables, once: to be found and told again.
     LostCopies,
     /// When all is quiet, copies become older than they are, once: to be found and told again.

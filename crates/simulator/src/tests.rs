@@ -1,5 +1,7 @@
 //! A handful of seeds, and proof that the checkers see what they are there for.
 
+use std::time::Duration;
+
 use super::*;
 use crate::scenario::Family;
 
@@ -152,6 +154,30 @@ fn damaged_datagrams_cost_connections_at_worst() {
             assert!(!is_of_the_node, "seed {seed}: {failure:?}");
         }
     }
+}
+
+#[test]
+fn connections_that_were_put_off_and_came_of_age_survive_whatever_a_node_dies_of() {
+    let mut totals = report::Totals::default();
+    for seed in SEEDS {
+        let mut scenario = Scenario::generate(seed, FaultSet::DEFAULT);
+        (scenario.put_off, scenario.hold_first_reply) = (Duration::from_millis(400), Duration::ZERO);
+        let outcome = run_scenario(&scenario, Options::default());
+        assert!(outcome.is_sound(), "seed {seed}: {:#?}", outcome.problems);
+        totals.add(&outcome);
+    }
+    assert!(totals.survived > 20 && totals.kills > 10, "connections must be at risk: {totals:?}");
+}
+
+#[test]
+fn connections_that_are_put_off_for_ever_are_missed() {
+    // The checkers believe that connections are told at 400 ms; the nodes put them off for the whole run.
+    let broken = SEEDS.flat_map(|seed| {
+        let mut scenario = Scenario::generate(seed, FaultSet::DEFAULT);
+        (scenario.put_off, scenario.hold_first_reply) = (Duration::from_millis(400), Duration::ZERO);
+        run_scenario(&scenario, Options { sabotage: Some(Sabotage::LazyNodes), ..Options::default() }).problems
+    });
+    assert!(broken.into_iter().any(|failure| failure.problem == Problem::Untold));
 }
 
 #[test]

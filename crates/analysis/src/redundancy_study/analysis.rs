@@ -14,7 +14,7 @@ use super::ledger::{Ledger, LedgerOutcome};
 use super::link::Link;
 use super::microscope::{Microscope, MicroscopeOutcome};
 use super::options::{Codec, Options};
-use super::packet::{Packet, Way};
+use super::packet::{Packet, Secrecy, Way};
 use super::plan::Job;
 use super::tally::{Savings, Tally};
 
@@ -51,12 +51,13 @@ impl Job {
             Self::Optimal { window_bytes, cache_bytes } => Box::new(OptimalAnalysis {
                 window: Window::new(*window_bytes).unwrap_or(Window::DEFAULT),
                 cache_bytes: *cache_bytes,
+                skips_encrypted: options.skips_encrypted,
                 bounds: [None, None],
                 savings: Savings::default(),
             }),
             Self::Stages(codec, library) => Box::new(StagesAnalysis::new(codec.as_ref().map(link), *library)),
             Self::Microscope(codec) => Box::new(Microscope::new(link(codec), codec)),
-            Self::Http(codec) => Box::new(HttpAnalysis::new(link(codec), codec)),
+            Self::Http(codec) => Box::new(HttpAnalysis::new(link(codec))),
         }
     }
 }
@@ -80,16 +81,18 @@ impl Analysis for CodecAnalysis {
 struct OptimalAnalysis {
     window: Window,
     cache_bytes: usize,
+    skips_encrypted: bool,
     bounds: [Option<Box<Optimal>>; 2],
     savings: Savings,
 }
 
 impl Analysis for OptimalAnalysis {
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
-        let bound = self.bounds[packet.way as usize]
-            .get_or_insert_with(|| Box::new(Optimal::new(self.cache_bytes, self.window)));
+        let is_left_out = self.skips_encrypted && packet.secrecy != Secrecy::Open;
+        let new = || Box::new(Optimal::new(self.cache_bytes, self.window));
+        let bound = self.bounds[packet.way as usize].get_or_insert_with(new);
         // Shims that gain nothing are no part of a bound: an encoder may do without.
-        let saved = bound.handle_block(payload).max(0);
+        let saved = if is_left_out { 0 } else { bound.handle_block(payload).max(0) };
         self.savings.add(packet, payload.len(), saved as i64);
     }
 

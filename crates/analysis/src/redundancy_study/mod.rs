@@ -22,12 +22,15 @@ mod link;
 mod microscope;
 pub mod options;
 mod packet;
+pub mod page;
 pub mod plan;
 mod protocol;
 mod run;
 mod source;
 mod state;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::PathBuf;

@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+
 use super::StudyError;
 use super::analysis::{Analysis, Outcome};
 use super::classify::Classifier;
@@ -58,6 +60,9 @@ pub fn run(
     open: &Open<'_>,
     watch: &Watch<'_>,
 ) -> Result<Vec<Vec<Job>>, StudyError> {
+    if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&options.cache_bytes) {
+        return Err(StudyError::Cache(options.cache_bytes));
+    }
     let lanes = sites.len().clamp(1, options.threads.get());
     let workers = (options.threads.get() / lanes).max(1);
     let plans: Vec<Plan> =
@@ -73,7 +78,9 @@ pub fn run(
     thread::scope(|scope| {
         for _ in 0..lanes {
             scope.spawn(|| {
-                while let Some(plan) = lock(&shared.plans).pop_front() {
+                // The lock is given back before the plan is carried out.
+                let next = || lock(&shared.plans).pop_front();
+                while let Some(plan) = next() {
                     let context = Context { sites, options, state: kept, open, watch, shared: &shared, workers };
                     if let Err(error) = context.site(plan) {
                         lock(&shared.plans).clear();

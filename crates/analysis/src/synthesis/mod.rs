@@ -10,12 +10,14 @@ mod calendar;
 mod conversation;
 mod random;
 
+pub mod redundancy;
 pub mod replication;
 
 use flow::Instant;
 
 pub use random::Quantiles;
 
+pub use redundancy::{RedundancyConfig, RedundancyTraffic};
 pub use replication::{ReplicationConfig, ReplicationTraffic};
 
 /// When synthetic captures begin unless told otherwise: 1 January 2024, 00:00 UTC.

@@ -165,8 +165,8 @@ impl NodeConfig {
             drain_given_up_at: None,
             served_at: now,
             plain: PlainText::default(),
-            compact,
             site: None,
+            compact,
         })
     }
 

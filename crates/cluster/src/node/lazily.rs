@@ -115,7 +115,11 @@ impl Node {
                 false
             }
             TableChange::Ended { slot, ended } => self.ends_unheard_of(*slot, ended),
-            TableChange::Displaced { .. } | TableChange::Refused { .. } => false,
+            TableChange::Displaced { slot, .. } => {
+                self.lazily(|lazily| lazily.insertion.forget(Handle(slot.0)));
+                false
+            }
+            TableChange::Refused { .. } => false,
         }
     }
 

@@ -184,10 +184,10 @@ pub struct Node {
     served_at: Instant,
     /// What is about to be encrypted, and what was decrypted.
     plain: PlainText,
-    /// What connections are told compactly by, if they are.
-    compact: Option<Box<Compact>>,
     /// The tunnel to another site.
     site: Option<Box<Site>>,
+    /// What connections are told compactly by, if they are.
+    compact: Option<Box<Compact>>,
 }
 
 impl Node {

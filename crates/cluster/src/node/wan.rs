@@ -211,9 +211,13 @@ impl Node {
         if site.tunnel.poll_timeout().is_some_and(|due| due <= now) {
             site.tunnel.handle_timeout(now);
         }
-        if let Some((port, mac)) = self.port_to(&site) {
-            self.take_from_tunnel(now, &mut site, port, mac);
-            self.send_datagrams(now, &mut site, mac);
+        match self.port_to(&site) {
+            Some((port, mac)) => {
+                self.take_from_tunnel(now, &mut site, port, mac);
+                self.send_datagrams(now, &mut site, mac);
+            }
+            // No way leads to the other site: what would be said to it is lost, and the tunnel finds that out.
+            None => while site.tunnel.poll_transmit(now, &mut site.datagram) {},
         }
         self.site = Some(site);
     }

@@ -33,7 +33,7 @@ struct Held {
 
 /// The receiving end.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub(super) struct Receiver {
     wait_max: Duration,
     next: u64,
     /// What is missing before this number is not waited for.
@@ -51,7 +51,7 @@ pub struct Receiver {
 impl Receiver {
     /// The receiving end of a session that begins now, which waits so long for what is missing.
     #[must_use]
-    pub fn new(wait_max: Duration) -> Self {
+    pub(super) fn new(wait_max: Duration) -> Self {
         Self {
             wait_max,
             next: 0,
@@ -67,7 +67,13 @@ impl Receiver {
 
     /// A datagram of kind Data. What is in order now comes out of [`Receiver::poll`], which is to be called until nothing
     /// does.
-    pub fn handle_data(&mut self, now: Instant, (number, base): (u64, u64), first_record: Option<u16>, body: &[u8]) {
+    pub(super) fn handle_data(
+        &mut self,
+        now: Instant,
+        (number, base): (u64, u64),
+        first_record: Option<u16>,
+        body: &[u8],
+    ) {
         self.counters.datagrams += 1;
         self.unacknowledged += 1;
         if number < self.next || self.held.contains_key(&number) {
@@ -96,7 +102,7 @@ impl Receiver {
     }
 
     /// Hands on the next datagram, if it is in order or what is before it is given up. Returns whether it did.
-    pub fn poll(&mut self, reassembly: &mut Reassembly) -> bool {
+    pub(super) fn poll(&mut self, reassembly: &mut Reassembly) -> bool {
         loop {
             if let Some(held) = self.held.remove(&self.next) {
                 self.next += 1;
@@ -117,7 +123,7 @@ impl Receiver {
     }
 
     /// Does what is due: what was waited for too long is given up, up to what is here.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         let is_over = self.waiting_since.is_some_and(|since| now.saturating_since(since) >= self.wait_max);
         if is_over && let Some((first, _)) = self.held.first_key_value() {
             self.given_up = self.given_up.max(*first);
@@ -126,12 +132,12 @@ impl Receiver {
 
     /// When [`Receiver::handle_timeout`] or [`Receiver::poll_ack`] has something to do.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         [self.waiting_since.map(|since| since + self.wait_max), self.ack_at].into_iter().flatten().min()
     }
 
     /// The acknowledgement, if one is due.
-    pub fn poll_ack(&mut self, now: Instant) -> Option<Datagram<'static>> {
+    pub(super) fn poll_ack(&mut self, now: Instant) -> Option<Datagram<'static>> {
         self.ack_at.filter(|at| *at <= now)?;
         self.unacknowledged = 0;
         let mut missing = Vec::new();
@@ -153,7 +159,7 @@ impl Receiver {
 
     /// What it did so far.
     #[must_use]
-    pub const fn counters(&self) -> ReceiverCounters {
+    pub(super) const fn counters(&self) -> ReceiverCounters {
         self.counters
     }
 }

@@ -60,7 +60,7 @@ struct Kept {
 
 /// The sending end.
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub(super) struct Sender {
     config: SenderConfig,
     body_bytes_max: usize,
     /// The record that is gathered into the datagram that comes next.
@@ -88,7 +88,7 @@ pub struct Sender {
 impl Sender {
     /// The sending end of a session that begins now.
     #[must_use]
-    pub fn new(config: SenderConfig) -> Self {
+    pub(super) fn new(config: SenderConfig) -> Self {
         Self {
             config,
             body_bytes_max: usize::from(DATAGRAM_BYTES_MIN) - DATA_HEADER_BYTES,
@@ -112,13 +112,13 @@ impl Sender {
     }
 
     /// From the next datagram on, at most so many bytes each, from behind the UDP header on.
-    pub fn set_datagram_bytes_max(&mut self, bytes: u16) {
+    pub(super) fn set_datagram_bytes_max(&mut self, bytes: u16) {
         self.body_bytes_max = usize::from(bytes.max(DATAGRAM_BYTES_MIN)) - DATA_HEADER_BYTES;
     }
 
     /// Whether there is room for more packets now. What the two ends say to each other is not refused.
     #[must_use]
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         let waiting = self.unsent_bytes + self.gathering.len();
         let room = self.config.bits_per_second.map_or(BACKLOG_BYTES_MAX, |rate| {
             let bytes = u128::from(rate / 8) * BACKLOG_MAX.as_millis() / 1000;
@@ -129,7 +129,7 @@ impl Sender {
     }
 
     /// Adds a record, as [`super::record::Record::write`] writes it.
-    pub fn push(&mut self, now: Instant, record: &[u8]) {
+    pub(super) fn push(&mut self, now: Instant, record: &[u8]) {
         if self.gathering_first.is_none() {
             // A datagram is closed as soon as it is full, so that there is room for a byte at least.
             self.gathering_first = u16::try_from(self.gathering.len()).ok();
@@ -163,7 +163,7 @@ impl Sender {
     }
 
     /// An acknowledgement came.
-    pub fn handle_ack(&mut self, now: Instant, next: u64, end: u64, missing: &[Range<u64>]) {
+    pub(super) fn handle_ack(&mut self, now: Instant, next: u64, end: u64, missing: &[Range<u64>]) {
         if next > self.unsent || end > self.unsent {
             return;
         }
@@ -250,7 +250,7 @@ impl Sender {
     }
 
     /// Does what is due.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.gathering_due.is_some_and(|due| due <= now) {
             self.close();
         }
@@ -281,7 +281,7 @@ impl Sender {
 
     /// When [`Sender::handle_timeout`] or [`Sender::poll`] has something to do.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let has_some = !self.again.is_empty() || ((self.unsent - self.base) as usize) < self.kept.len();
         let sending = has_some.then_some(self.may_send_at);
         let oldest = self.kept.front().filter(|kept| kept.sent > 0);
@@ -290,7 +290,7 @@ impl Sender {
     }
 
     /// The next datagram, if there is one to be sent now.
-    pub fn poll(&mut self, now: Instant) -> Option<Datagram<'_>> {
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Datagram<'_>> {
         if self.may_send_at > now {
             return None;
         }
@@ -348,13 +348,13 @@ impl Sender {
 
     /// Whether acknowledgements that should have come do not.
     #[must_use]
-    pub fn is_unheard(&self, now: Instant) -> bool {
+    pub(super) fn is_unheard(&self, now: Instant) -> bool {
         let patience = SILENCE_MAX + self.round_trip * 3;
         self.unanswered_since.is_some_and(|since| now.saturating_since(since) > patience)
     }
 
     /// The other end lives. What it did not acknowledge is forgotten once it was given up.
-    pub fn note_alive(&mut self) {
+    pub(super) fn note_alive(&mut self) {
         if self.kept.front().is_none_or(|kept| kept.sent == 0) {
             self.unanswered_since = None;
         }
@@ -362,13 +362,13 @@ impl Sender {
 
     /// How long a datagram and its acknowledgement take, smoothed.
     #[must_use]
-    pub fn round_trip(&self) -> Option<Duration> {
+    pub(super) fn round_trip(&self) -> Option<Duration> {
         self.is_measured.then_some(self.round_trip)
     }
 
     /// What it did so far.
     #[must_use]
-    pub const fn counters(&self) -> SenderCounters {
+    pub(super) const fn counters(&self) -> SenderCounters {
         self.counters
     }
 }

@@ -168,10 +168,6 @@ impl Session {
         (self.peer.is_some() && bytes >= DATAGRAM_BYTES_MIN).then_some(bytes)
     }
 
-    pub(super) const fn has_peer(&self) -> bool {
-        self.peer.is_some()
-    }
-
     /// The size that the caches of both ends have, in granules.
     pub(super) fn granules(&self) -> u32 {
         self.granules.min(self.peer_granules)

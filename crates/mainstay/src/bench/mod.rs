@@ -7,6 +7,7 @@ pub mod bulk;
 pub mod encryption;
 pub mod filters;
 pub mod kernel_routers;
+pub mod lazy;
 pub mod packets;
 pub mod pipeline;
 pub mod redundancy;

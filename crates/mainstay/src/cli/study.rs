@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use analysis::replication_study::{CONNECTIONS_MAX, Method, PROBES_MAX};
 use clap::{Args, Subcommand};
 
+use super::StudyRedundancyArgs;
+
 /// `mainstay study`.
 #[derive(Debug, Subcommand)]
 pub enum StudyCommand {
     /// What each way of telling a backup of connections would cost on this traffic, and what the backup would know
     Replication(StudyReplicationArgs),
+    /// What redundancy elimination would save on this traffic, where, and with which cache
+    Redundancy(StudyRedundancyArgs),
 }
 
 /// `mainstay study replication`.

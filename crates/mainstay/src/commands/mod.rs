@@ -14,6 +14,7 @@ pub mod simulate;
 pub mod status;
 pub mod study;
 pub mod sync;
+pub mod synthesize;
 pub mod top;
 pub mod trace;
 
@@ -88,6 +89,9 @@ pub enum CommandError {
     /// What keepalived or an operator wanted of mainstay sync was not done.
     #[error(transparent)]
     Hook(#[from] sync::HookFailed),
+    /// No traffic was made.
+    #[error(transparent)]
+    Synthesize(#[from] synthesize::SynthesizeError),
     /// A key was not made.
     #[error(transparent)]
     Key(#[from] key::KeyNotWritten),

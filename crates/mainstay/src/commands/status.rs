@@ -111,6 +111,9 @@ pub fn describe(status: &Status) -> String {
         lazy(status),
         configuration(status),
     );
+    if let Some(redundancy) = &status.redundancy {
+        text.push_str(&redundancy.describe());
+    }
     let tables = [
         group_table(status),
         peer_table(status),
@@ -138,7 +141,7 @@ fn lazy(status: &Status) -> String {
     let LazyStatus { threshold_ms, level, levels, utilisation, put_off, spared, told_late, .. } = *lazy;
     let threshold = match threshold_ms {
         0.0 => "nothing is put off".to_owned(),
-        threshold_ms => format!("told from {} on", seconds(threshold_ms / 1e3)),
+        threshold_ms => format!("told from {threshold_ms:.0} ms on"),
     };
     let busy = utilisation.map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
     let degraded = if levels == 0 { String::new() } else { format!(" (level {level} of {levels}{busy})") };

@@ -3,7 +3,7 @@
 use super::{flows, reload, rules, status};
 use crate::control::types::{
     Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, GroupStatus,
-    NodeStatus, PeerStatus, PortStatus, Rates, RefusedCount, ReloadReport, Status, TakeoverStatus,
+    LazyStatus, NodeStatus, PeerStatus, PortStatus, Rates, RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
 use crate::metrics::{Metric, Samples};
 
@@ -22,6 +22,7 @@ fn node_status() -> Status {
         configuration: "0123456789abcdef".to_owned(),
         takeover: TakeoverStatus { ready: true, why_not: Vec::new() },
         connections: ConnectionsStatus { count: 12_345, max: 1_000_000, master: Some(12_000) },
+        lazy: None,
         rates: Rates { packets_per_s: 120_000.0, bits_per_s: 1.25e9, connections_per_s: 300.0 },
         peers: vec![PeerStatus {
             id: 1,
@@ -64,6 +65,7 @@ fn node_status() -> Status {
             DropCount { reason: "firewall_denied".to_owned(), packets: 1200 },
         ],
         workers: Vec::new(),
+        redundancy: None,
         filter: None,
         sync: None,
     }
@@ -96,6 +98,32 @@ firewall_denied    1 200
 no_route               3
 ";
     assert_eq!(status::describe(&node_status()), expected);
+}
+
+#[test]
+fn a_status_says_what_a_failover_now_would_lose() {
+    let mut node = node_status();
+    let degraded = LazyStatus {
+        threshold_ms: 60.0,
+        level: 3,
+        levels: 10,
+        utilisation: Some(0.92),
+        put_off: 1480,
+        spared: 1_234_567,
+        told_late: 31,
+        told_at_once: 9,
+    };
+    let cases = [
+        (degraded, "told from 60 ms on (level 3 of 10, 92 % busy)"),
+        (LazyStatus { threshold_ms: 0.0, level: 0, ..degraded }, "nothing is put off (level 0 of 10, 92 % busy)"),
+        (LazyStatus { levels: 0, ..degraded }, "told from 60 ms on"),
+    ];
+    for (lazy, expected) in cases {
+        node.lazy = Some(lazy);
+        let lines = "1 480 put off, which a failover now would lose · 1 234 567 spared · 31 told late\nConfig ";
+        let expected = format!("\nLazy         {expected} · {lines}");
+        assert!(status::describe(&node).contains(&expected), "{}", status::describe(&node));
+    }
 }
 
 #[test]

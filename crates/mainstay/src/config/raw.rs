@@ -5,6 +5,7 @@ use toml::Spanned;
 
 pub use super::compact::{RawFilter, RawRecovery};
 pub use super::limits::RawLimits;
+pub use super::redundancy::RawRedundancy;
 pub use super::security::RawSecurity;
 pub use super::timeouts::RawTimeouts;
 use super::value::{MssText, PortText, ProtocolText};
@@ -51,6 +52,8 @@ pub struct RawConfig {
     pub replication: Option<Spanned<RawReplication>>,
     /// `[failure_detection]`.
     pub failure_detection: Option<Spanned<RawFailureDetection>>,
+    /// `[redundancy]`.
+    pub redundancy: Option<Spanned<RawRedundancy>>,
     /// `[control]`.
     pub control: Option<Spanned<RawControl>>,
 }

@@ -3,6 +3,7 @@
 mod compact;
 mod ftp;
 mod groups;
+mod lazy;
 mod security;
 mod transport;
 

@@ -12,6 +12,7 @@ use replication::{Transport, compact};
 
 pub use super::compact::{Compact, Recovery};
 pub use super::limits::Limits;
+pub use super::redundancy::{Redundancy, RedundancyRule};
 pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};
@@ -61,6 +62,8 @@ pub struct Config {
     pub ftp: Ftp,
     /// The other nodes; `None` for a gateway that stands alone.
     pub cluster: Option<Cluster>,
+    /// The tunnel to another site, if there is one.
+    pub redundancy: Option<Redundancy>,
     /// The control API from afar, if it is offered.
     pub control: Option<RemoteAccess>,
 }

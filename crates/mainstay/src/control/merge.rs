@@ -146,7 +146,7 @@ pub(super) fn samples(workers: Vec<Samples>) -> Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::types::{ConnectionsStatus, TakeoverStatus, WorkerStatus};
+    use crate::control::types::{ConnectionsStatus, LazyStatus, TakeoverStatus, WorkerStatus};
 
     fn worker(number: u8) -> Status {
         Status {
@@ -180,6 +180,16 @@ mod tests {
         assert!(!whole.takeover.ready && !whole.peers[0].synchronised);
         assert_eq!(whole.takeover.why_not, ["worker 1: node 1 is still being told"]);
         assert_eq!(whole.peers[0].session, "seeking");
+    }
+
+    #[test]
+    fn of_workers_that_put_connections_off_the_most_degraded_is_told_of() {
+        let with = |number: u8, threshold_ms: f64, level: u8, put_off: u64| {
+            let lazy = LazyStatus { threshold_ms, level, levels: 10, put_off, spared: 5, ..LazyStatus::default() };
+            Status { lazy: Some(lazy), ..worker(number) }
+        };
+        let whole = status(vec![with(0, 50.0, 1, 7), with(1, 200.0, 4, 70)]).lazy.expect("they say so");
+        assert_eq!((whole.threshold_ms, whole.level, whole.put_off, whole.spared), (200.0, 4, 77, 10));
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod inquiry;
 pub mod lazy_status;
 mod merge;
 pub mod orders;
+pub mod redundancy;
 pub mod remote;
 pub mod server;
 pub mod streams;

@@ -14,6 +14,7 @@ pub use super::channel_status::{ChannelStatus, RefusedCount};
 pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
 pub use super::lazy_status::LazyStatus;
 pub use super::orders::ReloadReport;
+pub use super::redundancy::RedundancyStatus;
 pub use super::sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
 pub use super::trace::Trace;
 pub use super::watching::PacketFilterText;
@@ -269,6 +270,9 @@ pub struct Status {
     /// The threads that move packets, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
+    /// The tunnel to another site, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redundancy: Option<Box<RedundancyStatus>>,
     /// What this node tells of its connections by a filter, where connections are told so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Box<FilterStatus>>,

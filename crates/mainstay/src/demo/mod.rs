@@ -20,6 +20,7 @@ pub mod session;
 pub mod table;
 pub mod topology;
 pub mod traffic;
+pub mod wan;
 pub mod watch;
 
 use std::fs;
@@ -62,6 +63,9 @@ pub enum DemoError {
         /// What the system said.
         source: io::Error,
     },
+    /// The two sites.
+    #[error(transparent)]
+    Wan(#[from] wan::WanError),
     /// What replication costs could not be measured.
     #[error(transparent)]
     Rate(#[from] crate::bench::BenchError),
@@ -86,6 +90,9 @@ pub enum DemoError {
 pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     gain_namespaces()?;
     let watch = Watch::new()?;
+    if args.wan {
+        return wan::run(args, &watch);
+    }
     // Each connection has a socket at either end, both in this process.
     let descriptors = SPARE_DESCRIPTORS + 2 * args.ramp;
     limits::raise_open_files(descriptors as u64)?;

@@ -5,7 +5,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use cluster::node::{
-    CompactNodeConfig, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, WhichPrecise,
+    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, WhichPrecise,
 };
 use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
@@ -95,6 +95,13 @@ pub(crate) fn node_config_with(
     })
 }
 
+/// The node, as the end of the tunnel to another site where one is configured.
+pub(super) fn with_site(node: Node, config: &Config) -> Node {
+    let Some(redundancy) = &config.redundancy else { return node };
+    let key = HashKey([random::number(), random::number()]);
+    node.with_site(redundancy.site(), random::number(), key)
+}
+
 /// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
 pub(super) fn reconfiguration(
     config: &Config,
@@ -165,7 +172,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
             (config.workers.count, groups),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
-            (&config.nat_ports, &config.source_nat, &config.destination_nat, told),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, told, &config.redundancy),
         )
     ))
 }

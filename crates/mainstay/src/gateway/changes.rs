@@ -50,6 +50,7 @@ impl Changes {
             ftp,
             workers: Workers { count, pin },
             cluster,
+            redundancy,
             control,
         } = old;
         let reevaluation = match new.on_reload {
@@ -85,6 +86,9 @@ impl Changes {
         changes.translations(old, new);
         changes.ftp(ftp, &new.ftp);
         changes.control(control.as_ref(), new.control.as_ref());
+        if *redundancy != new.redundancy {
+            changes.needs_restart.push("[redundancy]".into());
+        }
         match (cluster, &new.cluster) {
             (Some(old), Some(new)) => changes.cluster(old, new),
             (None, None) => {}

@@ -410,7 +410,7 @@ impl DataPath {
         }
         self.reporting.log_functions(&mut self.node);
         self.reporting.pass_on(&mut self.node);
-        self.reporting.take_rates(now, &self.node, &self.ports);
+        self.reporting.take_rates(now, &mut self.node, &self.ports);
         logging::tell_suppressed(now, false);
         self.post.iter().for_each(Post::note_turn);
         let all_turn = || self.post.as_ref().is_none_or(Post::have_all_turned);

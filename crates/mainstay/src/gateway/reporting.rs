@@ -23,7 +23,7 @@ use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
     Agreement, ConnectionsStatus, DropCount, Event, EventKind, LazyStatus, NodeStatus as NodeLine, PeerStatus,
-    PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
+    PortStatus, Rates, RedundancyStatus, Status, TakeoverStatus, WorkerStatus,
 };
 use crate::control::watching::{WatchOrder, Watches};
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
@@ -275,7 +275,7 @@ impl Reporting {
     }
 
     /// Takes rates when it is time.
-    pub(super) fn take_rates(&mut self, now: Instant, node: &Node, ports: &impl PacketIo) {
+    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &impl PacketIo) {
         let (since, before) = self.rates_from;
         let elapsed = now.saturating_since(since);
         if elapsed < RATE_INTERVAL {
@@ -292,6 +292,7 @@ impl Reporting {
         let cpu_time = usage::thread_cpu_time();
         self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
         self.cpu_time = cpu_time;
+        node.note_load(now, (self.load.clamp(0.0, 1.0) * 100.0) as u8);
         let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
         if std::mem::replace(&mut self.refused, refused) < refused {
             self.complain(
@@ -400,6 +401,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
             drops: self.drops(),
             workers: self.worker(&status).into_iter().collect(),
+            redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
             filter: reporting.filter.status(&status, now),
             sync: None,
         }

@@ -147,6 +147,19 @@ metrics! {
     WorkerHandedOver: Counter "worker_handed_over_packets_total" ["worker"] "Packets that came to the worker and belong to another.",
     WorkerTaken: Counter "worker_taken_packets_total" ["worker"] "Packets that other workers handed to the worker.",
     Takeovers: Counter "takeovers_total" [] "Times that this node became active.",
+    RedundancyOpen: Gauge "redundancy_open" [] "1 while packets go through the tunnel to the other site.",
+    RedundancyMemory: Gauge "redundancy_memory_bytes" [] "Memory of the tunnel's caches and their indexes.",
+    RedundancyPeriod: Gauge "redundancy_period_bytes" [] "Bytes of payload for each place that is sampled; longer while the processor is short.",
+    RedundancySessions: Counter "redundancy_sessions_total" [] "Times that the two ends of the tunnel came together.",
+    RedundancyPackets: Counter "redundancy_packets_total" ["direction"] "Packets through the tunnel: `sent` into it, `received` from it.",
+    RedundancyPacketBytes: Counter "redundancy_packet_bytes_total" ["direction"] "Bytes of the packets through the tunnel.",
+    RedundancyDatagramBytes: Counter "redundancy_datagram_bytes_total" ["direction"] "Bytes of the tunnel's datagrams, with their IP and UDP headers.",
+    RedundancyMatchedBytes: Counter "redundancy_matched_bytes_total" [] "Bytes of payload for which pointers were sent.",
+    RedundancyDatagrams: Counter "redundancy_datagrams_total" ["fate"] "Datagrams of the tunnel: `sent`, of those `sent_again`, and `given_up`; `received`, of those `recovered` by sending again, `lost` for good, and `refused`.",
+    RedundancyBypassed: Counter "redundancy_bypassed_packets_total" ["reason"] "Packets that went past the tunnel.",
+    RedundancyMisses: Counter "redundancy_misses_total" [] "Packets that pointed to bytes that were not here when they came.",
+    RedundancyRepaired: Counter "redundancy_repaired_pieces_total" ["direction"] "Pieces of 64 bytes that the other site lacked and was given (`sent`), or that were asked for and came (`received`).",
+    RedundancyDropped: Counter "redundancy_dropped_packets_total" ["reason"] "Packets lost in the tunnel: too much waited (`backlog`), what they point to is nowhere (`abandoned`), or they made no sense (`broken`).",
     KernelConnections: Gauge "kernel_connections" [] "Connections that the kernel tracks.",
     KernelConnectionsMax: Gauge "kernel_connections_max" [] "Connections that the kernel tracks at most; 0 is without limit.",
     SyncConnections: Gauge "sync_connections" ["kind"] "Connections known: those whose packets this kernel sees (`own`), peers' (`copy`), and of those the ones that are in this kernel (`injected`).",
@@ -301,6 +314,9 @@ impl Samples {
         }
         if let Some(filter) = &status.filter {
             self.add_filter(filter);
+        }
+        if let Some(redundancy) = &status.redundancy {
+            redundancy.add_to(self);
         }
         if let Some(sync) = &status.sync {
             self.add_sync(sync);

@@ -10,11 +10,13 @@ pub(super) struct Schedule {
     /// Immediate: when the first change that waits was seen.
     waiting_since: Option<Instant>,
     last_at: Option<Instant>,
+    /// Threshold: enough has changed, and it is only too soon.
+    is_enough: bool,
 }
 
 impl Schedule {
     pub(super) const fn new(rule: UpdateRule) -> Self {
-        Self { rule, waiting_since: None, last_at: None }
+        Self { rule, waiting_since: None, last_at: None, is_enough: false }
     }
 
     /// Whether it is time. `changes`: some peer is to be told something, and of so many changes of `entries` it was not told.
@@ -27,24 +29,27 @@ impl Schedule {
             UpdateRule::Immediate { batch } => *self.waiting_since.get_or_insert(now) + batch <= now,
             UpdateRule::Periodic(period) => *self.last_at.get_or_insert(now) + period <= now,
             UpdateRule::Threshold { changes_per_mille, at_most_every } => {
-                let is_enough = changes.saturating_mul(1000) >= entries.saturating_mul(changes_per_mille.into());
-                is_enough && changes > 0 && self.last_at.is_none_or(|last_at| last_at + at_most_every <= now)
+                let least = entries.saturating_mul(changes_per_mille.into());
+                self.is_enough = changes > 0 && changes.saturating_mul(1000) >= least;
+                self.is_enough && self.last_at.is_none_or(|last_at| last_at + at_most_every <= now)
             }
         }
     }
 
     /// It was begun to tell what changed.
     pub(super) fn note(&mut self, now: Instant) {
-        self.waiting_since = None;
+        (self.waiting_since, self.is_enough) = (None, false);
         self.last_at = Some(now);
     }
 
-    /// When to ask again at the latest, whatever comes in between; as far as is known, something waits.
+    /// When to ask again at the latest, if nothing changes before. Something waits.
     pub(super) fn at(&self) -> Option<Instant> {
         match self.rule {
             UpdateRule::Immediate { batch } => self.waiting_since.map(|since| since + batch),
             UpdateRule::Periodic(period) => self.last_at.map(|last_at| last_at + period),
-            UpdateRule::Threshold { at_most_every, .. } => self.last_at.map(|last_at| last_at + at_most_every),
+            UpdateRule::Threshold { at_most_every, .. } => {
+                self.last_at.filter(|_| self.is_enough).map(|last_at| last_at + at_most_every)
+            }
         }
     }
 }
@@ -75,7 +80,11 @@ mod tests {
         let mut schedule = Schedule::new(rule);
         assert!(!schedule.is_due(at(0), Some(9), 100) && schedule.is_due(at(0), Some(10), 100));
         schedule.note(at(0));
-        assert!(!schedule.is_due(at(999), Some(50), 100) && schedule.is_due(at(1000), Some(50), 100));
+        assert!(!schedule.is_due(at(500), Some(9), 100));
+        assert_eq!(schedule.at(), None, "time alone changes nothing");
+        assert!(!schedule.is_due(at(999), Some(50), 100));
+        assert_eq!(schedule.at(), Some(at(1000)));
+        assert!(schedule.is_due(at(1000), Some(50), 100));
     }
 
     #[test]

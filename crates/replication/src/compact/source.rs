@@ -219,7 +219,8 @@ impl Source {
                         told.remove_state(key, TALKING);
                         self.note_removed();
                     }
-                    // There was no room for the pair when this connection began.
+                    // There was no room for the pair when this connection began. (Had it come to room since, by another
+                    // connection, that one would be forgotten with this one: what is refused is counted for this reason, too.)
                     None => {}
                 }
             }

@@ -97,6 +97,8 @@ pub(super) struct Telling {
     probe_at: Option<Instant>,
     probe_backoff: u32,
     budget: Option<Budget>,
+    /// There was something to tell, and nothing left of the budget.
+    is_short: bool,
     comparing: Comparing,
     pub(super) counters: Counters,
     scratch: Vec<Change>,
@@ -125,6 +127,7 @@ impl Telling {
             probe_at: None,
             probe_backoff: 0,
             budget: common.budget(),
+            is_short: false,
             comparing: Comparing::new(common.words),
             counters: Counters::default(),
             scratch: Vec::new(),
@@ -133,7 +136,7 @@ impl Telling {
 
     /// Whether the peer takes part, and there is something to tell that is in no update yet.
     pub(super) fn has_changes(&self, memory: &Memory) -> bool {
-        self.is_told() && memory.changed(self.mark) > self.left
+        self.is_told() && memory.changed(self.mark) > self.left + self.comparing.held_back()
     }
 
     /// How many changes came that are in no update for this peer.
@@ -376,8 +379,7 @@ impl Telling {
         if self.phase == Phase::Announcing {
             return Some(self.announce_at);
         }
-        let waits = self.left > 0 || !self.raw.is_empty();
-        let budget_at = self.budget.as_ref().filter(|_| waits && self.has_window()).map(Budget::may_send_at);
+        let budget_at = self.budget.as_ref().filter(|_| self.is_short).map(Budget::may_send_at);
         let compare_at = Some(self.comparing.at()).filter(|_| self.phase == Phase::Told);
         [self.probe_at, budget_at, compare_at].into_iter().flatten().min()
     }

@@ -58,9 +58,9 @@ pub(crate) struct Checkers {
 }
 
 impl Checkers {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
-            survival: survival::Survival::default(),
+            survival: survival::Survival::new(scenario),
             order: order::Order::default(),
             versions: versions::Versions::default(),
             roles: roles::Roles::default(),

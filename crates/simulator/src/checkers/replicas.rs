@@ -12,7 +12,9 @@ use replication::representation::Selection;
 pub(crate) fn difference(selection: Selection, one: &Node, other: &Node, full: [bool; 2]) -> Option<String> {
     let known = |node: &Node| -> BTreeMap<String, Connection> {
         let table = node.pipeline().table();
-        table.iter().map(|(_, connection)| (connection.original.to_string(), *connection)).collect()
+        // Of what is put off, others know nothing yet, and need not.
+        let told = table.iter().filter(|(slot, _)| !node.is_put_off(*slot));
+        told.map(|(_, connection)| (connection.original.to_string(), *connection)).collect()
     };
     let (ones, others) = (known(one), known(other));
     let missing = |from: &BTreeMap<String, Connection>, at: &BTreeMap<String, Connection>, node: u8| {

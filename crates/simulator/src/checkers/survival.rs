@@ -6,12 +6,13 @@ use std::time::Duration;
 use cluster::node::Node;
 use cluster::role::State;
 use flow::{DropReason, Instant, NodeId, Tuple};
+use replication::lazy::IDLE_LOOK_AGAIN;
 
 use super::{Conditions, View};
 use crate::host::Host;
 use crate::host::tcp::{self, Endpoint};
 use crate::report::{Outcome, Problem};
-use crate::scenario::{Closing, Conversation, Kind};
+use crate::scenario::{Closing, Conversation, Kind, Scenario};
 use crate::stream::Way;
 use crate::topology::NODES;
 
@@ -43,9 +44,19 @@ pub(crate) struct Survival {
     split_since: Option<Instant>,
     /// Who holds the addresses.
     holds: [bool; NODES],
+    /// Connections are told at this age, and some that fell silent meanwhile a look later.
+    put_off: Duration,
 }
 
 impl Survival {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let put_off = match scenario.put_off {
+            Duration::ZERO => Duration::ZERO,
+            put_off => put_off + IDLE_LOOK_AGAIN,
+        };
+        Self { put_off, ..Self::default() }
+    }
+
     pub(super) fn is_excused(&self, conversation: u32) -> bool {
         self.excused.contains(&conversation)
     }
@@ -109,7 +120,7 @@ impl Survival {
 
     /// Whether `node` has had all the time that it needs to be told what was established by `since`.
     fn had_time(&self, now: Instant, node: usize, since: Instant) -> bool {
-        since + TELLING_MAX <= now && self.is_informed(now, node) && !self.full[node]
+        since + self.put_off + TELLING_MAX <= now && self.is_informed(now, node) && !self.full[node]
     }
 
     /// Notes which conversations are under way through the node, and which of them the other node knows.

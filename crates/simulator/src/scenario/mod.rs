@@ -119,6 +119,8 @@ pub struct Scenario {
     pub selection: Selection,
     /// How long first replies are held back at most; zero: not at all.
     pub hold_first_reply: Duration,
+    /// How long connections are put off before they are told; zero: not at all. Never drawn: whoever wants it sets it.
+    pub put_off: Duration,
     /// The run goes on until connections that have ended must have left the tables.
     pub waits_for_expiry: bool,
     /// The run is over then, whatever happens.
@@ -147,6 +149,7 @@ impl Scenario {
             calm_at: Instant::from_millis(calm_at_ms),
             selection: random.pick(&[Selection::Eager, Selection::Selective(TcpStates::THAT_MATTER)]),
             hold_first_reply: Duration::from_millis(random.pick(&[0, 50, 500])),
+            put_off: Duration::ZERO,
             waits_for_expiry: random.chance(100),
             ends_at: Instant::from_millis(calm_at_ms) + GRACE,
         }

@@ -18,6 +18,9 @@ use crate::topology::{self, CONNECTIONS_MAX, NODES, Side};
 /// How often a process that is about to end looks whether its peers have heard it.
 const LAST_WORDS_LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// For as long as this, nodes that are sabotaged put connections off.
+const MUCH_TOO_LONG: Duration = Duration::from_secs(3600);
+
 impl World<'_> {
     pub(super) fn start(&mut self, node: usize) {
         let now = self.own_now(node);
@@ -26,7 +29,14 @@ impl World<'_> {
         let session = with_replication.then(|| session(machine.room));
         let connections_max = machine.room.map_or(CONNECTIONS_MAX, |room| room.connections_max);
         let config = topology::node_config(self.scenario, node, machine.incarnation, session, connections_max);
-        machine.node = Some(Node::new(config, now).expect("the configuration is sound"));
+        let mut value = Node::new(config, now).expect("the configuration is sound");
+        let put_off = match self.options.sabotage {
+            Some(Sabotage::LazyNodes) => MUCH_TOO_LONG,
+            _ => self.scenario.put_off,
+        };
+        let lazy = (!put_off.is_zero()).then_some(replication::lazy::Config::Fixed(put_off));
+        value.set_lazy(now, lazy).expect("a time is a threshold");
+        machine.node = Some(value);
         let speaks_anew = machine.interpreter.dialect != machine.next_dialect;
         machine.interpreter = Interpreter::new(machine.next_dialect);
         self.checkers.started(self.now, node, connections_max, speaks_anew);

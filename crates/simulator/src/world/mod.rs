@@ -57,7 +57,7 @@ impl<'a> World<'a> {
             host_links,
             host_timers: [None; HOSTS],
             trace: Trace::new(options.trace),
-            checkers: Checkers::new(),
+            checkers: Checkers::new(scenario),
             outcome: Outcome::new(scenario),
             faults: scenario.schedule(),
             is_calm: false,

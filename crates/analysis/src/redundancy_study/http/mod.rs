@@ -18,7 +18,6 @@ use super::analysis::{Analysis, Outcome, SecondStage};
 use super::compressors::{Library, Squeezer};
 use super::limits::{HTTP_PIECE_BYTES_MAX, HTTP_STREAMS_MAX};
 use super::link::Link;
-use super::options::Codec;
 use super::packet::Packet;
 use super::protocol::HTTP;
 use super::tally::Tally;
@@ -80,7 +79,7 @@ pub(super) struct HttpAnalysis {
 }
 
 impl HttpAnalysis {
-    pub(super) fn new(link: Link, _codec: &Codec) -> Self {
+    pub(super) fn new(link: Link) -> Self {
         Self {
             link,
             stage: SecondStage::new(Library::Gzip, GATHER_DEFAULT),

@@ -129,12 +129,13 @@ impl Objects {
         self.reset();
         let rest = &bytes[end - had..];
         // A response to HEAD tells the length of a body that does not come: the next response follows at once.
-        let has_no_body = head.body.is_none() || rest.starts_with(BEGINNING);
+        let is_empty = head.body == Some(Rest::Length(0));
+        let has_no_body = head.body.is_none() || (rest.starts_with(BEGINNING) && !is_empty);
         self.is_compressed = head.is_compressed;
         match head.body {
             Some(body) if !has_no_body => {
                 self.state = State::Body(body);
-                if body == Rest::Length(0) {
+                if is_empty {
                     self.end(take);
                 }
             }

@@ -146,10 +146,11 @@ impl ChunksOutcome {
 
     fn fit(&self, ranks_left_out: u64, hits_min: u64) -> Option<ZipfFit> {
         let step = self.count().div_ceil(FIT_RANKS_MAX).max(1);
-        let (mut rank, mut sums) = (0, [0.0_f64; 6]);
+        let (mut rank, mut values, mut sums) = (0, 0, [0.0_f64; 6]);
         for (hits, chunks) in self.hits.iter().rev().take_while(|(hits, _)| **hits >= hits_min) {
             let y = (*hits as f64).ln();
             let first = (rank + 1).max(ranks_left_out + 1);
+            values += u64::from(first <= rank + chunks);
             for x in (first..=rank + chunks).step_by(step as usize).map(|rank| (rank as f64).ln()) {
                 for (sum, term) in sums.iter_mut().zip([1.0, x, y, x * x, x * y, y * y]) {
                     *sum += term;
@@ -160,7 +161,7 @@ impl ChunksOutcome {
         let [n, x, y, xx, xy, yy] = sums;
         let (variance_x, variance_y, covariance) = (n * xx - x * x, n * yy - y * y, n * xy - x * y);
         // Where all were found alike often there is no line to be fitted.
-        if n < FIT_POINTS_MIN as f64 || variance_x <= 0.0 || variance_y <= f64::EPSILON * n * yy {
+        if n < FIT_POINTS_MIN as f64 || values < 2 {
             return None;
         }
         let r_squared = covariance * covariance / (variance_x * variance_y);

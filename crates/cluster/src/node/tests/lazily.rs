@@ -7,7 +7,8 @@ use flow::wire::{ip_protocol, tcp_flags};
 use flow::{DropReason, Tuple};
 use replication::lazy::{Config, Dynamic, IDLE_LOOK_AGAIN, LazyStatus};
 
-use super::cluster::{CLIENT, Cluster, Options, SERVER, SHARED_OUTSIDE, segment};
+use super::cluster::{CLIENT, Cluster, INSIDE, OUTSIDE, Options, SERVER, SHARED_OUTSIDE, segment};
+use super::ftp;
 use super::site::Site;
 use super::{ACK, FIN_ACK, exchange};
 use crate::node::PUT_OFF_TOLD_WITHIN;
@@ -304,4 +305,20 @@ fn a_reset_is_the_end_of_a_connection_that_nobody_hears_of() {
     cluster.client_sends(40_000, segment(tcp_flags::RST | ACK, 1001, 5001), b"");
     cluster.run(THRESHOLD * 2);
     assert_eq!((messages(&cluster), status(&cluster).put_off), (before, 0));
+}
+
+#[test]
+fn who_announces_a_connection_is_told_at_once_and_so_is_what_was_announced() {
+    let mut cluster = Cluster::start(lazily());
+    let control = Tuple::v4(ip_protocol::TCP, (CLIENT, 40_000), (SERVER, 21));
+    let mut control = ftp::connect(&mut cluster, INSIDE, control).expect("the firewall lets it out");
+    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (1, 0));
+    let target = ftp::active_mode_at(&mut cluster, &mut control, 5000);
+    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (0, 1));
+    let data = ftp::data_from_server(target);
+    let mut data = ftp::connect(&mut cluster, OUTSIDE, data).expect("it was announced");
+    assert_eq!((status(&cluster).put_off, cluster.connections(1)), (0, 2));
+    take_over(&mut cluster);
+    ftp::exchange(&mut cluster, &mut data);
+    ftp::exchange(&mut cluster, &mut control);
 }

@@ -17,6 +17,7 @@ mod secured;
 mod sharing;
 mod site;
 mod transports;
+mod wan;
 mod workers;
 
 use std::time::Duration;

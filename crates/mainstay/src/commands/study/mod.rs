@@ -1,5 +1,6 @@
 //! `mainstay study`: what captures show.
 
+pub mod redundancy;
 pub mod replication;
 
 use std::io;
@@ -21,6 +22,9 @@ pub enum StudyError {
     /// There is no such study.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The study of redundancy came to no end.
+    #[error(transparent)]
+    Redundancy(#[from] analysis::redundancy_study::StudyError),
     /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {

@@ -28,6 +28,7 @@ use toml::Spanned;
 use super::diagnostic::{Findings, Mistake};
 use super::limits::Limits;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
+use super::redundancy::Redundancy;
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
 use super::value;
@@ -78,6 +79,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
         destination_nat: nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, findings)),
         related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
+        redundancy: Redundancy::validate(raw.redundancy.as_ref(), (&ports, workers.count), findings),
         workers,
         cluster,
         control: control::remote(raw.control.as_ref(), findings),

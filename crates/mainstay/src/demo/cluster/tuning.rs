@@ -1,9 +1,11 @@
 //! What experiments vary of the nodes' configuration; the demo varies none of it.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use packet_io::netlink::Prefix;
 use replication::Transport;
+use replication::lazy::{Config as Lazy, Dynamic};
 
 use crate::config::validated::Representation;
 use crate::demo::run::SPARE_CONNECTIONS;
@@ -24,6 +26,10 @@ pub struct Tuning {
     pub is_plain: bool,
     /// A route beside the networks of the ports: where to, and by way of whom.
     pub route: Option<(Prefix, IpAddr)>,
+    /// How long connections are put off before they are told; `None`: not at all.
+    pub lazy: Option<Lazy>,
+    /// What a connection of UDP without an answer stays for.
+    pub udp_timeout: Option<Duration>,
 }
 
 impl Default for Tuning {
@@ -34,6 +40,8 @@ impl Default for Tuning {
             holds_first_reply: true,
             is_plain: false,
             route: None,
+            lazy: None,
+            udp_timeout: None,
         }
     }
 }
@@ -66,6 +74,18 @@ impl Tuning {
 
     /// Sections of its own.
     pub(super) fn sections(&self) -> String {
-        self.route.map_or_else(String::new, |(to, via)| format!("[[route]]\nto = \"{to}\"\nvia = \"{via}\"\n\n"))
+        let route = self.route.map(|(to, via)| format!("[[route]]\nto = \"{to}\"\nvia = \"{via}\"\n\n"));
+        let timeout = self.udp_timeout.map(|timeout| format!("[timeouts]\nudp = \"{}ms\"\n\n", timeout.as_millis()));
+        let lazy = self.lazy.as_ref().map(lazy_section);
+        route.into_iter().chain(timeout).chain(lazy).collect()
+    }
+}
+
+fn lazy_section(lazy: &Lazy) -> String {
+    match lazy {
+        Lazy::Fixed(threshold) => format!("[replication.lazy]\nthreshold = \"{}ms\"\n\n", threshold.as_millis()),
+        Lazy::Dynamic(Dynamic { interval, .. }) => {
+            format!("[replication.lazy]\nthreshold = \"dynamic\"\ninterval = \"{}ms\"\n\n", interval.as_millis())
+        }
     }
 }

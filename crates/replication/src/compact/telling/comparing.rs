@@ -62,6 +62,16 @@ impl Comparing {
         holds_back
     }
 
+    /// How many changes wait for that.
+    pub(super) const fn held_back(&self) -> usize {
+        self.held_back
+    }
+
+    /// They are part of an update again, which may come to them while they are still held back.
+    pub(super) const fn forget_held_back(&mut self) {
+        self.held_back = 0;
+    }
+
     /// On to the next sections. Returns how many changes were held back.
     fn advance(&mut self, now: Instant) -> usize {
         self.part = (self.part + 1) % self.parts;

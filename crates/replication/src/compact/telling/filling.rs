@@ -32,6 +32,7 @@ impl Telling {
         }
         let is_under_way = self.left > 0 || !self.raw.is_empty();
         self.left = changed;
+        self.comparing.forget_held_back();
         if is_under_way && self.decided_at.is_some_and(|at| now < at + DECIDE_INTERVAL) || !self.raw.is_empty() {
             return;
         }
@@ -65,7 +66,9 @@ impl Telling {
     }
 
     pub(super) fn poll_words(&mut self, now: Instant, common: &Common, source: &mut Source, out: &mut Vec<u8>) -> bool {
-        if !self.has_window() || self.budget.as_ref().is_some_and(|budget| now < budget.may_send_at()) {
+        let waits = self.has_window() && (self.left > 0 || !self.raw.is_empty());
+        self.is_short = waits && self.budget.as_ref().is_some_and(|budget| now < budget.may_send_at());
+        if !waits || self.is_short {
             return false;
         }
         let (changes, purpose) = match self.fill_raw(common, source, out) {

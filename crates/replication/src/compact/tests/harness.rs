@@ -110,6 +110,18 @@ impl Pair {
 
     pub(super) fn step(&mut self) {
         self.now = self.now + Duration::from_micros(500);
+        self.act();
+    }
+
+    /// Time passes until the next thing happens that somebody waits for.
+    pub(super) fn leap(&mut self) {
+        let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten();
+        let arrivals = self.under_way.iter().map(|(at, _)| *at);
+        self.now = timers.chain(arrivals).min().expect("somebody always waits for something").max(self.now);
+        self.act();
+    }
+
+    fn act(&mut self) {
         let mut arrived: Vec<_> = self.under_way.extract_if(.., |(at, _)| *at <= self.now).collect();
         arrived.sort_by_key(|(at, _)| *at);
         for (_, datagram) in arrived {
@@ -131,6 +143,9 @@ impl Pair {
         assert!(!self.sender.poll_transmit(self.now, PEER, &mut datagram), "it has always something more to say");
         while self.receiver.poll_transmit(self.now, &mut datagram) {
             self.send(&datagram);
+        }
+        for at in [self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten() {
+            assert!(at > self.now, "it asks for what it has just been given");
         }
     }
 

@@ -1,11 +1,14 @@
 //! What happens to a filter, told as stories.
 
 use core::time::Duration;
+use std::vec::Vec;
 
 use flow::conntrack::TcpState;
+use flow::{Instant, NodeId};
 
 use super::harness::{FAIR, FOUL, PEER, Pair, config, tcp, tuple};
-use crate::compact::Representation;
+use crate::compact::{CompactConfig, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule};
+use crate::session::SplitMix;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,6 +46,33 @@ fn every_representation_comes_to_what_the_sender_has() {
             assert_eq!((status.refused, status.beyond, status.peers_told), (0, 0, 1), "{representation:?}");
             assert_eq!(pair.receiver.status().drifts, 0, "nothing that was only on its way is taken for a drift");
         }
+    }
+}
+
+#[test]
+fn whoever_keeps_to_the_timers_misses_nothing() {
+    let at_once = UpdateRule::Immediate { batch: Duration::ZERO };
+    let rules = [
+        at_once,
+        UpdateRule::Immediate { batch: Duration::from_millis(10) },
+        UpdateRule::Periodic(SECOND),
+        UpdateRule::Threshold { changes_per_mille: 5, at_most_every: SECOND / 2 },
+    ];
+    for (update, budget_bytes_per_second) in rules.into_iter().zip([None, Some(20_000), None, Some(50_000)]) {
+        let config = CompactConfig { update, budget_bytes_per_second, ..config(Representation::ALL[2], 2000) };
+        let mut pair = Pair::new(config, FOUL);
+        let (mut number, mut leaps) = (0, 0);
+        while number < 2000 || !pair.is_equal() {
+            if leaps % 3 == 0 && number < 2000 {
+                (number..number + 10).for_each(|number| pair.set(number, tcp(TcpState::Established)));
+                number += 10;
+            }
+            pair.leap();
+            leaps += 1;
+            assert!(leaps < 20_000, "it wakes up for nothing: {update:?}");
+        }
+        assert!(pair.now < Instant::from_millis(60_000), "{:?}", pair.now);
+        pair.assert_no_errors();
     }
 }
 
@@ -91,4 +121,43 @@ fn a_peer_that_was_away_is_told_what_changed_meanwhile() {
     let after = pair.sender.status();
     assert_eq!(after.beginnings, 1, "it still had its filter");
     assert!(after.words - before.words <= 20);
+}
+
+#[test]
+fn each_peer_is_told_at_its_own_pace() {
+    let peers = [NodeId(1), NodeId(2), NodeId(3)];
+    let mut sender = CompactSender::new(config(Representation::ALL[2], 2000), &peers).expect("sound");
+    let mut receivers = [1, 2, 3].map(|seed| CompactReceiver::new(ReceiverLimits::default(), seed));
+    let mut datagram = Vec::new();
+    let mut random = SplitMix(9);
+    for millis in 1..4000_u64 {
+        let now = Instant::from_millis(millis);
+        if millis < 1000 {
+            sender.insert(&tuple(millis as u32), tcp(TcpState::Established));
+        }
+        if millis == 500 {
+            sender.peer_lost(NodeId(3));
+        }
+        if millis == 2000 {
+            assert!(receivers[2].lookup(&tuple(900)).is_none() && receivers[2].lookup(&tuple(400)).is_some());
+            sender.peer_back(now, NodeId(3));
+        }
+        for (peer, receiver) in peers.into_iter().zip(&mut receivers) {
+            while sender.poll_transmit(now, peer, &mut datagram) {
+                // The second one loses every third datagram, at first.
+                if peer != NodeId(2) || millis > 2500 || random.next() % 3 > 0 {
+                    receiver.handle_datagram(now, &datagram).expect("the sender's own");
+                }
+            }
+            while receiver.poll_transmit(now, &mut datagram) {
+                sender.handle_datagram(now, peer, &datagram).expect("the receiver's own");
+            }
+        }
+    }
+    let words = sender.source.memory().words();
+    for receiver in &receivers {
+        assert!(receiver.current.as_ref().is_some_and(|current| current.held.memory().words() == words));
+        assert_eq!((receiver.entries(), receiver.status().drifts), (999, 0));
+    }
+    assert!(sender.status().lost > 0 && sender.status().peers_told == 3);
 }

@@ -1,0 +1,282 @@
+//! The findings as a page for people: what would I save, where, with which cache.
+
+mod plots;
+mod tables;
+
+use self::plots as plot;
+pub use self::tables::tables;
+use super::findings::Findings;
+use crate::report::{Block, Report, Section, Tile, short};
+
+/// The page.
+#[must_use]
+pub fn report(findings: &Findings, footer: String) -> Report {
+    let sections = [
+        savings(findings),
+        cache(findings),
+        protocols(findings),
+        origins(findings),
+        matches(findings),
+        hits(findings),
+        over_time(findings),
+        parameters(findings),
+        skipped(findings),
+    ];
+    Report {
+        subject: "Mainstay study redundancy".to_owned(),
+        title: title(findings),
+        summary: summary(findings),
+        tiles: tiles(findings),
+        sections: sections.into_iter().filter(|section| !section.blocks.is_empty()).collect(),
+        footer,
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Caches are powers of two, or what an operator chose: megabytes of 2^20 bytes, as everywhere in this.
+fn size(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{} KB", bytes >> 10) } else { format!("{} MB", bytes >> 20) }
+}
+
+fn base(findings: &Findings) -> f64 {
+    findings.saved.get(findings.settings.method).and_then(|saved| saved.max_match).unwrap_or(0.0)
+}
+
+fn title(findings: &Findings) -> String {
+    format!("Redundancy elimination would save {} of this traffic", percent(base(findings)))
+}
+
+fn summary(findings: &Findings) -> String {
+    let (traffic, settings) = (&findings.traffic, &findings.settings);
+    let captures =
+        if findings.sites.len() == 1 { "one site".to_owned() } else { format!("{} sites", findings.sites.len()) };
+    format!(
+        "Studied were {} bytes in {} packets of {captures}, {} to it and {} from it, over {} seconds{}. Unless said otherwise it is \
+         {} with Max-Match, w = {}, p = {} and a cache of {} for each way. What is saved is a share of all bytes on the wire from \
+         the IP header on; headers, shims and pointers are paid.",
+        short(traffic.bytes as f64),
+        short(traffic.packets as f64),
+        short(traffic.bytes_by_way["inbound"] as f64),
+        short(traffic.bytes_by_way["outbound"] as f64),
+        short(traffic.seconds),
+        if findings.sites.len() > 1 { " (the longest)" } else { "" },
+        settings.method.to_uppercase(),
+        settings.window_bytes,
+        settings.period_bytes,
+        size(settings.cache_bytes),
+    )
+}
+
+fn tile(name: &str, value: String, beside: String) -> Tile {
+    Tile { name: name.to_owned(), value, beside }
+}
+
+fn tiles(findings: &Findings) -> Vec<Tile> {
+    let mut tiles = vec![tile(
+        "saved",
+        percent(base(findings)),
+        findings.optimal.map_or(String::new(), |optimal| format!("of {} that could be at most", percent(optimal))),
+    )];
+    for (way, name) in [("inbound", "to the site"), ("outbound", "from the site")] {
+        if findings.traffic.bytes_by_way[way] > 0 {
+            tiles.push(tile(&format!("saved {name}"), percent(findings.saved_by_way[way]), String::new()));
+        }
+    }
+    if let Some(cache) = findings.cache_enough_bytes {
+        tiles.push(tile("cache that is enough", size(cache), "saves nine tenths of what the largest does".to_owned()));
+    }
+    let after = findings.combined.iter().find(|row| row.method.is_some() && row.library == "gzip");
+    if let Some(after) = after {
+        tiles.push(tile("with gzip after it", percent(after.gathered_10_ms), "packets of 10 ms together".to_owned()));
+    }
+    tiles
+}
+
+fn section(heading: &str, blocks: Vec<Block>) -> Section {
+    Section { heading: heading.to_owned(), blocks }
+}
+
+fn text(text: String) -> Block {
+    Block::Text(text)
+}
+
+fn note(text: &str) -> Block {
+    Block::Note(text.to_owned())
+}
+
+fn savings(findings: &Findings) -> Section {
+    let traffic = &findings.traffic;
+    let mut blocks = vec![Block::Plot(plot::methods(findings)), Block::Table(tables::methods(findings))];
+    if traffic.saved_of_retransmissions > 0.0 {
+        blocks.push(text(format!(
+            "Of this, {} is retransmissions: bytes that the same flow had sent before. Between two gateways they are only saved once \
+             the first copy is known to have arrived.",
+            percent(traffic.saved_of_retransmissions)
+        )));
+    }
+    if !findings.combined.is_empty() {
+        blocks.push(Block::Heading("With compression".to_owned()));
+        blocks.push(Block::Table(tables::combined(findings)));
+        blocks.push(note(
+            "A library removes what repeats within a packet, or within the packets of 10 ms; redundancy elimination what repeats \
+             between packets. What does not become smaller goes as it is.",
+        ));
+    }
+    if findings.sites.len() > 1 {
+        blocks.push(Block::Heading("By site".to_owned()));
+        blocks.push(Block::Table(tables::sites(findings)));
+    }
+    section("What would be saved", blocks)
+}
+
+fn cache(findings: &Findings) -> Section {
+    let Some((first, last)) = findings.cache_sizes.first().zip(findings.cache_sizes.last()) else {
+        return section("With which cache", Vec::new());
+    };
+    let mut blocks = Vec::new();
+    if let Some(enough) = findings.cache_enough_bytes {
+        blocks.push(text(format!(
+            "From {} to {} savings go from {} to {}; {} are enough for nine tenths of that.",
+            size(first.cache_bytes),
+            size(last.cache_bytes),
+            percent(first.saved),
+            percent(last.saved),
+            size(enough),
+        )));
+    }
+    blocks.push(Block::Plot(plot::caches(findings)));
+    blocks.push(note("Sizes beyond twice the captures' are not tried: such a cache holds all of them."));
+    blocks.push(Block::Plot(plot::distances(findings)));
+    blocks.push(Block::Plot(plot::ages(findings)));
+    section("With which cache", blocks)
+}
+
+fn protocols(findings: &Findings) -> Section {
+    let mut blocks = vec![Block::Table(tables::protocols(findings))];
+    if let Some(http) = &findings.http {
+        blocks.push(Block::Heading("HTTP: objects compressed one by one, or packets".to_owned()));
+        blocks.push(Block::Table(tables::http(http)));
+        blocks.push(text(format!(
+            "{} objects came whole, {} bytes, {} of which servers had compressed already; {} objects are not whole in the captures. \
+             Compressing objects is taken at its best: a server would have to have each whole before it sends its first byte.",
+            short(http.objects as f64),
+            short(http.object_bytes as f64),
+            short(http.compressed_already_bytes as f64),
+            short(http.objects_lost as f64),
+        )));
+    }
+    section("In which protocols", blocks)
+}
+
+fn origins(findings: &Findings) -> Section {
+    if findings.match_lengths.matches == 0 {
+        return section("Where it comes from", Vec::new());
+    }
+    let origins = &findings.origins;
+    let end_to_end = origins.shares["intra_flow"] + origins.shares["inter_flow"];
+    let blocks = vec![
+        text(format!(
+            "{} of what matches save was found between the same two hosts: so much could be saved end to end, without a gateway. {} \
+             had the same source port too. Retransmissions are {}.",
+            percent(end_to_end),
+            percent(origins.same_source_port),
+            percent(origins.retransmitted),
+        )),
+        Block::Plot(plot::origins(findings)),
+        note(
+            "Found in: what the packet and the one whose copy was found, the latest, have in common. First sent by: the one that \
+             had sent the bytes when they were found the first time.",
+        ),
+    ];
+    section("Where it comes from", blocks)
+}
+
+fn matches(findings: &Findings) -> Section {
+    let lengths = &findings.match_lengths;
+    if lengths.matches == 0 {
+        return section("How long matches are", Vec::new());
+    }
+    let blocks = vec![
+        text(format!(
+            "{} of {} matches are of at most 150 bytes, and save {} of what is saved; {} are of whole payloads, and save {}.",
+            percent(lengths.to_150_bytes.matches),
+            short(lengths.matches as f64),
+            percent(lengths.to_150_bytes.saved),
+            percent(lengths.whole_payload.matches),
+            percent(lengths.whole_payload.saved),
+        )),
+        Block::Plot(plot::lengths(findings)),
+    ];
+    section("How long matches are", blocks)
+}
+
+fn hits(findings: &Findings) -> Section {
+    let hits = &findings.hits;
+    if hits.chunks == 0 {
+        return section("How often chunks are found", Vec::new());
+    }
+    let law = match findings.zipf_alpha {
+        Some(alpha) => format!("The bulk of them follows a power of {alpha:.2} of the rank (Zipf's law has -1)."),
+        None => "There are too few that were found more than once to fit a law.".to_owned(),
+    };
+    let blocks = vec![
+        text(format!(
+            "{} chunks were found at least once more. {law} The fifth of them that saves most saves {} of what is saved.",
+            short(hits.chunks as f64),
+            percent(hits.saved_by_top_fifth),
+        )),
+        Block::Plot(plot::ranks(findings)),
+        Block::Plot(plot::contributions(findings)),
+        Block::Plot(plot::lifetimes(findings)),
+    ];
+    section("How often chunks are found", blocks)
+}
+
+fn over_time(findings: &Findings) -> Section {
+    let Some(over_time) = &findings.over_time else { return section("Over time", Vec::new()) };
+    let mut blocks = Vec::new();
+    if findings.sites.len() > 1 {
+        blocks.push(text(format!("Of the site with most bytes, {}.", over_time.site)));
+    }
+    for (way, of) in &over_time.ways {
+        blocks.push(Block::Plot(plot::volume(way, of)));
+        if !of.usage_saved.is_empty() {
+            blocks.push(Block::Plot(plot::usage(way, of)));
+        }
+        if of.energy.len() > 1 {
+            blocks.push(Block::Plot(plot::energy(way, of)));
+        }
+    }
+    section("Over time", blocks)
+}
+
+fn parameters(findings: &Findings) -> Section {
+    let mut blocks = Vec::new();
+    if !findings.periods.is_empty() {
+        blocks.push(Block::Plot(plot::periods(findings)));
+    }
+    if !findings.windows.is_empty() {
+        blocks.push(Block::Plot(plot::windows(findings)));
+    }
+    section("With other parameters", blocks)
+}
+
+fn skipped(findings: &Findings) -> Section {
+    let mut blocks = vec![Block::Table(tables::skipped(findings))];
+    let encrypted = if findings.settings.skips_encrypted { "left out of the caches" } else { "studied as all else" };
+    blocks.push(text(format!(
+        "Encrypted packets were {encrypted}. Those by entropy are of other ports, and spread as evenly as chance would: encrypted, or \
+         compressed well."
+    )));
+    blocks.extend(findings.skipped.damaged.iter().map(|damaged| text(format!("Damaged: {damaged}."))));
+    if !findings.left_out.is_empty() {
+        blocks.push(text(format!(
+            "Left out, because it does not fit the memory that was allowed: {}.",
+            findings.left_out.join("; ")
+        )));
+    }
+    section("What was skipped", blocks)
+}

@@ -1,0 +1,272 @@
+//! Two sites with a gateway each and a tunnel between them, as hosts at either site see it.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use std::vec::Vec;
+
+use flow::wire::arp::ArpView;
+use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_flags};
+use flow::{Checksum, Disposition, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
+use network_functions::chain::ChainBuilder;
+use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::rule_set::Conditions;
+
+use super::cluster::{INSIDE, OUTSIDE, Options, node_config, segment, syn, syn_ack};
+use crate::forwarding;
+use crate::node::{Node, NodeConfig, SiteConfig, Transmit};
+use crate::role;
+use crate::wan::TunnelConfig;
+
+const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 10), Ipv4Addr::new(10, 2, 0, 10)];
+const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 1), Ipv4Addr::new(10, 2, 0, 1)];
+/// On one network, so that no router is needed.
+const OUTER: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
+const HOST_MAC: MacAddress = MacAddress([2, 9, 9, 9, 9, 9]);
+const TUNNEL_PORT: u16 = 3785;
+const SEGMENT_BYTES: usize = 1448;
+
+fn mac(site: usize, port: PortId) -> MacAddress {
+    MacAddress([2, 7, 0, 0, site as u8, port.0])
+}
+
+fn node(site: usize) -> Node {
+    let prefix = |address: Ipv4Addr, bits| forwarding::Prefix::new(address.into(), bits);
+    let port = |port: PortId, address: Ipv4Addr| forwarding::Port {
+        mac: mac(site, port),
+        mtu_bytes: 1500,
+        own: Vec::new(),
+        shared: std::vec![prefix(address, 24).into()],
+        mss_clamp: None,
+    };
+    let accept = Rule { name: "all".into(), conditions: Conditions::default(), action: Action::Accept, log: false };
+    let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
+    let config = node_config(site as u8, Options::default());
+    let config = NodeConfig {
+        chain: ChainBuilder::new().push(firewall).build().unwrap(),
+        forwarding: forwarding::Config {
+            ports: std::vec![port(INSIDE, INNER[site]), port(OUTSIDE, OUTER[site])],
+            routes: std::vec![forwarding::Route {
+                destination: prefix(HOSTS[1 - site], 24),
+                gateway: OUTER[1 - site].into(),
+                port: OUTSIDE,
+            }],
+            seed: 3,
+        },
+        role: role::Config { startup_hold: Duration::ZERO, ..role::Config::new(NodeId(site as u8), Vec::new()) },
+        peers: Vec::new(),
+        ..config
+    };
+    let end = |site: usize| (OUTER[site], TUNNEL_PORT).into();
+    let tunnel = TunnelConfig { cache_bytes: 1 << 20, ..TunnelConfig::default() };
+    let site_config = SiteConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel };
+    Node::new(config, Instant::from_millis(1)).unwrap().with_site(site_config, 77 + site as u64, flow::HashKey([5, 6]))
+}
+
+/// A frame, and what its sender left undone of its checksum.
+type Sent = (Vec<u8>, Checksum, flow::Segmentation);
+
+struct World {
+    now: Instant,
+    nodes: [Node; 2],
+    /// What is on the network between the gateways: to which of them.
+    between: VecDeque<(usize, Sent)>,
+    /// What came to each host.
+    arrived: [Vec<Vec<u8>>; 2],
+    bytes_between: usize,
+    /// The gateway at the other end of the network between them hears nothing.
+    is_cut: bool,
+}
+
+impl World {
+    fn start() -> Self {
+        let mut world = Self {
+            now: Instant::from_millis(1),
+            nodes: [node(0), node(1)],
+            between: VecDeque::new(),
+            arrived: [Vec::new(), Vec::new()],
+            bytes_between: 0,
+            is_cut: false,
+        };
+        world.run_until_open();
+        world
+    }
+
+    fn is_open(&self) -> bool {
+        self.nodes.iter().all(|node| node.status(self.now).site.unwrap().bypass.is_none())
+    }
+
+    fn run_until_open(&mut self) {
+        for _ in 0..5000 {
+            if self.is_open() {
+                return;
+            }
+            self.run(1);
+        }
+        panic!("the tunnel does not open: {:?}", self.nodes[0].status(self.now).site);
+    }
+
+    fn run(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds {
+            self.now = self.now + Duration::from_millis(1);
+            for site in 0..2 {
+                if self.nodes[site].poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.nodes[site].handle_timeout(self.now);
+                }
+                self.take_frames(site);
+            }
+            for _ in 0..self.between.len() {
+                let Some((to, sent)) = self.between.pop_front() else { break };
+                self.hand_in(to, OUTSIDE, sent);
+            }
+        }
+    }
+
+    fn take_frames(&mut self, site: usize) {
+        let mut buffer = Vec::new();
+        while let Some(Transmit::Port { port, checksum, segmentation }) =
+            self.nodes[site].poll_frame(self.now, &mut buffer)
+        {
+            self.leave(site, port, (buffer.clone(), checksum, segmentation));
+        }
+    }
+
+    fn leave(&mut self, site: usize, port: PortId, sent: Sent) {
+        if port == OUTSIDE {
+            self.bytes_between += sent.0.len();
+            if !self.is_cut {
+                self.between.push_back((1 - site, sent));
+            }
+            return;
+        }
+        match ArpView::new_checked(sent.0.get(14..).unwrap_or_default()) {
+            Ok(arp) if sent.0[12..14] == ethernet::ether_type::ARP.to_be_bytes() => {
+                if arp.target_ip() == HOSTS[site] {
+                    let reply = build::arp_reply(HOST_MAC, HOSTS[site], (arp.sender_mac(), arp.sender_ip()));
+                    self.hand_in(site, INSIDE, (reply, Checksum::Valid, flow::Segmentation::default()));
+                }
+            }
+            _ => self.arrived[site].push(sent.0),
+        }
+    }
+
+    fn hand_in(&mut self, site: usize, port: PortId, (mut bytes, checksum, segmentation): Sent) {
+        let length_bytes = bytes.len();
+        let mut frame = Frame::new(&mut bytes, 0, length_bytes, port).unwrap();
+        (frame.checksum, frame.segmentation) = (checksum, segmentation);
+        let mut batch: PacketBatch<'_> = core::iter::once(frame).collect();
+        self.nodes[site].handle_packets(self.now, &mut batch);
+        let frame = &batch[0];
+        if let Disposition::Transmit(port) = frame.disposition {
+            let sent = (frame.bytes().to_vec(), frame.checksum, frame.segmentation);
+            self.leave(site, port, sent);
+        }
+        self.take_frames(site);
+    }
+
+    /// A host sends a segment to the other site's.
+    fn send(&mut self, site: usize, source_port: u16, destination_port: u16, tcp: build::Tcp<'_>, payload: &[u8]) {
+        let tuple = Tuple::v4(ip_protocol::TCP, (HOSTS[site], source_port), (HOSTS[1 - site], destination_port));
+        let envelope =
+            build::Envelope { source: HOST_MAC, destination: mac(site, INSIDE), ..build::Envelope::default() };
+        let frame = envelope.tcp(&tuple, tcp, payload);
+        self.hand_in(site, INSIDE, (frame, Checksum::Valid, flow::Segmentation::default()));
+    }
+
+    /// A connection from site b's host to site a's, over which `bytes` come down.
+    fn download(&mut self, port: u16, bytes: &[u8]) {
+        self.send(1, port, 80, syn(), b"");
+        self.run(20);
+        self.send(0, 80, port, syn_ack(), b"");
+        self.run(20);
+        self.send(1, port, 80, segment(tcp_flags::ACK, 1001, 5001), b"");
+        self.run(20);
+        for (place, part) in bytes.chunks(SEGMENT_BYTES).enumerate() {
+            let sequence = 5001 + (SEGMENT_BYTES * place) as u32;
+            self.send(0, 80, port, segment(tcp_flags::ACK, sequence, 1001), part);
+            self.run(1);
+            let end = sequence + part.len() as u32;
+            self.send(1, port, 80, segment(tcp_flags::ACK, 1001, end), b"");
+        }
+        self.run(50);
+    }
+
+    /// The payloads that came to site b's host, whose checksums are right.
+    fn received(&mut self) -> Vec<u8> {
+        let mut received = Vec::new();
+        for mut bytes in self.arrived[1].drain(..) {
+            let length_bytes = bytes.len();
+            let frame = Frame::new(&mut bytes, 0, length_bytes, INSIDE).unwrap();
+            let Ok(Parsed::Ip(headers)) = parse(&frame) else { panic!("whatever arrives is whole") };
+            received.extend_from_slice(&bytes[headers.payload_offset.into()..headers.l3_end()]);
+        }
+        received
+    }
+}
+
+fn content() -> Vec<u8> {
+    let mut state = 9_u64;
+    core::iter::repeat_with(|| {
+        state = crate::random::mix(state + 1);
+        state.to_le_bytes()
+    })
+    .flatten()
+    .take(100_000)
+    .collect()
+}
+
+#[test]
+fn a_download_that_was_made_before_takes_a_fraction_of_the_bytes_and_is_the_same() {
+    let mut world = World::start();
+    let content = content();
+    world.download(4000, &content);
+    assert_eq!(world.received(), content);
+    let first = std::mem::take(&mut world.bytes_between);
+    world.download(4001, &content);
+    assert_eq!(world.received(), content);
+    let second = world.bytes_between;
+    // Acknowledgements of the hosts are among them, which are not redundant.
+    assert!(second * 5 < first, "{second} bytes the second time, {first} the first");
+    let status = world.nodes[0].status(world.now).site.unwrap();
+    assert_eq!(status.counters.broken, 0);
+    assert!(status.counters.encoder.blocks_encoded > 60, "{status:?}");
+}
+
+#[test]
+fn connections_go_on_past_the_tunnel_while_the_other_site_does_not_answer_it() {
+    let mut world = World::start();
+    world.download(4000, &content()[..20_000]);
+    world.received();
+    world.is_cut = true;
+    world.run(5000);
+    world.is_cut = false;
+    // Before the two have found each other again.
+    world.send(1, 4001, 80, syn(), b"");
+    world.run(1);
+    let counters = world.nodes[1].status(world.now).site.unwrap().counters;
+    assert!(counters.bypassed.iter().sum::<u64>() > 0, "{counters:?}");
+    assert!(!world.arrived[0].is_empty(), "it came all the same");
+    world.run_until_open();
+    world.download(4002, &content()[..20_000]);
+    assert_eq!(world.received(), content()[..20_000]);
+}
+
+#[test]
+fn a_frame_that_stands_for_several_segments_comes_out_as_it_went_in() {
+    let mut world = World::start();
+    world.download(4000, &content()[..1448]);
+    world.received();
+    let tuple = Tuple::v4(ip_protocol::TCP, (HOSTS[0], 80), (HOSTS[1], 4000));
+    let envelope = build::Envelope { source: HOST_MAC, destination: mac(0, INSIDE), ..build::Envelope::default() };
+    let payload = &content()[..20_000];
+    let mut frame = envelope.tcp(&tuple, segment(tcp_flags::ACK, 5001 + 1448, 1001), payload);
+    let checksum = build::leave_checksum_to_hardware(&mut frame);
+    let kind = flow::SegmentationKind::TcpIpv4;
+    let segmentation = flow::Segmentation { kind, size_bytes: 1448, header_bytes: 54, ecn: false };
+    world.hand_in(0, INSIDE, (frame.clone(), checksum, segmentation));
+    world.run(20);
+    let [arrived] = &world.arrived[1][..] else { panic!("one frame: {}", world.arrived[1].len()) };
+    assert!(matches!(checksum, Checksum::Partial { .. }));
+    // But for link addresses, time to live and the header's checksum, which two gateways changed.
+    assert_eq!(arrived[26..], frame[26..]);
+}

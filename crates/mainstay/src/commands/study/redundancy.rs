@@ -1,0 +1,144 @@
+//! `mainstay study redundancy`.
+
+use std::sync::atomic::AtomicBool;
+
+use analysis::redundancy_study::options::STANDARD_INPUT;
+use analysis::redundancy_study::{
+    Findings, Options, Progress as Far, Site, Source, State, StudyError as Error, TraceSource, Watch, digest_of, page,
+    run as study,
+};
+use redundancy::Window;
+
+use super::{StudyError, footer, write_out};
+use crate::cli::StudyRedundancyArgs;
+use crate::commands::CommandError;
+use crate::output::{self, Align, Progress, Table};
+
+/// Studies the captures and prints what was found.
+///
+/// # Errors
+/// The captures cannot be opened, or the result cannot be written.
+pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
+    let (options, sites) = (options(args), sites(args));
+    let findings = find(args, &options, &sites)?;
+    for damaged in &findings.skipped.damaged {
+        eprintln!("{damaged}; what came before it is studied");
+    }
+    let skipped: u64 = findings.skipped.frames.values().sum();
+    if skipped > 0 {
+        let reasons =
+            findings.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", output::count(*frames)));
+        eprintln!("{} frames were not studied: {}", output::count(skipped), reasons.collect::<Vec<_>>().join(", "));
+    }
+    for left_out in &findings.left_out {
+        eprintln!("left out: {left_out}; give --memory-megabytes more");
+    }
+    if let Some(folder) = &args.out {
+        let tables = page::tables(&findings);
+        write_out(folder, "redundancy", &page::report(&findings, footer()), &findings, &tables)?;
+    }
+    if args.json {
+        output::print_json(&findings)?;
+    } else {
+        output::print(&render(&findings))?;
+    }
+    Ok(())
+}
+
+fn options(args: &StudyRedundancyArgs) -> Options {
+    let usual = Options::default();
+    Options {
+        method: args.method.into(),
+        window: Window::new(args.window.into()).unwrap_or(usual.window),
+        period: args.period,
+        cache_bytes: usize::from(args.cache_megabytes) << 20,
+        inside: args.inside.clone(),
+        skips_encrypted: args.skip_encrypted,
+        is_quick: args.quick,
+        threads: args.jobs.unwrap_or(usual.threads),
+        memory_bytes: u64::from(args.memory_megabytes) << 20,
+    }
+}
+
+fn sites(args: &StudyRedundancyArgs) -> Vec<Site> {
+    if args.together {
+        return vec![Site::of(args.captures.clone())];
+    }
+    args.captures.iter().map(|capture| Site::of(vec![capture.clone()])).collect()
+}
+
+fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result<Findings, StudyError> {
+    // What comes on standard input is not there a second time: there is nothing to go on with.
+    let is_kept = !sites.iter().any(Site::is_standard_input);
+    let mut state = match &args.out {
+        Some(folder) if is_kept => {
+            let digest = digest_of(sites, options).map_err(|(path, source)| Error::File { path, source })?;
+            State::open(folder, &digest)?
+        }
+        _ => State::in_memory(),
+    };
+    if state.resumed() > 0 {
+        eprintln!("going on with what an earlier run left: {} finished", output::counted(state.resumed(), "job"));
+    }
+    if args.captures.iter().filter(|path| path.as_os_str() == STANDARD_INPUT).count() > 1 {
+        return Err(analysis::trace::TraceError::StandardInputTwice.into());
+    }
+    let progress = Progress::new();
+    let show = |far: &Far| progress.show(&how_far(far, &sites[far.site]));
+    let open = |site: &Site| Ok(Box::new(TraceSource::open(&site.captures)?) as Box<dyn Source>);
+    let left_out = study(sites, options, &mut state, &open, &Watch { progress: &show, stop: &AtomicBool::new(false) })?;
+    Ok(Findings::new(sites, options, &state, &left_out))
+}
+
+fn how_far(far: &Far, site: &Site) -> String {
+    let Far { jobs_finished, jobs, read_bytes, .. } = far;
+    let read = match read_bytes {
+        [Some(read), Some(total)] if *total > 0 => format!("{:.0} % read", *read as f64 / *total as f64 * 100.0),
+        [read, _] => format!("{} read", output::scaled(read.unwrap_or(0) as f64, "B")),
+    };
+    format!("{}: {jobs_finished} of {} finished, {read} for the next", site.name, output::counted(*jobs, "job"))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or("–".into(), |share| format!("{:.1} %", share * 100.0))
+}
+
+fn render(findings: &Findings) -> String {
+    let traffic = &findings.traffic;
+    let mut text = format!(
+        "{} packets, {} from the IP header on, {} from {:.1} s\n\n",
+        output::count(traffic.packets),
+        output::scaled(traffic.bytes as f64, "B"),
+        output::counted(findings.sites.len(), "site"),
+        traffic.seconds
+    );
+    let mut table =
+        Table::new(&[("saved by", Align::Left), ("Max-Match", Align::Right), ("Chunk-Match", Align::Right)]);
+    for (method, saved) in &findings.saved {
+        table.row([method.to_uppercase(), percent(saved.max_match), percent(saved.chunk_match)]);
+    }
+    table.row(["at most".to_owned(), percent(findings.optimal), String::new()]);
+    text.push_str(&table.render());
+    let mut table =
+        Table::new(&[("protocol", Align::Left), ("of all bytes", Align::Right), ("saved of them", Align::Right)]);
+    for row in findings.by_protocol.iter().take(PROTOCOLS_SHOWN) {
+        table.row([row.protocol.clone(), percent(Some(row.share)), percent(Some(row.saved))]);
+    }
+    text.push_str(&format!("\n{}", table.render()));
+    let mut table = Table::new(&[("cache", Align::Right), ("saved", Align::Right)]);
+    for row in &findings.cache_sizes {
+        table.row([output::scaled(row.cache_bytes as f64, "B"), percent(Some(row.saved))]);
+    }
+    text.push_str(&format!("\n{}", table.render()));
+    let origins = &findings.origins.shares;
+    let same_hosts = ["intra_flow", "inter_flow"].iter().filter_map(|origin| origins.get(origin)).sum();
+    let retransmitted = percent(Some(traffic.saved_of_retransmissions));
+    text.push_str(&format!(
+        "\n{} of what is saved is from the same two hosts; {retransmitted} of all bytes is saved of retransmissions\n",
+        percent(Some(same_hosts))
+    ));
+    text
+}
+
+/// Protocols in the table for people; all are in the JSON.
+const PROTOCOLS_SHOWN: usize = 8;

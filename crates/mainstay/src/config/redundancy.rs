@@ -1,0 +1,349 @@
+//! `[redundancy]`: the tunnel to another site, and what goes through it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use cluster::node::SiteConfig;
+use cluster::wan::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
+use cluster::wan::{SenderConfig, TunnelConfig};
+use network_functions::tuple_filter::TupleFilter;
+use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::diagnostic::{Findings, Mistake};
+use super::validated::Port;
+use super::value::{self, Prefix, ProtocolText, SizeText};
+
+/// Bytes of IP and UDP headers around a datagram.
+const ENVELOPE_BYTES: [u16; 2] = [28, 48];
+const GATHER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
+const RECOVER_WITHIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(2);
+const PEER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(60);
+/// Rules, at most: each packet is held against them one by one.
+const RULES_MAX: usize = 64;
+
+/// The `[redundancy]` section as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRedundancy {
+    /// The shared address and UDP port that the tunnel ends at.
+    pub local: Spanned<String>,
+    /// The same of the other site.
+    pub peer: Spanned<String>,
+    /// The size of each cache.
+    pub cache: Option<Spanned<SizeText>>,
+    /// How long packets wait for company.
+    pub gather: Option<Spanned<String>>,
+    /// Bits that the path takes in a second.
+    pub rate_bits_per_second: Option<Spanned<u64>>,
+    /// How long what was lost is sent again.
+    pub recover_within: Option<Spanned<String>>,
+    /// Bytes that may be sent again for each thousand.
+    pub recovery_per_mille: Option<Spanned<u16>>,
+    /// The largest datagram.
+    pub datagram_bytes_max: Option<Spanned<u16>>,
+    /// After how long in silence the other site is held to be away.
+    pub peer_timeout: Option<Spanned<String>>,
+    /// `[[redundancy.rule]]`.
+    #[serde(default)]
+    pub rule: Vec<Spanned<RawRedundancyRule>>,
+}
+
+/// `[[redundancy.rule]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRedundancyRule {
+    /// Where the source lies.
+    pub source: Option<Spanned<String>>,
+    /// Where the destination lies.
+    pub destination: Option<Spanned<String>>,
+    /// The protocol.
+    pub protocol: Option<Spanned<ProtocolText>>,
+    /// The port of either end.
+    pub port: Option<Spanned<u16>>,
+}
+
+/// The tunnel to another site.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Redundancy {
+    /// The shared address and UDP port that the tunnel ends at.
+    pub local: SocketAddr,
+    /// The same of the other site.
+    pub peer: SocketAddr,
+    /// Bytes of each cache; there is one for each direction.
+    pub cache_bytes: usize,
+    /// How long packets wait for company.
+    pub gather: Duration,
+    /// Bits that the path takes in a second, if that is known.
+    pub rate_bits_per_second: Option<u64>,
+    /// How long what was lost is sent again.
+    pub recover_within: Duration,
+    /// Bytes that may be sent again for each thousand.
+    pub recovery_per_mille: u16,
+    /// The largest datagram, from behind its UDP header on.
+    pub datagram_bytes_max: u16,
+    /// After how long in silence the other site is held to be away.
+    pub peer_timeout: Duration,
+    /// What goes through the tunnel; none: whatever leaves by the port that leads to the other site.
+    pub rules: Vec<RedundancyRule>,
+}
+
+/// Conditions on a packet, all of which must hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RedundancyRule {
+    /// Where the source lies.
+    pub source: Option<Prefix>,
+    /// Where the destination lies.
+    pub destination: Option<Prefix>,
+    /// The IP protocol's number.
+    pub protocol: Option<u8>,
+    /// The port of either end.
+    pub port: Option<u16>,
+}
+
+impl Redundancy {
+    /// As the node takes it.
+    #[must_use]
+    pub fn site(&self) -> SiteConfig {
+        let prefix = |prefix: Prefix| network_functions::address::Prefix::new(prefix.address, prefix.length_bits).ok();
+        let rule = |rule: &RedundancyRule| TupleFilter {
+            protocol: rule.protocol,
+            source: rule.source.and_then(prefix),
+            destination: rule.destination.and_then(prefix),
+            port: rule.port,
+        };
+        let sender = SenderConfig {
+            gather: self.gather,
+            recover_within: self.recover_within,
+            recovery_per_mille: self.recovery_per_mille,
+            bits_per_second: self.rate_bits_per_second,
+        };
+        SiteConfig {
+            local: self.local,
+            peer: self.peer,
+            rules: self.rules.iter().map(rule).collect(),
+            tunnel: TunnelConfig {
+                cache_bytes: self.cache_bytes,
+                sender,
+                datagram_bytes_max: self.datagram_bytes_max,
+                envelope_bytes: ENVELOPE_BYTES[usize::from(self.peer.is_ipv6())],
+                peer_timeout: self.peer_timeout,
+                ..TunnelConfig::default()
+            },
+        }
+    }
+
+    pub(super) fn validate(
+        raw: Option<&Spanned<RawRedundancy>>,
+        (ports, workers): (&[Port], u8),
+        findings: &mut Findings<'_>,
+    ) -> Option<Self> {
+        let section = raw?;
+        let raw = section.get_ref();
+        if workers > 1 {
+            let mistake = Mistake::new(
+                format!("a tunnel is one stream, and {workers} workers would have to share it"),
+                "write count = 1 under [workers], or remove [redundancy]",
+            );
+            findings.error(section.span(), "[redundancy]", mistake);
+        }
+        let local = end("redundancy.local", &raw.local, findings);
+        let peer = end("redundancy.peer", &raw.peer, findings);
+        let defaults = TunnelConfig::default();
+        let is_ipv6 = peer.is_some_and(|peer| peer.is_ipv6());
+        // Every IPv6 path takes 1280 bytes; most IPv4 paths take 1500, and what they take is found out.
+        let datagram_default = defaults.datagram_bytes_max - if is_ipv6 { 20 } else { 0 };
+        let redundancy = Self {
+            local: local.unwrap_or(STAND_IN),
+            peer: peer.unwrap_or(STAND_IN),
+            cache_bytes: cache(raw, findings).unwrap_or(defaults.cache_bytes),
+            gather: time("gather", raw.gather.as_ref(), GATHER, findings).unwrap_or(defaults.sender.gather),
+            rate_bits_per_second: within(
+                "rate_bits_per_second",
+                raw.rate_bits_per_second.as_ref(),
+                64_000..=100_000_000_000,
+                findings,
+            ),
+            recover_within: time("recover_within", raw.recover_within.as_ref(), RECOVER_WITHIN, findings)
+                .unwrap_or(defaults.sender.recover_within),
+            recovery_per_mille: within("recovery_per_mille", raw.recovery_per_mille.as_ref(), 0..=500, findings)
+                .unwrap_or(defaults.sender.recovery_per_mille),
+            datagram_bytes_max: within(
+                "datagram_bytes_max",
+                raw.datagram_bytes_max.as_ref(),
+                DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX,
+                findings,
+            )
+            .unwrap_or(datagram_default),
+            peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
+                .unwrap_or(defaults.peer_timeout),
+            rules: rules(raw, findings),
+        };
+        if let (Some(local), Some(peer)) = (local, peer) {
+            check_ends(raw, (local, peer), ports, findings);
+        }
+        Some(redundancy)
+    }
+}
+
+/// Stands in for an end that was reported.
+const STAND_IN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+fn end(subject: &str, text: &Spanned<String>, findings: &mut Findings<'_>) -> Option<SocketAddr> {
+    let end = value::socket_address(text.get_ref());
+    end.map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+}
+
+fn check_ends(
+    raw: &RawRedundancy,
+    (local, peer): (SocketAddr, SocketAddr),
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) {
+    let is_shared =
+        |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
+    if !is_shared(local.ip()) {
+        let mistake = Mistake::new(
+            format!("{} is none of the shared addresses of this gateway", local.ip()),
+            "write the address of the port that leads to the other site, as under [[port]]",
+        );
+        findings.error(raw.local.span(), "redundancy.local", mistake);
+    }
+    if is_shared(peer.ip()) {
+        let mistake = Mistake::new(
+            format!("{} is this gateway's own address", peer.ip()),
+            "write the shared address of the other site's gateway",
+        );
+        findings.error(raw.peer.span(), "redundancy.peer", mistake);
+    }
+    if local.is_ipv4() != peer.is_ipv4() {
+        let mistake = Mistake::new("the two ends are of different families", "write both as IPv4 or both as IPv6");
+        findings.error(raw.peer.span(), "redundancy.peer", mistake);
+    }
+}
+
+fn cache(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<usize> {
+    let written = raw.cache.as_ref()?;
+    let subject = "redundancy.cache";
+    let bytes =
+        value::size(written.get_ref()).map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()?;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes) {
+        let mistake = Mistake::new(format!("{bytes} bytes are out of range"), "choose from \"64KiB\" to \"256MiB\"");
+        findings.error(written.span(), subject, mistake);
+        return None;
+    }
+    Some(bytes)
+}
+
+fn time(
+    key: &str,
+    written: Option<&Spanned<String>>,
+    range: RangeInclusive<Duration>,
+    findings: &mut Findings<'_>,
+) -> Option<Duration> {
+    let written = written?;
+    let subject = format!("redundancy.{key}");
+    let duration =
+        value::duration(written.get_ref()).map_err(|mistake| findings.error(written.span(), &subject, mistake)).ok()?;
+    if range.contains(&duration) {
+        return Some(duration);
+    }
+    let mistake = Mistake::new(
+        format!("{:?} is out of range", written.get_ref()),
+        format!("choose from {:?} to {:?}", range.start(), range.end()),
+    );
+    findings.error(written.span(), &subject, mistake);
+    None
+}
+
+fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    key: &str,
+    written: Option<&Spanned<T>>,
+    range: RangeInclusive<T>,
+    findings: &mut Findings<'_>,
+) -> Option<T> {
+    let written = written?;
+    if range.contains(written.get_ref()) {
+        return Some(*written.get_ref());
+    }
+    let mistake = Mistake::new(
+        format!("{} is out of range", written.get_ref()),
+        format!("choose from {} to {}", range.start(), range.end()),
+    );
+    findings.error(written.span(), &format!("redundancy.{key}"), mistake);
+    None
+}
+
+fn rules(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Vec<RedundancyRule> {
+    if let Some(beyond) = raw.rule.get(RULES_MAX) {
+        let mistake = Mistake::new(format!("there are more than {RULES_MAX} rules"), "put prefixes together in fewer");
+        findings.error(beyond.span(), "[[redundancy.rule]]", mistake);
+    }
+    raw.rule.iter().take(RULES_MAX).map(|written| rule(written, findings)).collect()
+}
+
+fn rule(written: &Spanned<RawRedundancyRule>, findings: &mut Findings<'_>) -> RedundancyRule {
+    let subject = "[[redundancy.rule]]";
+    let raw = written.get_ref();
+    let mut network = |text: Option<&Spanned<String>>| {
+        let text = text?;
+        value::network(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+    };
+    let (source, destination) = (network(raw.source.as_ref()), network(raw.destination.as_ref()));
+    let protocol = raw.protocol.as_ref().and_then(|text| {
+        value::protocol(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+    });
+    RedundancyRule { source, destination, protocol, port: raw.port.as_ref().map(|port| *port.get_ref()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Checked, ConfigError, parse};
+
+    const NODE: &str =
+        "[node]\nid = 0\n[[port]]\nname = \"wan\"\ninterface = \"eth0\"\naddresses = [\"192.0.2.1/24\"]\n";
+    const ENDS: &str = "[redundancy]\nlocal = \"192.0.2.1:3785\"\npeer = \"198.51.100.1:3785\"\n";
+
+    fn check(text: &str) -> Result<Checked, ConfigError> {
+        parse("test.toml", text)
+    }
+
+    #[test]
+    fn a_tunnel_is_its_two_ends_and_the_rest_has_defaults() {
+        let checked = check(&format!("{NODE}{ENDS}")).expect("it is right");
+        let site = checked.config.redundancy.expect("it is there").site();
+        assert_eq!(site.local.to_string(), "192.0.2.1:3785");
+        assert_eq!((site.tunnel.cache_bytes, site.tunnel.datagram_bytes_max, site.rules.len()), (64 << 20, 1472, 0));
+        let more = "cache = \"8MiB\"\ngather = \"5ms\"\nrate_bits_per_second = 20000000\n\
+                    [[redundancy.rule]]\ndestination = \"10.2.0.0/16\"\nprotocol = \"tcp\"\nport = 80\n";
+        let checked = check(&format!("{NODE}{ENDS}{more}")).expect("it is right");
+        let site = checked.config.redundancy.expect("it is there").site();
+        assert_eq!(site.tunnel.cache_bytes, 8 << 20);
+        assert_eq!(site.tunnel.sender.bits_per_second, Some(20_000_000));
+        assert_eq!((site.rules[0].protocol, site.rules[0].port), (Some(6), Some(80)));
+    }
+
+    #[test]
+    fn mistakes_are_named_where_they_are() {
+        for (more, said) in [
+            ("cache = \"1GiB\"", "out of range"),
+            ("gather = \"1s\"", "out of range"),
+            ("recovery_per_mille = 900", "choose from 0 to 500"),
+            ("datagram_bytes_max = 100", "choose from 1232"),
+            ("[workers]\ncount = 2", "workers would have to share it"),
+            ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),
+        ] {
+            let error = check(&format!("{NODE}{ENDS}{more}\n")).expect_err(more).to_string();
+            assert!(error.contains(said), "{more}: {error}");
+        }
+        let foreign = ENDS.replace("192.0.2.1", "192.0.2.9");
+        let error = check(&format!("{NODE}{foreign}")).expect_err("not its own").to_string();
+        assert!(error.contains("none of the shared addresses"), "{error}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The four gateway nodes: a configuration file each, a process each.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use packet_io::signal::die_with_parent;
+
+use super::WanError;
+use super::topology::{INTERFACES, PREFIX_BITS, SITES, SitePlan, Topology};
+use crate::control::client::Client;
+use crate::control::types::{RedundancyStatus, Status};
+use crate::demo::cluster::{ClusterError, Directory};
+use crate::demo::watch::{Waited, Watch};
+
+/// How long the nodes may take until they are ready.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const REPLICATION_PORT: u16 = 3781;
+const TUNNEL_PORT: u16 = 3785;
+/// Each cache. It holds more than lies between two downloads of the same.
+const CACHE: &str = "64MiB";
+
+struct Gateway {
+    /// Its site's number.
+    site: usize,
+    child: Child,
+    control_socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, and need not be.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Gateway {
+    fn status(&self) -> Option<Status> {
+        Client::connect(&self.control_socket).and_then(|mut client| client.status()).ok()
+    }
+
+    fn log_tail(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(8)..].join("\n")
+    }
+}
+
+/// The running nodes. Dropping it ends the processes and removes the files.
+pub(super) struct Gateways {
+    nodes: Vec<Gateway>,
+    has_tunnel: bool,
+    directory: Directory,
+}
+
+impl Gateways {
+    pub(super) fn start(topology: &Topology, has_tunnel: bool, rate_bits_per_second: u64) -> Result<Self, WanError> {
+        let directory = Directory::create()?;
+        let mut nodes = Vec::new();
+        for site in 0..SITES.len() {
+            for number in 0..2 {
+                let tunnel = has_tunnel.then(|| tunnel(site, rate_bits_per_second)).unwrap_or_default();
+                nodes.push(start(topology, &directory, (site, number), &tunnel)?);
+            }
+        }
+        Ok(Self { nodes, has_tunnel, directory })
+    }
+
+    pub(super) fn keep_files(&mut self) -> PathBuf {
+        self.directory.keep()
+    }
+
+    /// Waits until either site has an active node whose other could take over, and the tunnel is open.
+    pub(super) fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), WanError> {
+        let mut missing = String::new();
+        let waited = watch.until(Instant::now() + READY_WITHIN, || -> Result<bool, WanError> {
+            missing = self.missing().unwrap_or_default();
+            Ok(missing.is_empty())
+        })?;
+        if waited == Waited::Met {
+            return Ok(());
+        }
+        let logs: Vec<String> = self.nodes.iter().map(Gateway::log_tail).collect();
+        Err(WanError::NotReady { why: missing, logs: logs.join("\n") })
+    }
+
+    fn missing(&self) -> Option<String> {
+        for (site, plan) in SITES.iter().enumerate() {
+            let statuses: Vec<Status> = self.of_site(site).filter_map(Gateway::status).collect();
+            let active = statuses.iter().find(|status| status.node.role == "active");
+            let Some(active) = active.filter(|_| statuses.len() == 2) else {
+                return Some(format!("no node of site {} is active", plan.name));
+            };
+            if !active.takeover.ready {
+                return Some(format!("site {} has no standby: {}", plan.name, active.takeover.why_not.join("; ")));
+            }
+            let is_open = active.redundancy.as_ref().is_some_and(|tunnel| tunnel.bypass.is_none());
+            if self.has_tunnel && !is_open {
+                return Some(format!("the tunnel is not open at site {}", plan.name));
+            }
+        }
+        None
+    }
+
+    fn of_site(&self, site: usize) -> impl Iterator<Item = &Gateway> {
+        self.nodes.iter().filter(move |node| node.site == site)
+    }
+
+    /// What the active node of a site tells of its tunnel.
+    pub(super) fn tunnel(&self, site: usize) -> Option<RedundancyStatus> {
+        let mut statuses = self.of_site(site).filter_map(Gateway::status);
+        statuses.find(|status| status.node.role == "active")?.redundancy.map(|tunnel| *tunnel)
+    }
+
+    /// Kills the active node of the site with the server as a power cut would: it encodes what the client is sent.
+    pub(super) fn kill_encoder(&mut self) -> Result<(), WanError> {
+        let is_active =
+            |node: &Gateway| node.site == 0 && node.status().is_some_and(|status| status.node.role == "active");
+        let index = self.nodes.iter().position(is_active).ok_or(WanError::NoEncoder)?;
+        // Dropping it kills it.
+        drop(self.nodes.remove(index));
+        Ok(())
+    }
+
+    /// Whether the site with the server has an active node.
+    pub(super) fn has_encoder(&self) -> bool {
+        self.of_site(0).filter_map(Gateway::status).any(|status| status.node.role == "active")
+    }
+}
+
+fn start(
+    topology: &Topology,
+    directory: &Directory,
+    (site, number): (usize, usize),
+    tunnel: &str,
+) -> Result<Gateway, WanError> {
+    let name = format!("{}{number}", SITES[site].name);
+    let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
+    let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
+    let written = |source| WanError::Cluster(directory.error(source));
+    let text = configuration(&SITES[site], number, &control_socket, &directory.key()) + tunnel;
+    fs::write(&config, text).map_err(written)?;
+    let output = fs::File::create(&log).map_err(written)?;
+    let mut command = Command::new(std::env::current_exe().map_err(written)?);
+    command.arg("gateway").arg("--config").arg(&config);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+    die_with_parent(&mut command);
+    let child = topology.sites[site].nodes[number].spawn_command(command).map_err(ClusterError::from)?;
+    Ok(Gateway { site, child, control_socket, log })
+}
+
+fn configuration(plan: &SitePlan, number: usize, control_socket: &std::path::Path, key: &std::path::Path) -> String {
+    let other = 1 - number;
+    let mut text = format!(
+        "chain = [\"firewall\"]\n\n[node]\nid = {number}\nname = \"{}{number}\"\nnodes = 2\npriority = {}\n\
+         control_socket = {control_socket:?}\n\n",
+        plan.name,
+        200 - 100 * number,
+    );
+    // Writing to a string cannot fail.
+    for (interface, address) in INTERFACES.into_iter().zip([plan.inside, plan.wan]) {
+        let _ = write!(
+            text,
+            "[[port]]\nname = \"{interface}\"\ninterface = \"{interface}\"\naddresses = [\"{address}/{PREFIX_BITS}\"]\n\n"
+        );
+    }
+    let _ = write!(
+        text,
+        "[[route]]\nto = \"0.0.0.0/0\"\nvia = \"{}\"\n\n[[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n\n\
+         [replication]\nlocal = \"{}:{REPLICATION_PORT}\"\n\n\
+         [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
+         [failure_detection]\ninterval = \"20ms\"\nmultiplier = 10\n\n\
+         [replication.security]\npre_shared_keys = [{key:?}]\n\n",
+        plan.router, plan.sync[number], plan.sync[other],
+    );
+    text
+}
+
+/// What a site's configuration says of the tunnel.
+fn tunnel(site: usize, rate_bits_per_second: u64) -> String {
+    let (own, other) = (&SITES[site], &SITES[1 - site]);
+    format!(
+        "[redundancy]\nlocal = \"{}:{TUNNEL_PORT}\"\npeer = \"{}:{TUNNEL_PORT}\"\ncache = \"{CACHE}\"\n\
+         rate_bits_per_second = {rate_bits_per_second}\n\n\
+         [[redundancy.rule]]\nprotocol = \"tcp\"\nport = {}\n",
+        own.wan,
+        other.wan,
+        super::topology::SERVER.port(),
+    )
+}

@@ -1,0 +1,231 @@
+//! Redundancy elimination between two sites: repeated downloads over a thin link that loses packets, with the tunnel and
+//! without, and the encoder's node killed half-way.
+//!
+//! [`topology`] makes the network, [`gateways`] runs two nodes at either site, [`objects`] writes files and later versions of
+//! them, [`transfers`] downloads them over ordinary TCP and checks every byte, and [`report`] holds what came of it.
+
+mod gateways;
+mod objects;
+pub mod report;
+mod topology;
+mod transfers;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use packet_io::IoError;
+use packet_io::namespace::Namespace;
+
+use self::gateways::Gateways;
+use self::objects::{OBJECTS, Objects};
+use self::report::{Failover, Measured, Report, describe};
+use self::topology::Topology;
+use self::transfers::{Downloads, Outcome, Server};
+use super::DemoError;
+use super::cluster::{ClusterError, Directory};
+use super::watch::{Watch, WatchError};
+use crate::cli::DemoArgs;
+use crate::emulator::LinkError;
+use crate::emulator::channel::Settings;
+use crate::output;
+
+/// The link: 20 Mbit/s, 50 ms in each direction, 1 % loss. Its queue takes what is under way in a round trip.
+const RATE_BITS_PER_S: u64 = 20_000_000;
+const DELAY: Duration = Duration::from_millis(50);
+const LOSS: f64 = 0.01;
+const QUEUE_PACKETS: usize = 170;
+/// What the tunnel sends at: a little less than the link takes, so that nothing waits in the link's queue.
+const TUNNEL_BITS_PER_S: u64 = 19_500_000;
+/// Clients that download at the same time.
+const CLIENTS: usize = OBJECTS;
+/// Share of the bytes that have come when the encoder's node is killed.
+const KILL_AT: f64 = 0.5;
+/// How long all downloads of one round may take.
+const DOWNLOADED_WITHIN: Duration = Duration::from_secs(180);
+/// How long the tunnel may take to be open again.
+const OPEN_AGAIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum WanError {
+    /// The network, or the server in it.
+    #[error(transparent)]
+    Network(#[from] IoError),
+    /// The server cannot listen.
+    #[error("the server cannot listen: {0}")]
+    Server(#[source] std::io::Error),
+    /// The link between the sites.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The nodes cannot be started.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The nodes run but do not get ready.
+    #[error("the nodes were not ready in time: {why}\n{logs}")]
+    NotReady {
+        /// What is missing.
+        why: String,
+        /// The ends of their logs.
+        logs: String,
+    },
+    /// There is no node to kill.
+    #[error("no node of the server's site is active: is the machine overloaded?")]
+    NoEncoder,
+    /// Downloads that do not come to an end.
+    #[error("downloads were not over within {} s", DOWNLOADED_WITHIN.as_secs())]
+    TooSlow,
+    /// A signal came.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// Downloads broke.
+    #[error("{failed} downloads failed, {corrupted} were corrupted, and the failover was {survived}")]
+    Broken {
+        /// Those that did not end.
+        failed: usize,
+        /// Those whose bytes were wrong.
+        corrupted: usize,
+        /// `survived` or not.
+        survived: &'static str,
+    },
+}
+
+/// Runs the demo and shows its result.
+///
+/// # Errors
+/// It could not be run, or a download broke.
+pub fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
+    let report = Demo { args, watch, progress: output::Progress::new() }.make_report()?;
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&describe(&report))?;
+    }
+    if report.is_success() {
+        return Ok(());
+    }
+    let survived = if report.survived_encoder_failover { "survived" } else { "not survived" };
+    Err(WanError::Broken { failed: report.failed, corrupted: report.corrupted, survived }.into())
+}
+
+struct Demo<'a> {
+    args: &'a DemoArgs,
+    watch: &'a Watch,
+    progress: output::Progress,
+}
+
+/// A network with nodes, a server and a place for clients.
+struct Stage {
+    topology: Topology,
+    client: Arc<Namespace>,
+    gateways: Gateways,
+    _server: Server,
+}
+
+impl Demo<'_> {
+    fn make_report(&self) -> Result<Report, WanError> {
+        let directory = Directory::create()?;
+        let written = |source| WanError::Cluster(directory.error(source));
+        let objects =
+            Arc::new(Objects::write(Path::new(&directory.path), packet_io::random::number()).map_err(written)?);
+        let settings = Settings {
+            rate_bits_per_s: Some(RATE_BITS_PER_S),
+            delay: DELAY,
+            loss: LOSS,
+            queue_packets: QUEUE_PACKETS,
+            ..Settings::default()
+        };
+        let mut stage = self.stage("without", &objects, settings, false)?;
+        let without = self.measure("without", &mut stage, &objects)?;
+        drop(stage);
+        let mut stage = self.stage("with", &objects, settings, true)?;
+        let with = self.measure("with", &mut stage, &objects)?;
+        let tunnels = [stage.gateways.tunnel(0), stage.gateways.tunnel(1)];
+        let (failover, downloads) = self.fail_over(&mut stage, &objects)?;
+        Ok(Report::new((settings.to_string(), CLIENTS), [&with, &without], (failover, &downloads), tunnels))
+    }
+
+    fn stage(&self, name: &str, objects: &Objects, settings: Settings, has_tunnel: bool) -> Result<Stage, WanError> {
+        self.progress.show(&format!("{name} tunnel: building the network"));
+        let topology = Topology::build(settings, packet_io::random::number())?;
+        let mut gateways = Gateways::start(&topology, has_tunnel, TUNNEL_BITS_PER_S)?;
+        if self.args.keep_logs {
+            let files = gateways.keep_files();
+            self.progress.show("");
+            eprintln!("{name} tunnel: configurations and logs are in {}", files.display());
+        }
+        self.progress.show(&format!("{name} tunnel: waiting for the nodes"));
+        gateways.wait_until_ready(self.watch)?;
+        let server = Server::start(&topology.sites[0].host, &objects.files)?;
+        let client = Arc::clone(&topology.sites[1].host);
+        Ok(Stage { topology, client, gateways, _server: server })
+    }
+
+    /// Downloads everything for the first time, and then the same and its edited versions.
+    fn measure(&self, name: &str, stage: &mut Stage, objects: &Arc<Objects>) -> Result<Measured, WanError> {
+        self.progress.show(&format!("{name} tunnel: downloading for the first time"));
+        let first = self.download(stage, objects, |client| vec![client])?;
+        stage.topology.link.reset()?;
+        self.progress.show(&format!("{name} tunnel: downloading again"));
+        let repeated = self.download(stage, objects, repeated)?;
+        let report = stage.topology.link.report()?;
+        let (forward, backward) = (&report.forward.counters, &report.backward.counters);
+        Ok(Measured {
+            first,
+            repeated,
+            link_bytes: forward.received_bytes + backward.received_bytes,
+            link_packets: forward.received_packets + backward.received_packets,
+            lateness_p99_us: report.lateness.p99_us,
+        })
+    }
+
+    fn download(
+        &self,
+        stage: &Stage,
+        objects: &Arc<Objects>,
+        files: impl Fn(usize) -> Vec<usize>,
+    ) -> Result<Outcome, WanError> {
+        let downloads = Downloads::start(&stage.client, objects, (0..CLIENTS).map(files).collect());
+        self.wait_for(&downloads, || downloads.are_over())?;
+        Ok(downloads.finish())
+    }
+
+    fn wait_for(&self, downloads: &Downloads, condition: impl Fn() -> bool) -> Result<(), WanError> {
+        let deadline = Instant::now() + DOWNLOADED_WITHIN;
+        let waited =
+            self.watch.until(deadline, || -> Result<bool, WanError> { Ok(condition() || downloads.are_over()) })?;
+        if waited == super::watch::Waited::Met { Ok(()) } else { Err(WanError::TooSlow) }
+    }
+
+    /// The same once more; half-way through, the encoder's node dies.
+    fn fail_over(&self, stage: &mut Stage, objects: &Arc<Objects>) -> Result<(Failover, Outcome), WanError> {
+        self.progress.show("with tunnel: downloading while the encoder's node is killed");
+        let lists: Vec<Vec<usize>> = (0..CLIENTS).map(repeated).collect();
+        let bytes: usize = lists.iter().flatten().map(|file| objects.bytes[*file]).sum();
+        let kill_at = (bytes as f64 * KILL_AT) as u64;
+        let downloads = Downloads::start(&stage.client, objects, lists);
+        self.wait_for(&downloads, || downloads.received_bytes() >= kill_at)?;
+        stage.gateways.kill_encoder()?;
+        self.wait_for(&downloads, || downloads.are_over())?;
+        let outcome = downloads.finish();
+        let deadline = Instant::now() + OPEN_AGAIN_WITHIN;
+        let is_open = |gateways: &Gateways| gateways.tunnel(0).is_some_and(|tunnel| tunnel.bypass.is_none());
+        let waited = self.watch.until(deadline, || -> Result<bool, WanError> { Ok(is_open(&stage.gateways)) })?;
+        let failover = Failover {
+            transfers: outcome.transfers,
+            failed: outcome.failed,
+            corrupted: outcome.corrupted,
+            took_over: stage.gateways.has_encoder(),
+            longest_pause_ms: outcome.longest_pause.as_secs_f64() * 1e3,
+            effective_mbit_per_s: outcome.mbit_per_s(),
+            tunnel_open_again: waited == super::watch::Waited::Met,
+        };
+        Ok((failover, outcome))
+    }
+}
+
+/// What a client downloads of what was transferred before: the same again, its later version, and another's of either.
+fn repeated(client: usize) -> Vec<usize> {
+    let other = (client + 1) % OBJECTS;
+    vec![client, OBJECTS + client, other, OBJECTS + other]
+}

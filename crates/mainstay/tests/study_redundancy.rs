@@ -1,0 +1,141 @@
+//! `mainstay study redundancy` as an operator runs it: files, a pipe, and a kill in the middle.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use analysis::synthesis::redundancy::{RedundancyConfig, RedundancyTraffic};
+use serde_json::Value;
+
+/// A folder that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mainstay-study-redundancy-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Self(path)
+    }
+
+    /// A capture of traffic of which two fifths were sent before.
+    fn capture(&self, name: &str, seed: u64) -> PathBuf {
+        let path = self.0.join(name);
+        let config = RedundancyConfig {
+            redundancy: 0.4,
+            bits_per_second: 10e6,
+            duration: Duration::from_secs(2),
+            encrypted_share: 0.0,
+            text_share: 0.0,
+            ..RedundancyConfig::default()
+        };
+        let mut writer = packet_io::pcap::PcapWriter::new(std::io::BufWriter::new(
+            std::fs::File::create(&path).expect("a temporary file"),
+        ))
+        .expect("it can be written");
+        let mut traffic = RedundancyTraffic::new(config, seed).expect("it can be made");
+        while let Some((at, frame)) = traffic.next() {
+            writer.write(at, frame).expect("it can be written");
+        }
+        writer.finish().expect("it can be written");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn study() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+    command.args(["study", "redundancy", "--quick", "--cache-megabytes", "4", "--json"]);
+    command
+}
+
+/// With so little memory that there are several turns.
+fn study_in_turns() -> Command {
+    let mut command = study();
+    command.args(["--memory-megabytes", "256"]);
+    command
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one object of JSON")
+}
+
+fn is_state(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "state")
+}
+
+/// Bytes of finished jobs.
+fn finished_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| is_state(&entry.path())).filter_map(|entry| entry.metadata().ok()).map(|it| it.len()).sum()
+}
+
+#[test]
+fn a_study_that_is_killed_goes_on_and_finds_the_same_to_the_byte() {
+    let folder = Folder::new("kill");
+    let captures = [folder.capture("one.pcap", 1), folder.capture("other.pcap", 2)];
+    let [whole, killed] = ["whole", "killed"].map(|name| folder.0.join(name));
+    let expected = json(&study_in_turns().args(&captures).arg("--out").arg(&whole).output().expect("it can be run"));
+
+    let mut child = study_in_turns()
+        .args(&captures)
+        .arg("--out")
+        .arg(&killed)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it can be run");
+    let limit = Instant::now() + Duration::from_secs(120);
+    while finished_bytes(&killed) == 0 {
+        assert!(Instant::now() < limit, "no job finishes");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("it is there");
+    assert!(!child.wait().expect("it was there").success(), "it was in the middle of its work");
+    assert!(!killed.join("redundancy.json").exists());
+
+    let output = study_in_turns().args(&captures).arg("--out").arg(&killed).output().expect("it can be run");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("going on with what an earlier run left"), "{said}");
+    assert_eq!(json(&output), expected);
+    let [whole, killed] = [whole, killed].map(|folder| std::fs::read(folder.join("redundancy.json")));
+    assert_eq!(killed.expect("it is written"), whole.expect("it is written"));
+}
+
+#[test]
+fn what_is_printed_has_what_an_operator_asks_for_and_the_page_needs_nothing_else() {
+    let folder = Folder::new("page");
+    let capture = folder.capture("office.pcap", 3);
+    let out = folder.0.join("out");
+    let findings = json(&study().arg(&capture).arg("--out").arg(&out).output().expect("it can be run"));
+    for key in ["saved", "optimal", "by_protocol", "origins", "match_lengths", "cache_sizes", "zipf_alpha"] {
+        assert!(findings.get(key).is_some(), "{key} is missing");
+    }
+    let saved = findings["saved"]["samplebyte"]["max_match"].as_f64().expect("a share");
+    let optimal = findings["optimal"].as_f64().expect("a share");
+    assert!(saved > 0.2 && saved <= optimal && optimal < 0.45, "{saved} of {optimal}");
+    let page = std::fs::read_to_string(out.join("redundancy.html")).expect("it is written");
+    assert!(page.contains("<svg") && !page.contains("<script") && page.contains("Redundancy elimination would save"));
+    let parquet = std::fs::read(out.join("redundancy_methods.parquet")).expect("it is written");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+}
+
+#[test]
+fn a_pipe_is_studied_as_a_file_is() {
+    let folder = Folder::new("pipe");
+    let capture = folder.capture("office.pcap", 4);
+    let of_file = json(&study().arg(&capture).output().expect("it can be run"));
+    let input = std::fs::File::open(&capture).expect("it was written");
+    let of_pipe = json(&study().arg("-").stdin(input).output().expect("it can be run"));
+    for key in ["traffic", "saved", "optimal", "origins", "match_lengths"] {
+        assert_eq!(of_pipe[key], of_file[key], "{key}");
+    }
+    let mut twice = study();
+    let refused = twice.args(["-", "-"]).stdin(Stdio::null()).output().expect("it can be run");
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("standard input"));
+}
