@@ -5,6 +5,9 @@ use std::path::Path;
 use super::CommandError;
 use super::host::Host;
 use crate::config;
+use crate::config::compact::promise;
+use crate::config::validate::mapping::formulas;
+use crate::config::validated::Replication;
 use crate::control::Credentials;
 use crate::gateway::credentials;
 use crate::output::{self, counted};
@@ -46,5 +49,26 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         counted(config.source_nat.len() + config.destination_nat.len(), "translation"),
         counted(peers, "peer"),
     );
-    Ok(output::print(&(summary + &host.describe()))?)
+    let formulas = formulas(config).into_iter();
+    let mappings: String = formulas
+        .map(|(index, formula)| format!("Source NAT rule {index} computes its mapping, {formula}.\n"))
+        .collect();
+    let replication =
+        cluster.map_or_else(String::new, |cluster| describe_filter(&cluster.replication, config.workers.count));
+    Ok(output::print(&(summary + &mappings + &replication + &host.describe()))?)
+}
+
+/// What a filter takes and promises, where connections are told by one.
+#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn describe_filter(replication: &Replication, workers: u8) -> String {
+    let Some(compact) = &replication.compact else { return String::new() };
+    let stream = compact.stream([0; 2], replication.datagram_bytes_max.into(), workers);
+    let bytes = stream.filter_bytes().unwrap_or_default() * usize::from(workers.max(1));
+    format!(
+        "Connections are told as {}, a filter of {} for {} entries: {}.\n",
+        compact.representation.name(),
+        output::scaled(bytes as f64, "B"),
+        output::count(compact.entries_max),
+        promise(compact.representation),
+    )
 }

@@ -12,7 +12,7 @@ pub mod redundancy;
 pub mod security;
 pub mod sync;
 pub mod timeouts;
-mod validate;
+pub(crate) mod validate;
 pub mod validated;
 pub mod value;
 

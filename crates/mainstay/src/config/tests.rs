@@ -168,6 +168,8 @@ fn examples_are_right_and_fit_together() {
     assert_eq!((active.ports, active.routes), (standby.ports, standby.routes));
     assert_eq!((active.firewall, active.source_nat), (standby.firewall, standby.source_nat));
     assert_eq!(active.destination_nat, standby.destination_nat);
+    let compact = example("compact.toml").cluster.expect("it has a peer").replication;
+    assert!(compact.representation.is_compact() && compact.compact.is_some_and(|compact| compact.recovery.block));
 }
 
 /// What is written instead of what, and all that is said about it.

@@ -26,6 +26,7 @@ use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
 use crate::commands::CommandError;
+use crate::config::validate::mapping::formulas;
 use crate::config::{self, validated::Config};
 use crate::control::remote::{RemoteAccess, RemoteError};
 use crate::control::{ControlServer, Credentials, FlowDescriber, RemoteServer, ServerError};
@@ -90,7 +91,15 @@ pub fn run(path: &Path) -> Result<(), CommandError> {
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
+    note_mappings(&checked.config);
     Ok(serve(path, &checked.config)?)
+}
+
+/// Logs how the hosts behind computed translations are found (RFC 7422 section 3): nothing else need be kept of them.
+fn note_mappings(config: &Config) {
+    for (index, formula) in formulas(config) {
+        tracing::info!("source NAT rule {index} computes its mapping, {formula}");
+    }
 }
 
 /// Offers the control API over TCP. A reload exchanges what clients must show.

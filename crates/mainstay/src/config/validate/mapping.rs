@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawNat, RawSourceNat};
-use super::super::validated::{NatMapping, SourceNat};
+use super::super::validated::{Config, NatMapping, SourceNat};
 use super::super::value::PortRange;
 use super::one_of;
 
@@ -84,7 +84,7 @@ fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: &PortRan
 ///
 /// # Errors
 /// It cannot be computed; why.
-pub(crate) fn formula(rule: &SourceNat, ports: &PortRange) -> Result<String, String> {
+fn formula(rule: &SourceNat, ports: &PortRange) -> Result<String, String> {
     let Some(NatMapping { is_keyed, block_ports }) = rule.mapping else { return Ok(String::new()) };
     let prefix = |prefix: &super::super::value::Prefix| address::Prefix::new(prefix.address, prefix.length_bits);
     let sources = rule.source.iter().map(prefix).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
@@ -92,6 +92,12 @@ pub(crate) fn formula(rule: &SourceNat, ports: &PortRange) -> Result<String, Str
     // Which secret it is changes nothing of what is said.
     let algorithm = if is_keyed { Algorithm::Keyed(MappingKey([0; 2])) } else { Algorithm::Sequential };
     Mapping { algorithm, block_ports }.formula(&sources, &rule.to, ports).map_err(|error| error.to_string())
+}
+
+/// The formulas of the rules that compute their mapping, with the rules' indices.
+pub(crate) fn formulas(config: &Config) -> Vec<(usize, String)> {
+    let computed = config.source_nat.iter().enumerate().filter(|(_, rule)| rule.mapping.is_some());
+    computed.filter_map(|(index, rule)| Some((index, formula(rule, &config.nat_ports).ok()?))).collect()
 }
 
 /// A port outside that is computed belongs to one host: no other rule may take it.
