@@ -109,7 +109,7 @@ impl Node {
                 false
             }
             TableChange::Copied { slot } => {
-                if !self.pipeline.connection(*slot).is_some_and(|connection| connection.owner == self.id) {
+                if self.pipeline.connection(*slot).is_none_or(|connection| connection.owner != self.id) {
                     self.lazily(|lazily| lazily.insertion.forget(Handle(slot.0)));
                 }
                 false

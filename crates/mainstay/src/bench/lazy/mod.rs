@@ -85,6 +85,8 @@ struct Figures {
     standby_cpu: Rounds,
     /// Messages that the active node told for each connection that it began.
     messages_per_connection: Rounds,
+    /// How busy the active node's thread was, by which it decided.
+    utilisation: Rounds,
     threshold_ms: Rounds,
     level: Rounds,
 }
@@ -226,7 +228,8 @@ impl Figures {
         let sent = |status: &Status| status.peers.iter().map(|peer| peer.sent).sum::<u64>();
         let told = sent(&after.active).saturating_sub(sent(&before.active)) as f64;
         self.messages_per_connection.push(told / (after.active.rates.connections_per_s * seconds).max(1.0));
-        let LazyStatus { threshold_ms, level, .. } = after.active.lazy.unwrap_or_default();
+        let LazyStatus { threshold_ms, level, utilisation, .. } = after.active.lazy.unwrap_or_default();
+        self.utilisation.push(utilisation.unwrap_or_default());
         self.threshold_ms.push(threshold_ms);
         self.level.push(level.into());
         Ok(())

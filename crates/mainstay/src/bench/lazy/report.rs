@@ -61,6 +61,8 @@ pub(super) struct Report {
     pub(super) active_cpu: Sides<f64>,
     pub(super) standby_cpu: Sides<f64>,
     pub(super) messages_per_connection: Sides<f64>,
+    /// How busy the active node's thread was that put connections off: that it ran or waited for a processor.
+    pub(super) utilisation: f64,
     /// The threshold and the level that the load led to.
     pub(super) threshold_ms: f64,
     pub(super) level: f64,
@@ -89,6 +91,7 @@ impl Report {
             active_cpu: Sides::of(figures, |side| rounded(side.active_cpu.median(), 2)),
             standby_cpu: Sides::of(figures, |side| rounded(side.standby_cpu.median(), 2)),
             messages_per_connection: Sides::of(figures, |side| rounded(side.messages_per_connection.median(), 2)),
+            utilisation: rounded(lazily.utilisation.median(), 2),
             threshold_ms: lazily.threshold_ms.median(),
             level: lazily.level.median(),
             long_connections: survival.of,
@@ -132,7 +135,7 @@ impl Report {
         format!(
             "{} TCP streams through a pair of nodes under {} short connections a second, {} rounds of {} s each; {} \
              processors\nfor nodes, flood and streams{}\n\n{}\n\
-             The load led to a threshold of {:.0} ms (level {:.0}). When the active node was killed in the midst of the \
+             The thread was {:.0} % busy, which led to a threshold of {:.0} ms (level {:.0}). When the active node was killed in the midst of the \
              flood, {}\nof {} connections older than the threshold went on, and {} that were put off were lost.\n",
             self.streams,
             count(self.flood_per_s.into()),
@@ -141,6 +144,7 @@ impl Report {
             self.processors,
             if self.nodes_on_one_processor { ", both nodes of a pair on one of them" } else { "" },
             table.render(),
+            self.utilisation * 100.0,
             self.threshold_ms,
             self.level,
             self.long_connections_survived,
