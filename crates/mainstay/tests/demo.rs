@@ -47,6 +47,27 @@ fn connections_outlive_their_node_when_it_has_several_workers() {
 }
 
 #[test]
+fn repeated_downloads_between_two_sites_survive_the_encoders_node_and_take_fewer_bytes() {
+    if let NamespaceSupport::Forbidden(why) = probe() {
+        println!("skipped: {why}");
+        return;
+    }
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--wan", "--json"])
+        .output()
+        .expect("the program can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let number = |pointer: &str| result.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer);
+    assert_eq!((number("/corrupted"), number("/failed")), (0.0, 0.0), "{result:#}");
+    assert_eq!(result["survived_encoder_failover"], true, "{result:#}");
+    // How much sooner content comes is for a quiet machine to show; how many bytes it takes is not.
+    assert!(number("/link_bytes/with") * 5.0 < number("/link_bytes/without"), "{result:#}");
+    assert!(number("/speedup") > 1.0, "{result:#}");
+}
+
+#[test]
 fn where_both_nodes_carry_connections_the_survivor_carries_all() {
     if let NamespaceSupport::Forbidden(why) = probe() {
         println!("skipped: {why}");

@@ -301,11 +301,21 @@ fn rule(written: &Spanned<RawRedundancyRule>, findings: &mut Findings<'_>) -> Re
 
 #[cfg(test)]
 mod tests {
-
+    use super::*;
     use crate::config::{Checked, ConfigError, parse};
 
-    const NODE: &str =
-        "[node]\nid = 0\n[[port]]\nname = \"wan\"\ninterface = \"eth0\"\naddresses = [\"192.0.2.1/24\"]\n";
+    const NODE: &str = r#"
+[node]
+id = 0
+[[port]]
+name = "inside"
+interface = "eth0"
+addresses = ["10.1.0.1/24"]
+[[port]]
+name = "wan"
+interface = "eth1"
+addresses = ["192.0.2.1/24"]
+"#;
     const ENDS: &str = "[redundancy]\nlocal = \"192.0.2.1:3785\"\npeer = \"198.51.100.1:3785\"\n";
 
     fn check(text: &str) -> Result<Checked, ConfigError> {

@@ -63,7 +63,7 @@ impl Gateways {
         let mut nodes = Vec::new();
         for site in 0..SITES.len() {
             for number in 0..2 {
-                let tunnel = has_tunnel.then(|| tunnel(site, rate_bits_per_second)).unwrap_or_default();
+                let tunnel = if has_tunnel { tunnel(site, rate_bits_per_second) } else { String::new() };
                 nodes.push(start(topology, &directory, (site, number), &tunnel)?);
             }
         }
