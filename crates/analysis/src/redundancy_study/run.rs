@@ -141,6 +141,9 @@ impl Plan {
     }
 }
 
+/// What came of the jobs of a turn.
+type Outcomes = Vec<(Job, Outcome)>;
+
 /// Memory that turns take and give back.
 struct Memory {
     free: Mutex<u64>,
@@ -165,7 +168,8 @@ impl Memory {
 struct Shared {
     plans: Mutex<VecDeque<Plan>>,
     memory: Memory,
-    finished: Mutex<Vec<(usize, Vec<(Job, Outcome)>)>>,
+    /// Of turns: the site, and what came of each job.
+    finished: Mutex<Vec<(usize, Outcomes)>>,
     failure: Mutex<Option<StudyError>>,
 }
 
@@ -195,7 +199,7 @@ impl Context<'_> {
     }
 
     /// Goes over the site's captures once.
-    fn turn(&self, plan: &Plan, turn: &[Job]) -> Result<Vec<(Job, Outcome)>, StudyError> {
+    fn turn(&self, plan: &Plan, turn: &[Job]) -> Result<Outcomes, StudyError> {
         let mut source = (self.open)(&self.sites[plan.site])?;
         let shares = shares(turn, self.workers);
         let (outcomes, is_whole) = thread::scope(|scope| {
@@ -214,7 +218,7 @@ impl Context<'_> {
         if !is_whole {
             return Err(StudyError::Stopped);
         }
-        let mut outcomes: Vec<(Job, Outcome)> =
+        let mut outcomes: Outcomes =
             outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(|_| StudyError::Panicked)?.concat();
         for (_, outcome) in &mut outcomes {
             if let Outcome::Ledger(ledger) = outcome {
@@ -267,7 +271,7 @@ fn shares(turn: &[Job], workers: usize) -> Vec<Vec<Job>> {
     shares.into_iter().map(|(_, jobs)| jobs).collect()
 }
 
-fn work(jobs: Vec<Job>, batches: &Receiver<Arc<Batch>>, options: &Options) -> Vec<(Job, Outcome)> {
+fn work(jobs: Vec<Job>, batches: &Receiver<Arc<Batch>>, options: &Options) -> Outcomes {
     let mut begun: Vec<(Job, Box<dyn Analysis>)> = jobs.into_iter().map(|job| (job, job.begin(options))).collect();
     for batch in batches {
         // Job by job, so that each finds its cache where the processor has it.

@@ -12,6 +12,9 @@ use super::StudyError;
 use super::analysis::Outcome;
 use super::plan::Job;
 
+/// By site and job.
+type Finished = BTreeMap<(usize, Job), Outcome>;
+
 #[derive(Serialize, Deserialize)]
 struct Line {
     site: usize,
@@ -22,7 +25,7 @@ struct Line {
 /// The outcomes that there are, by site and job, and the file that they are kept in, if any.
 #[derive(Debug)]
 pub struct State {
-    finished: BTreeMap<(usize, Job), Outcome>,
+    finished: Finished,
     file: Mutex<Option<(PathBuf, File)>>,
     resumed: usize,
 }
@@ -95,10 +98,10 @@ impl State {
 }
 
 /// Whole lines, and how many bytes they are.
-fn read(file: &mut File) -> io::Result<(BTreeMap<(usize, Job), Outcome>, u64)> {
+fn read(file: &mut File) -> io::Result<(Finished, u64)> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
-    let (mut finished, mut whole_bytes) = (BTreeMap::new(), 0);
+    let (mut finished, mut whole_bytes) = (Finished::new(), 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let Ok(Line { site, job, outcome }) = serde_json::from_slice::<Line>(line) else { break };
         if line.last() != Some(&b'\n') {
