@@ -139,8 +139,12 @@ pub struct SimulateArgs {
     /// rolling-restart, leave-pause (docs/simulation.md)
     #[arg(long, value_name = "NAMES", default_value_t)]
     pub faults: simulator::scenario::FaultSet,
+    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level, multi-level-least-load, d-left or
+    /// counting-bloom
+    #[arg(long, value_name = "NAME", value_parser = simulator::scenario::representation_named)]
+    pub representation: Option<::replication::compact::Representation>,
     /// Play what is written in a file, as a seed that broke a promise leaves it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "faults", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "faults", "representation", "json"])]
     pub scenario: Option<PathBuf>,
     /// Write the shortest schedule that still breaks the promise to a file, for --scenario
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use replication::compact::Representation;
 use serde::Serialize;
-use simulator::report::{Failure, Outcome, Played, Totals};
+use simulator::report::{Failure, Filtered, Outcome, Played, Totals};
 use simulator::scenario::file::{ScenarioError, ScenarioFile};
 use simulator::scenario::{FaultSet, Scenario};
 use simulator::shrink::{self, Shrunk};
@@ -76,10 +77,21 @@ struct Report {
     pauses: u64,
     failovers: u64,
     messages_lost: u64,
+    filtered: OfFilters,
     events: u64,
     simulated_s: f64,
     wall_s: f64,
     broken: Vec<Broken>,
+}
+
+/// How well filters knew the connections of nodes that died; all zero where connections are told precisely.
+#[derive(Debug, Serialize)]
+struct OfFilters {
+    asked: u64,
+    unknown: u64,
+    inaccurate_states: u64,
+    strangers_asked: u64,
+    false_hits: u64,
 }
 
 /// How often a kind of trouble was played, and how often a promise was broken then.
@@ -109,16 +121,18 @@ pub fn run(args: &SimulateArgs) -> Result<(), CommandError> {
         return play(&read(path)?, &format!("mainstay simulate --scenario {}", path.display()), args);
     }
     if args.trace {
-        return play(&Scenario::generate(first, args.faults), &replay(first, args.faults), args);
+        let scenario = Scenario::generate(first, args.faults).told_by(args.representation);
+        return play(&scenario, &replay(first, args), args);
     }
     let seeds = args.seeds.unwrap_or(if args.seed.is_some() { 1 } else { SEEDS_DEFAULT });
     let began = Instant::now();
     let progress = Progress::new();
     let (mut totals, mut broken) = (Totals::default(), Vec::new());
-    let options = Options { faults: args.faults, ..Options::default() };
+    let options = Options { faults: args.faults, representation: args.representation, ..Options::default() };
     run_many(first, seeds, args.jobs, options, |outcome| {
         totals.add(&outcome);
-        broken.extend(outcome.problems.iter().map(|failure| describe(outcome.seed, failure, args.faults)));
+        broken
+            .extend(outcome.problems.iter().map(|failure| describe(failure, outcome.seed, replay(outcome.seed, args))));
         let (done, all, failures) = (output::count(totals.seeds), output::count(seeds), totals.failures);
         progress.show(&format!("{done} of {all} seeds, {failures} with a broken promise"));
     });
@@ -131,7 +145,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), CommandError> {
         output::print(&render(&report))?;
     }
     let Some(one) = report.broken.first() else { return Ok(()) };
-    let scenario = Scenario::generate(one.seed, args.faults);
+    let scenario = Scenario::generate(one.seed, args.faults).told_by(args.representation);
     tell_shortest(&scenario, options, args)?;
     Err(PromisesBroken { failures: report.failures, seeds, replay: one.replay.clone() }.into())
 }
@@ -195,23 +209,33 @@ fn push_failures(text: &mut String, outcome: &Outcome) {
     }
 }
 
-fn replay(seed: u64, faults: FaultSet) -> String {
+fn replay(seed: u64, args: &SimulateArgs) -> String {
+    replay_of(seed, args.faults, args.representation)
+}
+
+fn replay_of(seed: u64, faults: FaultSet, representation: Option<Representation>) -> String {
     let faults = if faults == FaultSet::DEFAULT { String::new() } else { format!(" --faults {faults}") };
-    format!("mainstay simulate --seed {seed}{faults} --trace")
+    let representation = representation.map_or(String::new(), |it| format!(" --representation {}", it.name()));
+    format!("mainstay simulate --seed {seed}{faults}{representation} --trace")
 }
 
 fn seconds(failure: &Failure) -> f64 {
     failure.at.as_nanos() as f64 / 1e9
 }
 
-fn describe(seed: u64, failure: &Failure, faults: FaultSet) -> Broken {
+fn describe(failure: &Failure, seed: u64, replay: String) -> Broken {
     Broken {
         seed,
         at_s: seconds(failure),
         promise: format!("{:?}", failure.problem),
         text: failure.text.clone(),
-        replay: replay(seed, faults),
+        replay,
     }
+}
+
+const fn of_filters(filtered: Filtered) -> OfFilters {
+    let Filtered { asked, unknown, inaccurate_states, strangers_asked, false_hits } = filtered;
+    OfFilters { asked, unknown, inaccurate_states, strangers_asked, false_hits }
 }
 
 fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>) -> Report {
@@ -228,6 +252,7 @@ fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>
         pauses: totals.pauses,
         failovers: totals.failovers,
         messages_lost: totals.messages_lost,
+        filtered: of_filters(totals.filtered),
         events: totals.events,
         simulated_s: totals.simulated.as_secs_f64(),
         wall_s: wall.as_secs_f64(),
@@ -247,6 +272,14 @@ fn render(report: &Report) -> String {
     row("nodes that stood still", output::count(report.pauses));
     row("take-overs", output::count(report.failovers));
     row("replication messages told again", output::count(report.messages_lost));
+    if report.filtered.asked > 0 {
+        let OfFilters { asked, unknown, inaccurate_states, strangers_asked, false_hits } = report.filtered;
+        row("connections of killed nodes", output::count(asked));
+        row("of those not in the filter", output::count(unknown));
+        row("of those in another state", output::count(inaccurate_states));
+        row("strangers asked for", output::count(strangers_asked));
+        row("of those in the filter", output::count(false_hits));
+    }
     row("time simulated", output::duration(Duration::from_secs_f64(report.simulated_s)));
     row("time taken", output::duration(Duration::from_secs_f64(report.wall_s)));
     let mut text = table.render().trim_start().to_owned();
@@ -278,7 +311,7 @@ mod tests {
         };
         let mut totals = Totals::default();
         totals.add(&simulator::run(1, Options::default()));
-        let broken = vec![describe(9, &failure, FaultSet::DEFAULT)];
+        let broken = vec![describe(&failure, 9, replay_of(9, FaultSet::DEFAULT, None))];
         let report = report(&totals, FaultSet::DEFAULT, Duration::from_secs(2), broken);
         let text = render(&report);
         assert!(text.starts_with("seeds"), "{text}");
@@ -318,8 +351,10 @@ mod tests {
 
     #[test]
     fn a_run_of_other_faults_is_replayed_with_their_names() {
-        assert_eq!(replay(3, FaultSet::DEFAULT), "mainstay simulate --seed 3 --trace");
+        assert_eq!(replay_of(3, FaultSet::DEFAULT, None), "mainstay simulate --seed 3 --trace");
         let set = "kill,flapping".parse().unwrap();
-        assert_eq!(replay(3, set), "mainstay simulate --seed 3 --faults kill,flapping --trace");
+        assert_eq!(replay_of(3, set, None), "mainstay simulate --seed 3 --faults kill,flapping --trace");
+        let told_by = replay_of(3, FaultSet::DEFAULT, Some(Representation::FlowDigest));
+        assert_eq!(told_by, "mainstay simulate --seed 3 --representation flow-digest --trace");
     }
 }

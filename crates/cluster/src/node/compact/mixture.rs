@@ -123,7 +123,8 @@ impl Mixture {
             return Some(candidate);
         }
         let age = self.age()?;
-        self.growing_old.pop_front_if(|oldest| oldest.began_at + age <= now)
+        let is_due = self.growing_old.front().is_some_and(|oldest| oldest.began_at + age <= now);
+        if is_due { self.growing_old.pop_front() } else { None }
     }
 
     /// When [`Mixture::pop_due`] has something next.
