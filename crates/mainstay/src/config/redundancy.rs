@@ -301,7 +301,6 @@ fn rule(written: &Spanned<RawRedundancyRule>, findings: &mut Findings<'_>) -> Re
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::{Checked, ConfigError, parse};
 
     const NODE: &str = r#"
