@@ -10,7 +10,7 @@
 //! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
 //!
-//! A session ([`session`]) is one life of both ends, and the caches begin and end with it: an encoder never points to what
+//! A session is one life of both ends, and the caches begin and end with it: an encoder never points to what
 //! its decoder was not given, whichever node either of them moves to. While there is no session, or the path is silent, or the
 //! processor is short, packets go past the tunnel the ordinary way ([`Bypass`]).
 //!

@@ -197,7 +197,7 @@ mod tests {
         receiver.handle_data(at(0), (1, 0), Some(0), &body(b"b"));
         assert!(taken(&mut receiver).is_empty());
         assert_eq!(receiver.poll_ack(at(0)), None, "they may only have overtaken each other");
-        let ack = Datagram::Ack { next: 0, end: 2, missing: vec![0..1] };
+        let ack = Datagram::Ack { next: 0, end: 2, missing: core::iter::once(0..1).collect() };
         assert_eq!(receiver.poll_ack(at(3)), Some(ack.clone()));
         assert_eq!(receiver.poll_ack(at(17)), None);
         assert_eq!(receiver.poll_ack(at(18)), Some(ack), "and again");

@@ -56,11 +56,14 @@ fn connected(options: Options, count: u16) -> Cluster {
 
 /// Far beyond what anybody was told; by turns the client or the server speaks first.
 fn goes_on(cluster: &mut Cluster, port: u16) -> bool {
-    if port % 2 == 0 {
-        client_says(cluster, port, ACK, 1_000_001, 2_000_001) && server_says(cluster, port, ACK, 2_000_001, 1_000_001)
-    } else {
-        server_says(cluster, port, ACK, 2_000_001, 1_000_001) && client_says(cluster, port, ACK, 1_000_001, 2_000_001)
-    }
+    let client_first = port.is_multiple_of(2);
+    [client_first, !client_first].into_iter().all(|is_client| {
+        if is_client {
+            client_says(cluster, port, ACK, 1_000_001, 2_000_001)
+        } else {
+            server_says(cluster, port, ACK, 2_000_001, 1_000_001)
+        }
+    })
 }
 
 fn going_on(cluster: &mut Cluster, count: u16) -> usize {

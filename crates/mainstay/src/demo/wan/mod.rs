@@ -1,8 +1,8 @@
 //! Redundancy elimination between two sites: repeated downloads over a thin link that loses packets, with the tunnel and
 //! without, and the encoder's node killed half-way.
 //!
-//! [`topology`] makes the network, [`gateways`] runs two nodes at either site, [`objects`] writes files and later versions of
-//! them, [`transfers`] downloads them over ordinary TCP and checks every byte, and [`report`] holds what came of it.
+//! `topology` makes the network, `gateways` runs two nodes at either site, `objects` writes files and later versions of
+//! them, `transfers` downloads them over ordinary TCP and checks every byte, and `report` holds what came of it.
 
 mod gateways;
 mod objects;
