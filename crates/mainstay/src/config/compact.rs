@@ -153,17 +153,19 @@ impl Compact {
 pub const fn promise(representation: Representation) -> &'static str {
     match representation {
         Representation::HostAggregate => {
-            "connections between two hosts that had one go on, whatever their ports; a few others are let through as well"
+            "connections between two hosts that had one go on, whatever their ports; where NAT computes these, only once their \
+             inside end speaks"
         }
         Representation::FlowDigest => {
             "membership survives: an established connection goes on, without its state; about one in a hundred others would be \
-             taken for one"
+             taken for one, so that an answer through computed NAT may have to wait for the inside end to speak"
         }
         Representation::MultiLevel(_) | Representation::DLeft => {
             "every connection goes on in its state, with liberal windows; one in many thousands of others would be taken for one"
         }
         Representation::CountingBloom => {
-            "an established connection goes on, in most cases in its state; about one in a hundred others would be taken for one"
+            "an established connection goes on, in most cases in its state; about one in a hundred others would be taken for one, \
+             so that an answer through computed NAT may have to wait for the inside end to speak"
         }
     }
 }

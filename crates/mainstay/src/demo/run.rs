@@ -130,7 +130,9 @@ impl Stage<'_> {
         }
         tell("waiting for the nodes");
         cluster.wait_until_ready(self.watch)?;
-        let meter = is_replicated.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
+        // Emulated links have no frames to count, and no way for probes.
+        let is_measured = is_replicated && self.settings.link_loss == 0.0 && self.settings.rtt_ms == 0.0;
+        let meter = is_measured.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
         let session = Session::start(&topology, self.traffic_plan())?;
         self.warm_up(&session, &tell)?;
         distances.reset()?;

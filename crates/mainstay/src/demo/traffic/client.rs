@@ -131,7 +131,7 @@ impl Client {
         let client = Self {
             poll,
             // A connection counts as a "byte" of the ramp's pace, scaled so that fractions are not lost.
-            ramp: Pace::new(plan.ramp_per_s * RAMP_UNIT, now),
+            ramp: Pace::of_pieces(plan.ramp_per_s * RAMP_UNIT, RAMP_UNIT, now),
             ramp_left,
             wakes: 0,
             wake_next: None,

@@ -11,6 +11,8 @@ const ARREARS_MAX: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     bytes_per_s: u64,
+    /// Time that may go unused and be made up for.
+    arrears_max: Duration,
     /// Up to this point the rate has been used.
     used_until: Instant,
 }
@@ -19,12 +21,19 @@ impl Pace {
     /// A pace that begins now.
     #[must_use]
     pub const fn new(bytes_per_s: u64, now: Instant) -> Self {
-        Self { bytes_per_s, used_until: now }
+        Self { bytes_per_s, arrears_max: ARREARS_MAX, used_until: now }
+    }
+
+    /// A pace that begins now, of what is spent in pieces of so many bytes: one is due in the end however slow it is.
+    #[must_use]
+    pub fn of_pieces(bytes_per_s: u64, piece_bytes: u64, now: Instant) -> Self {
+        let two_pieces = Duration::from_micros(2_000_000 * piece_bytes / bytes_per_s.max(1));
+        Self { arrears_max: ARREARS_MAX.max(two_pieces), ..Self::new(bytes_per_s, now) }
     }
 
     /// Bytes that may be sent now.
     pub fn allowance_bytes(&mut self, now: Instant) -> usize {
-        let floor = now.checked_sub(ARREARS_MAX).unwrap_or(now);
+        let floor = now.checked_sub(self.arrears_max).unwrap_or(now);
         self.used_until = self.used_until.max(floor);
         let free = now.saturating_duration_since(self.used_until);
         usize::try_from(free.as_micros() * u128::from(self.bytes_per_s) / 1_000_000).unwrap_or(usize::MAX)
@@ -50,5 +59,14 @@ mod tests {
         pace.spend(10_000);
         assert_eq!(pace.allowance_bytes(start + Duration::from_millis(10)), 0);
         assert_eq!(pace.allowance_bytes(start + Duration::from_secs(60)), 20_000);
+    }
+
+    #[test]
+    fn a_piece_is_due_in_the_end_however_slow_the_pace() {
+        let start = Instant::now();
+        let mut pace = Pace::of_pieces(1000, 1000, start);
+        assert_eq!(pace.allowance_bytes(start + Duration::from_millis(900)), 900);
+        assert_eq!(pace.allowance_bytes(start + Duration::from_millis(1000)), 1000);
+        assert_eq!(pace.allowance_bytes(start + Duration::from_secs(60)), 2000, "and no more than two at once");
     }
 }
