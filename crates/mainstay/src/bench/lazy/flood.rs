@@ -11,8 +11,9 @@ use packet_io::namespace::Namespace;
 
 use crate::bench::BenchError;
 
-/// Sockets, each of which sends from a port of its own.
-const SOCKETS: usize = 16;
+/// Sockets, each of which sends from a port of its own. Their number has no divisor in common with that of the ports, so that
+/// both going round together come by every pair.
+const SOCKETS: usize = 17;
 /// Ports that questions go to, one after the other. With [`SOCKETS`] these are the tuples that there are.
 const PORTS: std::ops::Range<u16> = 10_000..60_000;
 const QUESTION: [u8; 32] = [b'?'; 32];
@@ -81,5 +82,18 @@ fn run(sockets: &[UdpSocket], server: IpAddr, per_s: u32, stop: &AtomicBool, sen
             }
         }
         thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_of_socket_and_port_has_its_turn() {
+        let (ports, sockets) = (PORTS.len(), SOCKETS);
+        let common =
+            (1..=sockets).filter(|number| ports.is_multiple_of(*number) && sockets.is_multiple_of(*number)).max();
+        assert_eq!(common, Some(1), "otherwise tuples come again before they have timed out");
     }
 }
