@@ -127,8 +127,9 @@ impl Demo<'_> {
     fn make_report(&self) -> Result<Report, WanError> {
         let directory = Directory::create()?;
         let written = |source| WanError::Cluster(directory.error(source));
-        let objects =
-            Arc::new(Objects::write(Path::new(&directory.path), packet_io::random::number()).map_err(written)?);
+        let object_bytes = usize::from(self.args.object_mib) << 20;
+        let objects = Objects::write(Path::new(&directory.path), object_bytes, packet_io::random::number());
+        let objects = Arc::new(objects.map_err(written)?);
         let settings = Settings {
             rate_bits_per_s: Some(RATE_BITS_PER_S),
             delay: DELAY,
@@ -145,7 +146,7 @@ impl Demo<'_> {
         let (failover, downloads) = self.fail_over(&mut stage, &objects)?;
         let congestion_control = stage.congestion_control.clone();
         Ok(Report::new(
-            (settings.to_string(), CLIENTS, congestion_control),
+            (settings.to_string(), CLIENTS, congestion_control, self.args.object_mib),
             [&with, &without],
             (failover, &downloads),
             tunnels,
@@ -232,8 +233,7 @@ impl Demo<'_> {
     }
 }
 
-/// What a client downloads of what was transferred before: the same again, its later version, and another's of either.
+/// What a client downloads of what was transferred before: the same again, and the later version of what another had.
 fn repeated(client: usize) -> Vec<usize> {
-    let other = (client + 1) % OBJECTS;
-    vec![client, OBJECTS + client, other, OBJECTS + other]
+    vec![client, OBJECTS + (client + 1) % OBJECTS]
 }
