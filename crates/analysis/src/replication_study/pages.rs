@@ -21,7 +21,7 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
     if !outcome.beside_the_paper.is_empty() {
         let blocks = vec![
             Block::Note("Feng: replicating the state of network devices, with Flow Digest and multi-level counting Bloom filters.".into()),
-            Block::Table(beside_the_paper(outcome)),
+            Block::Folded("Its figures beside those of this traffic, and why they differ".into(), beside_the_paper(outcome)),
         ];
         sections.push(Section { heading: "Beside the paper".into(), blocks });
     }
