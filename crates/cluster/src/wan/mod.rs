@@ -5,7 +5,8 @@
 //!                                      ▲                                                │
 //!                                      └────────────────── acknowledgements ────────────┘
 //! ```
-//! A [`Tunnel`] is one end, for both directions. Headers travel as they are, payloads as blocks of the [`redundancy`] crate; many
+//! A [`Tunnel`] is one end, for both directions. Of headers travels what differs from earlier ones (`header`), of payloads blocks of
+//! the [`redundancy`] crate, and a library may compress what is left ([`SecondStage`]); many
 //! small records share a datagram, and a long one has several, so nothing is too large for the path. The stream is kept in
 //! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
@@ -16,8 +17,11 @@
 //!
 //! It knows no address, port or connection: who carries its datagrams makes sure between whom.
 
+mod bundles;
+mod codecs;
 mod counters;
 pub mod datagram;
+mod header;
 pub mod limits;
 mod link;
 mod load;
@@ -37,6 +41,7 @@ use flow::{Instant, SegmentationKind};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::{Period, Sampling};
 
+pub use self::bundles::{Library, SecondStage};
 pub use self::counters::{Bypass, TunnelCounters};
 use self::datagram::{Datagram, DatagramError};
 use self::limits::RECORD_BYTES_MAX;
@@ -57,6 +62,8 @@ pub struct TunnelConfig {
     pub sampling: Sampling,
     /// How datagrams are sent.
     pub sender: SenderConfig,
+    /// How records are compressed together.
+    pub second_stage: SecondStage,
     /// Bytes of a datagram from behind the UDP header on, at most.
     pub datagram_bytes_max: u16,
     /// Bytes around a datagram: of its IP and UDP headers, to be counted.
@@ -66,7 +73,8 @@ pub struct TunnelConfig {
 }
 
 impl Default for TunnelConfig {
-    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent.
+    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent, and copies for half of what was
+    /// saved at most.
     fn default() -> Self {
         Self {
             cache_bytes: 64 << 20,
@@ -75,8 +83,10 @@ impl Default for TunnelConfig {
                 gather: Duration::from_millis(2),
                 recover_within: Duration::from_millis(400),
                 recovery_per_mille: 100,
+                copies_per_mille: 500,
                 bits_per_second: None,
             },
+            second_stage: SecondStage::default(),
             datagram_bytes_max: 1472,
             envelope_bytes: 28,
             peer_timeout: Duration::from_secs(1),
@@ -184,7 +194,7 @@ impl Tunnel {
         };
         self.counters.packets_in += 1;
         self.counters.bytes_in += packet.bytes.len() as u64;
-        link.send(now, packet);
+        link.send(now, packet, &mut self.counters);
         true
     }
 
@@ -214,7 +224,10 @@ impl Tunnel {
                 link.take_records(now, &mut self.restored, &mut self.counters);
                 link.talk(now);
             }
-            Datagram::Ack { next, end, missing } => link.sender.handle_ack(now, *next, *end, missing),
+            Datagram::Ack { next, end, missing } => {
+                link.sender.handle_ack(now, *next, *end, missing);
+                link.settle();
+            }
             Datagram::Alive { .. } => {
                 link.sender.note_alive();
                 if let Some(bytes) = self.session.datagram_bytes() {
