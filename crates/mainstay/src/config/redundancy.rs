@@ -282,7 +282,11 @@ fn time(
     }
     let mistake = Mistake::new(
         format!("{:?} is out of range", written.get_ref()),
-        format!("choose from {:?} to {:?}", range.start(), range.end()),
+        format!(
+            "choose a duration from {} to {}",
+            value::written_duration(*range.start()),
+            value::written_duration(*range.end())
+        ),
     );
     findings.error(written.span(), &subject, mistake);
     None
