@@ -111,12 +111,16 @@ pub fn describe(status: &Status) -> String {
         lazy(status),
         configuration(status),
     );
+    if let Some(filter) = &status.filter {
+        text.push_str(&filter.describe());
+    }
     if let Some(redundancy) = &status.redundancy {
         text.push_str(&redundancy.describe());
     }
     let tables = [
         group_table(status),
         peer_table(status),
+        filter_table(status),
         agreement_table(status),
         channel_table(status),
         worker_table(status),
@@ -227,6 +231,24 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
         count(peer.lost),
         peer.last_heard_ns.map_or_else(|| "never".to_owned(), |heard| format!("{} ago", ago(now_ns, heard))),
     ]
+}
+
+/// What peers have told by their filters.
+fn filter_table(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let columns =
+        [("FILTER OF", Right), ("ENTRIES", Right), ("WHOLE", Left), ("DRIFTS MENDED", Right), ("UNUSABLE", Right)];
+    let mut table = Table::new(&columns);
+    for (peer, filter) in status.peers.iter().filter_map(|peer| Some((peer, peer.filter.as_ref()?))) {
+        table.row([
+            peer.id.to_string(),
+            count(filter.entries),
+            yes_no(filter.is_complete).to_owned(),
+            count(filter.drifts),
+            count(filter.bad_datagrams),
+        ]);
+    }
+    table
 }
 
 /// How this node's copies stand to what its peers told.

@@ -110,13 +110,16 @@ fn merge_of(name: &str) -> Merge {
             | Metric::NodeActive
             | Metric::GroupActive
             | Metric::PeerUp
-            | Metric::RecoveryActive
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,
-        Some(Metric::ReplicationLag | Metric::LazyThreshold | Metric::LazyLevel | Metric::LazyUtilisation) => {
-            Merge::Greatest
-        }
+        Some(
+            Metric::ReplicationLag
+            | Metric::LazyThreshold
+            | Metric::LazyLevel
+            | Metric::LazyUtilisation
+            | Metric::RecoveryActive,
+        ) => Merge::Greatest,
         _ => Merge::Sum,
     }
 }
