@@ -30,9 +30,8 @@ use crate::matching::Match;
 use crate::matching::chunk_match::ChunkMatch;
 use crate::matching::max_match::MaxMatch;
 use crate::packet_cache::{CacheSizeError, Placement, Ring, granules_of};
-use crate::reference_check::ReferenceCheck;
+use crate::scan::Scan;
 use crate::wire::control::Parent;
-use crate::wire::shim::{self, Pointer};
 
 /// How matches are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,6 +153,7 @@ pub struct Encoder {
     trust: Trust,
     granules: u64,
     fingerprinter: Fingerprinter,
+    scan: Scan,
     finder: Finder,
     placement: Placement,
     view: DecoderView,
@@ -188,6 +188,7 @@ impl Encoder {
             trust: config.trust,
             granules,
             fingerprinter: Fingerprinter::new(config.sampling, config.key[0]),
+            scan: Scan::detect(),
             finder,
             placement: Placement::new(granules, 0),
             view: DecoderView::new(granules, None),
@@ -214,36 +215,22 @@ impl Encoder {
         Ok(encoder)
     }
 
+    /// The same, reading bytes as told instead of in the fastest way that the processor knows. What it writes is the same.
+    #[must_use]
+    pub fn with_scan(self, scan: Scan) -> Self {
+        Self { fingerprinter: self.fingerprinter.with_scan(scan), scan, ..self }
+    }
+
     /// Encodes a block that is new for sure, or of which nothing is known: `out` is what goes on the wire, in place of what
     /// was in it.
     pub fn encode_block(&mut self, block: &[u8], out: &mut Vec<u8>) -> Encoding {
-        self.encode_alone(&Segment { bytes: block, at: None }, out)
+        self.encode_alone(Segment { bytes: block, at: None }, out)
     }
 
     /// Encodes a segment of a flow. One that may be a retransmission points only to what the decoder is known to hold: were it
     /// to point to its own first copy, that was lost, it would be lost again (seed, section 3.4).
     pub fn encode_segment(&mut self, at: FlowPosition, segment: &[u8], out: &mut Vec<u8>) -> Encoding {
-        self.encode_alone(&Segment { bytes: segment, at: Some(at) }, out)
-    }
-
-    fn write_encoded(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) {
-        let mut check = ReferenceCheck::default();
-        self.matches.iter().for_each(|found| check.add(&block[found.start..found.start + found.length]));
-        out.reserve(block.len());
-        shim::put_encoded(out, self.epoch, number, check.finish(), self.matches.len());
-        let mut end = 0;
-        for Match { start, length, source } in &self.matches {
-            Pointer { skip: start - end, length: *length, source: *source as u32 }.put(out);
-            end = start + length;
-            self.counters.bytes_matched += *length as u64;
-        }
-        self.counters.pointers += self.matches.len() as u64;
-        end = 0;
-        for Match { start, length, .. } in &self.matches {
-            out.extend_from_slice(&block[end..*start]);
-            end = start + length;
-        }
-        out.extend_from_slice(&block[end..]);
+        self.encode_alone(Segment { bytes: segment, at: Some(at) }, out)
     }
 
     /// The parts of the last block for which there are pointers.

@@ -48,7 +48,7 @@ impl<'a> Reach<'a> {
     }
 
     /// The run of ring bytes around `offset` that may be pointed to, but for granules that the decoder lacks.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn run_of(&self, offset: usize) -> Option<Range<usize>> {
         if offset < self.place.offset {
             Some(0..self.place.offset)
@@ -76,14 +76,14 @@ impl<'a> Reach<'a> {
     }
 
     /// The position of what is in the ring at `offset`.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn position(&self, offset: usize) -> u64 {
         let turn = self.place.number * GRANULE_BYTES as u64 - self.place.offset as u64;
         if offset < self.place.offset { turn + offset as u64 } else { turn + offset as u64 - self.ring_bytes as u64 }
     }
 
     /// The part of `range` around `anchor` whose granules the decoder has.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn usable_around(&self, anchor: usize, range: Range<usize>) -> Range<usize> {
         let touched = granules_touched(&range);
         if self.usable.has_all(touched.clone()) {
