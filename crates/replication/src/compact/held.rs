@@ -113,15 +113,6 @@ impl Held {
             }),
         }
     }
-
-    /// Takes the connection out, where it has a cell of its own.
-    pub(super) fn take(&mut self, representation: Representation, secret: &Secret, tuple: &Tuple) {
-        if let Self::Cells(filter) = self
-            && representation.has_states()
-        {
-            filter.remove(key_of(representation, secret, tuple));
-        }
-    }
 }
 
 fn key_of(representation: Representation, secret: &Secret, tuple: &Tuple) -> KeyHash {
