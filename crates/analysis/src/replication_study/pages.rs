@@ -125,15 +125,12 @@ fn costs(outcome: &Outcome) -> Section {
             "messages",
             "datagrams",
             "reduction",
-            "reduction_from_13_bytes",
-            "reduction_without_headers",
             "overhead",
             "entries_at_backup",
             "backup_bytes",
         ],
     );
-    let note = "Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages; of bare messages of 13 bytes \
-                for each change, as the paper counts, with the method's own headers and without them.";
+    let note = "Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages.";
     Section { heading: "What each method costs".into(), blocks: vec![Block::Table(table), Block::Note(note.into())] }
 }
 

@@ -82,7 +82,7 @@ fn filters_know_what_they_were_told_and_cost_less_than_messages() {
 
 #[test]
 fn what_compares_the_copies_is_told_apart_from_what_tells() {
-    let busy = study(&capture("auck-4", 100.0, 4), small());
+    let busy = study(&capture("auck-4", 100.0, 12), small());
     for method in Method::ALL.into_iter().filter(|method| !method.is_precise()) {
         let found = cost(&busy, method, 0);
         assert!(found.checking_bytes > 0 && found.bytes > 0, "{}: {found:?}", method.name());
