@@ -152,6 +152,16 @@ fn waiting_saves_messages_and_protects_fewer_bytes() {
             assert!(longer.protected_share < shorter.protected_share, "{}: {longer:?}", method.name());
         }
     }
+    // What is told late is taken back all the same: the filter never holds more than the digest's connections.
+    for threshold_ms in [0, 50, 500, 5000] {
+        let established = cost(&outcome, Method::MultiLevelFaEstablished, threshold_ms);
+        let digest = cost(&outcome, Method::FlowDigest, threshold_ms);
+        assert!(
+            established.entries_at_backup <= digest.entries_at_backup,
+            "{threshold_ms}: {established:?} {digest:?}"
+        );
+        assert!(established.false_negative.expect("there were failovers") < 0.05, "{threshold_ms}: {established:?}");
+    }
     // Nine of ten connections are over after five seconds, and those that were never answered are not told.
     let late = cost(&outcome, Method::PreciseSelective, 5000);
     assert!(late.reduction_by_threshold.expect("there is traffic") > 0.7, "{late:?}");
