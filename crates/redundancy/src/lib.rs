@@ -55,7 +55,7 @@ mod reference_check;
 pub mod second_stage;
 pub mod wire;
 
-pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Ticket};
+pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Look, Opening, Ticket};
 pub use encoder::{Encoder, EncoderConfig, Encoding, FlowPosition, Matcher, Segment, Trust};
 pub use fingerprint::{Fingerprinter, Marks, Method, Period, SampleTable, Sampling, Scan, Window};
 pub use packet_cache::CacheSizeError;

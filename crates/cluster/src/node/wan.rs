@@ -73,6 +73,10 @@ impl Site {
         self.tunnel.poll_timeout()
     }
 
+    pub(super) const fn tunnel_mut(&mut self) -> &mut Tunnel {
+        &mut self.tunnel
+    }
+
     pub(super) fn status(&self, now: Instant) -> TunnelStatus {
         self.tunnel.status(now)
     }
@@ -192,6 +196,11 @@ impl Node {
     /// and a secret.
     #[must_use]
     pub fn with_site(mut self, config: SiteConfig, seed: u64, key: HashKey) -> Self {
+        let mut config = config;
+        if self.peers.is_empty() {
+            // Nobody stands by.
+            config.tunnel.mirror = None;
+        }
         self.site = Some(Box::new(Site::new(config, seed, key)));
         self
     }

@@ -5,14 +5,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use flow::{Instant, Segmentation};
-use redundancy::{
-    Decoder, DecoderConfig, Encoder, EncoderConfig, Event, FlowPosition, Handled, Period, Sampling, Ticket,
-};
+use redundancy::{Event, FlowPosition, Handled, Period, Ticket};
 
 use super::TunnelConfig;
+use super::caches::Caches;
 use super::counters::TunnelCounters;
-use super::datagram::Sessions;
 use super::limits::{ASK_AGAIN, RESTORED_PACKETS_MAX};
+use super::mirror::Tap;
 use super::receiver::Receiver;
 use super::record::{PacketRecord, Reassembly, Record};
 use super::sender::Sender;
@@ -47,8 +46,8 @@ pub(super) struct Link {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     reassembly: Reassembly,
-    encoder: Encoder,
-    decoder: Decoder,
+    pub(super) caches: Caches,
+    pub(super) tap: Tap,
     /// By ticket. The decoder bounds how many there are.
     waiting: BTreeMap<u64, Waiting>,
     next_ticket: u64,
@@ -57,42 +56,40 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Both codecs begin with the session, empty: so there is nothing to agree on. None: the caches would be too small.
-    pub(super) fn new(
-        config: &TunnelConfig,
-        sessions: Sessions,
-        granules: u32,
-        period: Period,
-        key: [u64; 2],
-    ) -> Option<Self> {
-        let cache_bytes = granules as usize * redundancy::limits::GRANULE_BYTES;
-        let sampling = Sampling { period, ..config.sampling };
-        let encoder = EncoderConfig { cache_bytes, sampling, epoch: sessions.from, key, ..EncoderConfig::default() };
-        let decoder = DecoderConfig { cache_bytes, id: 0 };
-        Some(Self {
+    /// The link of a session that begins now, with caches that begin it too.
+    pub(super) fn new(config: &TunnelConfig, caches: Caches) -> Self {
+        Self {
             sender: Sender::new(config.sender),
             receiver: Receiver::new(config.sender.recover_within + ASK_AGAIN * 4),
             reassembly: Reassembly::default(),
-            encoder: Encoder::open_at_once(encoder).ok()?,
-            decoder: Decoder::open_at_once(decoder, sessions.to).ok()?,
+            caches,
+            tap: Tap::default(),
             waiting: BTreeMap::new(),
             next_ticket: 0,
             record: Vec::new(),
             scratch: Vec::new(),
-        })
+        }
+    }
+
+    /// What outlives the session.
+    pub(super) fn into_caches(self) -> Caches {
+        self.caches
     }
 
     pub(super) const fn set_period(&mut self, period: Period) {
-        self.encoder.set_period(period);
+        self.caches.encoder.set_period(period);
     }
 
     pub(super) fn send(&mut self, now: Instant, packet: &Outgoing<'_>) {
         let (header, payload) = packet.bytes.split_at(packet.header_bytes.min(packet.bytes.len()));
         let encoding = match packet.at {
-            Some(at) => self.encoder.encode_segment(at, payload, &mut self.scratch),
-            None => self.encoder.encode_block(payload, &mut self.scratch),
+            Some(at) => self.caches.encoder.encode_segment(at, payload, &mut self.scratch),
+            None => self.caches.encoder.encode_block(payload, &mut self.scratch),
         };
         let is_coded = encoding.has_shim();
+        if is_coded {
+            self.tap.note_sent(self.caches.encoder.epoch(), &self.scratch);
+        }
         let payload = if is_coded { &self.scratch[..] } else { payload };
         let record = PacketRecord { is_coded, segmentation: packet.segmentation, header, payload };
         self.record.clear();
@@ -113,11 +110,12 @@ impl Link {
                 let done = match record {
                     // What the two say to each other was said by this release, or it is as good as lost.
                     Record::FromEncoder(message) => {
-                        let _ = self.decoder.handle_control(now, message);
+                        self.tap.note_word(message);
+                        let _ = self.caches.decoder.handle_control(now, message);
                         None
                     }
                     Record::FromDecoder(message) => {
-                        let _ = self.encoder.handle_control(now, message);
+                        let _ = self.caches.encoder.handle_control(now, message);
                         None
                     }
                     Record::Packet(packet) if !packet.is_coded => {
@@ -128,8 +126,9 @@ impl Link {
                     Record::Packet(packet) => {
                         let ticket = Ticket(self.next_ticket);
                         self.next_ticket += 1;
-                        match self.decoder.handle_block(now, ticket, packet.payload, &mut self.scratch) {
+                        match self.caches.decoder.handle_block(now, ticket, packet.payload, &mut self.scratch) {
                             Ok(Handled::Decoded) => {
+                                self.tap.note_received(self.caches.decoder.epoch(), packet.payload);
                                 bytes.extend_from_slice(packet.header);
                                 bytes.extend_from_slice(&self.scratch);
                                 Some(packet.segmentation)
@@ -154,7 +153,7 @@ impl Link {
     }
 
     fn take_events(&mut self, now: Instant, restored: &mut VecDeque<Restored>, counters: &mut TunnelCounters) {
-        while let Some(event) = self.decoder.poll_event(now, &mut self.scratch) {
+        while let Some(event) = self.caches.decoder.poll_event(now, &mut self.scratch) {
             match event {
                 Event::Decoded(Ticket(ticket)) => {
                     if let Some((mut bytes, segmentation)) = self.waiting.remove(&ticket) {
@@ -171,12 +170,12 @@ impl Link {
 
     /// Puts what the codecs have to say into the stream.
     pub(super) fn talk(&mut self, now: Instant) {
-        while self.encoder.poll_transmit(now, &mut self.scratch) {
+        while self.caches.encoder.poll_transmit(now, &mut self.scratch) {
             self.record.clear();
             Record::FromEncoder(&self.scratch).write(&mut self.record);
             self.sender.push(now, &self.record);
         }
-        while self.decoder.poll_transmit(now, &mut self.scratch) {
+        while self.caches.decoder.poll_transmit(now, &mut self.scratch) {
             self.record.clear();
             Record::FromDecoder(&self.scratch).write(&mut self.record);
             self.sender.push(now, &self.record);
@@ -191,8 +190,8 @@ impl Link {
     ) {
         self.sender.handle_timeout(now);
         self.receiver.handle_timeout(now);
-        self.encoder.handle_timeout(now);
-        self.decoder.handle_timeout(now);
+        self.caches.encoder.handle_timeout(now);
+        self.caches.decoder.handle_timeout(now);
         self.take_records(now, restored, counters);
         self.talk(now);
         // With no time to gather, what was said is to leave in this turn.
@@ -203,20 +202,15 @@ impl Link {
         let timeouts = [
             self.sender.poll_timeout(),
             self.receiver.poll_timeout(),
-            self.encoder.poll_timeout(),
-            self.decoder.poll_timeout(),
+            self.caches.encoder.poll_timeout(),
+            self.caches.decoder.poll_timeout(),
         ];
         timeouts.into_iter().flatten().min()
     }
 
     pub(super) fn count(&self, counters: &mut TunnelCounters) {
         let parts = (self.sender.counters(), self.receiver.counters());
-        counters.add_parts(parts.0, parts.1, self.encoder.counters(), self.decoder.counters());
-    }
-
-    /// Bytes of the caches and indexes.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.encoder.memory_bytes().iter().sum::<usize>() + self.decoder.memory_bytes().iter().sum::<usize>()
+        counters.add_parts(parts.0, parts.1);
     }
 }
 

@@ -10,17 +10,19 @@
 //! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
 //!
-//! A session is one life of both ends, and the caches begin and end with it: an encoder never points to what
-//! its decoder was not given, whichever node either of them moves to. While there is no session, or the path is silent, or the
-//! processor is short, packets go past the tunnel the ordinary way ([`Bypass`]).
+//! A session is one life of both ends. The caches outlive it: it begins with the decoder's word of what it holds, and an encoder
+//! never points to anything else, whichever node either of them moves to ([`mirror`]). While there is no session, or the path is
+//! silent, or the processor is short, packets go past the tunnel the ordinary way ([`Bypass`]).
 //!
 //! It knows no address, port or connection: who carries its datagrams makes sure between whom.
 
+mod caches;
 mod counters;
 pub mod datagram;
 pub mod limits;
 mod link;
 mod load;
+pub mod mirror;
 mod receiver;
 pub mod record;
 mod sender;
@@ -37,12 +39,14 @@ use flow::{Instant, SegmentationKind};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::{Period, Sampling};
 
+use self::caches::{Caches, EncoderSeed};
 pub use self::counters::{Bypass, TunnelCounters};
 use self::datagram::{Datagram, DatagramError};
 use self::limits::RECORD_BYTES_MAX;
 use self::link::Link;
 pub use self::link::{Outgoing, Restored};
 use self::load::Load;
+use self::mirror::{MirrorConfig, MirrorStatus, Mirroring};
 pub use self::receiver::ReceiverCounters;
 pub use self::sender::{SenderConfig, SenderCounters};
 use self::session::{Heard, Session};
@@ -63,6 +67,8 @@ pub struct TunnelConfig {
     pub envelope_bytes: u16,
     /// The other site is away when it was not heard for so long.
     pub peer_timeout: Duration,
+    /// How nodes of the same site mirror the caches; none: they do not.
+    pub mirror: Option<MirrorConfig>,
 }
 
 impl Default for TunnelConfig {
@@ -80,12 +86,13 @@ impl Default for TunnelConfig {
             datagram_bytes_max: 1472,
             envelope_bytes: 28,
             peer_timeout: Duration::from_secs(1),
+            mirror: Some(MirrorConfig::default()),
         }
     }
 }
 
 /// How a tunnel stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TunnelStatus {
     /// Why packets go past it now, if they do.
     pub bypass: Option<Bypass>,
@@ -97,6 +104,8 @@ pub struct TunnelStatus {
     pub period: Period,
     /// Bytes of the caches and their indexes.
     pub memory_bytes: usize,
+    /// How mirroring stands; none: caches are not mirrored.
+    pub mirror: Option<Box<MirrorStatus>>,
     /// What it did so far.
     pub counters: TunnelCounters,
 }
@@ -108,6 +117,9 @@ pub struct Tunnel {
     random: SplitMix64,
     session: Session,
     link: Option<Box<Link>>,
+    /// The caches while there is no link.
+    caches: Option<Caches>,
+    mirroring: Option<Box<Mirroring>>,
     load: Load,
     is_active: bool,
     restored: VecDeque<Restored>,
@@ -124,9 +136,11 @@ impl Tunnel {
         Self {
             session: Session::new(random.next(), granules, config.datagram_bytes_max),
             load: Load::new(config.sampling.period),
+            mirroring: Mirroring::new(&config, random.next()).map(Box::new),
             random,
             config,
             link: None,
+            caches: None,
             is_active: false,
             restored: VecDeque::new(),
             counters: TunnelCounters::default(),
@@ -139,6 +153,7 @@ impl Tunnel {
             self.is_active = is_active;
             self.end_link();
             self.session.restart(now);
+            self.exchange_caches(now);
         }
     }
 
@@ -185,6 +200,7 @@ impl Tunnel {
         self.counters.packets_in += 1;
         self.counters.bytes_in += packet.bytes.len() as u64;
         link.send(now, packet);
+        self.feed_mirrors(now);
         true
     }
 
@@ -200,7 +216,7 @@ impl Tunnel {
         self.counters.bytes_received += bytes.len() as u64 + u64::from(self.config.envelope_bytes);
         match self.session.handle(now, sessions, &datagram, bytes.len()) {
             Heard::Nothing => self.counters.refused += 1,
-            Heard::Begun => self.begin_link(),
+            Heard::Begun => self.begin_link(now),
             Heard::Known => self.handle_known(now, &datagram),
         }
         Ok(())
@@ -213,6 +229,7 @@ impl Tunnel {
                 link.receiver.handle_data(now, (*number, *base), *first_record, body);
                 link.take_records(now, &mut self.restored, &mut self.counters);
                 link.talk(now);
+                self.feed_mirrors(now);
             }
             Datagram::Ack { next, end, missing } => link.sender.handle_ack(now, *next, *end, missing),
             Datagram::Alive { .. } => {
@@ -224,17 +241,24 @@ impl Tunnel {
         }
     }
 
-    fn begin_link(&mut self) {
+    fn begin_link(&mut self, now: Instant) {
         self.end_link();
         let (granules, period) = (self.session.granules(), self.load.period());
-        let key = [self.random.next(), self.random.next()];
-        self.link = Link::new(&self.config, self.session.sessions(), granules, period, key).map(Box::new);
+        let (epoch, key) = (self.session.sessions().from, [self.random.next(), self.random.next()]);
+        let caches = Caches::begin(&self.config, granules, period, EncoderSeed { epoch, key }, self.caches.take());
+        self.link = caches.map(|caches| Box::new(Link::new(&self.config, caches)));
+        // Where the encoder's stream stands comes before all blocks.
+        self.link.iter_mut().for_each(|link| link.talk(now));
         self.counters.sessions += 1;
+        self.feed_mirrors(now);
     }
 
     fn end_link(&mut self) {
         if let Some(link) = self.link.take() {
             link.count(&mut self.counters);
+            let mut caches = link.into_caches();
+            caches.settle(&mut self.counters);
+            self.caches = Some(caches);
         }
     }
 
@@ -252,23 +276,30 @@ impl Tunnel {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.handle_mirror_timeout(now);
         if !self.is_active {
             return;
+        }
+        if let Some(caches) = self.link.as_mut().map(|link| &mut link.caches).or(self.caches.as_mut()) {
+            caches::index_some(&mut caches.encoder);
         }
         if self.session.handle_timeout(now) {
             self.end_link();
         }
         if let Some(link) = &mut self.link {
             link.handle_timeout(now, &mut self.restored, &mut self.counters);
+            self.feed_mirrors(now);
         }
     }
 
     /// When [`Tunnel::handle_timeout`] or [`Tunnel::poll_transmit`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let caches = self.link.as_ref().map(|link| &link.caches).or(self.caches.as_ref());
+        let indexing = caches.filter(|caches| caches.encoder.is_indexing()).map(|_| Instant::ZERO);
         let link = self.link.as_ref().and_then(|link| link.poll_timeout());
-        self.is_active
-            .then(|| link.map_or_else(|| self.session.poll_timeout(), |at| at.min(self.session.poll_timeout())))
+        let active = [Some(self.session.poll_timeout()), link, indexing];
+        active.into_iter().filter(|_| self.is_active).chain([self.poll_mirror_timeout()]).flatten().min()
     }
 
     /// The next datagram for the other end, in place of what was in `out`. False when there is none now.
@@ -300,12 +331,19 @@ impl Tunnel {
     pub fn status(&self, now: Instant) -> TunnelStatus {
         let mut counters = self.counters;
         self.link.iter().for_each(|link| link.count(&mut counters));
+        let caches = self.link.as_ref().map(|link| &link.caches).or(self.caches.as_ref());
+        if let Some(Caches { encoder, decoder }) = caches {
+            counters.add_codecs(encoder.counters(), decoder.counters());
+        }
+        let mirror = self.mirror_status();
+        let mirror_bytes = mirror.as_ref().map_or(0, |mirror| mirror.memory_bytes);
         TunnelStatus {
             bypass: self.bypass(now),
             round_trip: self.link.as_ref().and_then(|link| link.sender.round_trip()),
             datagram_bytes: self.session.datagram_bytes(),
             period: self.load.period(),
-            memory_bytes: self.link.as_ref().map_or(0, |link| link.memory_bytes()),
+            memory_bytes: caches.map_or(0, Caches::memory_bytes) + mirror_bytes,
+            mirror,
             counters,
         }
     }

@@ -41,7 +41,7 @@ struct World {
 }
 
 fn config() -> TunnelConfig {
-    TunnelConfig { cache_bytes: 1 << 20, ..TunnelConfig::default() }
+    TunnelConfig { cache_bytes: 1 << 20, mirror: None, ..TunnelConfig::default() }
 }
 
 impl World {

@@ -5,6 +5,7 @@
 
 mod link;
 mod report;
+mod resuming;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use flow::Instant;
 
 use self::link::{Cookies, Stream};
 use self::report::Report;
+pub use self::resuming::{Look, Opening};
 use self::store::Store;
 use self::waiting::Waiting;
 use crate::limits::{GRANULE_BYTES, OUTBOX_MESSAGES_MAX, RANGES_MAX, STALE_BLOCKS_MAX};
@@ -104,6 +106,9 @@ pub struct Decoder {
     id: u32,
     store: Store,
     stream: Option<Stream>,
+    /// The stream of a channel that is over, while the new one's is not open yet.
+    parked: Option<Stream>,
+    awaits_open: bool,
     cookies: Cookies,
     waiting: Waiting,
     abandoned: VecDeque<Ticket>,
@@ -142,6 +147,8 @@ impl Decoder {
             id: config.id,
             store: Store::new(granules_of(config.cache_bytes)?),
             stream: None,
+            parked: None,
+            awaits_open: false,
             cookies: Cookies::default(),
             waiting: Waiting::default(),
             abandoned: VecDeque::new(),
@@ -449,7 +456,7 @@ impl Decoder {
     }
 
     pub(crate) fn into_heritage(self) -> Option<Heritage> {
-        let epoch = self.stream?.epoch;
+        let epoch = self.stream.or(self.parked)?.epoch;
         let (granules, next) = (self.store.granules(), self.store.next);
         let (ring, held) = self.store.into_ring();
         Some(Heritage { epoch, granules, next, ring, held })
