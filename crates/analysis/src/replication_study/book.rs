@@ -16,7 +16,9 @@ use super::ops::{Active, Entry, Kind, Op, Probes};
 use super::precise::{Packer, Scale, Sent};
 use crate::trace::connections::{End, Event, EventKind, Outcome, Statistics};
 
-/// The bits of what random tuples are made of.
+/// Precise messages share a datagram if they are of packets that a node takes in together: it tells its peers before those leave.
+const PRECISE_BATCH: Duration = Duration::from_millis(1);
+/// The lowest port of random tuples.
 const PRIVATE_PORTS_FROM: u16 = 1024;
 
 /// A connection in progress.
@@ -116,7 +118,7 @@ pub(super) struct Book {
 impl Book {
     pub(super) fn new(config: &StudyConfig) -> Self {
         let thresholds = config.thresholds();
-        let of = OfThreshold::new(Duration::from_millis(config.batch_ms.into()));
+        let of = OfThreshold::new(PRECISE_BATCH);
         Self {
             of_threshold: vec![of; thresholds.len()],
             waiting: vec![VecDeque::new(); thresholds.len() - 1],

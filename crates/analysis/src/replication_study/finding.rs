@@ -59,6 +59,7 @@ impl Found<'_> {
         cost.threshold_ms = self.config.thresholds_ms[index];
         cost.reduction = saved(cost.bytes, of.selective().bytes);
         cost.reduction_from_13_bytes = saved(cost.bytes, cost.changes * SEED_MESSAGE_BYTES);
+        cost.reduction_without_headers = saved(cost.told_bytes, cost.changes * SEED_MESSAGE_BYTES);
         cost.overhead = ratio(cost.bytes, of.bytes_protected);
         cost.protected_share = ratio(of.bytes_protected, self.book.payload_bytes);
         cost
@@ -103,6 +104,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 fn precise(of: &OfThreshold, sent: Sent) -> Cost {
     Cost {
         bytes: sent.bytes,
+        told_bytes: sent.told_bytes,
         messages: sent.messages,
         datagrams: sent.datagrams,
         changes: of.changes,
@@ -120,6 +122,7 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
     let answers = &lane.answers;
     Cost {
         bytes: lane.bytes,
+        told_bytes: lane.told_bytes,
         messages: lane.messages,
         datagrams: lane.datagrams,
         changes: if method.is_membership() { of.changes_of_membership } else { of.changes },
@@ -131,6 +134,7 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
         inaccurate_state: if method.is_membership() { None } else { ratio(answers.inaccurate_states, answers.due) },
         put_off: ratio(answers.put_off, answers.put_off + answers.due),
         refused: lane.refused,
+        filter_bytes: lane.filter_bytes,
         whole_updates: lane.whole_updates,
         incremental_updates: lane.incremental_updates,
         initial_bytes: lane.initial_bytes,

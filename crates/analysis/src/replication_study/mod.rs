@@ -8,6 +8,7 @@
 //! The filters are those of the gateway, told over a link without loss or delay; a failover is simulated by asking the
 //! backup's half for connections in progress and for tuples of none. Captures are read once, in bounded memory.
 
+mod advice;
 mod book;
 mod config;
 mod finding;
@@ -18,6 +19,7 @@ mod outcome;
 mod pages;
 mod precise;
 mod seed;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod urls;
@@ -37,8 +39,9 @@ use workers::Workers;
 
 pub use config::{CONNECTIONS_MAX, ConfigError, Method, PROBES_MAX, StudyConfig, THRESHOLDS_MAX};
 pub use hosts::{HOST_PAIRS_MAX, LIFETIMES_MS, Parallel};
-pub use outcome::{Cost, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlStructure, Urls};
-pub use pages::{datasets, report};
+pub use outcome::{Advice, Cost, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlStructure, Urls};
+pub use pages::report;
+pub use tables::datasets;
 pub use urls::{URLS_MAX, url_of};
 
 /// Changes that are handed to the threads at a time.
@@ -143,6 +146,7 @@ impl Study {
         let mut outcome = found.outcome();
         outcome.not_studied = finding::not_studied(trace, &untracked);
         outcome.urls = self.urls.finish();
+        outcome.advice = advice::advice(&outcome);
         outcome.beside_the_paper = seed::compare(&self.config, &outcome);
         outcome
     }

@@ -23,7 +23,16 @@ pub const RESTORED_PACKETS_MAX: usize = 4096;
 pub const FORMER_SESSIONS_MAX: usize = 16;
 /// What may be sent again at once, in bytes, before it has been earned by what was sent.
 pub const RECOVERY_BYTES_MAX: u64 = 256 * 1024;
+/// Bytes of copies that may be sent at once, before they have been earned by what was saved.
+pub const COPY_BYTES_MAX: u64 = 64 * 1024;
+/// Records whose arrival is watched. Of more, headers are not remembered by the other end until some were acknowledged.
+pub const MARKS_MAX: usize = 256;
 
+/// A copy follows its datagram after so long: what is lost in one moment is lost together, and whatever is missing is asked for
+/// a little later only ([`REORDER_WAIT`]).
+pub const COPY_AFTER: Duration = Duration::from_millis(2);
+/// Copies are sent for so long after something was lost.
+pub const COPIES_AFTER_LOSS: Duration = Duration::from_secs(60);
 /// An acknowledgement of what came in order may wait so long for more.
 pub const ACK_DELAY: Duration = Duration::from_millis(8);
 /// What is missing is told after so long, for packets may have overtaken each other.
@@ -44,4 +53,5 @@ pub const HEARD_SIZE_FOR: Duration = Duration::from_secs(2);
 pub const SILENCE_MAX: Duration = Duration::from_millis(300);
 
 const _: () = assert!(KEPT_DATAGRAMS_MAX < u16::MAX as usize && HELD_DATAGRAMS_MAX >= KEPT_DATAGRAMS_MAX);
+const _: () = assert!(COPY_AFTER.as_micros() < REORDER_WAIT.as_micros());
 const _: () = assert!(DATAGRAM_BYTES_MIN as usize > super::datagram::DATA_HEADER_BYTES + 64);

@@ -5,7 +5,8 @@
 //!                                      ▲                                                │
 //!                                      └────────────────── acknowledgements ────────────┘
 //! ```
-//! A [`Tunnel`] is one end, for both directions. Headers travel as they are, payloads as blocks of the [`redundancy`] crate; many
+//! A [`Tunnel`] is one end, for both directions. Of headers travels what differs from earlier ones (`header`), of payloads blocks of
+//! the [`redundancy`] crate, and a library may compress what is left ([`SecondStage`]); many
 //! small records share a datagram, and a long one has several, so nothing is too large for the path. The stream is kept in
 //! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
@@ -16,9 +17,12 @@
 //!
 //! It knows no address, port or connection: who carries its datagrams makes sure between whom.
 
+mod bundles;
 mod caches;
+mod codecs;
 mod counters;
 pub mod datagram;
+mod header;
 pub mod limits;
 mod link;
 mod load;
@@ -39,6 +43,7 @@ use flow::{Instant, SegmentationKind};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::{Period, Sampling};
 
+pub use self::bundles::{Library, SecondStage};
 use self::caches::{Caches, EncoderSeed};
 pub use self::counters::{Bypass, TunnelCounters};
 use self::datagram::{Datagram, DatagramError};
@@ -61,6 +66,8 @@ pub struct TunnelConfig {
     pub sampling: Sampling,
     /// How datagrams are sent.
     pub sender: SenderConfig,
+    /// How records are compressed together.
+    pub second_stage: SecondStage,
     /// Bytes of a datagram from behind the UDP header on, at most.
     pub datagram_bytes_max: u16,
     /// Bytes around a datagram: of its IP and UDP headers, to be counted.
@@ -72,7 +79,8 @@ pub struct TunnelConfig {
 }
 
 impl Default for TunnelConfig {
-    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent.
+    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent, and copies for half of what was
+    /// saved at most.
     fn default() -> Self {
         Self {
             cache_bytes: 64 << 20,
@@ -81,8 +89,10 @@ impl Default for TunnelConfig {
                 gather: Duration::from_millis(2),
                 recover_within: Duration::from_millis(400),
                 recovery_per_mille: 100,
+                copies_per_mille: 500,
                 bits_per_second: None,
             },
+            second_stage: SecondStage::default(),
             datagram_bytes_max: 1472,
             envelope_bytes: 28,
             peer_timeout: Duration::from_secs(1),
@@ -199,7 +209,7 @@ impl Tunnel {
         };
         self.counters.packets_in += 1;
         self.counters.bytes_in += packet.bytes.len() as u64;
-        link.send(now, packet);
+        link.send(now, packet, &mut self.counters);
         self.feed_mirrors(now);
         true
     }
@@ -231,7 +241,10 @@ impl Tunnel {
                 link.talk(now);
                 self.feed_mirrors(now);
             }
-            Datagram::Ack { next, end, missing } => link.sender.handle_ack(now, *next, *end, missing),
+            Datagram::Ack { next, end, missing } => {
+                link.sender.handle_ack(now, *next, *end, missing);
+                link.settle();
+            }
             Datagram::Alive { .. } => {
                 link.sender.note_alive();
                 if let Some(bytes) = self.session.datagram_bytes() {
@@ -245,8 +258,9 @@ impl Tunnel {
         self.end_link();
         let (granules, period) = (self.session.granules(), self.load.period());
         let (epoch, key) = (self.session.sessions().from, [self.random.next(), self.random.next()]);
+        let secret = self.random.next();
         let caches = Caches::begin(&self.config, granules, period, EncoderSeed { epoch, key }, self.caches.take());
-        self.link = caches.map(|caches| Box::new(Link::new(&self.config, caches)));
+        self.link = caches.map(|caches| Box::new(Link::new(&self.config, caches, secret)));
         // Where the encoder's stream stands comes before all blocks.
         self.link.iter_mut().for_each(|link| link.talk(now));
         self.counters.sessions += 1;
@@ -256,7 +270,7 @@ impl Tunnel {
     fn end_link(&mut self) {
         if let Some(link) = self.link.take() {
             link.count(&mut self.counters);
-            let mut caches = link.into_caches();
+            let mut caches = link.codecs.caches;
             caches.settle(&mut self.counters);
             self.caches = Some(caches);
         }
@@ -280,7 +294,7 @@ impl Tunnel {
         if !self.is_active {
             return;
         }
-        if let Some(caches) = self.link.as_mut().map(|link| &mut link.caches).or(self.caches.as_mut()) {
+        if let Some(caches) = self.link.as_mut().map(|link| &mut link.codecs.caches).or(self.caches.as_mut()) {
             caches::index_some(&mut caches.encoder);
         }
         if self.session.handle_timeout(now) {
@@ -295,7 +309,7 @@ impl Tunnel {
     /// When [`Tunnel::handle_timeout`] or [`Tunnel::poll_transmit`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let caches = self.link.as_ref().map(|link| &link.caches).or(self.caches.as_ref());
+        let caches = self.link.as_ref().map(|link| &link.codecs.caches).or(self.caches.as_ref());
         let indexing = caches.filter(|caches| caches.encoder.is_indexing()).map(|_| Instant::ZERO);
         let link = self.link.as_ref().and_then(|link| link.poll_timeout());
         let active = [Some(self.session.poll_timeout()), link, indexing];
@@ -331,7 +345,7 @@ impl Tunnel {
     pub fn status(&self, now: Instant) -> TunnelStatus {
         let mut counters = self.counters;
         self.link.iter().for_each(|link| link.count(&mut counters));
-        let caches = self.link.as_ref().map(|link| &link.caches).or(self.caches.as_ref());
+        let caches = self.link.as_ref().map(|link| &link.codecs.caches).or(self.caches.as_ref());
         if let Some(Caches { encoder, decoder }) = caches {
             counters.add_codecs(encoder.counters(), decoder.counters());
         }

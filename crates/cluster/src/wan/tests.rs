@@ -315,7 +315,8 @@ fn either_end_may_move_to_another_node_and_savings_come_back() {
         world.transfer(0, 5, &object);
         world.run(500);
         let bytes = world.counters(0).bytes_out - before;
-        assert!(bytes * 10 < 500_000, "{bytes} bytes for 500000");
+        // On a path that loses, every datagram has a copy.
+        assert!(bytes * 8 < 500_000, "{bytes} bytes for 500000");
         assert_eq!(world.lost(0), lost);
     }
 }
@@ -428,7 +429,7 @@ fn strangers_and_datagrams_of_another_time_begin_nothing() {
     world.run(1000);
     assert_eq!(world.counters(0).sessions, sessions + 1);
     let now = world.now;
-    for datagram in recorded.into_iter().chain([vec![1, 3, 0, 0, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 1, 0]]) {
+    for datagram in recorded.into_iter().chain([vec![2, 3, 0, 0, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 1, 0]]) {
         world.ends[0].handle_datagram(now, &datagram).expect("they are well formed");
     }
     world.run(500);

@@ -209,9 +209,13 @@ impl<H: Holding> MultiLevel<H> {
         })
     }
 
-    /// What it would cost to find the key by looking at one cell after the other, level by level.
+    /// What it would cost to find the key by looking at one cell after the other, level by level; nothing where the auxiliary filter
+    /// knows that it is not there.
     #[must_use]
     pub fn search_cost(&self, key: KeyHash) -> SearchCost {
+        if self.is_known_absent(key) {
+            return SearchCost { cells: 0, is_found: false };
+        }
         let pattern = TAKEN | key.fingerprint(self.shape.fingerprint_bits.into());
         let mut cells = 0;
         for level in 0..usize::from(self.shape.levels) {

@@ -50,6 +50,7 @@ impl Decoder {
     /// held is told at once, and counts again when the encoder opens a stream that it belongs to.
     pub fn resume(&mut self) {
         self.parked = self.stream.take().or(self.parked);
+        self.lose_order();
         self.counters.blocks_abandoned += self.waiting.len() as u64;
         self.waiting = super::Waiting::default();
         self.abandoned.clear();
@@ -139,7 +140,9 @@ impl Decoder {
         let Some(stream) = self.stream else { return 0 };
         let (epoch, count) = (stream.epoch, range.end.saturating_sub(range.start).min(FILL_GRANULES_MAX as u64));
         let (wanted, granules) = (range.start..range.start + count, self.store.granules());
-        let is_held = |number: &u64| self.store.holds(*number) && !self.store.is_stale(*number);
+        let is_held = |number: &u64| {
+            self.store.holds(*number) && !self.store.is_stale(*number) && !self.implied.is_unsure(*number)
+        };
         // A filling does not go over the ring's end.
         let room = granules - range.start % granules;
         let held = wanted.clone().take(room as usize).take_while(is_held).count() as u64;

@@ -11,16 +11,22 @@ mod maxp;
 mod rabin;
 mod sample_byte;
 mod training;
+#[cfg(target_arch = "x86_64")]
 mod vector;
 mod window_hash;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+#[cfg(target_arch = "x86_64")]
+use self::vector::{Halves, Marking};
+use crate::scan::Scan;
+#[cfg(target_arch = "x86_64")]
+use crate::scan::Way;
+
 pub use self::rabin::Rabin;
 pub use self::sample_byte::SampleTable;
 pub use self::training::{TRAINING_BYTES_MAX, Training};
-pub use self::vector::Scan;
 pub(crate) use self::window_hash::WindowHash;
 
 /// How markers are chosen.
@@ -175,6 +181,9 @@ impl Marks {
 #[derive(Clone, Debug)]
 pub struct Fingerprinter {
     sampling: Sampling,
+    /// The sampling's table, as vectors look it up.
+    #[cfg(target_arch = "x86_64")]
+    halves: Halves,
     scan: Scan,
     hash: WindowHash,
     /// Its tables are large, and only MODP's.
@@ -186,7 +195,14 @@ impl Fingerprinter {
     #[must_use]
     pub fn new(sampling: Sampling, key: u64) -> Self {
         let rabin = (sampling.method == Method::Modp).then(|| Box::new(Rabin::new(sampling.window.bytes())));
-        Self { hash: WindowHash::new(key), scan: Scan::detect(), rabin, sampling }
+        Self {
+            hash: WindowHash::new(key),
+            #[cfg(target_arch = "x86_64")]
+            halves: Halves::of(&sampling.table),
+            scan: Scan::detect(),
+            rabin,
+            sampling,
+        }
     }
 
     /// The same, reading bytes as told instead of in the fastest way that the processor knows. The marks are the same.
@@ -210,14 +226,58 @@ impl Fingerprinter {
     /// From the next block on with another table.
     pub const fn set_table(&mut self, table: SampleTable) {
         self.sampling.table = table;
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.halves = Halves::of(&self.sampling.table);
+        }
     }
 
     /// Finds the markers of `block`. A block of at least a window has at least one; a shorter one has none.
     pub fn mark(&self, block: &[u8], marks: &mut Marks) {
+        self.mark_together([block], [marks]);
+    }
+
+    /// Finds the markers of two blocks, faster than one after the other.
+    pub fn mark_both(&self, blocks: [&[u8]; 2], marks: [&mut Marks; 2]) {
+        self.mark_together(blocks, marks);
+    }
+
+    fn mark_together<const N: usize>(&self, blocks: [&[u8]; N], mut marks: [&mut Marks; N]) {
+        for marks in &mut marks {
+            marks.offsets.clear();
+            marks.fingerprints.clear();
+        }
+        #[cfg(target_arch = "x86_64")]
+        if self.sampling.method == Method::SampleByte && self.mark_by_vectors(blocks, &mut marks) {
+            return;
+        }
+        for (block, marks) in blocks.iter().zip(marks) {
+            self.mark_alone(block, marks);
+        }
+    }
+
+    /// Returns false if it cannot.
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    fn mark_by_vectors<const N: usize>(&self, blocks: [&[u8]; N], marks: &mut [&mut Marks; N]) -> bool {
+        let (window_bytes, skip_bytes) = (self.sampling.window.bytes(), self.sampling.period.bytes() / 2);
+        let marking = Marking { halves: &self.halves, skip_bytes, window_bytes, hash: &self.hash };
+        if blocks.iter().any(|block| block.len() < window_bytes) {
+            return false;
+        }
+        match self.scan.way() {
+            Way::Portable => return false,
+            // SAFETY: such a way is there only where the processor has the instructions.
+            Way::Avx2 => unsafe { vector::mark_avx2(&marking, blocks, marks) },
+            // SAFETY: such a way is there only where the processor has the instructions.
+            Way::Avx512 => unsafe { vector::mark_avx512(&marking, blocks, marks) },
+        }
+        true
+    }
+
+    fn mark_alone(&self, block: &[u8], marks: &mut Marks) {
         let Sampling { method, window, period, table } = &self.sampling;
         let (window_bytes, period_bytes) = (window.bytes(), period.bytes());
-        marks.offsets.clear();
-        marks.fingerprints.clear();
         let Some(last) = block.len().checked_sub(window_bytes) else { return };
         match (method, &self.rabin) {
             (Method::Modp, Some(rabin)) => return rabin.mark(block, period_bytes, marks),
@@ -225,12 +285,9 @@ impl Fingerprinter {
                 marks.offsets.extend((0..=last as u32).step_by(period_bytes));
             }
             (Method::Maxp, _) => maxp::mark(&block[..=last], period_bytes, marks),
-            (Method::SampleByte, _) => self.scan.mark(table, &block[..=last], period_bytes / 2, marks),
+            (Method::SampleByte, _) => sample_byte::mark(table, &block[..=last], period_bytes / 2, marks),
         }
-        if marks.offsets.is_empty() {
-            marks.offsets.push(0);
-        }
-        self.hash.hash_all(block, &marks.offsets, window_bytes, &mut marks.fingerprints);
+        self.hash.finish(block, window_bytes, marks);
     }
 }
 

@@ -1,180 +1,236 @@
-//! Reading bytes for SAMPLEBYTE, one by one or 32 at a time.
+//! Reading bytes for SAMPLEBYTE, 64 at a time.
 //!
-//! The vectors classify all bytes (two shuffles look a byte's low half up, one its high half) and leave a bit for each; the
-//! walk from marker to marker then reads bits. What is passed over is classified for nothing, and still that is faster: a walk
-//! that depends on each byte's lookup waits for every one. Both ways choose the same markers.
+//! All bytes are classified (two shuffles look a byte's low half up, one its high half), which leaves a bit for each. The walk
+//! from marker to marker then is made of bits too, and has no branch that depends on them: of 64 bits, no more can be markers
+//! than fit with what is passed over between them, so that many are taken, those that are not there included. Each step waits
+//! for the one before, and so two blocks are walked side by side.
 
+use core::arch::x86_64::{
+    __m128i, _mm_loadu_si128, _mm256_and_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+    _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi16,
+    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_mask_shuffle_epi8, _mm512_movepi8_mask,
+    _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_test_epi8_mask,
+};
+
+use super::window_hash::WindowHash;
 use super::{Marks, SampleTable};
 
-/// How bytes are read.
+/// Bytes classified at once.
+const STRIDE_BYTES: usize = 64;
+/// Beyond so many bytes passed over, a walk goes from marker to marker: there is one in 64 at most.
+const SKIP_BYTES_FAR: usize = STRIDE_BYTES;
+
+/// A table as shuffles look it up: for each low half of a byte the high halves below eight with which it is in the table, as
+/// bits; and those from eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scan(Way);
+pub(super) struct Halves([[u8; 16]; 2]);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    Portable,
-    /// Only [`Scan::detect`] makes this, where the processor and the system have AVX2.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-}
-
-impl Scan {
-    /// One by one, on every processor.
-    pub const PORTABLE: Self = Self(Way::Portable);
-
-    /// The fastest that this processor knows.
-    #[must_use]
-    pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if avx2::is_there() {
-            return Self(Way::Avx2);
-        }
-        Self::PORTABLE
-    }
-
-    /// The name of what it uses.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self.0 {
-            Way::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Way::Avx2 => "AVX2",
-        }
-    }
-
-    /// Marks the bytes of `candidates` that are in the table, `skip_bytes` passed over after each.
-    #[inline]
-    pub(super) fn mark(self, table: &SampleTable, candidates: &[u8], skip_bytes: usize, marks: &mut Marks) {
-        match self.0 {
-            Way::Portable => mark_one_by_one(table, candidates, skip_bytes, marks),
-            #[cfg(target_arch = "x86_64")]
-            Way::Avx2 => {
-                avx2::classify(table, candidates, &mut marks.scratch);
-                walk(candidates.len(), skip_bytes, marks);
-            }
-        }
-    }
-}
-
-fn mark_one_by_one(table: &SampleTable, candidates: &[u8], skip_bytes: usize, marks: &mut Marks) {
-    let mut at = 0;
-    while let Some(found) = candidates.get(at..).and_then(|rest| rest.iter().position(|byte| table.has(*byte))) {
-        marks.offsets.push((at + found) as u32);
-        at += found + skip_bytes + 1;
-    }
-}
-
-/// Goes from set bit to set bit. Behind the bits of `length` bytes there are eight bytes of zeros at least.
-fn walk(length: usize, skip_bytes: usize, marks: &mut Marks) {
-    /// Bits that a read which begins anywhere in a byte is sure to have.
-    const SURE_BITS: usize = 57;
-    let Marks { offsets, scratch: bits, .. } = marks;
-    let mut at = 0;
-    while at < length {
-        let Some(bytes) = bits.get(at / 8..at / 8 + 8) else { return };
-        let word = u64::from_le_bytes(bytes.try_into().expect("it is cut to eight bytes")) >> (at % 8);
-        if word == 0 {
-            at += SURE_BITS;
-            continue;
-        }
-        at += word.trailing_zeros() as usize;
-        offsets.push(at as u32);
-        at += skip_bytes + 1;
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use core::arch::x86_64::{
-        __cpuid, __cpuid_count, __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_blendv_epi8,
-        _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8,
-        _mm256_shuffle_epi8, _mm256_srli_epi16, _xgetbv,
-    };
-
-    use alloc::vec::Vec;
-
-    use super::SampleTable;
-
-    const VECTOR_BYTES: usize = 32;
-    /// The walk reads so many bytes of bits at once.
-    const SLACK_BYTES: usize = 8;
-
-    /// Whether the processor has AVX2 and the system keeps its registers (Intel SDM volume 1, section 14.3).
-    #[allow(unsafe_code, unused_unsafe)]
-    pub(super) fn is_there() -> bool {
-        const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
-        const AVX2: u32 = 1 << 5;
-        const XMM_AND_YMM: u64 = 0b110;
-        // SAFETY: every x86_64 processor has the instruction. Newer compilers know.
-        let [most, features, more_features] = unsafe { [__cpuid(0).eax, __cpuid(1).ecx, __cpuid_count(7, 0).ebx] };
-        if most < 7 || features & OSXSAVE_AND_AVX != OSXSAVE_AND_AVX {
-            return false;
-        }
-        // SAFETY: OSXSAVE says that the system has enabled the instruction.
-        let kept = unsafe { enabled_registers() };
-        kept & XMM_AND_YMM == XMM_AND_YMM && more_features & AVX2 != 0
-    }
-
-    /// # Safety
-    /// The processor must have OSXSAVE set.
-    #[target_feature(enable = "xsave")]
-    #[allow(unsafe_code)]
-    unsafe fn enabled_registers() -> u64 {
-        // SAFETY: register 0 is there where the instruction is, and that is the caller's promise.
-        unsafe { _xgetbv(0) }
-    }
-
-    /// For each low half of a byte the high halves below eight with which it is in the table, as bits; and those from eight.
-    fn halves(table: &SampleTable) -> [[u8; 16]; 2] {
+impl Halves {
+    pub(super) const fn of(table: &SampleTable) -> Self {
         let mut halves = [[0; 16]; 2];
-        for byte in table.bytes() {
-            halves[usize::from(byte >> 7)][usize::from(byte & 0xf)] |= 1 << (byte >> 4 & 7);
+        let mut byte = 0;
+        while byte < 256 {
+            if table.has(byte as u8) {
+                halves[byte >> 7][byte & 0xf] |= 1 << (byte >> 4 & 7);
+            }
+            byte += 1;
         }
-        halves
+        Self(halves)
+    }
+}
+
+/// What all blocks are marked by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marking<'a> {
+    pub(super) halves: &'a Halves,
+    pub(super) skip_bytes: usize,
+    pub(super) window_bytes: usize,
+    pub(super) hash: &'a WindowHash,
+}
+
+impl Marking<'_> {
+    /// Marks blocks side by side. Each has a window at least.
+    #[inline(always)]
+    fn mark_by<const N: usize>(
+        &self,
+        classify: impl Fn(&[u8; STRIDE_BYTES]) -> u64,
+        blocks: [&[u8]; N],
+        marks: &mut [&mut Marks; N],
+    ) {
+        let mut walks = core::array::from_fn(|lane| Walk::new(blocks[lane], self.window_bytes));
+        let offsets = marks.each_mut().map(|marks| &mut marks.offsets);
+        // Branches that are the same for all blocks, so that the steps within are unrolled.
+        match STRIDE_BYTES.div_ceil(self.skip_bytes + 1) {
+            0 | 1 => {}
+            2 => walk_all::<N, 2>(&mut walks, offsets, self.skip_bytes, &classify),
+            3 | 4 => walk_all::<N, 4>(&mut walks, offsets, self.skip_bytes, &classify),
+            5..=8 => walk_all::<N, 8>(&mut walks, offsets, self.skip_bytes, &classify),
+            _ => walk_all::<N, 32>(&mut walks, offsets, self.skip_bytes, &classify),
+        }
+        for (walk, marks) in walks.iter_mut().zip(marks) {
+            if self.skip_bytes >= SKIP_BYTES_FAR {
+                walk.walk_far(&mut marks.offsets, self.skip_bytes, &classify);
+            }
+            self.hash.finish(walk.block, self.window_bytes, marks);
+        }
+    }
+}
+
+/// A block that is walked through.
+struct Walk<'a> {
+    block: &'a [u8],
+    /// Where the last window begins, and one more.
+    candidates: usize,
+    /// Markers found.
+    found: usize,
+    /// Bits of the next 64 bytes that are passed over.
+    passed: u64,
+}
+
+#[inline(always)]
+fn walk_all<const N: usize, const STEPS: usize>(
+    walks: &mut [Walk<'_>; N],
+    mut offsets: [&mut alloc::vec::Vec<u32>; N],
+    skip_bytes: usize,
+    classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64,
+) {
+    for (walk, offsets) in walks.iter().zip(&mut offsets) {
+        // A step writes where the next marker would be, whether it is one or not.
+        offsets.resize(walk.candidates.div_ceil(skip_bytes + 1) + STEPS, 0);
+    }
+    let together = walks.iter().map(|walk| walk.candidates / STRIDE_BYTES).min().unwrap_or(0);
+    for stride in 0..together {
+        for (walk, offsets) in walks.iter_mut().zip(&mut offsets) {
+            walk.step::<STEPS>(stride, offsets, skip_bytes, classify);
+        }
+    }
+    for (walk, offsets) in walks.iter_mut().zip(&mut offsets) {
+        for stride in together..walk.candidates.div_ceil(STRIDE_BYTES) {
+            walk.step::<STEPS>(stride, offsets, skip_bytes, classify);
+        }
+        offsets.truncate(walk.found);
+    }
+}
+
+impl<'a> Walk<'a> {
+    #[inline(always)]
+    const fn new(block: &'a [u8], window_bytes: usize) -> Self {
+        Self { block, candidates: (block.len() + 1).saturating_sub(window_bytes), found: 0, passed: 0 }
     }
 
-    /// A bit for each of `bytes` that is in the table, and zeros behind them.
-    #[allow(unsafe_code)]
-    pub(super) fn classify(table: &SampleTable, bytes: &[u8], bits: &mut Vec<u8>) {
-        bits.clear();
-        bits.resize(bytes.len().div_ceil(VECTOR_BYTES) * VECTOR_BYTES / 8 + SLACK_BYTES, 0);
-        // SAFETY: only a `Scan` that found AVX2 calls this.
-        unsafe { classify_vectors(&halves(table), bytes, bits) }
-    }
-
-    /// # Safety
-    /// The processor must have AVX2.
-    #[target_feature(enable = "avx2")]
-    #[allow(unsafe_code)]
-    unsafe fn classify_vectors(halves: &[[u8; 16]; 2], bytes: &[u8], bits: &mut [u8]) {
-        const BIT_OF_HALF: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
-        // SAFETY: each array has the sixteen bytes that are read.
-        let [low, high, bit] = unsafe {
-            [&halves[0], &halves[1], &BIT_OF_HALF]
-                .map(|table| _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast::<__m128i>())))
+    /// A bit for each of 64 bytes that is in the table and at which a window begins.
+    #[inline(always)]
+    fn flags(&self, stride: usize, classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64) -> u64 {
+        let base = stride * STRIDE_BYTES;
+        let flags = if let Some(bytes) = self.block.get(base..).and_then(<[u8]>::first_chunk) {
+            classify(bytes)
+        } else if let Some(last) = self.block.last_chunk() {
+            // The block's last 64 bytes, those before the stride shifted out.
+            classify(last) >> ((base + STRIDE_BYTES - self.block.len()) % STRIDE_BYTES)
+        } else {
+            let mut padded = [0; STRIDE_BYTES];
+            padded[..self.block.len()].copy_from_slice(self.block);
+            classify(&padded)
         };
-        let half = _mm256_set1_epi8(0xf);
-        let classify = |bytes: &[u8; VECTOR_BYTES]| {
+        let left = self.candidates.saturating_sub(base);
+        if left < STRIDE_BYTES { flags & ((1 << left) - 1) } else { flags }
+    }
+
+    /// Takes the markers of 64 bytes, of which there are at most `STEPS`.
+    #[inline(always)]
+    fn step<const STEPS: usize>(
+        &mut self,
+        stride: usize,
+        offsets: &mut [u32],
+        skip_bytes: usize,
+        classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64,
+    ) {
+        const { assert!(STEPS.is_power_of_two()) };
+        let mut left = self.flags(stride, classify) & !self.passed;
+        let Some(slots) = offsets.get_mut(self.found..).and_then(<[u32]>::first_chunk_mut::<STEPS>) else { return };
+        let after = u64::MAX << (skip_bytes + 1) % STRIDE_BYTES;
+        let (mut taken, mut markers) = (0, 0);
+        for _ in 0..STEPS {
+            let at = left.trailing_zeros();
+            slots[taken % STEPS] = (stride * STRIDE_BYTES) as u32 + at;
+            taken += usize::from(left != 0);
+            markers |= left & left.wrapping_neg();
+            left &= after << (at % STRIDE_BYTES as u32);
+        }
+        self.found += taken;
+        // Of the last marker alone something may be passed over in what follows.
+        self.passed = (markers >> ((STRIDE_BYTES - 1 - skip_bytes) % STRIDE_BYTES)).saturating_sub(1);
+    }
+
+    /// Goes from marker to marker, more than 64 bytes at a time.
+    #[inline(always)]
+    fn walk_far(
+        &mut self,
+        offsets: &mut alloc::vec::Vec<u32>,
+        skip_bytes: usize,
+        classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64,
+    ) {
+        let mut at = 0;
+        while at < self.candidates {
+            let stride = at / STRIDE_BYTES;
+            let flags = self.flags(stride, classify) & u64::MAX << (at % STRIDE_BYTES);
+            if flags == 0 {
+                at = (stride + 1) * STRIDE_BYTES;
+                continue;
+            }
+            at = stride * STRIDE_BYTES + flags.trailing_zeros() as usize;
+            offsets.push(at as u32);
+            at += skip_bytes + 1;
+        }
+    }
+}
+
+const BIT_OF_HALF: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+
+#[inline(always)]
+#[allow(unsafe_code)]
+fn load_tables(Halves(halves): &Halves) -> [__m128i; 3] {
+    // SAFETY: each array has the sixteen bytes that are read, and SSE2 is part of x86_64.
+    [&halves[0], &halves[1], &BIT_OF_HALF].map(|table| unsafe { _mm_loadu_si128(table.as_ptr().cast::<__m128i>()) })
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+#[allow(unsafe_code)]
+pub(super) fn mark_avx2<const N: usize>(marking: &Marking<'_>, blocks: [&[u8]; N], marks: &mut [&mut Marks; N]) {
+    let [low, high, bit] = load_tables(marking.halves).map(|table| _mm256_broadcastsi128_si256(table));
+    let half = _mm256_set1_epi8(0xf);
+    let classify = |bytes: &[u8; STRIDE_BYTES]| {
+        let (vectors, _) = bytes.as_chunks::<32>();
+        let [lower, upper] = [&vectors[0], &vectors[1]].map(|bytes| {
             // SAFETY: the array has the 32 bytes that are read.
-            let vector = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast::<__m256i>()) };
+            let vector = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
             // A shuffle looks at the low half of a byte, and gives zero where the highest bit is set.
             let lower = _mm256_and_si256(vector, half);
             let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(vector), half);
-            let row = _mm256_blendv_epi8(_mm256_shuffle_epi8(low, lower), _mm256_shuffle_epi8(high, lower), vector);
+            let [low, high] = [low, high].map(|rows| _mm256_shuffle_epi8(rows, lower));
             let column = _mm256_shuffle_epi8(bit, upper);
-            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(row, column), column)) as u32
-        };
-        let (vectors, rest) = bytes.as_chunks::<VECTOR_BYTES>();
-        let (words, tail) = bits.as_chunks_mut::<4>();
-        for (word, vector) in words.iter_mut().zip(vectors) {
-            *word = classify(vector).to_le_bytes();
-        }
-        if !rest.is_empty() {
-            let mut padded = [0; VECTOR_BYTES];
-            padded[..rest.len()].copy_from_slice(rest);
-            let mask = (1_u32 << rest.len()) - 1;
-            words[vectors.len()] = (classify(&padded) & mask).to_le_bytes();
-        }
-        debug_assert!(tail.is_empty());
-    }
+            let row = _mm256_blendv_epi8(low, high, vector);
+            u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(row, column), column)) as u32)
+        });
+        lower | upper << 32
+    };
+    marking.mark_by(classify, blocks, marks);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2")]
+#[allow(unsafe_code)]
+pub(super) fn mark_avx512<const N: usize>(marking: &Marking<'_>, blocks: [&[u8]; N], marks: &mut [&mut Marks; N]) {
+    let [low, high, bit] = load_tables(marking.halves).map(|table| _mm512_broadcast_i32x4(table));
+    let half = _mm512_set1_epi8(0xf);
+    let classify = |bytes: &[u8; STRIDE_BYTES]| {
+        // SAFETY: the array has the 64 bytes that are read.
+        let vector = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+        let lower = _mm512_and_si512(vector, half);
+        let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(vector), half);
+        // The rows of bytes below 128, and over them those of the others.
+        let row = _mm512_shuffle_epi8(low, lower);
+        let row = _mm512_mask_shuffle_epi8(row, _mm512_movepi8_mask(vector), high, lower);
+        _mm512_test_epi8_mask(row, _mm512_shuffle_epi8(bit, upper))
+    };
+    marking.mark_by(classify, blocks, marks);
 }

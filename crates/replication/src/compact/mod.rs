@@ -67,4 +67,4 @@ pub use receiver::{ACK_DELAY, CompactReceiver, ReceiverLimits};
 pub use sender::CompactSender;
 pub use status::{CompactReceiverStatus, CompactSenderStatus};
 pub use telling::COMPARE_INTERVAL;
-pub use wire::{Addressee, addressee, is_compact};
+pub use wire::{Addressee, addressee, is_compact, telling_bytes};

@@ -80,6 +80,17 @@ pub fn addressee(datagram: &[u8]) -> Option<Addressee> {
     Some(if kind & kind::BY_RECEIVER == 0 { Addressee::Receiver } else { Addressee::Sender })
 }
 
+/// How many of a datagram's bytes tell a receiver of the filter what is in it: what stands behind the headers. 0 for datagrams that only
+/// compare the copy with the original or ask for an acknowledgement, for the description of a filter, and for what is not a
+/// datagram of a filter's sender.
+#[must_use]
+pub fn telling_bytes(datagram: &[u8]) -> usize {
+    match datagram.get(1).filter(|_| is_compact(datagram)) {
+        Some(&(kind::WORDS | kind::CHANGES | kind::WHOLE)) => datagram.len().saturating_sub(NUMBERED_BYTES),
+        _ => 0,
+    }
+}
+
 /// Replaces what is in `out` by a header.
 pub(super) fn begin(out: &mut Vec<u8>, kind: u8, hearing: u32) {
     out.clear();

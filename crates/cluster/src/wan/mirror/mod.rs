@@ -161,13 +161,18 @@ impl Tunnel {
         let is_followed = source.followers() > 0;
         if let Some(link) = &mut self.link {
             if is_followed {
-                source.tell(now, &link.tap, Some((&link.caches.encoder, &link.caches.decoder)), counters);
+                source.tell(
+                    now,
+                    &link.codecs.tap,
+                    Some((&link.codecs.caches.encoder, &link.codecs.caches.decoder)),
+                    counters,
+                );
             }
-            link.tap.clear();
-            link.tap.set_open(is_followed);
+            link.codecs.tap.clear();
+            link.codecs.tap.set_open(is_followed);
         }
         if is_followed {
-            let caches = self.link.as_ref().map(|link| &link.caches).or(self.caches.as_ref());
+            let caches = self.link.as_ref().map(|link| &link.codecs.caches).or(self.caches.as_ref());
             source.handle_timeout(now, caches.map(|caches| (&caches.encoder, &caches.decoder)), counters);
         }
     }

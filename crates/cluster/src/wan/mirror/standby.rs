@@ -163,6 +163,13 @@ impl Standby {
                             let _ = cache.handle_block(now, Ticket(0), block, &mut self.scratch);
                         }
                     }
+                    Ok(Entry::Plain { side, epoch, block }) => {
+                        let Some(cache) = &mut self.caches[side as usize] else { continue };
+                        if cache.epoch() == Some(epoch) {
+                            counters.blocks_heard += 1;
+                            cache.handle_plain(block);
+                        }
+                    }
                     Ok(Entry::Word { side, message }) => {
                         let (cache, sweep) = (&mut self.caches[side as usize], &mut self.sweeps[side as usize]);
                         handle_word(now, message, self.cache_bytes, cache, sweep, counters);

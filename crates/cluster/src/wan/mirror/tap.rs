@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use redundancy::Encoding;
 use redundancy::wire::control::Control;
 
 use super::wire::{Entry, Side};
@@ -26,16 +27,14 @@ impl Tap {
     }
 
     /// A block was sent.
-    pub(in crate::wan) fn note_sent(&mut self, epoch: u32, block: &[u8]) {
-        if self.is_open {
-            self.push(Entry::Block { side: Side::Sent, epoch, block });
-        }
-    }
-
-    /// A block came, and was restored.
-    pub(in crate::wan) fn note_received(&mut self, epoch: Option<u32>, block: &[u8]) {
-        if let Some(epoch) = epoch.filter(|_| self.is_open) {
-            self.push(Entry::Block { side: Side::Received, epoch, block });
+    pub(in crate::wan) fn note_sent(&mut self, encoding: Encoding, epoch: u32, block: &[u8]) {
+        let side = Side::Sent;
+        match encoding {
+            _ if !self.is_open => {}
+            // The cache does not have it.
+            Encoding::Plain => {}
+            Encoding::Remembered => self.push(Entry::Plain { side, epoch, block }),
+            Encoding::Literal | Encoding::Encoded => self.push(Entry::Block { side, epoch, block }),
         }
     }
 

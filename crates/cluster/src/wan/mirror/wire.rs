@@ -11,6 +11,7 @@
 //!
 //! entries of the stream, each the body of a record FromEncoder:
 //! kind 1, Block:  side u8, epoch u32, a block with its shim
+//! kind 3, Plain:  side u8, epoch u32, a block that went plain and is remembered
 //! kind 2, Word:   side u8, an Open, a Fill or a Gone (redundancy::wire::control)
 //! ```
 //! The version is in the first byte: 0xd1 is version 1.
@@ -108,6 +109,7 @@ impl<'a> Word<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry<'a> {
     Block { side: Side, epoch: u32, block: &'a [u8] },
+    Plain { side: Side, epoch: u32, block: &'a [u8] },
     Word { side: Side, message: &'a [u8] },
 }
 
@@ -115,8 +117,9 @@ impl<'a> Entry<'a> {
     /// Appends it to `out`.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Block { side, epoch, block } => {
-                out.extend_from_slice(&[1, *side as u8]);
+            Self::Block { side, epoch, block } | Self::Plain { side, epoch, block } => {
+                let kind = if matches!(self, Self::Block { .. }) { 1 } else { 3 };
+                out.extend_from_slice(&[kind, *side as u8]);
                 out.extend_from_slice(&epoch.to_be_bytes());
                 out.extend_from_slice(block);
             }
@@ -131,9 +134,10 @@ impl<'a> Entry<'a> {
         let ([kind, side], rest) = entry.split_first_chunk::<2>().ok_or(MirrorError::Malformed)?;
         let side = Side::read(*side)?;
         match kind {
-            1 => {
+            1 | 3 => {
                 let (epoch, block) = rest.split_first_chunk::<4>().ok_or(MirrorError::Malformed)?;
-                Ok(Self::Block { side, epoch: u32::from_be_bytes(*epoch), block })
+                let epoch = u32::from_be_bytes(*epoch);
+                Ok(if *kind == 1 { Self::Block { side, epoch, block } } else { Self::Plain { side, epoch, block } })
             }
             2 => Ok(Self::Word { side, message: rest }),
             other => Err(MirrorError::Unknown(MAGIC, *other)),
@@ -162,6 +166,7 @@ mod tests {
         }
         for entry in [
             Entry::Block { side: Side::Sent, epoch: 1 << 30, block: b"block" },
+            Entry::Plain { side: Side::Sent, epoch: 1, block: b"block" },
             Entry::Word { side: Side::Received, message: b"" },
         ] {
             let mut out = Vec::new();

@@ -8,6 +8,7 @@
 //!
 //! Time is the thread's processor time, so that other programs do not count; what they do to the caches does.
 
+mod classification;
 mod large;
 mod paper;
 mod report;
@@ -32,7 +33,20 @@ const SECRET: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
 /// A structure does not do what it is measured at, which is a defect, or the result cannot be printed.
 pub fn run(args: &BenchFiltersArgs) -> Result<(), CommandError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    let classification = classification::measure(args.rounds).map_err(BenchError::from)?;
+    let all = WithClassification { report, classification };
+    rounds::print(&all, args.json, || {
+        format!("{}\n{}", all.report.describe(), classification::describe(&all.classification))
+    })
+}
+
+/// All that is printed.
+#[derive(Debug, serde::Serialize)]
+struct WithClassification {
+    #[serde(flatten)]
+    report: Report,
+    /// Figures 17 and 19.
+    classification: Vec<classification::Row>,
 }
 
 fn measure(args: &BenchFiltersArgs) -> Result<Report, BenchError> {
