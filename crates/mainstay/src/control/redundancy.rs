@@ -3,6 +3,7 @@
 use cluster::wan::{Bypass, TunnelStatus};
 use serde::{Deserialize, Serialize};
 
+use super::mirror::RedundancyMirror;
 use crate::metrics::{Metric, Samples};
 
 /// The tunnel to another site.
@@ -24,6 +25,8 @@ pub struct RedundancyStatus {
     pub sent: RedundancySent,
     /// From the other site.
     pub received: RedundancyReceived,
+    /// Mirrors of the caches, so that they survive this node; none: they are not mirrored.
+    pub mirror: Option<RedundancyMirror>,
 }
 
 /// What went to the other site.
@@ -129,6 +132,7 @@ impl RedundancyStatus {
                 abandoned: counters.decoder.blocks_abandoned + counters.restored_drops,
                 broken: counters.broken,
             },
+            mirror: status.mirror.as_ref().map(|mirror| RedundancyMirror::of(mirror)),
         }
     }
 
@@ -169,6 +173,7 @@ impl RedundancyStatus {
         {
             samples.add_count(Metric::RedundancyDropped, &[reason], count);
         }
+        self.mirror.iter().for_each(|mirror| mirror.add_to(samples));
     }
 
     /// The tunnel in two lines, for people.
@@ -179,11 +184,12 @@ impl RedundancyStatus {
             None => "open".to_owned(),
             Some(reason) => format!("gone past ({})", reason.replace('_', " ")),
         };
+        let mirror = self.mirror.as_ref().map(RedundancyMirror::describe).unwrap_or_default();
         let share =
             if sent.packet_bytes == 0 { 0.0 } else { 100.0 * sent.saved_bytes as f64 / sent.packet_bytes as f64 };
         format!(
             "Tunnel       {state}; {} bytes of packets sent in {} bytes of datagrams ({share:.1} % saved)\n             \
-             {} datagrams sent again, {} lost for good; {} misses, {} packets abandoned\n",
+             {} datagrams sent again, {} lost for good; {} misses, {} packets abandoned\n{mirror}",
             sent.packet_bytes,
             sent.datagram_bytes,
             sent.datagrams_again,

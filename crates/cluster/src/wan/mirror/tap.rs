@@ -38,6 +38,13 @@ impl Tap {
         }
     }
 
+    /// A block came, and was restored.
+    pub(in crate::wan) fn note_received(&mut self, epoch: Option<u32>, block: &[u8]) {
+        if let Some(epoch) = epoch.filter(|_| self.is_open) {
+            self.push(Entry::Block { side: Side::Received, epoch, block });
+        }
+    }
+
     /// The other end's encoder said something: what it gave, mirrors lack too.
     pub(in crate::wan) fn note_word(&mut self, message: &[u8]) {
         if self.is_open && matches!(Control::parse(message), Ok(Control::Fill { .. })) {
