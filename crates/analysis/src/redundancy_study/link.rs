@@ -58,6 +58,7 @@ fn encoder(codec: &Codec) -> Option<Encoder> {
         flows_max: 1,
         epoch: 1,
         key: KEY,
+        remembers_plain: true,
     })
     .ok()
 }
