@@ -10,8 +10,8 @@ use flow::wire::arp::ArpView;
 use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_flags};
 use flow::{Checksum, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 use network_functions::chain::ChainBuilder;
-use network_functions::rule_set::Conditions;
 use network_functions::firewall::{Action, Rule};
+use network_functions::rule_set::Conditions;
 
 use super::cluster::{INSIDE, OUTSIDE, Options, firewall, node_config, security, segment, syn, syn_ack};
 use crate::node::{Node, NodeConfig, NodeError, SiteConfig, Transmit};

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId};
 use redundancy::limits::GRANULE_BYTES;
-use redundancy::wire::control::{Control, Parent};
+use redundancy::wire::control::Control;
 use redundancy::{Decoder, DecoderConfig, Opening, Ticket};
 
 use super::MirrorCounters;
@@ -137,11 +137,10 @@ impl Standby {
             None => self.leader = Some(Leader { peer, session: sessions.from, heard_at: now }),
             Some(leader) if (leader.peer, leader.session) == (peer, sessions.from) => leader.heard_at = now,
             Some(leader) => {
-                let is_over = leader.peer == peer || now.saturating_since(leader.heard_at) > SILENT_FOR;
-                return if is_over {
-                    self.change_leader(now)
-                } else {
-                };
+                if leader.peer == peer || now.saturating_since(leader.heard_at) > SILENT_FOR {
+                    self.change_leader(now);
+                }
+                return;
             }
         }
         counters.bytes_heard += body.len() as u64;
@@ -270,8 +269,11 @@ fn handle_word(
             if cache.is_none() {
                 *cache = Decoder::new(DecoderConfig { cache_bytes, id: 0 }).ok();
             }
-            let parent = parent.map(|Parent { epoch, fork }| Parent { epoch, fork });
             let opening = Opening { epoch, granules, next, parent };
+            if cache.as_ref().and_then(Decoder::epoch) != Some(epoch) {
+                // What was found of another stream says nothing of this one.
+                *sweep = Sweep::default();
+            }
             if !cache.as_mut().is_some_and(|cache| cache.attend(now, &opening)) {
                 *cache = None;
             }
