@@ -83,7 +83,7 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
-    /// What captures show: what replication would cost on their traffic
+    /// What captures show: what replication would cost on their traffic, and what redundancy elimination would save
     #[command(subcommand)]
     Study(StudyCommand),
     /// Makes traffic of stated statistics, as a capture, for studies where none is to be had

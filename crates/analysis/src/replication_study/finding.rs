@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use flow::Connection;
+use flow::{Connection, Instant};
 
 use super::book::{Book, OfThreshold};
 use super::config::{Method, StudyConfig};
 use super::lane::LaneOutcome;
-use super::outcome::{Cost, MethodOutcome, NotStudied, Outcome, Traffic};
+use super::outcome::{Cost, LevelLoads, MethodOutcome, NotStudied, Outcome, Traffic};
 use super::precise::Sent;
 use super::workers::Outcomes;
 use crate::trace::Trace;
@@ -25,6 +25,7 @@ pub(super) struct Found<'a> {
     pub(super) config: &'a StudyConfig,
     pub(super) book: &'a Book,
     pub(super) lanes: Outcomes,
+    pub(super) began: Option<Instant>,
     pub(super) duration: Duration,
     pub(super) failovers: u64,
 }
@@ -42,7 +43,19 @@ impl Found<'_> {
         for cost in &mut by_threshold {
             cost.reduction_by_threshold = saved(cost.bytes, at_zero);
         }
-        MethodOutcome { cost: by_threshold.first().cloned().unwrap_or_default(), by_threshold }
+        let level_loads = self.level_loads(method);
+        MethodOutcome { cost: by_threshold.first().cloned().unwrap_or_default(), by_threshold, level_loads }
+    }
+
+    fn level_loads(&self, method: Method) -> Vec<LevelLoads> {
+        let began = self.began.unwrap_or_default();
+        let of_method = self.lanes.iter().filter(|(of, threshold, _)| (*of, *threshold) == (method, 0));
+        let loads = of_method.flat_map(|(_, _, lane)| &lane.loads);
+        let told = |(at, loads): &(Instant, Vec<f64>)| LevelLoads {
+            at_s: at.saturating_since(began).as_secs_f64(),
+            loads: loads.clone(),
+        };
+        loads.map(told).collect()
     }
 
     fn cost(&self, method: Method, index: usize) -> Cost {
@@ -53,7 +66,7 @@ impl Found<'_> {
             _ => {
                 let lane =
                     self.lanes.iter().find(|(of, threshold, _)| *of == method && usize::from(*threshold) == index);
-                compact(method, of, &lane.map(|(_, _, lane)| *lane).unwrap_or_default())
+                compact(method, of, &lane.map(|(_, _, lane)| lane.clone()).unwrap_or_default())
             }
         };
         cost.threshold_ms = self.config.thresholds_ms[index];

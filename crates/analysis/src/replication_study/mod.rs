@@ -39,7 +39,7 @@ use workers::Workers;
 
 pub use config::{CONNECTIONS_MAX, ConfigError, Method, PROBES_MAX, StudyConfig, THRESHOLDS_MAX};
 pub use hosts::{HOST_PAIRS_MAX, LIFETIMES_MS, Parallel};
-pub use outcome::{Advice, Cost, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlStructure, Urls};
+pub use outcome::{Advice, Cost, LevelLoads, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlStructure, Urls};
 pub use pages::report;
 pub use tables::datasets;
 pub use urls::{URLS_MAX, url_of};
@@ -141,8 +141,14 @@ impl Study {
         book.hosts.finish(book.now());
         let duration = self.began.map_or(Duration::ZERO, |began| book.now().saturating_since(began));
         let lanes = self.workers.finish();
-        let found =
-            finding::Found { config: &self.config, book: &self.book, lanes, duration, failovers: self.failovers };
+        let found = finding::Found {
+            config: &self.config,
+            book: &self.book,
+            lanes,
+            began: self.began,
+            duration,
+            failovers: self.failovers,
+        };
         let mut outcome = found.outcome();
         outcome.not_studied = finding::not_studied(trace, &untracked);
         outcome.urls = self.urls.finish();

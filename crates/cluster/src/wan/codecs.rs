@@ -120,9 +120,13 @@ impl Codecs {
             // What the two say to each other was said by this release, or it is as good as lost.
             Record::FromEncoder(message) => {
                 self.tap.note_word(message);
-                return drop(self.caches.decoder.handle_control(now, message));
+                let _ = self.caches.decoder.handle_control(now, message);
+                return;
             }
-            Record::FromDecoder(message) => return drop(self.caches.encoder.handle_control(now, message)),
+            Record::FromDecoder(message) => {
+                let _ = self.caches.encoder.handle_control(now, message);
+                return;
+            }
             Record::Forgotten(place) => return self.compressor.forget(place),
             // There is none in a bundle.
             Record::Bundle(_) => return counters.broken += 1,

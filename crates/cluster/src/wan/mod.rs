@@ -29,6 +29,7 @@ mod load;
 pub mod mirror;
 mod receiver;
 pub mod record;
+mod sealing;
 mod sender;
 mod session;
 #[cfg(test)]
@@ -53,6 +54,8 @@ pub use self::link::{Outgoing, Restored};
 use self::load::Load;
 use self::mirror::{MirrorConfig, MirrorStatus, Mirroring};
 pub use self::receiver::ReceiverCounters;
+pub use self::sealing::SealingConfig;
+use self::sealing::{SEAL_BYTES, Sealing};
 pub use self::sender::{SenderConfig, SenderCounters};
 use self::session::{Heard, Session};
 use crate::random::SplitMix64;
@@ -106,6 +109,8 @@ impl Default for TunnelConfig {
 pub struct TunnelStatus {
     /// Why packets go past it now, if they do.
     pub bypass: Option<Bypass>,
+    /// Where its datagrams are encrypted: whether there are session keys.
+    pub is_sealed: Option<bool>,
     /// How long a datagram and its acknowledgement take.
     pub round_trip: Option<Duration>,
     /// Bytes of a datagram that the path takes.
@@ -126,6 +131,9 @@ pub struct Tunnel {
     config: TunnelConfig,
     random: SplitMix64,
     session: Session,
+    sealing: Option<Box<Sealing>>,
+    /// What was sealed of the datagram that came last.
+    opened: Vec<u8>,
     link: Option<Box<Link>>,
     /// The caches while there is no link.
     caches: Option<Caches>,
@@ -144,7 +152,9 @@ impl Tunnel {
         let mut random = SplitMix64::new(seed);
         let granules = u32::try_from(config.cache_bytes / GRANULE_BYTES).unwrap_or(u32::MAX);
         Self {
-            session: Session::new(random.next(), granules, config.datagram_bytes_max),
+            session: Session::new(random.next(), granules, config.datagram_bytes_max, 0),
+            sealing: None,
+            opened: Vec::new(),
             load: Load::new(config.sampling.period),
             mirroring: Mirroring::new(&config, random.next()).map(Box::new),
             random,
@@ -157,10 +167,30 @@ impl Tunnel {
         }
     }
 
+    /// The same end, whose datagrams are encrypted, and which takes no others.
+    #[must_use]
+    pub fn with_sealing(mut self, sealing: SealingConfig) -> Self {
+        let granules = u32::try_from(self.config.cache_bytes / GRANULE_BYTES).unwrap_or(u32::MAX);
+        self.config.envelope_bytes += SEAL_BYTES;
+        self.session = Session::new(self.random.next(), granules, self.config.datagram_bytes_max, SEAL_BYTES);
+        self.sealing = Some(Box::new(Sealing::new(sealing)));
+        self
+    }
+
+    /// The time since 1970, as the system has it at `now`.
+    pub fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.set_unix_time(now, unix_time);
+        }
+    }
+
     /// This node is the tunnel's end from now on, or is not.
     pub fn set_active(&mut self, now: Instant, is_active: bool) {
         if self.is_active != is_active {
             self.is_active = is_active;
+            if let Some(sealing) = self.sealing.as_mut().filter(|_| is_active) {
+                sealing.restart(now);
+            }
             self.end_link();
             self.session.restart(now);
             self.exchange_caches(now);
@@ -222,6 +252,21 @@ impl Tunnel {
         if !self.is_active {
             return Ok(());
         }
+        let Some(sealing) = &mut self.sealing else { return self.handle_plain(now, bytes) };
+        let mut opened = core::mem::take(&mut self.opened);
+        let result = match sealing.open(now, bytes, &mut opened) {
+            Ok(true) => self.handle_plain(now, &opened),
+            Ok(false) => Ok(()),
+            Err(_) => {
+                self.counters.refused += 1;
+                Err(DatagramError::NotSealed)
+            }
+        };
+        self.opened = opened;
+        result
+    }
+
+    fn handle_plain(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DatagramError> {
         let (sessions, datagram) = Datagram::parse(bytes).inspect_err(|_| self.counters.refused += 1)?;
         self.counters.bytes_received += bytes.len() as u64 + u64::from(self.config.envelope_bytes);
         match self.session.handle(now, sessions, &datagram, bytes.len()) {
@@ -297,6 +342,9 @@ impl Tunnel {
         if let Some(caches) = self.link.as_mut().map(|link| &mut link.codecs.caches).or(self.caches.as_mut()) {
             caches::index_some(&mut caches.encoder);
         }
+        if let Some(sealing) = &mut self.sealing {
+            sealing.handle_timeout(now);
+        }
         if self.session.handle_timeout(now) {
             self.end_link();
         }
@@ -312,17 +360,27 @@ impl Tunnel {
         let caches = self.link.as_ref().map(|link| &link.codecs.caches).or(self.caches.as_ref());
         let indexing = caches.filter(|caches| caches.encoder.is_indexing()).map(|_| Instant::ZERO);
         let link = self.link.as_ref().and_then(|link| link.poll_timeout());
-        let active = [Some(self.session.poll_timeout()), link, indexing];
+        let sealing = self.sealing.as_ref().and_then(|sealing| sealing.poll_timeout());
+        let active = [Some(self.session.poll_timeout()), link, sealing, indexing];
         active.into_iter().filter(|_| self.is_active).chain([self.poll_mirror_timeout()]).flatten().min()
     }
 
     /// The next datagram for the other end, in place of what was in `out`. False when there is none now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        let has_one = self.is_active && (self.session.poll(now, out) || self.poll_link(now, out));
-        if has_one {
-            self.counters.bytes_out += out.len() as u64 + u64::from(self.config.envelope_bytes);
+        if !self.is_active {
+            return false;
         }
-        has_one
+        if self.sealing.as_mut().is_some_and(|sealing| sealing.poll_transmit(out)) {
+            return true;
+        }
+        while self.session.poll(now, out) || self.poll_link(now, out) {
+            self.counters.bytes_out += out.len() as u64 + u64::from(self.config.envelope_bytes);
+            // Before there are keys whatever would be said is lost, and is said again.
+            if self.sealing.as_mut().is_none_or(|sealing| sealing.seal(now, out)) {
+                return true;
+            }
+        }
+        false
     }
 
     fn poll_link(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
@@ -351,10 +409,12 @@ impl Tunnel {
         }
         let mirror = self.mirror_status();
         let mirror_bytes = mirror.as_ref().map_or(0, |mirror| mirror.memory_bytes);
+        let seal_bytes = if self.sealing.is_some() { SEAL_BYTES } else { 0 };
         TunnelStatus {
             bypass: self.bypass(now),
+            is_sealed: self.sealing.as_ref().map(|sealing| sealing.is_ready()),
             round_trip: self.link.as_ref().and_then(|link| link.sender.round_trip()),
-            datagram_bytes: self.session.datagram_bytes(),
+            datagram_bytes: self.session.datagram_bytes().map(|bytes| bytes + seal_bytes),
             period: self.load.period(),
             memory_bytes: caches.map_or(0, Caches::memory_bytes) + mirror_bytes,
             mirror,

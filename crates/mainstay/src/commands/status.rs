@@ -1,5 +1,7 @@
 //! `mainstay status`: how a running gateway is.
 
+mod filter;
+
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -102,13 +104,14 @@ pub fn describe(status: &Status) -> String {
         "Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
-         {}{}",
+         {}{}{}",
         count(connections.count),
         count(connections.max),
         scaled(rates.bits_per_s, "bit/s"),
         whole(rates.packets_per_s),
         whole(rates.connections_per_s),
         lazy(status),
+        filter::filter(status),
         configuration(status),
     );
     if let Some(redundancy) = &status.redundancy {
@@ -118,6 +121,7 @@ pub fn describe(status: &Status) -> String {
         group_table(status),
         peer_table(status),
         agreement_table(status),
+        filter::told_table(status),
         channel_table(status),
         worker_table(status),
         port_table(status),

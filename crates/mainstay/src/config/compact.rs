@@ -110,8 +110,13 @@ impl Compact {
     /// told.
     #[must_use]
     pub fn shared_budget(&self, workers: u8) -> Option<u64> {
-        let sharers = if self.precise_after.is_some() { 2 } else { 1 };
-        self.budget_bytes_per_second.map(|budget| budget / u64::from(workers.max(1)) / sharers)
+        self.budget_bytes_per_second.map(|budget| budget / self.budget_parts(workers))
+    }
+
+    /// In how many parts the budget is divided: for each worker, and for precise words and the filter.
+    #[must_use]
+    pub fn budget_parts(&self, workers: u8) -> u64 {
+        u64::from(workers.max(1)) * if self.precise_after.is_some() { 2 } else { 1 }
     }
 
     /// The settings with their names, as a comparison tells them.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::node::SiteConfig;
@@ -10,10 +11,12 @@ use cluster::wan::mirror::MirrorConfig;
 use cluster::wan::{SecondStage, SenderConfig, TunnelConfig};
 use network_functions::tuple_filter::TupleFilter;
 use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+use replication::secure::{PRE_SHARED_KEYS_MAX, Rotation};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
+use super::security::Security;
 use super::validated::Port;
 use super::value::{self, Prefix, ProtocolText, SizeText};
 use crate::compression::{self, Library};
@@ -57,9 +60,20 @@ pub struct RawRedundancy {
     pub mirror: Option<bool>,
     /// Bits that each mirror is told a second, at most.
     pub mirror_bits_per_second: Option<Spanned<u64>>,
+    /// `[redundancy.security]`.
+    pub security: Option<Spanned<RawRedundancySecurity>>,
     /// `[[redundancy.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRedundancyRule>>,
+}
+
+/// `[redundancy.security]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRedundancySecurity {
+    /// Files that hold a key each; the first is begun with, all are accepted.
+    #[serde(default)]
+    pub pre_shared_keys: Vec<Spanned<String>>,
 }
 
 /// `[[redundancy.rule]]`.
@@ -103,6 +117,8 @@ pub struct Redundancy {
     pub peer_timeout: Duration,
     /// Bits that each node that stands by is told a second, at most, so that it has the caches; none: it has not.
     pub mirror_bits_per_second: Option<u64>,
+    /// What the tunnel's datagrams are encrypted by, if they are.
+    pub security: Option<Security>,
     /// What goes through the tunnel; none: whatever leaves by the port that leads to the other site.
     pub rules: Vec<RedundancyRule>,
 }
@@ -121,7 +137,7 @@ pub struct RedundancyRule {
 }
 
 impl Redundancy {
-    /// As the node takes it.
+    /// As the node takes it, but for what encrypts it.
     #[must_use]
     pub fn site(&self) -> SiteConfig {
         let prefix = |prefix: Prefix| network_functions::address::Prefix::new(prefix.address, prefix.length_bits).ok();
@@ -156,6 +172,7 @@ impl Redundancy {
                 mirror: self.mirror_bits_per_second.map(|bits_per_second| MirrorConfig { bits_per_second }),
                 ..TunnelConfig::default()
             },
+            sealing: None,
         }
     }
 
@@ -207,6 +224,7 @@ impl Redundancy {
             peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
                 .unwrap_or(defaults.peer_timeout),
             mirror_bits_per_second: mirror(raw, findings),
+            security: security(raw, findings),
             rules: rules(raw, findings),
         };
         if let (Some(local), Some(peer)) = (local, peer) {
@@ -274,6 +292,22 @@ fn mirror(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<u64> {
     raw.mirror.unwrap_or(true).then_some(rate)
 }
 
+fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security> {
+    let section = raw.security.as_ref()?;
+    let subject = "[redundancy.security]";
+    let keys = &section.get_ref().pre_shared_keys;
+    if !(1..=PRE_SHARED_KEYS_MAX).contains(&keys.len()) {
+        let mistake = Mistake::new(
+            format!("{} keys are named", keys.len()),
+            format!("name from 1 to {PRE_SHARED_KEYS_MAX} files in pre_shared_keys, as `mainstay key` writes them"),
+        );
+        findings.error(section.span(), subject, mistake);
+        return None;
+    }
+    let pre_shared_keys = keys.iter().map(|key| PathBuf::from(key.get_ref())).collect();
+    Some(Security { pre_shared_keys, certificates: None, rotation: Rotation::default() })
+}
+
 fn second_stage(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Library> {
     let written = raw.second_stage.as_ref()?;
     let name = written.get_ref();
@@ -300,7 +334,11 @@ fn time(
     }
     let mistake = Mistake::new(
         format!("{:?} is out of range", written.get_ref()),
-        format!("choose from {:?} to {:?}", range.start(), range.end()),
+        format!(
+            "choose a duration from {} to {}",
+            value::written_duration(*range.start()),
+            value::written_duration(*range.end())
+        ),
     );
     findings.error(written.span(), &subject, mistake);
     None
@@ -406,6 +444,7 @@ addresses = ["192.0.2.1/24"]
             ("copies_per_mille = 1001", "choose from 0 to 1000"),
             ("second_stage = \"brotli\"", "lz4"),
             ("mirror_bits_per_second = 1000", "choose from 1000000"),
+            ("[redundancy.security]", "0 keys are named"),
             ("[workers]\ncount = 2", "workers would have to share it"),
             ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),
         ] {

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use filters::Shape;
 use filters::memory::MARKS_MAX;
 use flow::{Instant, NodeId, Tuple};
 
@@ -183,6 +184,16 @@ impl CompactSender {
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.source.refused
+    }
+
+    /// The share of its cells that is taken in each level of the filter, the largest level first; nothing for filters without levels.
+    /// All cells are looked at.
+    #[must_use]
+    pub fn loads_by_level(&self) -> Vec<f64> {
+        let Shape::MultiLevel(shape, _) = self.config.shape() else { return Vec::new() };
+        let (Some(items), Ok(buckets)) = (self.source.items_by_level(), shape.buckets()) else { return Vec::new() };
+        let cells = buckets.into_iter().map(|buckets| buckets * u64::from(shape.cells_per_bucket));
+        items.zip(cells).filter(|(_, cells)| *cells > 0).map(|(items, cells)| items as f64 / cells as f64).collect()
     }
 
     /// Its figures.

@@ -92,6 +92,14 @@ impl Source {
         }
     }
 
+    /// Cells taken in each level of a filter that has levels.
+    pub(super) fn items_by_level(&self) -> Option<impl Iterator<Item = usize> + use<>> {
+        match &self.structure {
+            Structure::Hosts { told, .. } | Structure::Cells(told) => Some(told.items_by_level().into_iter()),
+            Structure::Digest(_) | Structure::Counting(_) => None,
+        }
+    }
+
     /// What the whole takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.structure {

@@ -22,6 +22,9 @@ use crate::wan::datagram::{Datagram, Sessions};
 use crate::wan::record::Record;
 use crate::wan::sender::{Sender, SenderConfig};
 
+/// Bytes around a datagram that count for the rate: IPv4 and UDP headers.
+const ENVELOPE_BYTES: u16 = 28;
+
 /// What has the caches.
 pub(super) type Views<'a> = Option<(&'a Encoder, &'a Decoder)>;
 
@@ -110,7 +113,7 @@ impl Source {
             peer,
             sessions: Sessions { from: (self.random.next() >> 32) as u32 | 1, to: name },
             heard_at: now,
-            sender: Sender::new(self.sender_config),
+            sender: Sender::new(self.sender_config, ENVELOPE_BYTES),
             told: [None; 2],
             tell_at: now,
             wanted: VecDeque::new(),

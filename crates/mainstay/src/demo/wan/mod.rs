@@ -120,6 +120,7 @@ struct Stage {
     topology: Topology,
     client: Arc<Namespace>,
     gateways: Gateways,
+    congestion_control: String,
     _server: Server,
 }
 
@@ -142,6 +143,7 @@ impl Demo<'_> {
         let mut stage = self.stage("with tunnel", &objects, settings, Tunnels::Mirrored)?;
         let with = self.measure("with tunnel", &mut stage, &objects)?;
         let tunnels = [stage.gateways.tunnel(0), stage.gateways.tunnel(1)];
+        let congestion_control = stage.congestion_control.clone();
         let encoder = self.fail_over("with tunnel", &mut stage, &objects, 0)?;
         let decoder = self.fail_over("with tunnel", &mut stage, &objects, 1)?;
         drop(stage);
@@ -149,12 +151,18 @@ impl Demo<'_> {
         let alone = self.measure("without mirrors", &mut stage, &objects)?;
         let unmirrored = self.fail_over("without mirrors", &mut stage, &objects, 0)?;
         let failovers = Failovers { encoder, decoder, unmirrored };
-        Ok(Report::new((settings.to_string(), CLIENTS), [&with, &without, &alone], failovers, tunnels))
+        Ok(Report::new(
+            (settings.to_string(), CLIENTS, congestion_control),
+            [&with, &without, &alone],
+            failovers,
+            tunnels,
+        ))
     }
 
     fn stage(&self, name: &str, objects: &Objects, settings: Settings, tunnels: Tunnels) -> Result<Stage, WanError> {
         self.progress.show(&format!("{name}: building the network"));
         let topology = Topology::build(settings, packet_io::random::number())?;
+        let congestion_control = topology.set_congestion_control(self.args.congestion_control.as_deref())?;
         let mut gateways = Gateways::start(&topology, tunnels, TUNNEL_BITS_PER_S)?;
         if self.args.keep_logs {
             let files = gateways.keep_files();
@@ -165,7 +173,7 @@ impl Demo<'_> {
         gateways.wait_until_ready(self.watch)?;
         let server = Server::start(&topology.sites[0].host, &objects.files)?;
         let client = Arc::clone(&topology.sites[1].host);
-        Ok(Stage { topology, client, gateways, _server: server })
+        Ok(Stage { topology, client, gateways, congestion_control, _server: server })
     }
 
     /// Downloads everything for the first time, and then the same and its edited versions.
