@@ -4,6 +4,7 @@ use cluster::wan::mirror::MirrorStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Metric, Samples};
+use crate::output::{counted, scaled};
 
 /// The mirrors of the tunnel's caches at the nodes of a site.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -101,7 +102,8 @@ impl RedundancyMirror {
     /// A line for people.
     #[must_use]
     pub fn describe(&self) -> String {
-        let of = |cache: &MirroredCache| format!("{} of {} bytes", cache.held_bytes, cache.bytes);
+        let bytes = |bytes: u64| scaled(bytes as f64, "B");
+        let of = |cache: &MirroredCache| format!("{} of {}", bytes(cache.held_bytes), bytes(cache.bytes));
         match self.follows {
             Some(node) => format!(
                 "             mirrors the caches of node {node}: {} sent, {} received\n",
@@ -109,8 +111,10 @@ impl RedundancyMirror {
                 of(&self.received)
             ),
             None if self.followers > 0 => format!(
-                "             caches mirrored by {} nodes, who were told {} bytes; {} blocks left out\n",
-                self.followers, self.told_bytes, self.blocks_left_out
+                "             caches mirrored by {}, {} told, {} left out\n",
+                counted(self.followers as usize, "node"),
+                bytes(self.told_bytes),
+                counted(self.blocks_left_out as usize, "block")
             ),
             None => "             caches mirrored by no other node\n".to_owned(),
         }
