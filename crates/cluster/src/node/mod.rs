@@ -54,7 +54,7 @@ use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 use crate::wan::mirror::{self, MirrorError};
 
-pub use compact::{CompactNodeConfig, CompactStatus, PrecisionCounters, WhichPrecise};
+pub use compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
