@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+use std::string::ToString;
 use std::time::Duration;
 use std::vec::Vec;
 
@@ -69,7 +70,7 @@ fn node(site: usize, number: usize, setting: Setting, now: Instant) -> Node {
     let end = |site: usize| (OUTER[site], TUNNEL_PORT).into();
     let mirror = setting.mirror.then(MirrorConfig::default);
     let tunnel = TunnelConfig { cache_bytes: 1 << 20, mirror, ..TunnelConfig::default() };
-    let config_of_site = SiteConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel };
+    let config_of_site = SiteConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel, sealing: None };
     let seed = 77 + now.as_nanos() + 10 * site as u64 + u64::from(id);
     Node::new(config, now).unwrap().with_site(config_of_site, seed, flow::HashKey([5, 6]))
 }
