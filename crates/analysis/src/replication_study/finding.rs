@@ -27,6 +27,7 @@ pub(super) struct Found<'a> {
     pub(super) lanes: Outcomes,
     pub(super) began: Option<Instant>,
     pub(super) duration: Duration,
+    pub(super) busy: Duration,
     pub(super) failovers: u64,
 }
 
@@ -73,24 +74,26 @@ impl Found<'_> {
         cost.reduction = saved(cost.bytes, of.selective().bytes);
         cost.reduction_from_13_bytes = saved(cost.bytes, cost.changes * SEED_MESSAGE_BYTES);
         cost.reduction_without_headers = saved(cost.told_bytes, cost.changes * SEED_MESSAGE_BYTES);
-        cost.overhead = ratio(cost.bytes, of.bytes_protected);
-        cost.protected_share = ratio(of.bytes_protected, self.book.payload_bytes);
+        let bytes_protected = self.book.bytes_protected(index);
+        cost.overhead = ratio(cost.bytes, bytes_protected);
+        cost.protected_share = ratio(bytes_protected, self.book.payload_bytes);
         cost
     }
 
     fn traffic(&self) -> Traffic {
         let (book, statistics) = (self.book, &self.book.statistics);
-        let duration_s = self.duration.as_secs_f64();
+        let (duration_s, busy_s) = (self.duration.as_secs_f64(), self.busy.as_secs_f64());
         let points: Vec<f64> = (0..LIFETIME_POINTS).map(|point| 1e-3 * 10_f64.powf(f64::from(point) / 4.0)).collect();
         let share = |seconds: &f64| statistics.lifetimes.share_up_to(Duration::from_secs_f64(*seconds));
         Traffic {
             duration_s,
+            busy_s,
             packets: book.packets,
             payload_bytes: book.payload_bytes,
             connections: statistics.begun,
             tcp: statistics.tcp,
             udp: statistics.udp,
-            connections_per_second: if duration_s > 0.0 { statistics.begun as f64 / duration_s } else { 0.0 },
+            connections_per_second: if busy_s > 0.0 { statistics.begun as f64 / busy_s } else { 0.0 },
             connections_max: statistics.open_max,
             one_way: statistics.one_way,
             one_way_share: ratio(statistics.one_way, statistics.ended).unwrap_or(0.0),

@@ -44,6 +44,8 @@ pub use pages::report;
 pub use tables::datasets;
 pub use urls::{URLS_MAX, url_of};
 
+/// So much of a silence at most is time in which the traffic went on.
+const SILENCE_COUNTED: Duration = Duration::from_secs(60);
 /// Changes that are handed to the threads at a time.
 const BATCH_CHANGES: usize = 4096;
 
@@ -55,6 +57,9 @@ pub struct Study {
     workers: Workers,
     urls: UrlBook,
     began: Option<Instant>,
+    /// The last packet's time, and how long the traffic was without its silences.
+    last: Instant,
+    busy: Duration,
     next_failover: Instant,
     failovers: u64,
 }
@@ -73,6 +78,8 @@ impl Study {
             workers: Workers::start(&config)?,
             urls: UrlBook::new(config.seed),
             began: None,
+            last: Instant::ZERO,
+            busy: Duration::ZERO,
             next_failover: Instant::FAR_FUTURE,
             failovers: 0,
             config,
@@ -82,6 +89,8 @@ impl Study {
     /// A packet of the traffic.
     pub fn handle_packet(&mut self, packet: &Packet<'_>) {
         let began = *self.began.get_or_insert(packet.at);
+        self.busy += packet.at.saturating_since(self.last.max(began)).min(SILENCE_COUNTED);
+        self.last = packet.at;
         if self.next_failover == Instant::FAR_FUTURE {
             self.next_failover = began + self.between_failovers();
         }
@@ -147,6 +156,7 @@ impl Study {
             lanes,
             began: self.began,
             duration,
+            busy: self.busy,
             failovers: self.failovers,
         };
         let mut outcome = found.outcome();

@@ -90,6 +90,8 @@ pub struct LevelLoads {
 pub struct Traffic {
     /// Seconds from the first packet to the last.
     pub duration_s: f64,
+    /// The same without silences, of which no more than a minute each is counted: captures may lie years apart. Rates are by this.
+    pub busy_s: f64,
     /// Packets that were studied.
     pub packets: u64,
     /// Bytes that their transports carried.

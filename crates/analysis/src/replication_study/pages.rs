@@ -34,7 +34,7 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
             "{} connections in {} s of traffic ({} a second, {} in progress at most), followed by the gateway's own tracker. Each way of \
              telling a backup of them was played through with the gateway's own code.",
             short(traffic.connections as f64),
-            short(traffic.duration_s),
+            short(traffic.busy_s),
             short(traffic.connections_per_second),
             short(traffic.connections_max as f64),
         ),
@@ -62,7 +62,7 @@ fn title(outcome: &Outcome) -> String {
 /// Which method to choose, before all figures.
 fn choice(outcome: &Outcome) -> Option<Section> {
     let advice = outcome.advice.as_ref()?;
-    let seconds = outcome.traffic.duration_s.max(1e-9);
+    let seconds = outcome.traffic.busy_s.max(1e-9);
     let mut blocks: Vec<Block> = advice.sentences.iter().cloned().map(Block::Text).collect();
     blocks.push(bars(
         outcome,
@@ -87,7 +87,7 @@ fn tiles(outcome: &Outcome) -> Vec<Tile> {
     ];
     for method in [Method::PreciseSelective, Method::FlowDigest, Method::MultiLevelFaSymbols] {
         let Some(found) = outcome.methods.get(method.name()) else { continue };
-        let a_second = found.cost.bytes as f64 / traffic.duration_s.max(1e-9);
+        let a_second = found.cost.bytes as f64 / traffic.busy_s.max(1e-9);
         tiles.push(tile(method.name(), per_second(a_second), "to one backup"));
     }
     tiles

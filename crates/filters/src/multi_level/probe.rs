@@ -209,17 +209,14 @@ impl<H: Holding> MultiLevel<H> {
         (free != 0).then(|| self.word_at(probe, free.trailing_zeros()))
     }
 
-    /// The cell for a key that is known not to be in the filter: by first available, buckets behind the first one
-    /// with room are not looked at.
+    /// The cell for a key that is known not to be in the filter.
+    #[inline(always)]
     pub(super) fn free_cell(&self, key: KeyHash) -> Option<usize> {
-        if self.shape.insertion == Insertion::LeastLoad {
-            return self.free_cell_of(&self.probe(key));
+        match &self.search {
+            #[cfg(target_arch = "x86_64")]
+            Search::Wide(levels) => levels.free_cell(&self.memory, key),
+            _ => self.free_cell_of(&self.probe_portably(key)),
         }
-        (0..usize::from(self.shape.levels)).find_map(|level| {
-            let first = self.place(key, level);
-            let end = first + usize::from(self.shape.cells_per_bucket);
-            (first..end).find(|index| self.memory.word(*index) & TAKEN == 0)
-        })
     }
 
     #[inline(never)]

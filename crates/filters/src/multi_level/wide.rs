@@ -1,9 +1,10 @@
 //! The search of a filter of four levels and eight cells a bucket with vectors of 256 bits, where the processor has them:
-//! a bucket is one, and so are the places of a key's four buckets. The portable twin is in [`super::probe`].
+//! a bucket is one. The portable twin is in [`super::probe`].
 //!
-//! What a lookup takes is its instructions, not its cache misses: those of several lookups overlap as far as the processor
-//! sees ahead, which is a few hundred instructions. So there is one test of the memory's size instead of one a bucket, no branch
-//! but on what was found, and nothing is written to memory and read back from a place that depends on what was found.
+//! What a lookup takes is its instructions rather than its cache misses: those of several lookups overlap as far as the processor
+//! sees ahead, which is a few hundred instructions. So there is one test of the memory's size instead of one a bucket, and no
+//! branch but on whether anything was found. Which bucket it was found in is chosen among registers: read back from an array
+//! that was just written, it would have to wait until it is known which of four writes it meets.
 
 use core::arch::x86_64::{
     __cpuid, __cpuid_count, __m256i, _mm256_and_si256, _mm256_cmpeq_epi32, _mm256_load_si256, _mm256_movemask_epi8,
@@ -97,6 +98,14 @@ impl WideLevels {
         unsafe { self.spot_avx2(self.words(memory), key) }
     }
 
+    /// The cell for a key that is known not to be in the filter.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn free_cell(&self, memory: &Memory, key: KeyHash) -> Option<usize> {
+        // SAFETY: as in `find`.
+        unsafe { self.free_cell_avx2(self.words(memory), key) }
+    }
+
     /// What the key's buckets look like.
     #[inline(always)]
     #[allow(unsafe_code)]
@@ -116,8 +125,8 @@ impl WideLevels {
         }
     }
 
-    /// The first word of each of the key's buckets: [`KeyHash::bucket`] for four levels at once. They are below the end
-    /// of their level, as the upper half of a product with its number of buckets is below that.
+    /// The first word of each of the key's buckets. They are below the end of their level, as [`KeyHash::index`] is below its
+    /// range.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     fn places(&self, key: KeyHash) -> [u64; LEVELS] {
@@ -186,8 +195,25 @@ impl WideLevels {
         if found != 0 {
             return Spot::Found(first_cell(places, found));
         }
+        self.vacancy(places, buckets).map_or(Spot::None, Spot::Free)
+    }
+
+    /// The cell for a new item, of buckets that were read.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    fn vacancy(&self, places: [u64; LEVELS], buckets: [__m256i; LEVELS]) -> Option<usize> {
         let free = vacancies(self.insertion, CELLS, (!top_bits(buckets) & self.cells_mask).into());
-        if free == 0 { Spot::None } else { Spot::Free(first_cell(places, free as u32)) }
+        (free != 0).then(|| first_cell(places, free as u32))
+    }
+
+    /// # Safety
+    /// `words` is the memory that this was made for.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[allow(unsafe_code)]
+    unsafe fn free_cell_avx2(&self, words: *const u32, key: KeyHash) -> Option<usize> {
+        let places = self.places(key);
+        // SAFETY: these are places in these words.
+        self.vacancy(places, unsafe { buckets(words, places) })
     }
 
     /// # Safety
