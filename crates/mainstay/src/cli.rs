@@ -279,6 +279,8 @@ mod tests {
             ("--sync-loss 1.5", "a number from 0 to 0.9"),
             ("--ramp 1000000", "a number from 0 to 50000"),
             ("--seconds 0", "a number from 1 to 300"),
+            ("--wan --seconds 5", "cannot be used with"),
+            ("--wan --representation d-left", "cannot be used with"),
         ];
         for (option, remedy) in refused {
             let error = Cli::try_parse_from(format!("mainstay demo {option}").split(' ')).expect_err(option);

@@ -36,7 +36,9 @@ pub(super) struct EncoderSeed {
 fn encoder_config(config: &TunnelConfig, period: Period, seed: EncoderSeed) -> EncoderConfig {
     let sampling = Sampling { period, ..config.sampling };
     let EncoderSeed { epoch, key } = seed;
-    EncoderConfig { cache_bytes: config.cache_bytes, sampling, epoch, key, ..EncoderConfig::default() }
+    // Records come in order, and say what their payload is.
+    let remembers_plain = true;
+    EncoderConfig { cache_bytes: config.cache_bytes, sampling, epoch, key, remembers_plain, ..EncoderConfig::default() }
 }
 
 impl Caches {

@@ -12,7 +12,7 @@ use super::header::{self, Compressor, Decompressor, HeaderError, HeaderForm, Rem
 use super::limits::RESTORED_PACKETS_MAX;
 use super::link::{Outgoing, Restored};
 use super::mirror::Tap;
-use super::record::{PacketRecord, Record};
+use super::record::{PacketRecord, PayloadForm, Record};
 
 /// The front of a packet whose payload comes next.
 #[derive(Clone, Debug)]
@@ -82,24 +82,24 @@ impl Codecs {
             Some(at) => self.caches.encoder.encode_segment(at, payload, &mut self.block),
             None => self.caches.encoder.encode_block(payload, &mut self.block),
         };
-        let is_coded = encoding.has_shim();
-        self.tap.note_sent(encoding, self.caches.encoder.epoch(), if is_coded { &self.block } else { payload });
-        let block = if is_coded { &self.block[..] } else { payload };
+        let form = PayloadForm::from(encoding);
+        let block = if form == PayloadForm::Coded { &self.block[..] } else { payload };
+        self.tap.note_sent(encoding, self.caches.encoder.epoch(), block);
         self.small.clear();
-        let form = self.compressor.compress(header, &segmentation, payload.len(), &mut self.small);
-        let remembered = match form {
+        let headers = self.compressor.compress(header, &segmentation, payload.len(), &mut self.small);
+        let remembered = match headers {
             HeaderForm::Small(remembered) => {
                 counters.headers_small += 1;
                 counters.header_bytes_saved += header.len().saturating_sub(self.small.len()) as u64;
                 self.small.extend_from_slice(block);
-                Record::Small { is_coded, bytes: &self.small }.write(out);
+                Record::Small { form, bytes: &self.small }.write(out);
                 return remembered;
             }
             HeaderForm::First(remembered) => Some(remembered),
             HeaderForm::Whole => None,
         };
         let place = remembered.map(|remembered| (remembered.place, remembered.version));
-        Record::Packet(PacketRecord { is_coded, segmentation, remembered: place, header, payload: block }).write(out);
+        Record::Packet(PacketRecord { form, segmentation, remembered: place, header, payload: block }).write(out);
         remembered
     }
 
@@ -116,7 +116,7 @@ impl Codecs {
         restored: &mut VecDeque<Restored>,
         counters: &mut TunnelCounters,
     ) {
-        let (front, is_coded, payload) = match record {
+        let (front, form, payload) = match record {
             // What the two say to each other was said by this release, or it is as good as lost.
             Record::FromEncoder(message) => {
                 self.tap.note_word(message);
@@ -139,12 +139,12 @@ impl Codecs {
                 }
                 let front =
                     Front { header: packet.header.to_vec(), segmentation: packet.segmentation, is_small: false };
-                (front, packet.is_coded, packet.payload)
+                (front, packet.form, packet.payload)
             }
-            Record::Small { is_coded, bytes } => match self.decompressor.decompress(bytes) {
+            Record::Small { form, bytes } => match self.decompressor.decompress(bytes) {
                 Ok(small) => {
                     let front = Front { header: small.header, segmentation: small.segmentation, is_small: true };
-                    (front, is_coded, small.payload)
+                    (front, form, small.payload)
                 }
                 Err(error) => {
                     if let HeaderError::Unknown(place) = error
@@ -157,7 +157,11 @@ impl Codecs {
                 }
             },
         };
-        if !is_coded {
+        if form == PayloadForm::Filed {
+            self.tap.note_received_plain(self.caches.decoder.epoch(), payload);
+            self.caches.decoder.handle_plain(payload);
+        }
+        if form != PayloadForm::Coded {
             return deliver(front.complete(payload), restored, counters);
         }
         let ticket = Ticket(self.next_ticket);

@@ -45,6 +45,13 @@ impl Tap {
         }
     }
 
+    /// A block came plain, and is remembered.
+    pub(in crate::wan) fn note_received_plain(&mut self, epoch: Option<u32>, block: &[u8]) {
+        if let Some(epoch) = epoch.filter(|_| self.is_open) {
+            self.push(Entry::Plain { side: Side::Received, epoch, block });
+        }
+    }
+
     /// The other end's encoder said something: what it gave, mirrors lack too.
     pub(in crate::wan) fn note_word(&mut self, message: &[u8]) {
         if self.is_open && matches!(Control::parse(message), Ok(Control::Fill { .. })) {
