@@ -6,6 +6,7 @@
 mod implied;
 mod link;
 mod report;
+mod resuming;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use flow::Instant;
 use self::implied::Implied;
 use self::link::{Cookies, Stream};
 use self::report::Report;
+pub use self::resuming::{Look, Opening};
 use self::store::Store;
 use self::waiting::Waiting;
 use crate::limits::{GRANULE_BYTES, OUTBOX_MESSAGES_MAX, RANGES_MAX, STALE_BLOCKS_MAX};
@@ -109,6 +111,9 @@ pub struct Decoder {
     store: Store,
     implied: Implied,
     stream: Option<Stream>,
+    /// The stream of a channel that is over, while the new one's is not open yet.
+    parked: Option<Stream>,
+    awaits_open: bool,
     cookies: Cookies,
     waiting: Waiting,
     abandoned: VecDeque<Ticket>,
@@ -148,6 +153,8 @@ impl Decoder {
             store: Store::new(granules_of(config.cache_bytes)?),
             implied: Implied::default(),
             stream: None,
+            parked: None,
+            awaits_open: false,
             cookies: Cookies::default(),
             waiting: Waiting::default(),
             abandoned: VecDeque::new(),
@@ -464,7 +471,7 @@ impl Decoder {
     }
 
     pub(crate) fn into_heritage(self) -> Option<Heritage> {
-        let epoch = self.stream?.epoch;
+        let epoch = self.stream.or(self.parked)?.epoch;
         let mut this = self;
         this.lose_order();
         let (granules, next) = (this.store.granules(), this.store.next);
