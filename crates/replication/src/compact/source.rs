@@ -33,8 +33,17 @@ impl Hasher for Hashed {
     }
 }
 
-/// How many connections each pair of hosts has.
-type Connections = HashMap<KeyHash, u32, BuildHasherDefault<Hashed>>;
+/// A pair of hosts that have a connection.
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    /// Connections of theirs.
+    number: u32,
+    /// The pair is in the filter; else there was no room for it.
+    is_told: bool,
+}
+
+/// The pairs of hosts that have connections, those that found no room included: no more than there are connections.
+type Connections = HashMap<KeyHash, Pair, BuildHasherDefault<Hashed>>;
 
 enum Structure {
     Hosts { connections: Connections, told: MultiLevel<States> },
@@ -190,10 +199,13 @@ impl Source {
             }
             Structure::Hosts { connections, told } => {
                 let key = key::of_hosts(&self.secret, tuple);
-                if let Some(number) = connections.get_mut(&key) {
-                    *number = number.saturating_add(1);
-                } else if self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok() {
-                    connections.insert(key, 1);
+                let pair = connections.entry(key).or_default();
+                pair.number = pair.number.saturating_add(1);
+                if pair.is_told {
+                    return;
+                }
+                if self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok() {
+                    pair.is_told = true;
                     self.note_inserted();
                 } else {
                     self.refused += 1;
@@ -213,14 +225,16 @@ impl Source {
             Structure::Hosts { connections, told } => {
                 let key = key::of_hosts(&self.secret, tuple);
                 match connections.get_mut(&key) {
-                    Some(number) if *number > 1 => *number -= 1,
-                    Some(_) => {
+                    Some(pair) if pair.number > 1 => pair.number -= 1,
+                    Some(pair) => {
+                        let was_told = pair.is_told;
                         connections.remove(&key);
-                        told.remove_state(key, TALKING);
-                        self.note_removed();
+                        if was_told {
+                            told.remove_state(key, TALKING);
+                            self.note_removed();
+                        }
                     }
-                    // There was no room for the pair when this connection began. (Had it come to room since, by another
-                    // connection, that one would be forgotten with this one: what is refused is counted for this reason, too.)
+                    // Nobody said that it began.
                     None => {}
                 }
             }

@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use filters::ExchangeError;
 use flow::conntrack::TcpState;
-use flow::{Instant, NodeId};
+use flow::{Instant, NodeId, Tuple};
 use proptest::prelude::*;
 
 use super::harness::{FAIR, PEER, Pair, config, tcp, tuple};
@@ -81,6 +81,35 @@ fn what_found_no_room_is_put_in_when_it_changes_and_there_is_room() {
     (300..1000).for_each(|number| pair.set(number, tcp(TcpState::Established)));
     let status = pair.sender.status();
     assert!(status.entries > 100 && status.entries + status.absent == 700, "{status:?}");
+}
+
+#[test]
+fn of_two_hosts_the_last_connection_takes_the_pair_out_whichever_found_no_room() {
+    let mut sender = CompactSender::new(config(Representation::HostAggregate, 1), &[PEER]).unwrap();
+    let between = |host: u8, port: u16| Tuple::v4(6, ([10, 0, 0, host].into(), port), ([192, 0, 2, 1].into(), 80));
+    let established = tcp(TcpState::Established);
+    sender.insert(&between(1, 1), established);
+    sender.insert(&between(2, 1), established);
+    assert_eq!((sender.status().entries, sender.status().refused), (1, 1), "there is room for one pair");
+    sender.remove(&between(1, 1), established);
+    sender.insert(&between(2, 2), established);
+    assert_eq!(sender.status().entries, 1, "now there is room for the other");
+    sender.remove(&between(2, 1), established);
+    assert_eq!(sender.status().entries, 1, "the connection that found room goes on");
+    sender.remove(&between(2, 2), established);
+    assert_eq!(sender.status().entries, 0);
+}
+
+#[test]
+fn a_datagram_that_cannot_be_used_is_told_again_at_once() {
+    let mut pair = Pair::new(config(MULTI_LEVEL, 100), FAIR);
+    pair.set(1, tcp(TcpState::SynSent));
+    let mut changes = datagram_of_kind(&mut pair, 3);
+    changes.pop();
+    let error = pair.receiver.handle_datagram(pair.now, &changes).expect_err("it was cut off");
+    assert!(matches!(error, CompactError::Exchange(ExchangeError::Malformed(_))), "{error}");
+    pair.until_equal(SECOND);
+    assert_eq!(pair.sender.status().drifts, 0, "the digests had not to find it");
 }
 
 #[test]
