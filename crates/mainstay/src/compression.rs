@@ -39,8 +39,7 @@ impl Library {
 }
 
 /// The library with this number in a bundle.
-#[must_use]
-pub fn library(stage: u8) -> Option<Box<dyn Compressor + Send>> {
+pub(crate) fn library(stage: u8) -> Option<Box<dyn Compressor + Send>> {
     match Library::ALL.into_iter().find(|library| library.stage() == stage)? {
         Library::Zstd => Zstd::new().ok().map(|zstd| Box::new(zstd) as Box<dyn Compressor + Send>),
         Library::Lz4 => Some(Box::new(Lz4)),

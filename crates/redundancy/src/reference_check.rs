@@ -31,7 +31,7 @@ fn absorb(lanes: &mut [u64; LANES], stripe: &[u8; STRIPE_BYTES]) {
 
 impl ReferenceCheck {
     /// Adds a run.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add(&mut self, run: &[u8]) {
         let mut lanes = [FINAL, !FINAL, KEYS[0] ^ FINAL, KEYS[1] ^ FINAL];
         let (stripes, rest) = run.as_chunks::<STRIPE_BYTES>();

@@ -18,7 +18,7 @@ const THRESHOLD_PROTECTS_MIN: f64 = 0.95;
 
 /// What to choose; nothing where there was nothing to be told, or precise messages were not studied.
 pub(super) fn advice(outcome: &Outcome) -> Option<Advice> {
-    let seconds = outcome.traffic.duration_s;
+    let seconds = outcome.traffic.busy_s;
     let precise = cost(outcome, Method::PreciseSelective).filter(|cost| cost.bytes > 0 && seconds > 0.0)?;
     let rate = |bytes: u64| bytes as f64 / seconds;
     let sound = Method::ALL.into_iter().filter_map(|method| {

@@ -19,6 +19,8 @@ const WORDS_MAX: usize = 1 << 28;
 /// So often at most the clock stops on its way from one change to the next: what filters say to each other in a silence of hours, or
 /// of years between one capture and another, is not what the traffic costs.
 const STOPS_MAX: usize = 16;
+/// So often at most it is noted how full a filter's levels are.
+const LOADS_MAX: usize = 1000;
 /// So long before the capture the backup is there.
 const BEFORE: Duration = Duration::from_secs(5);
 
@@ -40,8 +42,10 @@ pub(super) struct Answers {
 }
 
 /// What became of a filter.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct LaneOutcome {
+    /// When the primary failed, and the loads of the filter's levels then.
+    pub(super) loads: Vec<(Instant, Vec<f64>)>,
     pub(super) bytes: u64,
     /// Of these, what stands behind all headers.
     pub(super) told_bytes: u64,
@@ -216,6 +220,10 @@ impl Lane {
     /// The primary fails now: what has not been sent is lost. Asks the backup.
     pub(super) fn probe(&mut self, probes: &Probes) {
         self.turn_to(probes.at);
+        if self.outcome.loads.len() < LOADS_MAX && self.threshold == 0 && !self.method.is_precise() {
+            let loads = self.sender.loads_by_level();
+            self.outcome.loads.extend((!loads.is_empty()).then_some((probes.at, loads)));
+        }
         let answers = &mut self.outcome.answers;
         for tuple in &probes.absent {
             answers.absent += 1;

@@ -72,6 +72,17 @@ pub struct MethodOutcome {
     pub cost: Cost,
     /// At each threshold that it was studied at.
     pub by_threshold: Vec<Cost>,
+    /// How full the levels of its filter were at each simulated failover, at threshold 0; nothing for filters without levels.
+    pub level_loads: Vec<LevelLoads>,
+}
+
+/// How full the levels of a filter were.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct LevelLoads {
+    /// Seconds from the first packet on.
+    pub at_s: f64,
+    /// The share of its cells that is taken in each level, the largest level first.
+    pub loads: Vec<f64>,
 }
 
 /// What the traffic is like.
@@ -79,6 +90,8 @@ pub struct MethodOutcome {
 pub struct Traffic {
     /// Seconds from the first packet to the last.
     pub duration_s: f64,
+    /// The same without silences, of which no more than a minute each is counted: captures may lie years apart. Rates are by this.
+    pub busy_s: f64,
     /// Packets that were studied.
     pub packets: u64,
     /// Bytes that their transports carried.

@@ -16,12 +16,13 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
     let mut sections: Vec<Section> = choice(outcome).into_iter().collect();
     sections.extend([costs(outcome), failovers(outcome)]);
     sections.extend(over_thresholds(outcome));
+    sections.extend(of_filters(outcome));
     sections.push(of_traffic(outcome));
     sections.extend(of_urls(outcome));
     if !outcome.beside_the_paper.is_empty() {
         let blocks = vec![
             Block::Note("Feng: replicating the state of network devices, with Flow Digest and multi-level counting Bloom filters.".into()),
-            Block::Table(beside_the_paper(outcome)),
+            Block::Folded("Its figures beside those of this traffic, and why they differ".into(), beside_the_paper(outcome)),
         ];
         sections.push(Section { heading: "Beside the paper".into(), blocks });
     }
@@ -33,7 +34,7 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
             "{} connections in {} s of traffic ({} a second, {} in progress at most), followed by the gateway's own tracker. Each way of \
              telling a backup of them was played through with the gateway's own code.",
             short(traffic.connections as f64),
-            short(traffic.duration_s),
+            short(traffic.busy_s),
             short(traffic.connections_per_second),
             short(traffic.connections_max as f64),
         ),
@@ -61,7 +62,7 @@ fn title(outcome: &Outcome) -> String {
 /// Which method to choose, before all figures.
 fn choice(outcome: &Outcome) -> Option<Section> {
     let advice = outcome.advice.as_ref()?;
-    let seconds = outcome.traffic.duration_s.max(1e-9);
+    let seconds = outcome.traffic.busy_s.max(1e-9);
     let mut blocks: Vec<Block> = advice.sentences.iter().cloned().map(Block::Text).collect();
     blocks.push(bars(
         outcome,
@@ -86,7 +87,7 @@ fn tiles(outcome: &Outcome) -> Vec<Tile> {
     ];
     for method in [Method::PreciseSelective, Method::FlowDigest, Method::MultiLevelFaSymbols] {
         let Some(found) = outcome.methods.get(method.name()) else { continue };
-        let a_second = found.cost.bytes as f64 / traffic.duration_s.max(1e-9);
+        let a_second = found.cost.bytes as f64 / traffic.busy_s.max(1e-9);
         tiles.push(tile(method.name(), per_second(a_second), "to one backup"));
     }
     tiles
@@ -216,6 +217,31 @@ fn over_thresholds(outcome: &Outcome) -> Option<Section> {
         ),
     ];
     Some(Section { heading: "What waiting saves".into(), blocks })
+}
+
+/// How full the levels of filters were over time (the paper's figure 23).
+fn of_filters(outcome: &Outcome) -> Option<Section> {
+    let shown = [Method::MultiLevelFa, Method::MultiLevelFaEstablished, Method::MultiLevelLl, Method::DLeft];
+    let plots = shown.into_iter().filter_map(|method| {
+        let loads = &outcome.methods.get(method.name())?.level_loads;
+        let levels = loads.first().map_or(0, |first| first.loads.len());
+        let series = (0..levels).map(|level| {
+            let points = loads.iter().filter_map(|at| Some((at.at_s, at.loads.get(level)? * PERCENT)));
+            Series::new(format!("level {}", level + 1), points)
+        });
+        let (x, y) = (Axis::new("time", "s"), Axis::new("cells taken", "%").between(0.0, 100.0));
+        (loads.len() > 1).then(|| Block::Plot(Plot::new(PlotKind::Line, method.name(), x, y, series.collect())))
+    });
+    let mut blocks: Vec<Block> = plots.collect();
+    if blocks.is_empty() {
+        return None;
+    }
+    blocks.insert(0, Block::Text(
+        "A filter that is nearly full finds no room for connections; one that is nearly empty could be smaller. Its room is that of \
+         --connections (in a gateway replication.filter.entries_max)."
+            .into(),
+    ));
+    Some(Section { heading: "How full the filters are".into(), blocks })
 }
 
 fn of_traffic(outcome: &Outcome) -> Section {

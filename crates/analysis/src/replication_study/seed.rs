@@ -58,7 +58,7 @@ fn flow_digest(config: &StudyConfig, outcome: &Outcome, rows: &mut Vec<SeedRow>)
     // The rate is steady, so what is told of each connection is told of as many in any time.
     let precise = outcome.traffic.connections * MESSAGES_OF_A_LIFE * MESSAGE_BYTES;
     let saved = |bytes: f64| (precise > 0).then(|| 1.0 - bytes / precise as f64);
-    let whole = outcome.traffic.duration_s / config.digest_interval_s * cost.filter_bytes as f64;
+    let whole = outcome.traffic.busy_s / config.digest_interval_s * cost.filter_bytes as f64;
     row(
         rows,
         format!(

@@ -126,8 +126,14 @@ impl Codecs {
     ) {
         let (front, is_coded, payload) = match record {
             // What the two say to each other was said by this release, or it is as good as lost.
-            Record::FromEncoder(message) => return drop(self.decoder.handle_control(now, message)),
-            Record::FromDecoder(message) => return drop(self.encoder.handle_control(now, message)),
+            Record::FromEncoder(message) => {
+                let _ = self.decoder.handle_control(now, message);
+                return;
+            }
+            Record::FromDecoder(message) => {
+                let _ = self.encoder.handle_control(now, message);
+                return;
+            }
             Record::Forgotten(place) => return self.compressor.forget(place),
             // There is none in a bundle.
             Record::Bundle(_) => return counters.broken += 1,

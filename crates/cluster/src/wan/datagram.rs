@@ -18,6 +18,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use replication::secure::is_channel;
+
 /// The version of these datagrams.
 pub const TUNNEL_VERSION: u8 = 2;
 /// Bytes that every datagram begins with.
@@ -39,6 +41,12 @@ pub enum DatagramError {
     /// A version that is not known.
     #[error("the datagram has version {0}, and only 2 is known: the other site runs another release")]
     Version(u8),
+    /// It is sealed, and this end has no key.
+    #[error("the datagram is encrypted: the other site has [redundancy.security], and this one does not")]
+    Sealed,
+    /// It is not sealed by the other end, which it should be.
+    #[error("the datagram is not encrypted under a key of this tunnel")]
+    NotSealed,
     /// A kind that is not known.
     #[error("the datagram is of kind {0}, which is not known")]
     Kind(u8),
@@ -132,6 +140,9 @@ impl<'a> Datagram<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<(Sessions, Self), DatagramError> {
         let mut rest = bytes;
         let [version, kind] = take(&mut rest)?;
+        if is_channel(bytes) {
+            return Err(DatagramError::Sealed);
+        }
         if version != TUNNEL_VERSION {
             return Err(DatagramError::Version(version));
         }

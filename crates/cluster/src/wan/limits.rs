@@ -10,6 +10,8 @@ pub const HELD_DATAGRAMS_MAX: usize = 8192;
 pub const DATAGRAM_BYTES_MAX: u16 = 8972;
 /// The least that a path must take in one datagram to be used: what every IPv6 path does.
 pub const DATAGRAM_BYTES_MIN: u16 = 1232;
+/// The same of a datagram before it is sealed.
+pub const PLAIN_BYTES_MIN: u16 = DATAGRAM_BYTES_MIN - super::sealing::SEAL_BYTES;
 /// Bytes that wait to be sent where the path's rate is known, as time at that rate. More are dropped: senders of TCP slow
 /// down by that.
 pub const BACKLOG_MAX: Duration = Duration::from_millis(100);
@@ -54,4 +56,4 @@ pub const SILENCE_MAX: Duration = Duration::from_millis(300);
 
 const _: () = assert!(KEPT_DATAGRAMS_MAX < u16::MAX as usize && HELD_DATAGRAMS_MAX >= KEPT_DATAGRAMS_MAX);
 const _: () = assert!(COPY_AFTER.as_micros() < REORDER_WAIT.as_micros());
-const _: () = assert!(DATAGRAM_BYTES_MIN as usize > super::datagram::DATA_HEADER_BYTES + 64);
+const _: () = assert!(PLAIN_BYTES_MIN as usize > super::datagram::DATA_HEADER_BYTES + 64);

@@ -62,7 +62,7 @@ impl Link {
         // What was gathered to be compressed does not wait for company once more.
         let gather = if config.second_stage.stage.is_some() { Duration::ZERO } else { config.sender.gather };
         Some(Self {
-            sender: Sender::new(SenderConfig { gather, ..config.sender }),
+            sender: Sender::new(SenderConfig { gather, ..config.sender }, config.envelope_bytes),
             receiver: Receiver::new(config.sender.recover_within + ASK_AGAIN * 4),
             reassembly: Reassembly::default(),
             bundles: Bundles::new(config.second_stage),

@@ -18,15 +18,12 @@ use flow::Instant;
 
 use super::datagram::{DATA_HEADER_BYTES, Datagram};
 use super::limits::{
-    ACK_DELAY, BACKLOG_BYTES_MAX, BACKLOG_MAX, COPIES_AFTER_LOSS, COPY_AFTER, COPY_BYTES_MAX, DATAGRAM_BYTES_MIN,
-    KEPT_DATAGRAMS_MAX, MARKS_MAX, RECOVERY_BYTES_MAX, SILENCE_MAX,
+    ACK_DELAY, BACKLOG_BYTES_MAX, BACKLOG_MAX, COPIES_AFTER_LOSS, COPY_AFTER, COPY_BYTES_MAX, KEPT_DATAGRAMS_MAX,
+    MARKS_MAX, PLAIN_BYTES_MIN, RECOVERY_BYTES_MAX, SILENCE_MAX,
 };
 
 /// Round trips are taken to last so long until one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
-/// Bytes around a datagram that count for the path's rate: IPv4 and UDP headers.
-const ENVELOPE_BYTES: u64 = 28;
-
 /// How a stream is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderConfig {
@@ -84,6 +81,8 @@ struct Mark {
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     config: SenderConfig,
+    /// Bytes around a datagram that count for the path's rate.
+    envelope_bytes: u64,
     body_bytes_max: usize,
     /// The record that is gathered into the datagram that comes next.
     gathering: Vec<u8>,
@@ -116,12 +115,13 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// The sending end of a session that begins now.
+    /// The sending end of a session that begins now, with so many bytes around each datagram.
     #[must_use]
-    pub(super) fn new(config: SenderConfig) -> Self {
+    pub(super) fn new(config: SenderConfig, envelope_bytes: u16) -> Self {
         Self {
             config,
-            body_bytes_max: usize::from(DATAGRAM_BYTES_MIN) - DATA_HEADER_BYTES,
+            envelope_bytes: envelope_bytes.into(),
+            body_bytes_max: usize::from(PLAIN_BYTES_MIN) - DATA_HEADER_BYTES,
             gathering: Vec::new(),
             gathering_first: None,
             gathering_due: None,
@@ -149,7 +149,7 @@ impl Sender {
 
     /// From the next datagram on, at most so many bytes each, from behind the UDP header on.
     pub(super) fn set_datagram_bytes_max(&mut self, bytes: u16) {
-        self.body_bytes_max = usize::from(bytes.max(DATAGRAM_BYTES_MIN)) - DATA_HEADER_BYTES;
+        self.body_bytes_max = usize::from(bytes.max(PLAIN_BYTES_MIN)) - DATA_HEADER_BYTES;
     }
 
     /// Whether there is room for more packets now. What the two ends say to each other is not refused.
@@ -278,7 +278,9 @@ impl Sender {
 
     /// What was reported missing is sent again, unless it is under way.
     fn mend(&mut self, now: Instant, missing: &[Range<u64>]) {
-        for number in missing.iter().cloned().flatten() {
+        // Whatever the other end says, there are no more of them than were sent.
+        let (base, unsent) = (self.base, self.unsent);
+        for number in missing.iter().flat_map(|range| range.start.max(base)..range.end.min(unsent)) {
             let Some(index) = number.checked_sub(self.base).map(|index| index as usize) else { continue };
             let Some(kept) = self.kept.get(index).filter(|kept| !kept.is_done && kept.sent > 0) else { continue };
             self.lost_at = Some(now);
@@ -430,7 +432,7 @@ impl Sender {
 
     /// What was sent just now is sent once more in a moment, if the path loses and what encoding saved pays for it.
     fn plan_copy(&mut self, now: Instant, index: usize, bytes: usize) {
-        let bytes = bytes as u64 + DATA_HEADER_BYTES as u64 + ENVELOPE_BYTES;
+        let bytes = bytes as u64 + DATA_HEADER_BYTES as u64 + self.envelope_bytes;
         let is_lossy = self.lost_at.is_some_and(|at| now.saturating_since(at) < COPIES_AFTER_LOSS);
         if is_lossy
             && self.copy_bytes >= bytes
@@ -477,7 +479,7 @@ impl Sender {
     /// Where the path's rate is known, what comes next leaves when this one has.
     fn keep_pace(&mut self, now: Instant, bytes: usize) {
         if let Some(rate) = self.config.bits_per_second {
-            let bits = (bytes + DATA_HEADER_BYTES) as u64 * 8 + ENVELOPE_BYTES * 8;
+            let bits = (bytes + DATA_HEADER_BYTES) as u64 * 8 + self.envelope_bytes * 8;
             let took = Duration::from_nanos(bits.saturating_mul(1_000_000_000) / rate.max(1));
             // A moment's sleep too long is made up for.
             let from = self.may_send_at + Duration::from_millis(2);

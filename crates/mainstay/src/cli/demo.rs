@@ -49,6 +49,9 @@ pub struct DemoArgs {
     /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
     #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "workers"])]
     pub wan: bool,
+    /// With --wan, the hosts' congestion control, as Linux calls it (cubic, bbr, reno); else what this machine uses
+    #[arg(long, value_name = "NAME", requires = "wan")]
+    pub congestion_control: Option<String>,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,

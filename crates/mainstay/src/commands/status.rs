@@ -104,16 +104,18 @@ pub fn describe(status: &Status) -> String {
         "Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
-         {}{}{}",
+         {}{}",
         count(connections.count),
         count(connections.max),
         scaled(rates.bits_per_s, "bit/s"),
         whole(rates.packets_per_s),
         whole(rates.connections_per_s),
         lazy(status),
-        filter::filter(status),
         configuration(status),
     );
+    if let Some(filter) = &status.filter {
+        text.push_str(&filter.describe());
+    }
     if let Some(redundancy) = &status.redundancy {
         text.push_str(&redundancy.describe());
     }

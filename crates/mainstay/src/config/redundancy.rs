@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::node::SiteConfig;
@@ -9,10 +10,12 @@ use cluster::wan::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use cluster::wan::{SecondStage, SenderConfig, TunnelConfig};
 use network_functions::tuple_filter::TupleFilter;
 use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+use replication::secure::{PRE_SHARED_KEYS_MAX, Rotation};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
+use super::security::Security;
 use super::validated::Port;
 use super::value::{self, Prefix, ProtocolText, SizeText};
 use crate::compression::{self, Library};
@@ -51,9 +54,20 @@ pub struct RawRedundancy {
     pub datagram_bytes_max: Option<Spanned<u16>>,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Option<Spanned<String>>,
+    /// `[redundancy.security]`.
+    pub security: Option<Spanned<RawRedundancySecurity>>,
     /// `[[redundancy.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRedundancyRule>>,
+}
+
+/// `[redundancy.security]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRedundancySecurity {
+    /// Files that hold a key each; the first is begun with, all are accepted.
+    #[serde(default)]
+    pub pre_shared_keys: Vec<Spanned<String>>,
 }
 
 /// `[[redundancy.rule]]`.
@@ -95,6 +109,8 @@ pub struct Redundancy {
     pub datagram_bytes_max: u16,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Duration,
+    /// What the tunnel's datagrams are encrypted by, if they are.
+    pub security: Option<Security>,
     /// What goes through the tunnel; none: whatever leaves by the port that leads to the other site.
     pub rules: Vec<RedundancyRule>,
 }
@@ -113,7 +129,7 @@ pub struct RedundancyRule {
 }
 
 impl Redundancy {
-    /// As the node takes it.
+    /// As the node takes it, but for what encrypts it.
     #[must_use]
     pub fn site(&self) -> SiteConfig {
         let prefix = |prefix: Prefix| network_functions::address::Prefix::new(prefix.address, prefix.length_bits).ok();
@@ -147,6 +163,7 @@ impl Redundancy {
                 peer_timeout: self.peer_timeout,
                 ..TunnelConfig::default()
             },
+            sealing: None,
         }
     }
 
@@ -197,6 +214,7 @@ impl Redundancy {
             .unwrap_or(datagram_default),
             peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
                 .unwrap_or(defaults.peer_timeout),
+            security: security(raw, findings),
             rules: rules(raw, findings),
         };
         if let (Some(local), Some(peer)) = (local, peer) {
@@ -254,6 +272,22 @@ fn cache(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<usize> {
         return None;
     }
     Some(bytes)
+}
+
+fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security> {
+    let section = raw.security.as_ref()?;
+    let subject = "[redundancy.security]";
+    let keys = &section.get_ref().pre_shared_keys;
+    if !(1..=PRE_SHARED_KEYS_MAX).contains(&keys.len()) {
+        let mistake = Mistake::new(
+            format!("{} keys are named", keys.len()),
+            format!("name from 1 to {PRE_SHARED_KEYS_MAX} files in pre_shared_keys, as `mainstay key` writes them"),
+        );
+        findings.error(section.span(), subject, mistake);
+        return None;
+    }
+    let pre_shared_keys = keys.iter().map(|key| PathBuf::from(key.get_ref())).collect();
+    Some(Security { pre_shared_keys, certificates: None, rotation: Rotation::default() })
 }
 
 fn second_stage(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Library> {
@@ -380,6 +414,7 @@ addresses = ["192.0.2.1/24"]
             ("datagram_bytes_max = 100", "choose from 1232"),
             ("copies_per_mille = 1001", "choose from 0 to 1000"),
             ("second_stage = \"brotli\"", "lz4"),
+            ("[redundancy.security]", "0 keys are named"),
             ("[workers]\ncount = 2", "workers would have to share it"),
             ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),
         ] {

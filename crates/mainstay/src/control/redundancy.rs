@@ -11,6 +11,9 @@ use crate::output::{count, scaled};
 pub struct RedundancyStatus {
     /// Why packets go past the tunnel now, if they do.
     pub bypass: Option<String>,
+    /// Where datagrams are encrypted: whether there are session keys.
+    #[serde(default)]
+    pub encrypted: Option<bool>,
     /// How long a datagram and its acknowledgement take, in milliseconds.
     pub round_trip_ms: Option<f64>,
     /// Bytes of a datagram that the path takes.
@@ -44,8 +47,17 @@ pub struct RedundancySent {
     pub datagrams: u64,
     /// Of those, the ones sent again.
     pub datagrams_again: u64,
+    /// Copies of datagrams, in case that the first is lost.
+    #[serde(default)]
+    pub datagrams_copied: u64,
     /// Datagrams lost for good.
     pub datagrams_given_up: u64,
+    /// Bytes of headers that were not sent, for they follow from earlier ones.
+    #[serde(default)]
+    pub header_bytes_saved: u64,
+    /// Bytes that the second stage took away.
+    #[serde(default)]
+    pub second_stage_bytes_saved: u64,
     /// Pieces of 64 bytes that the other site lacked and was given.
     pub repaired: u64,
     /// Packets dropped because too much waited for the path.
@@ -99,6 +111,7 @@ impl RedundancyStatus {
         let bypassed = bypassed.map(|(reason, packets)| BypassCount { reason: reason.label().to_owned(), packets });
         Self {
             bypass: status.bypass.map(|bypass| bypass.label().to_owned()),
+            encrypted: status.is_sealed,
             round_trip_ms: status.round_trip.map(|round_trip| round_trip.as_secs_f64() * 1e3),
             datagram_bytes: status.datagram_bytes,
             period_bytes: status.period.bytes() as u64,
@@ -112,7 +125,10 @@ impl RedundancyStatus {
                 matched_bytes: counters.encoder.bytes_matched,
                 datagrams: counters.sender.datagrams,
                 datagrams_again: counters.sender.datagrams_again,
+                datagrams_copied: counters.sender.datagrams_copied,
                 datagrams_given_up: counters.sender.datagrams_given_up,
+                header_bytes_saved: counters.header_bytes_saved,
+                second_stage_bytes_saved: counters.bundled_bytes_in.saturating_sub(counters.bundled_bytes_out),
                 repaired: counters.encoder.granules_filled,
                 backlog_drops: counters.backlog_drops,
                 bypassed: bypassed.collect(),
@@ -150,6 +166,7 @@ impl RedundancyStatus {
         for (fate, count) in [
             ("sent", sent.datagrams),
             ("sent_again", sent.datagrams_again),
+            ("copied", sent.datagrams_copied),
             ("given_up", sent.datagrams_given_up),
             ("received", received.datagrams),
             ("recovered", received.datagrams_recovered),
@@ -158,6 +175,8 @@ impl RedundancyStatus {
         ] {
             samples.add_count(Metric::RedundancyDatagrams, &[fate], count);
         }
+        samples.add_count(Metric::RedundancySavedBytes, &["headers"], sent.header_bytes_saved);
+        samples.add_count(Metric::RedundancySavedBytes, &["second_stage"], sent.second_stage_bytes_saved);
         for reason in Bypass::ALL {
             let found = sent.bypassed.iter().find(|count| count.reason == reason.label());
             samples.add_count(Metric::RedundancyBypassed, &[reason.label()], found.map_or(0, |count| count.packets));

@@ -78,8 +78,8 @@ impl Encoder {
     fn encode_turn(&mut self, segments: &[Segment<'_>], outs: &mut [Vec<u8>]) -> [Encoding; BATCH_BLOCKS_MAX] {
         for (lane, segment) in segments.iter().enumerate() {
             self.give_place(lane, segment);
+            self.mark(lane, segment.bytes);
         }
-        self.mark(segments);
         self.scan.run(Turn { encoder: self, segments, outs })
     }
 
@@ -98,24 +98,12 @@ impl Encoder {
         (self.lanes[lane].place, self.lanes[lane].is_cautious) = (place, is_cautious);
     }
 
-    /// Finds the markers of blocks that have a place, two blocks at a time, and asks for their slots.
-    fn mark(&mut self, segments: &[Segment<'_>]) {
-        for (lanes, segments) in self.lanes.chunks_mut(2).zip(segments.chunks(2)) {
-            let is_placed = lanes.iter().all(|lane| lane.place.is_some());
-            match (&mut *lanes, segments) {
-                ([one, other], [first, second]) if is_placed => {
-                    let marks = [&mut one.marks, &mut other.marks];
-                    self.fingerprinter.mark_both([first.bytes, second.bytes], marks);
-                }
-                _ => {
-                    let placed = lanes.iter_mut().zip(segments).filter(|(lane, _)| lane.place.is_some());
-                    placed.for_each(|(lane, segment)| self.fingerprinter.mark(segment.bytes, &mut lane.marks));
-                }
-            }
-            if let Finder::Max { finder, .. } = &self.finder {
-                let placed = lanes.iter().zip(segments).filter(|(lane, _)| lane.place.is_some());
-                placed.for_each(|(lane, _)| finder.ask_slots(&lane.marks));
-            }
+    /// Finds the markers of a block that has a place, and asks for their slots.
+    fn mark(&mut self, lane: usize, block: &[u8]) {
+        let Lane { place: Some(_), marks, .. } = &mut self.lanes[lane] else { return };
+        self.fingerprinter.mark(block, marks);
+        if let Finder::Max { finder, .. } = &self.finder {
+            finder.ask_slots(marks);
         }
     }
 
@@ -208,10 +196,8 @@ impl Encoder {
 
     #[inline(always)]
     fn write_encoded(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) {
-        let mut check = ReferenceCheck::default();
-        self.matches.iter().for_each(|found| check.add(&block[found.start..found.start + found.length]));
         out.reserve(block.len());
-        shim::put_encoded(out, self.epoch, number, check.finish(), self.matches.len());
+        shim::put_encoded(out, self.epoch, number, check_of(block, &self.matches), self.matches.len());
         let mut end = 0;
         for Match { start, length, source } in &self.matches {
             Pointer { skip: start - end, length: *length, source: *source as u32 }.put(out);
@@ -226,4 +212,13 @@ impl Encoder {
         }
         out.extend_from_slice(&block[end..]);
     }
+}
+
+/// The check of what pointers stand for. Not inlined, so that it is compiled for every processor alike: where it may use
+/// vectors, the compiler makes wide products of many narrow ones, which takes longer.
+#[inline(never)]
+fn check_of(block: &[u8], matches: &[Match]) -> u32 {
+    let mut check = ReferenceCheck::default();
+    matches.iter().for_each(|found| check.add(&block[found.start..found.start + found.length]));
+    check.finish()
 }

@@ -54,6 +54,24 @@ fn a_batch_is_encoded_as_its_blocks_are_one_by_one() {
 }
 
 #[test]
+fn every_way_of_reading_bytes_writes_the_same() {
+    let blocks = blocks(300);
+    for method in [Method::SampleByte, Method::Maxp] {
+        let mut encoders: Vec<_> = Scan::all().map(|scan| encoder(method, Matcher::MaxMatch).with_scan(scan)).collect();
+        let mut out = Vec::new();
+        for block in &blocks {
+            let mut written = encoders.iter_mut().map(|encoder| {
+                let encoding = encoder.encode_block(block, &mut out);
+                (encoding, out.clone())
+            });
+            let portable = written.next().expect("one is always there");
+            assert!(written.all(|other| other == portable), "{method:?}");
+        }
+        assert!(encoders.iter().all(|encoder| encoder.counters().blocks_encoded > 0));
+    }
+}
+
+#[test]
 fn what_has_nothing_redundant_in_it_grows_by_no_more_than_the_bound() {
     for length in [40, 100, 700, 1460, 16_384] {
         let mut encoder = encoder(Method::SampleByte, Matcher::MaxMatch);

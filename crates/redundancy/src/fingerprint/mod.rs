@@ -155,7 +155,9 @@ impl Default for Sampling {
 /// The markers of a block and their fingerprints, to be used again for the next.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
+    /// The markers' places, and behind them what a method left there.
     offsets: Vec<u32>,
+    found: usize,
     fingerprints: Vec<u64>,
     /// Flags by byte that a method works with.
     scratch: Vec<u8>,
@@ -167,7 +169,7 @@ impl Marks {
     /// Where the markers are, ascending.
     #[must_use]
     pub fn offsets(&self) -> &[u32] {
-        &self.offsets
+        &self.offsets[..self.found]
     }
 
     /// What the windows at the markers hash to, in the same order.
@@ -234,59 +236,49 @@ impl Fingerprinter {
 
     /// Finds the markers of `block`. A block of at least a window has at least one; a shorter one has none.
     pub fn mark(&self, block: &[u8], marks: &mut Marks) {
-        self.mark_together([block], [marks]);
-    }
-
-    /// Finds the markers of two blocks, faster than one after the other.
-    pub fn mark_both(&self, blocks: [&[u8]; 2], marks: [&mut Marks; 2]) {
-        self.mark_together(blocks, marks);
-    }
-
-    fn mark_together<const N: usize>(&self, blocks: [&[u8]; N], mut marks: [&mut Marks; N]) {
-        for marks in &mut marks {
-            marks.offsets.clear();
-            marks.fingerprints.clear();
-        }
+        marks.found = 0;
+        marks.fingerprints.clear();
+        let Some(last) = block.len().checked_sub(self.sampling.window.bytes()) else { return };
         #[cfg(target_arch = "x86_64")]
-        if self.sampling.method == Method::SampleByte && self.mark_by_vectors(blocks, &mut marks) {
+        if self.sampling.method == Method::SampleByte && self.mark_by_vectors(block, marks) {
             return;
         }
-        for (block, marks) in blocks.iter().zip(marks) {
-            self.mark_alone(block, marks);
-        }
+        self.mark_one_by_one(block, last, marks);
     }
 
     /// Returns false if it cannot.
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
-    fn mark_by_vectors<const N: usize>(&self, blocks: [&[u8]; N], marks: &mut [&mut Marks; N]) -> bool {
+    fn mark_by_vectors(&self, block: &[u8], marks: &mut Marks) -> bool {
         let (window_bytes, skip_bytes) = (self.sampling.window.bytes(), self.sampling.period.bytes() / 2);
         let marking = Marking { halves: &self.halves, skip_bytes, window_bytes, hash: &self.hash };
-        if blocks.iter().any(|block| block.len() < window_bytes) {
-            return false;
-        }
         match self.scan.way() {
             Way::Portable => return false,
             // SAFETY: such a way is there only where the processor has the instructions.
-            Way::Avx2 => unsafe { vector::mark_avx2(&marking, blocks, marks) },
+            Way::Avx2 => unsafe { vector::mark_avx2(&marking, block, marks) },
             // SAFETY: such a way is there only where the processor has the instructions.
-            Way::Avx512 => unsafe { vector::mark_avx512(&marking, blocks, marks) },
+            Way::Avx512 => unsafe { vector::mark_avx512(&marking, block, marks) },
         }
         true
     }
 
-    fn mark_alone(&self, block: &[u8], marks: &mut Marks) {
+    fn mark_one_by_one(&self, block: &[u8], last: usize, marks: &mut Marks) {
         let Sampling { method, window, period, table } = &self.sampling;
         let (window_bytes, period_bytes) = (window.bytes(), period.bytes());
-        let Some(last) = block.len().checked_sub(window_bytes) else { return };
+        marks.offsets.clear();
         match (method, &self.rabin) {
-            (Method::Modp, Some(rabin)) => return rabin.mark(block, period_bytes, marks),
+            (Method::Modp, Some(rabin)) => {
+                rabin.mark(block, period_bytes, marks);
+                marks.found = marks.offsets.len();
+                return;
+            }
             (Method::Modp, None) | (Method::Fixed, _) => {
                 marks.offsets.extend((0..=last as u32).step_by(period_bytes));
             }
             (Method::Maxp, _) => maxp::mark(&block[..=last], period_bytes, marks),
             (Method::SampleByte, _) => sample_byte::mark(table, &block[..=last], period_bytes / 2, marks),
         }
+        marks.found = marks.offsets.len();
         self.hash.finish(block, window_bytes, marks);
     }
 }

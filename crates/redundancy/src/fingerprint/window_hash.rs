@@ -35,10 +35,14 @@ impl WindowHash {
     /// Hashes the windows at the markers, all of which lie within `block`. Twelve bytes at least. A block without a marker
     /// gets one at its beginning.
     #[inline(always)]
-    pub(super) fn finish(&self, block: &[u8], window_bytes: usize, Marks { offsets, fingerprints, .. }: &mut Marks) {
-        if offsets.is_empty() {
-            offsets.push(0);
+    pub(super) fn finish(&self, block: &[u8], window_bytes: usize, marks: &mut Marks) {
+        if marks.found == 0 {
+            marks.offsets.clear();
+            marks.offsets.push(0);
+            marks.found = 1;
         }
+        let Marks { offsets, found, fingerprints, .. } = marks;
+        let offsets = &offsets[..*found];
         // The usual window without a loop.
         if window_bytes == 32 {
             fingerprints.extend(offsets.iter().map(|offset| {

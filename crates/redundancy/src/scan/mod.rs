@@ -14,7 +14,7 @@ pub struct Scan(Way);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     Portable,
-    /// AVX2, BMI1 and BMI2. Only [`Scan::all`] makes this and the next, where the processor and the system have them.
+    /// AVX2, BMI1, BMI2 and POPCNT. Only [`Scan::all`] makes this and the next, where the processor and the system have them.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// The same, and AVX-512 F, BW and VL.

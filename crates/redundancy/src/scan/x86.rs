@@ -17,10 +17,11 @@ const ZMM: u64 = 0b1110_0000;
 /// (Intel SDM volume 1, sections 14.3 and 15.2).
 #[allow(unsafe_code, unused_unsafe)]
 pub(super) fn are_there() -> [bool; 2] {
-    const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
+    /// POPCNT, OSXSAVE, AVX in leaf 1, ECX.
+    const NEEDED: u32 = 1 << 23 | 1 << 27 | 1 << 28;
     // SAFETY: every x86_64 processor has the instruction. Newer compilers know.
     let [most, features, more_features] = unsafe { [__cpuid(0).eax, __cpuid(1).ecx, __cpuid_count(7, 0).ebx] };
-    if most < 7 || features & OSXSAVE_AND_AVX != OSXSAVE_AND_AVX {
+    if most < 7 || features & NEEDED != NEEDED {
         return [false; 2];
     }
     // SAFETY: OSXSAVE says that the system has enabled the instruction.
@@ -38,12 +39,12 @@ unsafe fn enabled_registers() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-#[target_feature(enable = "avx2,bmi1,bmi2")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) fn run_avx2<W: Work>(work: W) -> W::Output {
     work.run()
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
 pub(super) fn run_avx512<W: Work>(work: W) -> W::Output {
     work.run()
 }

@@ -33,7 +33,7 @@ use alloc::vec::Vec;
 use flow::Segmentation;
 
 /// Flows that are remembered, in each direction and for each length of headers. The one that rested longest of four gives way.
-pub const PLACES: usize = 1024;
+pub(super) const PLACES: usize = 1024;
 /// Versions of a place, before the first comes again. Two are alive at most.
 const VERSIONS: u8 = 8;
 /// The longest number: 35 bits.

@@ -34,8 +34,8 @@ fn sent(sender: &mut Sender, now: Instant) -> Vec<(u64, usize)> {
 #[test]
 fn records_share_a_datagram_and_a_long_one_has_several() {
     let at = Instant::from_millis;
-    let mut sender = Sender::new(config());
-    let full = usize::from(DATAGRAM_BYTES_MIN) - DATA_HEADER_BYTES;
+    let mut sender = Sender::new(config(), 28);
+    let full = usize::from(PLAIN_BYTES_MIN) - DATA_HEADER_BYTES;
     (0..3).for_each(|_| push(&mut sender, at(0), 96));
     assert_eq!(sent(&mut sender, at(1)), [], "others may come");
     assert_eq!(sender.poll_timeout(), Some(at(2)));
@@ -48,7 +48,7 @@ fn records_share_a_datagram_and_a_long_one_has_several() {
 #[test]
 fn what_is_missing_is_sent_again_once_a_round_trip_and_what_is_too_old_is_given_up() {
     let at = Instant::from_millis;
-    let mut sender = Sender::new(config());
+    let mut sender = Sender::new(config(), 28);
     for ms in 0..4 {
         push(&mut sender, at(ms * 3), 1000);
         assert_eq!(sent(&mut sender, at(ms * 3 + 2)).len(), 1);
@@ -70,7 +70,7 @@ fn what_is_missing_is_sent_again_once_a_round_trip_and_what_is_too_old_is_given_
 #[test]
 fn the_last_datagram_of_many_is_asked_after() {
     let at = Instant::from_millis;
-    let mut sender = Sender::new(config());
+    let mut sender = Sender::new(config(), 28);
     push(&mut sender, at(0), 100);
     assert_eq!(sent(&mut sender, at(2)), [(0, 102)]);
     let again = sender.poll_timeout().expect("it is waited for");
@@ -83,9 +83,9 @@ fn the_last_datagram_of_many_is_asked_after() {
 #[test]
 fn only_a_share_is_sent_again() {
     let at = Instant::from_millis;
-    let mut sender = Sender::new(config());
+    let mut sender = Sender::new(config(), 28);
     for _ in 0..1000 {
-        push(&mut sender, at(0), 1209);
+        push(&mut sender, at(0), 1176);
     }
     assert_eq!(sent(&mut sender, at(0)).len(), 1000);
     sender.handle_ack(at(50), 500, 1000, core::slice::from_ref(&(500..999)));
@@ -96,9 +96,9 @@ fn only_a_share_is_sent_again() {
 
 #[test]
 fn datagrams_leave_at_the_rate_of_the_path_and_no_more_wait_than_a_tenth_of_a_second() {
-    let mut sender = Sender::new(SenderConfig { bits_per_second: Some(10_000_000), ..config() });
+    let mut sender = Sender::new(SenderConfig { bits_per_second: Some(10_000_000), ..config() }, 28);
     while sender.has_room() {
-        push(&mut sender, Instant::ZERO, 1209);
+        push(&mut sender, Instant::ZERO, 1176);
     }
     let mut bytes = 0;
     for ms in 0..=50 {
@@ -112,7 +112,7 @@ fn datagrams_leave_at_the_rate_of_the_path_and_no_more_wait_than_a_tenth_of_a_se
 /// A sender that has heard of a loss at 60 ms.
 fn sender_on_a_path_that_loses() -> Sender {
     let at = Instant::from_millis;
-    let mut sender = Sender::new(SenderConfig { copies_per_mille: 500, ..config() });
+    let mut sender = Sender::new(SenderConfig { copies_per_mille: 500, ..config() }, 28);
     for ms in [2, 10] {
         push(&mut sender, at(ms), 100);
         assert_eq!(sent(&mut sender, at(ms)).len(), 1, "nothing waits where nothing was sent of late");
@@ -169,9 +169,9 @@ fn what_was_copied_is_sent_again_when_both_are_lost() {
 #[test]
 fn whoever_asks_is_told_what_became_of_a_record() {
     let at = Instant::from_millis;
-    let mut sender = Sender::new(config());
+    let mut sender = Sender::new(config(), 28);
     let mut record = Vec::new();
-    Record::FromEncoder(&[7; 3000]).write(&mut record);
+    Record::FromEncoder(&[7; 2900]).write(&mut record);
     sender.push_marked(at(0), &record, [1]);
     sender.push_marked(at(0), &record, [2, 3]);
     assert_eq!(sent(&mut sender, at(2)).len(), 5);

@@ -54,7 +54,9 @@ impl Filter {
         let (key, state) = (secret.spread(key(number)), (number % u64::from(STATES)) as u16);
         match self {
             // At these loads there is room for all but a few, which then cost as much.
-            Self::Cells(filter, _) => drop(filter.insert(key, state)),
+            Self::Cells(filter, _) => {
+                let _ = filter.insert(key, state);
+            }
             Self::Bloom(filter) => filter.insert(key, state),
         }
     }
@@ -70,16 +72,24 @@ impl Filter {
     fn modify(&mut self, number: u64, secret: Secret) {
         let (key, state) = (secret.spread(key(number)), ((number + 1) % u64::from(STATES)) as u16);
         match self {
-            Self::Cells(filter, _) => drop(filter.modify(key, state)),
-            Self::Bloom(filter) => drop(filter.modify(key, state)),
+            Self::Cells(filter, _) => {
+                let _ = filter.modify(key, state);
+            }
+            Self::Bloom(filter) => {
+                let _ = filter.modify(key, state);
+            }
         }
     }
 
     fn remove(&mut self, number: u64, secret: Secret) {
         let key = secret.spread(key(number));
         match self {
-            Self::Cells(filter, _) => drop(filter.remove(key)),
-            Self::Bloom(filter) => drop(filter.remove(key)),
+            Self::Cells(filter, _) => {
+                let _ = filter.remove(key);
+            }
+            Self::Bloom(filter) => {
+                let _ = filter.remove(key);
+            }
         }
     }
 

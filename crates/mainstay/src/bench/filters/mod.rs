@@ -6,7 +6,9 @@
 //! the room stand a [`BinaryFuse8`](xorf::BinaryFuse8), the fastest filter for a set that never changes, and a `hashbrown`
 //! map. *The paper's numbers*: its simulations are repeated and compared with what its text says.
 //!
-//! Time is the thread's processor time, so that other programs do not count; what they do to the caches does.
+//! Time is the thread's processor time, so that other programs do not count; what they do to the caches does. What the structures
+//! do to each other's does not: before each is timed in a round, some lookups that are not fetch it back. Each key is looked up on its own
+//! and none waits for another's answer, so that as many are under way as the processor sees ahead.
 
 mod classification;
 mod large;

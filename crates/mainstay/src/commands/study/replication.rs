@@ -133,7 +133,7 @@ fn render(outcome: &Outcome) -> String {
     let mut text = format!(
         "{} connections in {:.1} s, {} at a time at most; {:.1} % were never answered\n\n",
         output::count(traffic.connections),
-        traffic.duration_s,
+        traffic.busy_s,
         output::count(traffic.connections_max),
         traffic.one_way_share * 100.0
     );
