@@ -1,7 +1,10 @@
 //! The command line.
 
+mod bench;
+mod demo;
 mod encryption;
 mod filters;
+mod flows;
 mod key;
 mod lazy;
 mod link;
@@ -19,20 +22,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::validated::Representation;
-use crate::control::types::{FlowFilterText, flows_limit_default};
-
 use crate::replay::PortMapping;
+pub use bench::{
+    BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
+};
+pub use demo::DemoArgs;
 pub use encryption::BenchEncryptionArgs;
 pub use filters::BenchFiltersArgs;
+pub use flows::FlowsArgs;
 pub use key::KeyArgs;
 pub use lazy::BenchLazyArgs;
 pub use link::LinkArgs;
-use looking::stream_seconds;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
-pub use study::{StudyCommand, StudyReplicationArgs};
+pub use study::{ChecksumsChoice, StudyCommand, StudyReplicationArgs, admission};
 pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
@@ -79,7 +83,7 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
-    /// What captures show: what replication would cost on their traffic
+    /// What captures show: what replication would cost on their traffic, and what redundancy elimination would save
     #[command(subcommand)]
     Study(StudyCommand),
     /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
@@ -160,234 +164,12 @@ pub struct SimulateArgs {
     pub json: bool,
 }
 
-/// `mainstay bench`.
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
-    /// What a packet and a connection cost a node, without a network, beside a hashbrown map
-    Pipeline(BenchPipelineArgs),
-    /// How fast bulk TCP passes through a node, beside the kernel with nftables
-    Bulk(BenchBulkArgs),
-    /// What several workers of a node move, beside one
-    Workers(BenchWorkersArgs),
-    /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
-    Packets(BenchPacketsArgs),
-    /// What it costs that nodes encrypt what they say to each other
-    Encryption(BenchEncryptionArgs),
-    /// What compact filters of connections cost and how often they are wrong, beside what one would take instead
-    Filters(BenchFiltersArgs),
-    /// What passes under a flood of short connections: none told, each told, and put off as the load demands
-    Lazy(BenchLazyArgs),
-    /// How many connections a second can be made through a pair of nodes, with replication and without
-    SetupRate(BenchSetupRateArgs),
-    /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
-    Replication(BenchReplicationArgs),
-    /// What it costs to replicate the kernel's connections, and what that saves, beside conntrackd
-    Sync(BenchSyncArgs),
-    /// How fast redundant bytes are found and put back, and how many, beside zstd, LZ4, FastCDC and memcpy
-    Redundancy(BenchRedundancyArgs),
-}
-
-/// `mainstay bench bulk`.
-#[derive(Debug, Args)]
-pub struct BenchBulkArgs {
-    /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
-    pub seconds: f64,
-    /// Rounds, in each of which either side is measured once
-    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
-    /// Streams at once
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub streams: u16,
-    /// Over IPv6
-    #[arg(long)]
-    pub ipv6: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `mainstay bench packets`.
-#[derive(Debug, Args)]
-pub struct BenchPacketsArgs {
-    /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
-    pub seconds: f64,
-    /// Rounds, in each of which every side is measured once
-    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
-    /// Packets sent a second [default: as many as arrive]
-    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
-    pub packets_per_second: Option<u32>,
-    /// Connections that the packets belong to, in turns
-    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
-    pub flows: u16,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `mainstay bench setup-rate`.
-#[derive(Debug, Args)]
-pub struct BenchSetupRateArgs {
-    /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
-    pub seconds: f64,
-    /// Rounds, in each of which either side is measured once
-    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
-    /// Connections that the client has open at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
-    pub in_flight: u16,
-    /// Both nodes carry connections, half each
-    #[arg(long)]
-    pub multi_primary: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `mainstay bench workers`.
-#[derive(Debug, Args)]
-pub struct BenchWorkersArgs {
-    /// Workers that are measured beside one
-    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=32))]
-    pub workers: u8,
-    /// Connections in the tables
-    #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
-    pub connections: u32,
-    /// Packets that each side's pipeline handles in a round
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub packets: u64,
-    /// Rounds, in each of which either side is measured once
-    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
-    /// Seconds that each side's node is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
-    pub seconds: f64,
-    /// Streams at once through the node
-    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub streams: u16,
-    /// Without a network
-    #[arg(long)]
-    pub pipeline_only: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `mainstay bench pipeline`.
-#[derive(Debug, Args)]
-pub struct BenchPipelineArgs {
-    /// Connections in the table
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    pub connections: u32,
-    /// Packets that each variant handles in a round
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub packets: u64,
-    /// Rounds, in each of which every variant is measured once
-    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
-    pub rounds: u32,
-    /// Connections in the largest of the tables (64k, 1m, 8m) that show how a packet's cost grows; 8m take 4 GB
-    #[arg(long, value_name = "COUNT", default_value_t = 8_000_000)]
-    pub largest: u32,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `mainstay demo`.
-#[derive(Debug, Args)]
-pub struct DemoArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with charts
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
-    /// Share of the datagrams between the nodes that is lost, 0 to 0.9
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
-    pub sync_loss: f64,
-    /// Share of the packets that the link between the nodes loses, 0 to 0.9; unlike --sync-loss, on the link itself
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with = "rolling_restart")]
-    pub link_loss: f64,
-    /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
-    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
-    pub rtt_ms: f64,
-    /// Open so many further connections while the node is killed
-    #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
-    pub ramp: usize,
-    /// Seconds of traffic, half before the kill and half after it
-    #[arg(long, default_value_t = 3.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// Kill nothing: reload, drain and restart the nodes one after the other instead
-    #[arg(long, conflicts_with_all = ["ramp", "report"])]
-    pub rolling_restart: bool,
-    /// Both nodes carry connections, half each; then measure what replication costs in sessions a second
-    #[arg(long, conflicts_with = "report")]
-    pub multi_primary: bool,
-    /// With --multi-primary, keep each connection to one node: else half of them pass through both, one direction each
-    #[arg(long, requires = "multi_primary")]
-    pub symmetric: bool,
-    /// Two Linux routers with nftables instead, the kernel's connections replicated by `mainstay sync`
-    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "report", "sync_loss", "link_loss", "rtt_ms", "workers"])]
-    pub kernel: bool,
-    /// With --kernel, let keepalived move the addresses (examples/keepalived); else the demo does, found by BFD
-    #[arg(long, requires = "kernel")]
-    pub keepalived: bool,
-    /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
-    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "workers"])]
-    pub wan: bool,
-    /// Workers of each node
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
-    pub workers: u8,
-    /// How connections are told to the other node: replication.representation of its configuration. A filter goes with
-    /// source NAT that is computed (RFC 7422)
-    #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
-          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary"])]
-    pub representation: Representation,
-    /// Leave the nodes' configurations and logs where they are, and say where
-    #[arg(long)]
-    pub keep_logs: bool,
-}
-
-/// The most connections that the demo opens: both ends and all their ports are on this machine.
-const RAMP_MAX: usize = 50_000;
-/// Seconds of traffic that the demo can be asked for.
-const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
-
-/// Round trips that the demo can be asked for, in milliseconds: it does not wait longer for connections to stand.
-const DEMO_ROUND_TRIP_MS: std::ops::RangeInclusive<f64> = 0.0..=500.0;
-
 /// Seconds that a measurement's turn can be asked to last.
 const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
     share.ok_or_else(|| "write a number from 0 to 0.9".into())
-}
-
-/// A representation under which connections can survive.
-fn representation(text: &str) -> Result<Representation, String> {
-    let known = Representation::ALL.into_iter().filter(|(_, representation)| *representation != Representation::None);
-    let found = known.clone().find(|(name, _)| *name == text);
-    found.map(|(_, representation)| representation).ok_or_else(|| {
-        let names: Vec<&str> = known.map(|(name, _)| name).collect();
-        format!("write {}", names.join(", "))
-    })
-}
-
-fn ramp(text: &str) -> Result<usize, String> {
-    let ramp = text.parse().ok().filter(|ramp| *ramp <= RAMP_MAX);
-    ramp.ok_or_else(|| format!("write a number from 0 to {RAMP_MAX}"))
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    number_within(text, DEMO_SECONDS)
-}
-
-fn round_trip_ms(text: &str) -> Result<f64, String> {
-    number_within(text, DEMO_ROUND_TRIP_MS)
 }
 
 fn measured_seconds(text: &str) -> Result<f64, String> {
@@ -480,62 +262,6 @@ pub struct UndrainArgs {
     pub json: bool,
 }
 
-/// `mainstay flows`.
-#[derive(Debug, Args)]
-pub struct FlowsArgs {
-    /// The gateway.
-    #[command(flatten)]
-    pub socket: SocketArgs,
-    /// Only this protocol (tcp, udp, icmp, …, or a number)
-    #[arg(long)]
-    pub protocol: Option<String>,
-    /// Only this state (ESTABLISHED, SYN_SENT, …)
-    #[arg(long)]
-    pub state: Option<String>,
-    /// Only sources in this prefix, before or after translation
-    #[arg(long, value_name = "PREFIX")]
-    pub source: Option<String>,
-    /// Only destinations in this prefix, before or after translation
-    #[arg(long, value_name = "PREFIX")]
-    pub destination: Option<String>,
-    /// Only with this port at either end, before or after translation
-    #[arg(long)]
-    pub port: Option<u16>,
-    /// Only those that the node is master or backup of
-    #[arg(long, value_name = "master|backup")]
-    pub role: Option<String>,
-    /// At most so many
-    #[arg(long, value_name = "COUNT", default_value_t = flows_limit_default())]
-    pub limit: u64,
-    /// Only how many there are, by protocol, state and role
-    #[arg(long, conflicts_with_all = ["limit", "follow"])]
-    pub count: bool,
-    /// As they begin, change and end, from now on
-    #[arg(long, conflicts_with_all = ["state", "role"])]
-    pub follow: bool,
-    /// Follow for so long
-    #[arg(long, requires = "follow", default_value_t = 3600.0, value_parser = stream_seconds)]
-    pub seconds: f64,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-impl FlowsArgs {
-    /// The conditions on flows.
-    #[must_use]
-    pub fn filter(&self) -> FlowFilterText {
-        FlowFilterText {
-            protocol: self.protocol.clone(),
-            state: self.state.clone(),
-            source: self.source.clone(),
-            destination: self.destination.clone(),
-            port: self.port,
-            role: self.role.clone(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -553,6 +279,8 @@ mod tests {
             ("--sync-loss 1.5", "a number from 0 to 0.9"),
             ("--ramp 1000000", "a number from 0 to 50000"),
             ("--seconds 0", "a number from 1 to 300"),
+            ("--wan --seconds 5", "cannot be used with"),
+            ("--wan --representation d-left", "cannot be used with"),
         ];
         for (option, remedy) in refused {
             let error = Cli::try_parse_from(format!("mainstay demo {option}").split(' ')).expect_err(option);

@@ -39,6 +39,20 @@ pub trait Compressor {
     fn expand(&mut self, input: &[u8], expanded_bytes: usize, out: &mut Vec<u8>) -> bool;
 }
 
+impl<C: Compressor + ?Sized> Compressor for alloc::boxed::Box<C> {
+    fn stage(&self) -> u8 {
+        (**self).stage()
+    }
+
+    fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
+        (**self).compress(input, out)
+    }
+
+    fn expand(&mut self, input: &[u8], expanded_bytes: usize, out: &mut Vec<u8>) -> bool {
+        (**self).expand(input, expanded_bytes, out)
+    }
+}
+
 /// Why a bundle cannot be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BundleError {

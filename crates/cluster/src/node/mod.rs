@@ -52,7 +52,7 @@ use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 
-pub use compact::{CompactNodeConfig, CompactStatus, PrecisionCounters, WhichPrecise};
+pub use compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;

@@ -148,6 +148,9 @@ impl Node {
         for channel in self.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
             channel.set_unix_time(now, unix_time);
         }
+        if let Some(site) = &mut self.site {
+            site.set_unix_time(now, unix_time);
+        }
     }
 
     pub(super) fn handle_channel_timeouts(&mut self, now: Instant) {

@@ -11,6 +11,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 use flow::wire::ethernet::ETHERNET_HEADER_BYTES;
 use flow::wire::ethernet::ether_type;
@@ -27,7 +28,7 @@ use redundancy::FlowPosition;
 use super::surroundings::Surroundings;
 use super::{Node, OUTBOX_FRAMES_MAX};
 use crate::forwarding::Forwarder;
-use crate::wan::{Outgoing, Restored, Tunnel, TunnelConfig, TunnelStatus};
+use crate::wan::{Outgoing, Restored, SealingConfig, Tunnel, TunnelConfig, TunnelStatus};
 
 /// The time to live of the tunnel's datagrams; the forwarder takes one off.
 const TTL: u8 = 65;
@@ -46,6 +47,8 @@ pub struct SiteConfig {
     pub rules: Vec<TupleFilter>,
     /// How the tunnel works.
     pub tunnel: TunnelConfig,
+    /// What its datagrams are encrypted by, if they are.
+    pub sealing: Option<SealingConfig>,
 }
 
 /// The tunnel and its surroundings.
@@ -60,8 +63,13 @@ pub(super) struct Site {
 
 impl Site {
     fn new(config: SiteConfig, seed: u64, key: HashKey) -> Self {
+        let tunnel = Tunnel::new(config.tunnel.clone(), seed);
+        let tunnel = match config.sealing.clone() {
+            Some(sealing) => tunnel.with_sealing(sealing),
+            None => tunnel,
+        };
         Self {
-            tunnel: Tunnel::new(config.tunnel.clone(), seed),
+            tunnel,
             tuple: Tuple::new(ip_protocol::UDP, config.local, config.peer),
             config,
             key,
@@ -71,6 +79,10 @@ impl Site {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.tunnel.poll_timeout()
+    }
+
+    pub(super) fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
+        self.tunnel.set_unix_time(now, unix_time);
     }
 
     pub(super) fn status(&self, now: Instant) -> TunnelStatus {
@@ -167,24 +179,31 @@ fn frame_of(packet: &Restored, ingress: PortId, mac: MacAddress) -> Option<Owned
     if packet.segmentation.kind == SegmentationKind::None {
         return Some(OwnedFrame::new(bytes, ingress, Checksum::Unverified, Segmentation::default()));
     }
-    let checksum = leave_to_hardware(&mut bytes, ingress)?;
-    Some(OwnedFrame::new(bytes, ingress, checksum, packet.segmentation))
+    leave_to_hardware(bytes, packet.segmentation, ingress)
 }
 
-/// Verifies a packet that stands for several, and leaves its checksum to whoever cuts it.
-fn leave_to_hardware(bytes: &mut [u8], ingress: PortId) -> Option<Checksum> {
+/// Verifies a packet that stands for several, and leaves its checksum to whoever cuts it. What the other site said of how to
+/// cut it must fit the packet: it goes to the kernel.
+fn leave_to_hardware(mut bytes: Vec<u8>, cut: Segmentation, ingress: PortId) -> Option<OwnedFrame> {
     let length_bytes = bytes.len();
-    let Ok(Parsed::Ip(headers)) = parse(&Frame::new(bytes, 0, length_bytes, ingress)?) else { return None };
-    let offset = match headers.transport {
-        Transport::Tcp(_) => TCP_CHECKSUM_OFFSET,
-        Transport::Udp => UDP_CHECKSUM_OFFSET,
+    let Ok(Parsed::Ip(headers)) = parse(&Frame::new(&mut bytes, 0, length_bytes, ingress)?) else { return None };
+    let is_ipv4 = headers.tuple.source_ip().is_ipv4();
+    let offset = match (&headers.transport, cut.kind) {
+        (Transport::Tcp(_), SegmentationKind::TcpIpv4) if is_ipv4 => TCP_CHECKSUM_OFFSET,
+        (Transport::Tcp(_), SegmentationKind::TcpIpv6) if !is_ipv4 => TCP_CHECKSUM_OFFSET,
+        (Transport::Udp, SegmentationKind::Udp) => UDP_CHECKSUM_OFFSET,
         _ => return None,
     };
+    if headers.is_fragment || cut.size_bytes == 0 {
+        return None;
+    }
     let transport_bytes = headers.l3_bytes - u32::from(headers.l4_offset - headers.l3_offset);
     let sum = checksum::pseudo_header(&headers.tuple, transport_bytes).fold();
     let at = usize::from(headers.l4_offset + offset);
     bytes.get_mut(at..at + 2)?.copy_from_slice(&sum.to_be_bytes());
-    Some(Checksum::Partial { start: headers.l4_offset, offset })
+    let checksum = Checksum::Partial { start: headers.l4_offset, offset };
+    let cut = Segmentation { header_bytes: headers.payload_offset, ..cut };
+    Some(OwnedFrame::new(bytes, ingress, checksum, cut))
 }
 
 impl Node {

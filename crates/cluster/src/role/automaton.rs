@@ -1,8 +1,9 @@
 //! The rules of the choice, around the table of transitions.
 
+mod deciding;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::time::Duration;
 
 use flow::{Instant, NodeId};
@@ -366,115 +367,6 @@ impl RoleAutomaton {
         }
     }
 
-    /// Gives the table the inputs that follow from what is known now, until it has no more to say.
-    fn decide(&mut self, now: Instant) {
-        if self.follows {
-            return;
-        }
-        self.decided_at = now;
-        let held = self.heartbeats(now).any(|peer| peer.state.holds_addresses()) || self.unknown_until(now).is_some();
-        self.vacant_since = if held { None } else { self.vacant_since.or(Some(now)) };
-        while let Some(input) = self.next_input(now) {
-            self.apply(now, input);
-        }
-    }
-
-    fn next_input(&self, now: Instant) -> Option<Input> {
-        let elapsed = now.saturating_since(self.since);
-        match self.state {
-            _ if self.must_yield(now) => Some(Input::PeerHolds),
-            State::Init => {
-                let all_heard = !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
-                // A peer that has left takes no addresses, yet it may be the only one that knows the connections: it is let
-                // tell them first.
-                let may_be_told = !self.informed && self.heartbeats(now).any(|peer| peer.state == State::Left);
-                ((all_heard && !may_be_told) || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
-            }
-            State::Standby => self.is_chosen(now).then_some(Input::Chosen),
-            State::Leaving => (elapsed >= self.config.handover_limit).then_some(Input::HandoverLimitReached),
-            State::TakingOver | State::Active | State::Left => None,
-        }
-    }
-
-    /// Whether a peer stands in the way of the state that this node is in.
-    fn must_yield(&self, now: Instant) -> bool {
-        let own = self.own_heartbeat();
-        self.heartbeats(now).any(|peer| match self.state {
-            State::Init => peer.state.holds_addresses(),
-            // A leaving peer waits to be relieved; another is relieved only by preemption.
-            State::TakingOver => match peer.state {
-                State::Active => !self.may_preempt(&peer),
-                State::TakingOver => outranks(&peer, &own),
-                _ => false,
-            },
-            State::Active => peer.state == State::Active && outranks(&peer, &own),
-            State::Leaving => peer.state == State::Active,
-            State::Standby | State::Left => false,
-        })
-    }
-
-    /// Whether it is for this node to take the addresses now.
-    fn is_chosen(&self, now: Instant) -> bool {
-        if self.unknown_until(now).is_some() {
-            return false;
-        }
-        let mut someone_is_leaving = false;
-        for peer in self.heartbeats(now) {
-            match peer.state {
-                State::Active if !self.may_preempt(&peer) => return false,
-                State::TakingOver if !self.may_preempt(&peer) => return false,
-                State::Leaving => someone_is_leaving = true,
-                _ => {}
-            }
-        }
-        if someone_is_leaving && !self.synchronised {
-            return false;
-        }
-        let own = self.own_heartbeat();
-        let stands = |peer: &Heartbeat| matches!(peer.state, State::Init | State::Standby);
-        let is_best = !self.heartbeats(now).any(|peer| stands(&peer) && is_better(&peer, &own));
-        is_best || self.best_is_waited_for_until().is_some_and(|until| until <= now)
-    }
-
-    /// Until when a better node is left to take addresses that nobody holds. As long as this node only listened, the better
-    /// one may have as well; so that time does not count.
-    fn best_is_waited_for_until(&self) -> Option<Instant> {
-        self.vacant_since.map(|vacant| vacant.max(self.since) + self.config.heartbeat_timeout)
-    }
-
-    fn may_preempt(&self, holder: &Heartbeat) -> bool {
-        self.config.preempt && self.synchronised && self.config.priority > holder.priority
-    }
-
-    /// The heartbeats that count now.
-    fn heartbeats(&self, now: Instant) -> impl Iterator<Item = Heartbeat> + '_ {
-        self.peers.iter().filter_map(move |peer| self.fresh(now, peer))
-    }
-
-    /// A peer's heartbeat, if it counts: for a time, and for longer while the failure detector vouches for the peer,
-    /// whose heartbeats may be lost while it holds the addresses.
-    fn fresh(&self, now: Instant, peer: &Peer) -> Option<Heartbeat> {
-        let (at, heartbeat) = peer.heard?;
-        (peer.up_since.is_some() || now < at + self.config.heartbeat_timeout).then_some(heartbeat)
-    }
-
-    /// Until when a peer that is up but has not said how it stands is given the benefit of the doubt.
-    fn unknown_until(&self, now: Instant) -> Option<Instant> {
-        let silent = self.peers.iter().filter(|peer| peer.heard.is_none());
-        let limits = silent.filter_map(|peer| Some(peer.up_since? + self.config.heartbeat_timeout));
-        limits.filter(|limit| now < *limit).max()
-    }
-
-    /// When a node that stands by must look again though nothing comes.
-    fn standby_deadline(&self) -> Option<Instant> {
-        let timeout = self.config.heartbeat_timeout;
-        let heard = self.peers.iter().filter(|peer| peer.up_since.is_none());
-        let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
-        let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
-        let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
-        expiries.chain(doubts).chain(self.best_is_waited_for_until()).filter(|at| *at > self.decided_at).min()
-    }
-
     fn apply(&mut self, now: Instant, input: Input) {
         if self.follows {
             return;
@@ -501,14 +393,4 @@ impl RoleAutomaton {
         }
         self.events.push_back(event);
     }
-}
-
-/// Rule 4: who keeps the addresses when both hold them. A strict order, the same seen from either side.
-fn outranks(one: &Heartbeat, other: &Heartbeat) -> bool {
-    (one.term, one.priority, Reverse(one.node)) > (other.term, other.priority, Reverse(other.node))
-}
-
-/// Rule 3: who takes the addresses when nobody holds them.
-fn is_better(one: &Heartbeat, other: &Heartbeat) -> bool {
-    (one.synchronised, one.priority, Reverse(one.node)) > (other.synchronised, other.priority, Reverse(other.node))
 }

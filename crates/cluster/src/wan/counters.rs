@@ -46,6 +46,14 @@ pub struct TunnelCounters {
     pub bytes_out: u64,
     /// Packets that went past the tunnel, by [`Bypass`].
     pub bypassed: [u64; Bypass::ALL.len()],
+    /// Packets whose headers were told by what they have otherwise than earlier ones.
+    pub headers_small: u64,
+    /// Bytes that these headers had and what was sent of them had not.
+    pub header_bytes_saved: u64,
+    /// Bytes of records that were compressed together.
+    pub bundled_bytes_in: u64,
+    /// Bytes that they became.
+    pub bundled_bytes_out: u64,
     /// Packets dropped because too much waited for the path.
     pub backlog_drops: u64,
     /// Packets that came out of the tunnel.
@@ -89,6 +97,7 @@ impl TunnelCounters {
     ) {
         self.sender.datagrams += sender.datagrams;
         self.sender.datagrams_again += sender.datagrams_again;
+        self.sender.datagrams_copied += sender.datagrams_copied;
         self.sender.datagrams_given_up += sender.datagrams_given_up;
         self.receiver.datagrams += receiver.datagrams;
         self.receiver.datagrams_useless += receiver.datagrams_useless;
@@ -113,6 +122,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
         granules_filled,
         granules_gone,
         openings,
+        blocks_remembered,
     } = of;
     to.blocks_plain += blocks_plain;
     to.blocks_literal += blocks_literal;
@@ -125,6 +135,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
     to.granules_filled += granules_filled;
     to.granules_gone += granules_gone;
     to.openings += openings;
+    to.blocks_remembered += blocks_remembered;
 }
 
 fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
@@ -137,6 +148,7 @@ fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
         check_failures,
         blocks_stale,
         granules_filled,
+        blocks_remembered,
     } = of;
     to.blocks_literal += blocks_literal;
     to.blocks_encoded += blocks_encoded;
@@ -146,4 +158,5 @@ fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
     to.check_failures += check_failures;
     to.blocks_stale += blocks_stale;
     to.granules_filled += granules_filled;
+    to.blocks_remembered += blocks_remembered;
 }

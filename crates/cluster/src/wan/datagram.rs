@@ -13,13 +13,15 @@
 //! kind 2, Ack:    next u48, end u48, ranges missing between them: first u48, count u16 each
 //! kind 3, Alive:  bytes of the largest datagram heard lately u16, 64-byte granules of the cache u32, padding
 //! ```
-//! Version is 1. All numbers are in network order.
+//! Version is 2. All numbers are in network order.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use replication::secure::is_channel;
+
 /// The version of these datagrams.
-pub const TUNNEL_VERSION: u8 = 1;
+pub const TUNNEL_VERSION: u8 = 2;
 /// Bytes that every datagram begins with.
 pub const HEADER_BYTES: usize = 10;
 /// Bytes before the body of a datagram of kind Data.
@@ -37,8 +39,14 @@ pub enum DatagramError {
     #[error("the datagram is too short for its kind")]
     Truncated,
     /// A version that is not known.
-    #[error("the datagram has version {0}, and only 1 is known: the other site runs another release")]
+    #[error("the datagram has version {0}, and only 2 is known: the other site runs another release")]
     Version(u8),
+    /// It is sealed, and this end has no key.
+    #[error("the datagram is encrypted: the other site has [redundancy.security], and this one does not")]
+    Sealed,
+    /// It is not sealed by the other end, which it should be.
+    #[error("the datagram is not encrypted under a key of this tunnel")]
+    NotSealed,
     /// A kind that is not known.
     #[error("the datagram is of kind {0}, which is not known")]
     Kind(u8),
@@ -132,6 +140,9 @@ impl<'a> Datagram<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<(Sessions, Self), DatagramError> {
         let mut rest = bytes;
         let [version, kind] = take(&mut rest)?;
+        if is_channel(bytes) {
+            return Err(DatagramError::Sealed);
+        }
         if version != TUNNEL_VERSION {
             return Err(DatagramError::Version(version));
         }

@@ -10,6 +10,8 @@ pub const HELD_DATAGRAMS_MAX: usize = 8192;
 pub const DATAGRAM_BYTES_MAX: u16 = 8972;
 /// The least that a path must take in one datagram to be used: what every IPv6 path does.
 pub const DATAGRAM_BYTES_MIN: u16 = 1232;
+/// The same of a datagram before it is sealed.
+pub const PLAIN_BYTES_MIN: u16 = DATAGRAM_BYTES_MIN - super::sealing::SEAL_BYTES;
 /// Bytes that wait to be sent where the path's rate is known, as time at that rate. More are dropped: senders of TCP slow
 /// down by that.
 pub const BACKLOG_MAX: Duration = Duration::from_millis(100);
@@ -23,7 +25,16 @@ pub const RESTORED_PACKETS_MAX: usize = 4096;
 pub const FORMER_SESSIONS_MAX: usize = 16;
 /// What may be sent again at once, in bytes, before it has been earned by what was sent.
 pub const RECOVERY_BYTES_MAX: u64 = 256 * 1024;
+/// Bytes of copies that may be sent at once, before they have been earned by what was saved.
+pub const COPY_BYTES_MAX: u64 = 64 * 1024;
+/// Records whose arrival is watched. Of more, headers are not remembered by the other end until some were acknowledged.
+pub const MARKS_MAX: usize = 256;
 
+/// A copy follows its datagram after so long: what is lost in one moment is lost together, and whatever is missing is asked for
+/// a little later only ([`REORDER_WAIT`]).
+pub const COPY_AFTER: Duration = Duration::from_millis(2);
+/// Copies are sent for so long after something was lost.
+pub const COPIES_AFTER_LOSS: Duration = Duration::from_secs(60);
 /// An acknowledgement of what came in order may wait so long for more.
 pub const ACK_DELAY: Duration = Duration::from_millis(8);
 /// What is missing is told after so long, for packets may have overtaken each other.
@@ -44,4 +55,5 @@ pub const HEARD_SIZE_FOR: Duration = Duration::from_secs(2);
 pub const SILENCE_MAX: Duration = Duration::from_millis(300);
 
 const _: () = assert!(KEPT_DATAGRAMS_MAX < u16::MAX as usize && HELD_DATAGRAMS_MAX >= KEPT_DATAGRAMS_MAX);
-const _: () = assert!(DATAGRAM_BYTES_MIN as usize > super::datagram::DATA_HEADER_BYTES + 64);
+const _: () = assert!(COPY_AFTER.as_micros() < REORDER_WAIT.as_micros());
+const _: () = assert!(PLAIN_BYTES_MIN as usize > super::datagram::DATA_HEADER_BYTES + 64);

@@ -1,21 +1,22 @@
-//! All that belongs to one session: the stream's two ends, and the codec's.
+//! All that belongs to one session: the stream's two ends, and the codecs.
 
-use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use flow::{Instant, Segmentation};
-use redundancy::{
-    Decoder, DecoderConfig, Encoder, EncoderConfig, Event, FlowPosition, Handled, Period, Sampling, Ticket,
-};
+use redundancy::{FlowPosition, Period, second_stage};
 
 use super::TunnelConfig;
+use super::bundles::Bundles;
+use super::codecs::Codecs;
 use super::counters::TunnelCounters;
 use super::datagram::Sessions;
-use super::limits::{ASK_AGAIN, RESTORED_PACKETS_MAX};
+use super::header::Remembered;
+use super::limits::ASK_AGAIN;
 use super::receiver::Receiver;
-use super::record::{PacketRecord, Reassembly, Record};
-use super::sender::Sender;
+use super::record::{Reassembly, Record};
+use super::sender::{Sender, SenderConfig};
 
 /// A packet for the tunnel.
 #[derive(Clone, Copy, Debug)]
@@ -39,25 +40,18 @@ pub struct Restored {
     pub segmentation: Segmentation,
 }
 
-/// A packet whose payload is not restored yet: its header, and how it is cut.
-type Waiting = (Vec<u8>, Segmentation);
-
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     reassembly: Reassembly,
-    encoder: Encoder,
-    decoder: Decoder,
-    /// By ticket. The decoder bounds how many there are.
-    waiting: BTreeMap<u64, Waiting>,
-    next_ticket: u64,
+    bundles: Bundles,
+    codecs: Codecs,
     record: Vec<u8>,
-    scratch: Vec<u8>,
 }
 
 impl Link {
-    /// Both codecs begin with the session, empty: so there is nothing to agree on. None: the caches would be too small.
+    /// What a session begins with. None: the caches would be too small.
     pub(super) fn new(
         config: &TunnelConfig,
         sessions: Sessions,
@@ -65,39 +59,34 @@ impl Link {
         period: Period,
         key: [u64; 2],
     ) -> Option<Self> {
-        let cache_bytes = granules as usize * redundancy::limits::GRANULE_BYTES;
-        let sampling = Sampling { period, ..config.sampling };
-        let encoder = EncoderConfig { cache_bytes, sampling, epoch: sessions.from, key, ..EncoderConfig::default() };
-        let decoder = DecoderConfig { cache_bytes, id: 0 };
+        // What was gathered to be compressed does not wait for company once more.
+        let gather = if config.second_stage.stage.is_some() { Duration::ZERO } else { config.sender.gather };
         Some(Self {
-            sender: Sender::new(config.sender),
+            sender: Sender::new(SenderConfig { gather, ..config.sender }, config.envelope_bytes),
             receiver: Receiver::new(config.sender.recover_within + ASK_AGAIN * 4),
             reassembly: Reassembly::default(),
-            encoder: Encoder::open_at_once(encoder).ok()?,
-            decoder: Decoder::open_at_once(decoder, sessions.to).ok()?,
-            waiting: BTreeMap::new(),
-            next_ticket: 0,
+            bundles: Bundles::new(config.second_stage),
+            codecs: Codecs::new(config, sessions, granules, period, key)?,
             record: Vec::new(),
-            scratch: Vec::new(),
         })
     }
 
     pub(super) const fn set_period(&mut self, period: Period) {
-        self.encoder.set_period(period);
+        self.codecs.encoder.set_period(period);
     }
 
-    pub(super) fn send(&mut self, now: Instant, packet: &Outgoing<'_>) {
-        let (header, payload) = packet.bytes.split_at(packet.header_bytes.min(packet.bytes.len()));
-        let encoding = match packet.at {
-            Some(at) => self.encoder.encode_segment(at, payload, &mut self.scratch),
-            None => self.encoder.encode_block(payload, &mut self.scratch),
-        };
-        let is_coded = encoding.has_shim();
-        let payload = if is_coded { &self.scratch[..] } else { payload };
-        let record = PacketRecord { is_coded, segmentation: packet.segmentation, header, payload };
+    pub(super) fn send(&mut self, now: Instant, packet: &Outgoing<'_>, counters: &mut TunnelCounters) {
         self.record.clear();
-        Record::Packet(record).write(&mut self.record);
-        self.sender.push(now, &self.record);
+        let remembered = self.codecs.encode(packet, &mut self.record, counters);
+        self.sender.note_saved(packet.bytes.len().saturating_sub(self.record.len()));
+        self.bundles.push(now, &self.record, remembered.map(token), &mut self.sender);
+    }
+
+    /// What the other end was told to remember may have been acknowledged, or lost.
+    pub(super) fn settle(&mut self) {
+        while let Some((token, has_arrived)) = self.sender.poll_mark() {
+            self.codecs.settle(remembered(token), has_arrived);
+        }
     }
 
     /// Takes what the receiver has in order. What is restored goes to `restored`.
@@ -109,77 +98,30 @@ impl Link {
     ) {
         while self.receiver.poll(&mut self.reassembly) {
             while let Some(record) = self.reassembly.poll() {
-                let mut bytes = Vec::new();
-                let done = match record {
-                    // What the two say to each other was said by this release, or it is as good as lost.
-                    Record::FromEncoder(message) => {
-                        let _ = self.decoder.handle_control(now, message);
-                        None
-                    }
-                    Record::FromDecoder(message) => {
-                        let _ = self.encoder.handle_control(now, message);
-                        None
-                    }
-                    Record::Packet(packet) if !packet.is_coded => {
-                        bytes.extend_from_slice(packet.header);
-                        bytes.extend_from_slice(packet.payload);
-                        Some(packet.segmentation)
-                    }
-                    Record::Packet(packet) => {
-                        let ticket = Ticket(self.next_ticket);
-                        self.next_ticket += 1;
-                        match self.decoder.handle_block(now, ticket, packet.payload, &mut self.scratch) {
-                            Ok(Handled::Decoded) => {
-                                bytes.extend_from_slice(packet.header);
-                                bytes.extend_from_slice(&self.scratch);
-                                Some(packet.segmentation)
-                            }
-                            Ok(Handled::Waiting) => {
-                                self.waiting.insert(ticket.0, (packet.header.to_vec(), packet.segmentation));
-                                None
-                            }
-                            Err(_) => {
-                                counters.broken += 1;
-                                None
-                            }
-                        }
-                    }
+                let Record::Bundle(bundle) = record else {
+                    self.codecs.take(now, record, restored, counters);
+                    continue;
                 };
-                if let Some(segmentation) = done {
-                    deliver(Restored { bytes, segmentation }, restored, counters);
-                }
-            }
-        }
-        self.take_events(now, restored, counters);
-    }
-
-    fn take_events(&mut self, now: Instant, restored: &mut VecDeque<Restored>, counters: &mut TunnelCounters) {
-        while let Some(event) = self.decoder.poll_event(now, &mut self.scratch) {
-            match event {
-                Event::Decoded(Ticket(ticket)) => {
-                    if let Some((mut bytes, segmentation)) = self.waiting.remove(&ticket) {
-                        bytes.extend_from_slice(&self.scratch);
-                        deliver(Restored { bytes, segmentation }, restored, counters);
+                let Some(records) = self.bundles.open(bundle) else {
+                    counters.broken += 1;
+                    continue;
+                };
+                for mut bytes in second_stage::read(&records) {
+                    while let Some(record) = Record::take(&mut bytes) {
+                        self.codecs.take(now, record, restored, counters);
                     }
                 }
-                Event::Abandoned(Ticket(ticket)) => {
-                    self.waiting.remove(&ticket);
-                }
             }
         }
+        self.codecs.take_events(now, restored, counters);
     }
 
     /// Puts what the codecs have to say into the stream.
     pub(super) fn talk(&mut self, now: Instant) {
-        while self.encoder.poll_transmit(now, &mut self.scratch) {
+        self.record.clear();
+        while self.codecs.poll(now, &mut self.record) {
+            self.bundles.push(now, &self.record, None, &mut self.sender);
             self.record.clear();
-            Record::FromEncoder(&self.scratch).write(&mut self.record);
-            self.sender.push(now, &self.record);
-        }
-        while self.decoder.poll_transmit(now, &mut self.scratch) {
-            self.record.clear();
-            Record::FromDecoder(&self.scratch).write(&mut self.record);
-            self.sender.push(now, &self.record);
         }
     }
 
@@ -190,11 +132,12 @@ impl Link {
         counters: &mut TunnelCounters,
     ) {
         self.sender.handle_timeout(now);
+        self.settle();
         self.receiver.handle_timeout(now);
-        self.encoder.handle_timeout(now);
-        self.decoder.handle_timeout(now);
+        self.codecs.handle_timeout(now);
         self.take_records(now, restored, counters);
         self.talk(now);
+        self.bundles.handle_timeout(now, &mut self.sender);
         // With no time to gather, what was said is to leave in this turn.
         self.sender.handle_timeout(now);
     }
@@ -203,29 +146,32 @@ impl Link {
         let timeouts = [
             self.sender.poll_timeout(),
             self.receiver.poll_timeout(),
-            self.encoder.poll_timeout(),
-            self.decoder.poll_timeout(),
+            self.bundles.poll_timeout(),
+            self.codecs.poll_timeout(),
         ];
         timeouts.into_iter().flatten().min()
     }
 
     pub(super) fn count(&self, counters: &mut TunnelCounters) {
         let parts = (self.sender.counters(), self.receiver.counters());
-        counters.add_parts(parts.0, parts.1, self.encoder.counters(), self.decoder.counters());
+        counters.add_parts(parts.0, parts.1, self.codecs.encoder.counters(), self.codecs.decoder.counters());
+        let bundles = self.bundles.counters();
+        counters.bundled_bytes_in += bundles.bytes_in;
+        counters.bundled_bytes_out += bundles.bytes_out;
     }
 
     /// Bytes of the caches and indexes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.encoder.memory_bytes().iter().sum::<usize>() + self.decoder.memory_bytes().iter().sum::<usize>()
+        self.codecs.memory_bytes()
     }
 }
 
-fn deliver(packet: Restored, restored: &mut VecDeque<Restored>, counters: &mut TunnelCounters) {
-    if restored.len() >= RESTORED_PACKETS_MAX {
-        counters.restored_drops += 1;
-        return;
-    }
-    counters.packets_restored += 1;
-    counters.bytes_restored += packet.bytes.len() as u64;
-    restored.push_back(packet);
+/// What the sender calls headers that are to be remembered.
+fn token(remembered: Remembered) -> u64 {
+    u64::from(remembered.place) << 8 | u64::from(remembered.version)
+}
+
+/// The reverse.
+const fn remembered(token: u64) -> Remembered {
+    Remembered { place: (token >> 8) as u16, version: token as u8 }
 }

@@ -5,7 +5,8 @@
 //!                                      ▲                                                │
 //!                                      └────────────────── acknowledgements ────────────┘
 //! ```
-//! A [`Tunnel`] is one end, for both directions. Headers travel as they are, payloads as blocks of the [`redundancy`] crate; many
+//! A [`Tunnel`] is one end, for both directions. Of headers travels what differs from earlier ones (`header`), of payloads blocks of
+//! the [`redundancy`] crate, and a library may compress what is left ([`SecondStage`]); many
 //! small records share a datagram, and a long one has several, so nothing is too large for the path. The stream is kept in
 //! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
@@ -16,13 +17,17 @@
 //!
 //! It knows no address, port or connection: who carries its datagrams makes sure between whom.
 
+mod bundles;
+mod codecs;
 mod counters;
 pub mod datagram;
+mod header;
 pub mod limits;
 mod link;
 mod load;
 mod receiver;
 pub mod record;
+mod sealing;
 mod sender;
 mod session;
 #[cfg(test)]
@@ -37,6 +42,7 @@ use flow::{Instant, SegmentationKind};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::{Period, Sampling};
 
+pub use self::bundles::{Library, SecondStage};
 pub use self::counters::{Bypass, TunnelCounters};
 use self::datagram::{Datagram, DatagramError};
 use self::limits::RECORD_BYTES_MAX;
@@ -44,6 +50,8 @@ use self::link::Link;
 pub use self::link::{Outgoing, Restored};
 use self::load::Load;
 pub use self::receiver::ReceiverCounters;
+pub use self::sealing::SealingConfig;
+use self::sealing::{SEAL_BYTES, Sealing};
 pub use self::sender::{SenderConfig, SenderCounters};
 use self::session::{Heard, Session};
 use crate::random::SplitMix64;
@@ -57,6 +65,8 @@ pub struct TunnelConfig {
     pub sampling: Sampling,
     /// How datagrams are sent.
     pub sender: SenderConfig,
+    /// How records are compressed together.
+    pub second_stage: SecondStage,
     /// Bytes of a datagram from behind the UDP header on, at most.
     pub datagram_bytes_max: u16,
     /// Bytes around a datagram: of its IP and UDP headers, to be counted.
@@ -66,7 +76,8 @@ pub struct TunnelConfig {
 }
 
 impl Default for TunnelConfig {
-    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent.
+    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent, and copies for half of what was
+    /// saved at most.
     fn default() -> Self {
         Self {
             cache_bytes: 64 << 20,
@@ -75,8 +86,10 @@ impl Default for TunnelConfig {
                 gather: Duration::from_millis(2),
                 recover_within: Duration::from_millis(400),
                 recovery_per_mille: 100,
+                copies_per_mille: 500,
                 bits_per_second: None,
             },
+            second_stage: SecondStage::default(),
             datagram_bytes_max: 1472,
             envelope_bytes: 28,
             peer_timeout: Duration::from_secs(1),
@@ -89,6 +102,8 @@ impl Default for TunnelConfig {
 pub struct TunnelStatus {
     /// Why packets go past it now, if they do.
     pub bypass: Option<Bypass>,
+    /// Where its datagrams are encrypted: whether there are session keys.
+    pub is_sealed: Option<bool>,
     /// How long a datagram and its acknowledgement take.
     pub round_trip: Option<Duration>,
     /// Bytes of a datagram that the path takes.
@@ -107,6 +122,9 @@ pub struct Tunnel {
     config: TunnelConfig,
     random: SplitMix64,
     session: Session,
+    sealing: Option<Box<Sealing>>,
+    /// What was sealed of the datagram that came last.
+    opened: Vec<u8>,
     link: Option<Box<Link>>,
     load: Load,
     is_active: bool,
@@ -122,7 +140,9 @@ impl Tunnel {
         let mut random = SplitMix64::new(seed);
         let granules = u32::try_from(config.cache_bytes / GRANULE_BYTES).unwrap_or(u32::MAX);
         Self {
-            session: Session::new(random.next(), granules, config.datagram_bytes_max),
+            session: Session::new(random.next(), granules, config.datagram_bytes_max, 0),
+            sealing: None,
+            opened: Vec::new(),
             load: Load::new(config.sampling.period),
             random,
             config,
@@ -133,10 +153,30 @@ impl Tunnel {
         }
     }
 
+    /// The same end, whose datagrams are encrypted, and which takes no others.
+    #[must_use]
+    pub fn with_sealing(mut self, sealing: SealingConfig) -> Self {
+        let granules = u32::try_from(self.config.cache_bytes / GRANULE_BYTES).unwrap_or(u32::MAX);
+        self.config.envelope_bytes += SEAL_BYTES;
+        self.session = Session::new(self.random.next(), granules, self.config.datagram_bytes_max, SEAL_BYTES);
+        self.sealing = Some(Box::new(Sealing::new(sealing)));
+        self
+    }
+
+    /// The time since 1970, as the system has it at `now`.
+    pub fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.set_unix_time(now, unix_time);
+        }
+    }
+
     /// This node is the tunnel's end from now on, or is not.
     pub fn set_active(&mut self, now: Instant, is_active: bool) {
         if self.is_active != is_active {
             self.is_active = is_active;
+            if let Some(sealing) = self.sealing.as_mut().filter(|_| is_active) {
+                sealing.restart(now);
+            }
             self.end_link();
             self.session.restart(now);
         }
@@ -184,7 +224,7 @@ impl Tunnel {
         };
         self.counters.packets_in += 1;
         self.counters.bytes_in += packet.bytes.len() as u64;
-        link.send(now, packet);
+        link.send(now, packet, &mut self.counters);
         true
     }
 
@@ -196,6 +236,21 @@ impl Tunnel {
         if !self.is_active {
             return Ok(());
         }
+        let Some(sealing) = &mut self.sealing else { return self.handle_plain(now, bytes) };
+        let mut opened = core::mem::take(&mut self.opened);
+        let result = match sealing.open(now, bytes, &mut opened) {
+            Ok(true) => self.handle_plain(now, &opened),
+            Ok(false) => Ok(()),
+            Err(_) => {
+                self.counters.refused += 1;
+                Err(DatagramError::NotSealed)
+            }
+        };
+        self.opened = opened;
+        result
+    }
+
+    fn handle_plain(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DatagramError> {
         let (sessions, datagram) = Datagram::parse(bytes).inspect_err(|_| self.counters.refused += 1)?;
         self.counters.bytes_received += bytes.len() as u64 + u64::from(self.config.envelope_bytes);
         match self.session.handle(now, sessions, &datagram, bytes.len()) {
@@ -214,7 +269,10 @@ impl Tunnel {
                 link.take_records(now, &mut self.restored, &mut self.counters);
                 link.talk(now);
             }
-            Datagram::Ack { next, end, missing } => link.sender.handle_ack(now, *next, *end, missing),
+            Datagram::Ack { next, end, missing } => {
+                link.sender.handle_ack(now, *next, *end, missing);
+                link.settle();
+            }
             Datagram::Alive { .. } => {
                 link.sender.note_alive();
                 if let Some(bytes) = self.session.datagram_bytes() {
@@ -255,6 +313,9 @@ impl Tunnel {
         if !self.is_active {
             return;
         }
+        if let Some(sealing) = &mut self.sealing {
+            sealing.handle_timeout(now);
+        }
         if self.session.handle_timeout(now) {
             self.end_link();
         }
@@ -267,17 +328,27 @@ impl Tunnel {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let link = self.link.as_ref().and_then(|link| link.poll_timeout());
-        self.is_active
-            .then(|| link.map_or_else(|| self.session.poll_timeout(), |at| at.min(self.session.poll_timeout())))
+        let sealing = self.sealing.as_ref().and_then(|sealing| sealing.poll_timeout());
+        let session = self.is_active.then(|| self.session.poll_timeout())?;
+        [link, sealing, Some(session)].into_iter().flatten().min()
     }
 
     /// The next datagram for the other end, in place of what was in `out`. False when there is none now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        let has_one = self.is_active && (self.session.poll(now, out) || self.poll_link(now, out));
-        if has_one {
-            self.counters.bytes_out += out.len() as u64 + u64::from(self.config.envelope_bytes);
+        if !self.is_active {
+            return false;
         }
-        has_one
+        if self.sealing.as_mut().is_some_and(|sealing| sealing.poll_transmit(out)) {
+            return true;
+        }
+        while self.session.poll(now, out) || self.poll_link(now, out) {
+            self.counters.bytes_out += out.len() as u64 + u64::from(self.config.envelope_bytes);
+            // Before there are keys whatever would be said is lost, and is said again.
+            if self.sealing.as_mut().is_none_or(|sealing| sealing.seal(now, out)) {
+                return true;
+            }
+        }
+        false
     }
 
     fn poll_link(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
@@ -300,10 +371,12 @@ impl Tunnel {
     pub fn status(&self, now: Instant) -> TunnelStatus {
         let mut counters = self.counters;
         self.link.iter().for_each(|link| link.count(&mut counters));
+        let seal_bytes = if self.sealing.is_some() { SEAL_BYTES } else { 0 };
         TunnelStatus {
             bypass: self.bypass(now),
+            is_sealed: self.sealing.as_ref().map(|sealing| sealing.is_ready()),
             round_trip: self.link.as_ref().and_then(|link| link.sender.round_trip()),
-            datagram_bytes: self.session.datagram_bytes(),
+            datagram_bytes: self.session.datagram_bytes().map(|bytes| bytes + seal_bytes),
             period: self.load.period(),
             memory_bytes: self.link.as_ref().map_or(0, |link| link.memory_bytes()),
             counters,

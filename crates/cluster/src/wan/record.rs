@@ -1,14 +1,17 @@
 //! Records in the stream of a session, each behind its kind and its length:
 //!
 //! ```text
-//! +------+--------------------+
-//! | kind | bytes of body, u24 |
-//! +------+--------------------+
-//! kind 1: a packet as it is; 2: a packet whose payload is a block with a shim
-//!         bytes of header u16, header (IP and transport), payload or block
-//! kind 3, 4: as 1 and 2, of a packet that stands for several:
-//!         how it is cut u8, bytes of payload of each u16, bytes of header of each u16; then as above
-//! kind 5: from the encoder to the decoder; 6: from the decoder to the encoder (redundancy::wire::control)
+//! +------+------------------------+
+//! | kind | bytes of body, number  |     a number has seven bits in a byte, the lowest first
+//! +------+------------------------+
+//! kind 1:       from the encoder to the decoder; 2: from the decoder to the encoder (redundancy::wire::control)
+//! kind 3:       headers of this place are not remembered: number
+//! kind 4:       records compressed together (redundancy::second_stage)
+//! kind 16 to 23: a packet with its headers as they are: bytes of headers number, headers, payload. Of the kind's bits,
+//!               1: the payload is a block with a shim
+//!               2: it stands for several packets; first comes how it is cut u8, bytes of payload of each u16, of header u16
+//!               4: the headers are to be remembered; before them comes the place, number (place · 8 + version)
+//! kind 32, 33:  a packet with small headers ([`super::header`]), then payload or block
 //! ```
 //! A record may begin in one datagram and end in another, so none is too long for the path.
 
@@ -16,21 +19,42 @@ use alloc::vec::Vec;
 
 use flow::{Segmentation, SegmentationKind};
 
+use super::header::{PLACES, Remembered, put_number, segmentation_bytes, segmentation_of, take_number};
 use super::limits::RECORD_BYTES_MAX;
 
-/// Bytes before a record's body.
-const RECORD_HEADER_BYTES: usize = 4;
+/// Bytes before a record's body, at most.
+const RECORD_HEADER_BYTES_MAX: usize = 4;
+const FROM_ENCODER: u8 = 1;
+const FROM_DECODER: u8 = 2;
+const FORGOTTEN: u8 = 3;
+const BUNDLE: u8 = 4;
+const WHOLE: u8 = 16;
+const SMALL: u8 = 32;
+/// Bits of a packet's kind.
+const CODED: u8 = 1;
 const SEGMENTED: u8 = 2;
+const REMEMBERED: u8 = 4;
 
 /// A record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record<'a> {
     /// A packet.
     Packet(PacketRecord<'a>),
+    /// A packet with small headers, and what follows them.
+    Small {
+        /// The payload is a block with a shim.
+        is_coded: bool,
+        /// Small headers and payload.
+        bytes: &'a [u8],
+    },
     /// What the encoder says.
     FromEncoder(&'a [u8]),
     /// What the decoder says.
     FromDecoder(&'a [u8]),
+    /// The other end of the headers does not remember what it was thought to, at this place.
+    Forgotten(u16),
+    /// Records compressed together.
+    Bundle(&'a [u8]),
 }
 
 /// A packet in a record.
@@ -40,6 +64,8 @@ pub struct PacketRecord<'a> {
     pub is_coded: bool,
     /// How it is cut into the packets that it stands for.
     pub segmentation: Segmentation,
+    /// Where the headers are to be remembered: place and version.
+    pub remembered: Option<(u16, u8)>,
     /// Its headers.
     pub header: &'a [u8],
     /// What follows them.
@@ -50,72 +76,119 @@ impl<'a> Record<'a> {
     /// Appends it to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let begin = out.len();
-        out.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
-        let kind = match self {
-            Self::Packet(PacketRecord { is_coded, segmentation, header, payload }) => {
-                let is_segmented = segmentation.kind != SegmentationKind::None;
-                if is_segmented {
-                    put_segmentation(segmentation, out);
-                }
-                out.extend_from_slice(&(header.len() as u16).to_be_bytes());
-                out.extend_from_slice(header);
-                out.extend_from_slice(payload);
-                1 + u8::from(*is_coded) + if is_segmented { SEGMENTED } else { 0 }
+        match self {
+            Self::Packet(packet) => {
+                out.push(packet.kind());
+                put_number(out, packet.length() as u32);
+                packet.write_body(out);
             }
-            Self::FromEncoder(message) => {
-                out.extend_from_slice(message);
-                5
+            Self::Small { is_coded, bytes } => put(SMALL | u8::from(*is_coded), bytes, out),
+            Self::FromEncoder(message) => put(FROM_ENCODER, message, out),
+            Self::FromDecoder(message) => put(FROM_DECODER, message, out),
+            Self::Forgotten(place) => {
+                let length_bytes = if *place < 0x80 { 1 } else { 2 };
+                out.extend_from_slice(&[FORGOTTEN, length_bytes]);
+                put_number(out, (*place).into());
             }
-            Self::FromDecoder(message) => {
-                out.extend_from_slice(message);
-                6
+            Self::Bundle(bundle) => put(BUNDLE, bundle, out),
+        }
+        debug_assert!(out.len() - begin <= RECORD_BYTES_MAX + RECORD_HEADER_BYTES_MAX);
+    }
+
+    /// Reads the first record of several that follow one another whole, and takes it off. `None`: there is none.
+    pub fn take(rest: &mut &'a [u8]) -> Option<Self> {
+        while let Some((&kind, mut after)) = rest.split_first() {
+            let length = take_number(&mut after)? as usize;
+            let (body, after) = after.split_at_checked(length)?;
+            *rest = after;
+            if let Some(record) = Self::read(kind, body) {
+                return Some(record);
             }
-        };
-        let length = ((out.len() - begin - RECORD_HEADER_BYTES) as u32).to_be_bytes();
-        out[begin..begin + RECORD_HEADER_BYTES].copy_from_slice(&[kind, length[1], length[2], length[3]]);
+        }
+        None
     }
 
     /// Reads a record's body. `None`: it is none.
     fn read(kind: u8, body: &'a [u8]) -> Option<Self> {
         match kind {
-            1..=4 => {
-                let (is_coded, is_segmented) = (kind.is_multiple_of(2), kind > SEGMENTED);
-                let (segmentation, body) =
-                    if is_segmented { read_segmentation(body)? } else { (Segmentation::default(), body) };
-                let (length, body) = body.split_first_chunk::<2>()?;
-                let (header, payload) = body.split_at_checked(u16::from_be_bytes(*length).into())?;
-                Some(Self::Packet(PacketRecord { is_coded, segmentation, header, payload }))
+            FROM_ENCODER => Some(Self::FromEncoder(body)),
+            FROM_DECODER => Some(Self::FromDecoder(body)),
+            FORGOTTEN => {
+                let place = take_number(&mut { body })?;
+                u16::try_from(place).ok().filter(|place| usize::from(*place) < PLACES).map(Self::Forgotten)
             }
-            5 => Some(Self::FromEncoder(body)),
-            6 => Some(Self::FromDecoder(body)),
+            BUNDLE => Some(Self::Bundle(body)),
+            WHOLE..=23 => PacketRecord::read(kind, body).map(Self::Packet),
+            SMALL | 33 => Some(Self::Small { is_coded: kind & CODED != 0, bytes: body }),
             _ => None,
         }
     }
 }
 
-fn put_segmentation(segmentation: &Segmentation, out: &mut Vec<u8>) {
-    let kind = match segmentation.kind {
-        SegmentationKind::None => 0,
-        SegmentationKind::TcpIpv4 => 1,
-        SegmentationKind::TcpIpv6 => 2,
-        SegmentationKind::Udp => 3,
-    };
-    out.push(kind | u8::from(segmentation.ecn) << 7);
-    out.extend_from_slice(&segmentation.size_bytes.to_be_bytes());
-    out.extend_from_slice(&segmentation.header_bytes.to_be_bytes());
+/// Kind, length and body.
+fn put(kind: u8, body: &[u8], out: &mut Vec<u8>) {
+    out.push(kind);
+    put_number(out, body.len() as u32);
+    out.extend_from_slice(body);
 }
 
-fn read_segmentation(body: &[u8]) -> Option<(Segmentation, &[u8])> {
-    let ([kind, s0, s1, h0, h1], body) = body.split_first_chunk::<5>()?;
-    let ecn = kind & 0x80 != 0;
-    let kind = match kind & 0x7f {
-        1 => SegmentationKind::TcpIpv4,
-        2 => SegmentationKind::TcpIpv6,
-        3 => SegmentationKind::Udp,
-        _ => return None,
-    };
-    let (size_bytes, header_bytes) = (u16::from_be_bytes([*s0, *s1]), u16::from_be_bytes([*h0, *h1]));
-    (size_bytes > 0).then_some((Segmentation { kind, size_bytes, header_bytes, ecn }, body))
+impl<'a> PacketRecord<'a> {
+    fn is_segmented(&self) -> bool {
+        self.segmentation.kind != SegmentationKind::None
+    }
+
+    fn kind(&self) -> u8 {
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let remembered = bit(self.remembered.is_some(), REMEMBERED);
+        WHOLE | bit(self.is_coded, CODED) | bit(self.is_segmented(), SEGMENTED) | remembered
+    }
+
+    /// What precedes the headers.
+    fn write_front(&self, out: &mut Vec<u8>) {
+        if self.is_segmented() {
+            out.extend_from_slice(&segmentation_bytes(&self.segmentation));
+        }
+        if let Some((place, version)) = self.remembered {
+            put_number(out, u32::from(place) << 3 | u32::from(version & 7));
+        }
+        put_number(out, self.header.len() as u32);
+    }
+
+    fn length(&self) -> usize {
+        let mut front = Vec::with_capacity(16);
+        self.write_front(&mut front);
+        front.len() + self.header.len() + self.payload.len()
+    }
+
+    fn write_body(&self, out: &mut Vec<u8>) {
+        self.write_front(out);
+        out.extend_from_slice(self.header);
+        out.extend_from_slice(self.payload);
+    }
+
+    fn read(kind: u8, body: &'a [u8]) -> Option<Self> {
+        let mut rest = body;
+        let mut segmentation = Segmentation::default();
+        if kind & SEGMENTED != 0 {
+            let (cut, after) = rest.split_first_chunk()?;
+            segmentation = segmentation_of(*cut).filter(|cut| cut.kind != SegmentationKind::None)?;
+            rest = after;
+        }
+        let mut remembered = None;
+        if kind & REMEMBERED != 0 {
+            let told = take_number(&mut rest)?;
+            let place = u16::try_from(told >> 3).ok().filter(|place| usize::from(*place) < PLACES)?;
+            remembered = Some((place, (told & 7) as u8));
+        }
+        let header_bytes = take_number(&mut rest)? as usize;
+        let (header, payload) = rest.split_at_checked(header_bytes)?;
+        Some(Self { is_coded: kind & CODED != 0, segmentation, remembered, header, payload })
+    }
+
+    /// Where the headers are to be remembered.
+    pub(super) fn place(&self) -> Option<Remembered> {
+        self.remembered.map(|(place, version)| Remembered { place, version })
+    }
 }
 
 /// Puts records together from the bodies of datagrams.
@@ -155,19 +228,24 @@ impl Reassembly {
     pub fn poll(&mut self) -> Option<Record<'_>> {
         loop {
             let rest = self.bytes.get(self.taken..).unwrap_or_default();
-            let (&[kind, a, b, c], after) = rest.split_first_chunk::<RECORD_HEADER_BYTES>()?;
-            let length = u32::from_be_bytes([0, a, b, c]) as usize;
-            if length > RECORD_BYTES_MAX {
+            let (&kind, mut after) = rest.split_first()?;
+            let length = take_number(&mut after).map(|length| length as usize);
+            // A length of more bytes than there are may be continued in the next datagram.
+            let is_begun = length.is_none() && rest.len() < RECORD_HEADER_BYTES_MAX;
+            if is_begun {
+                return None;
+            }
+            let Some(length) = length.filter(|length| *length <= RECORD_BYTES_MAX) else {
                 // Nobody sends that: whoever did is not understood before its next datagram.
                 self.bytes.clear();
                 self.taken = 0;
                 self.is_torn = true;
                 return None;
-            }
+            };
             if after.len() < length {
                 return None;
             }
-            let start = self.taken + RECORD_HEADER_BYTES;
+            let start = self.taken + rest.len() - after.len();
             self.taken = start + length;
             if Record::read(kind, &self.bytes[start..start + length]).is_some() {
                 return Record::read(kind, &self.bytes[start..start + length]);
@@ -184,7 +262,7 @@ mod tests {
 
     fn packet(payload: &[u8]) -> Record<'_> {
         let segmentation = Segmentation::default();
-        Record::Packet(PacketRecord { is_coded: true, segmentation, header: b"header", payload })
+        Record::Packet(PacketRecord { is_coded: true, segmentation, remembered: None, header: b"header", payload })
     }
 
     #[test]
@@ -192,8 +270,18 @@ mod tests {
         let segmentation =
             Segmentation { kind: SegmentationKind::TcpIpv6, size_bytes: 1440, header_bytes: 86, ecn: true };
         let long = vec![7; 60_000];
-        let whole = PacketRecord { is_coded: false, segmentation, header: b"h", payload: &long };
-        let records = [packet(b"one"), Record::Packet(whole), Record::FromEncoder(b"hello"), Record::FromDecoder(b"")];
+        let remembered = Some((1000, 5));
+        let whole = PacketRecord { is_coded: false, segmentation, remembered, header: b"h", payload: &long };
+        let records = [
+            packet(b"one"),
+            Record::Packet(whole),
+            Record::FromEncoder(b"hello"),
+            Record::Small { is_coded: true, bytes: b"small" },
+            Record::Forgotten(300),
+            Record::Forgotten(3),
+            Record::Bundle(&long[..5000]),
+            Record::FromDecoder(b""),
+        ];
         for piece_bytes in [1, 3, 7, 1000, 100_000] {
             let mut stream = Vec::new();
             records.iter().for_each(|record| record.write(&mut stream));
@@ -208,6 +296,10 @@ mod tests {
             }
             assert_eq!(found, records.len(), "in pieces of {piece_bytes}");
         }
+        let mut stream = Vec::new();
+        records.iter().for_each(|record| record.write(&mut stream));
+        let mut rest = &stream[..];
+        assert!(core::iter::from_fn(|| Record::take(&mut rest)).eq(records), "or one behind the other");
     }
 
     #[test]
@@ -229,12 +321,12 @@ mod tests {
 
     #[test]
     fn a_record_of_an_unknown_kind_is_passed_over_and_an_endless_one_ends_nothing_but_itself() {
-        let mut stream = vec![99, 0, 0, 2, 1, 2];
+        let mut stream = vec![99, 2, 1, 2];
         packet(b"known").write(&mut stream);
         let mut reassembly = Reassembly::default();
         reassembly.handle_body(Some(0), &stream);
         assert_eq!(reassembly.poll(), Some(packet(b"known")));
-        reassembly.handle_body(Some(0), &[1, 255, 255, 255, 0]);
+        reassembly.handle_body(Some(0), &[1, 255, 255, 255, 1]);
         assert_eq!(reassembly.poll(), None);
         reassembly.handle_body(Some(0), &stream);
         assert_eq!(reassembly.poll(), Some(packet(b"known")));

@@ -4,6 +4,10 @@
 //! Loss is mended here so that end points' TCP does not take it for congestion. So that real congestion still shows, what
 //! may be sent again is a share of what is sent; beyond it a loss stays a loss. Where the rate of the path is known,
 //! datagrams leave at that rate, and what would have to wait too long is refused.
+//!
+//! What encoding saved pays for copies: on a path that has lost something of late, each datagram is followed by a copy, a
+//! moment later, so that most losses cost no round trip. Copies never make more of the packets than they were, and
+//! give way to all else.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -14,14 +18,12 @@ use flow::Instant;
 
 use super::datagram::{DATA_HEADER_BYTES, Datagram};
 use super::limits::{
-    ACK_DELAY, BACKLOG_BYTES_MAX, BACKLOG_MAX, DATAGRAM_BYTES_MIN, KEPT_DATAGRAMS_MAX, RECOVERY_BYTES_MAX, SILENCE_MAX,
+    ACK_DELAY, BACKLOG_BYTES_MAX, BACKLOG_MAX, COPIES_AFTER_LOSS, COPY_AFTER, COPY_BYTES_MAX, KEPT_DATAGRAMS_MAX,
+    MARKS_MAX, PLAIN_BYTES_MIN, RECOVERY_BYTES_MAX, SILENCE_MAX,
 };
 
 /// Round trips are taken to last so long until one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
-/// Bytes around a datagram that count for the path's rate: IPv4 and UDP headers.
-const ENVELOPE_BYTES: u64 = 28;
-
 /// How a stream is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderConfig {
@@ -31,6 +33,8 @@ pub struct SenderConfig {
     pub recover_within: Duration,
     /// Bytes that may be sent again for each thousand that are sent.
     pub recovery_per_mille: u16,
+    /// Bytes of copies for each thousand that encoding saved; zero: no copies.
+    pub copies_per_mille: u16,
     /// The path's rate, if it is known.
     pub bits_per_second: Option<u64>,
 }
@@ -42,6 +46,8 @@ pub struct SenderCounters {
     pub datagrams: u64,
     /// Datagrams sent again.
     pub datagrams_again: u64,
+    /// Copies of datagrams sent, in case that the first is lost.
+    pub datagrams_copied: u64,
     /// Datagrams that were lost for good: their time was over, or the share of what may be sent again was used up.
     pub datagrams_given_up: u64,
 }
@@ -52,16 +58,31 @@ struct Kept {
     first_record: Option<u16>,
     first_sent_at: Instant,
     last_sent_at: Instant,
-    /// How often it was sent.
+    /// How often it was sent, copies not counted.
     sent: u32,
+    /// A copy follows, or has followed.
+    is_copied: bool,
     /// Acknowledged or given up: it only waits for those before it.
     is_done: bool,
+}
+
+/// A record whose arrival somebody wants to know of.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    token: u64,
+    /// The datagrams that it lies in.
+    first: u64,
+    last: u64,
+    /// How many of them are not acknowledged.
+    waiting: u64,
 }
 
 /// The sending end.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     config: SenderConfig,
+    /// Bytes around a datagram that count for the path's rate.
+    envelope_bytes: u64,
     body_bytes_max: usize,
     /// The record that is gathered into the datagram that comes next.
     gathering: Vec<u8>,
@@ -75,6 +96,14 @@ pub(super) struct Sender {
     unsent_bytes: usize,
     again: VecDeque<u64>,
     recovery_bytes: u64,
+    /// What is to be sent once more, by when, in rising order.
+    copies: VecDeque<(Instant, u64)>,
+    copy_bytes: u64,
+    /// When it was last heard that something was lost.
+    lost_at: Option<Instant>,
+    marks: Vec<Mark>,
+    settled: VecDeque<(u64, bool)>,
+    closed_at: Instant,
     may_send_at: Instant,
     round_trip: Duration,
     is_measured: bool,
@@ -86,12 +115,13 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// The sending end of a session that begins now.
+    /// The sending end of a session that begins now, with so many bytes around each datagram.
     #[must_use]
-    pub(super) fn new(config: SenderConfig) -> Self {
+    pub(super) fn new(config: SenderConfig, envelope_bytes: u16) -> Self {
         Self {
             config,
-            body_bytes_max: usize::from(DATAGRAM_BYTES_MIN) - DATA_HEADER_BYTES,
+            envelope_bytes: envelope_bytes.into(),
+            body_bytes_max: usize::from(PLAIN_BYTES_MIN) - DATA_HEADER_BYTES,
             gathering: Vec::new(),
             gathering_first: None,
             gathering_due: None,
@@ -101,6 +131,12 @@ impl Sender {
             unsent_bytes: 0,
             again: VecDeque::new(),
             recovery_bytes: RECOVERY_BYTES_MAX / 4,
+            copies: VecDeque::new(),
+            copy_bytes: 0,
+            lost_at: None,
+            marks: Vec::new(),
+            settled: VecDeque::new(),
+            closed_at: Instant::ZERO,
             may_send_at: Instant::ZERO,
             round_trip: ROUND_TRIP_FIRST,
             is_measured: false,
@@ -113,7 +149,7 @@ impl Sender {
 
     /// From the next datagram on, at most so many bytes each, from behind the UDP header on.
     pub(super) fn set_datagram_bytes_max(&mut self, bytes: u16) {
-        self.body_bytes_max = usize::from(bytes.max(DATAGRAM_BYTES_MIN)) - DATA_HEADER_BYTES;
+        self.body_bytes_max = usize::from(bytes.max(PLAIN_BYTES_MIN)) - DATA_HEADER_BYTES;
     }
 
     /// Whether there is room for more packets now. What the two ends say to each other is not refused.
@@ -128,13 +164,58 @@ impl Sender {
         waiting < room
     }
 
+    /// Encoding made so many bytes less of a packet: a share of them may be spent on copies.
+    pub(super) fn note_saved(&mut self, bytes: usize) {
+        let earned = bytes as u64 * u64::from(self.config.copies_per_mille) / 1000;
+        self.copy_bytes = (self.copy_bytes + earned).min(COPY_BYTES_MAX);
+    }
+
+    /// Adds a record whose arrival is told by [`Sender::poll_mark`] with each of these tokens. Of more than can be watched it is
+    /// said at once that they are lost.
+    pub(super) fn push_marked(&mut self, now: Instant, record: &[u8], tokens: impl IntoIterator<Item = u64>) {
+        let next = |sender: &Self| sender.base + sender.kept.len() as u64;
+        let first = next(self);
+        self.push(now, record);
+        // If the last byte closed a datagram, the next one holds nothing of it.
+        let last = if self.gathering.is_empty() { next(self) - 1 } else { next(self) };
+        for token in tokens {
+            if self.marks.len() < MARKS_MAX {
+                self.marks.push(Mark { token, first, last, waiting: last + 1 - first });
+            } else {
+                self.settled.push_back((token, false));
+            }
+        }
+    }
+
+    /// Of a record that was marked: its token, and whether it has arrived. If not, it was lost for good.
+    pub(super) fn poll_mark(&mut self) -> Option<(u64, bool)> {
+        self.settled.pop_front()
+    }
+
+    /// A datagram was acknowledged or given up.
+    fn settle(&mut self, number: u64, has_arrived: bool) {
+        let settled = &mut self.settled;
+        self.marks.retain_mut(|mark| {
+            if !(mark.first..=mark.last).contains(&number) {
+                return true;
+            }
+            mark.waiting -= 1;
+            let is_settled = !has_arrived || mark.waiting == 0;
+            if is_settled {
+                settled.push_back((mark.token, has_arrived));
+            }
+            !is_settled
+        });
+    }
+
     /// Adds a record, as [`super::record::Record::write`] writes it.
     pub(super) fn push(&mut self, now: Instant, record: &[u8]) {
         if self.gathering_first.is_none() {
             // A datagram is closed as soon as it is full, so that there is room for a byte at least.
             self.gathering_first = u16::try_from(self.gathering.len()).ok();
         }
-        self.gathering_due.get_or_insert(now + self.config.gather);
+        // Where nothing was sent of late, nothing waits: company is only worth a wait where there is some.
+        self.gathering_due.get_or_insert(now.max(self.closed_at + self.config.gather));
         let mut rest = record;
         while !rest.is_empty() {
             let room = self.body_bytes_max.saturating_sub(self.gathering.len()).max(1);
@@ -142,14 +223,14 @@ impl Sender {
             self.gathering.extend_from_slice(part);
             rest = after;
             if self.gathering.len() >= self.body_bytes_max {
-                self.close();
+                self.close(now);
                 // What is left of the record waits for company, too.
                 self.gathering_due = (!rest.is_empty()).then(|| now + self.config.gather);
             }
         }
     }
 
-    fn close(&mut self) {
+    fn close(&mut self, now: Instant) {
         if self.kept.len() >= KEPT_DATAGRAMS_MAX {
             self.give_up_at(0);
             self.drop_done();
@@ -157,9 +238,10 @@ impl Sender {
         let body = core::mem::take(&mut self.gathering);
         self.unsent_bytes += body.len();
         let (first_record, never) = (self.gathering_first.take(), Instant::ZERO);
-        self.gathering_due = None;
+        (self.gathering_due, self.closed_at) = (None, now);
         let (first_sent_at, last_sent_at) = (never, never);
-        self.kept.push_back(Kept { body, first_record, first_sent_at, last_sent_at, sent: 0, is_done: false });
+        let (sent, is_copied, is_done) = (0, false, false);
+        self.kept.push_back(Kept { body, first_record, first_sent_at, last_sent_at, sent, is_copied, is_done });
     }
 
     /// An acknowledgement came.
@@ -177,10 +259,11 @@ impl Sender {
                 continue;
             }
             if kept.sent == 1 {
-                newest = Some(kept.last_sent_at);
+                newest = Some(kept.first_sent_at);
             }
             (kept.is_done, kept.body) = (true, Vec::new());
             has_news = true;
+            self.settle(number, true);
         }
         if let Some(sent_at) = newest {
             self.measure(now.saturating_since(sent_at));
@@ -195,11 +278,16 @@ impl Sender {
 
     /// What was reported missing is sent again, unless it is under way.
     fn mend(&mut self, now: Instant, missing: &[Range<u64>]) {
-        let patience = self.round_trip + ACK_DELAY * 2;
-        for number in missing.iter().cloned().flatten() {
+        // Whatever the other end says, there are no more of them than were sent.
+        let (base, unsent) = (self.base, self.unsent);
+        for number in missing.iter().flat_map(|range| range.start.max(base)..range.end.min(unsent)) {
             let Some(index) = number.checked_sub(self.base).map(|index| index as usize) else { continue };
             let Some(kept) = self.kept.get(index).filter(|kept| !kept.is_done && kept.sent > 0) else { continue };
-            let is_under_way = kept.sent > 1 && now.saturating_since(kept.last_sent_at) < patience;
+            self.lost_at = Some(now);
+            // A copy leaves so soon that whatever is said to be missing then was said without knowing of it.
+            let patience = self.round_trip + if kept.sent > 1 { ACK_DELAY * 2 } else { Duration::ZERO };
+            let is_repeated = kept.sent > 1 || kept.is_copied;
+            let is_under_way = is_repeated && now.saturating_since(kept.last_sent_at) < patience;
             if !is_under_way && !self.again.contains(&number) {
                 self.send_again(now, number);
             }
@@ -226,6 +314,7 @@ impl Sender {
         }
         (kept.is_done, kept.body) = (true, Vec::new());
         self.counters.datagrams_given_up += 1;
+        self.settle(self.base + index as u64, false);
     }
 
     fn drop_done(&mut self) {
@@ -252,7 +341,7 @@ impl Sender {
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.gathering_due.is_some_and(|due| due <= now) {
-            self.close();
+            self.close(now);
         }
         let sent = (self.unsent - self.base) as usize;
         for index in 0..sent {
@@ -282,11 +371,12 @@ impl Sender {
     /// When [`Sender::handle_timeout`] or [`Sender::poll`] has something to do.
     #[must_use]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let has_some = !self.again.is_empty() || ((self.unsent - self.base) as usize) < self.kept.len();
+        let has_some = !self.again.is_empty() || self.has_unsent();
         let sending = has_some.then_some(self.may_send_at);
+        let copying = self.copies.front().map(|(due, _)| (*due).max(self.may_send_at));
         let oldest = self.kept.front().filter(|kept| kept.sent > 0);
         let giving_up = oldest.map(|kept| kept.first_sent_at + self.config.recover_within + Duration::from_millis(1));
-        [sending, self.gathering_due, self.probe_at, giving_up].into_iter().flatten().min()
+        [sending, copying, self.gathering_due, self.probe_at, giving_up].into_iter().flatten().min()
     }
 
     /// The next datagram, if there is one to be sent now.
@@ -294,22 +384,69 @@ impl Sender {
         if self.may_send_at > now {
             return None;
         }
-        let number = loop {
-            let Some(number) = self.again.pop_front() else {
-                break self.next_unsent()?;
-            };
-            // It may have come, or been given up, in the meantime.
-            let index = number.checked_sub(self.base).map(|index| index as usize);
-            if index.and_then(|index| self.kept.get(index)).is_some_and(|kept| !kept.is_done) {
-                break number;
-            }
+        let (number, is_copy) = match self.next_again().or_else(|| self.next_unsent()) {
+            Some(number) => (number, false),
+            None => (self.next_copy(now)?, true),
         };
         let index = (number - self.base) as usize;
         let bytes = self.kept.get(index)?.body.len();
-        self.note_sent(now, index, bytes);
+        if is_copy {
+            self.kept.get_mut(index)?.last_sent_at = now;
+            self.counters.datagrams += 1;
+            self.counters.datagrams_copied += 1;
+        } else {
+            self.note_sent(now, index, bytes);
+            self.plan_copy(now, index, bytes);
+        }
+        self.keep_pace(now, bytes);
         self.set_probe(now);
         let (base, kept) = (self.base, self.kept.get(index)?);
         Some(Datagram::Data { number, base, first_record: kept.first_record, body: &kept.body })
+    }
+
+    /// Whether something is neither acknowledged nor given up.
+    fn is_waiting(&self, number: u64) -> bool {
+        let index = number.checked_sub(self.base).map(|index| index as usize);
+        index.and_then(|index| self.kept.get(index)).is_some_and(|kept| !kept.is_done)
+    }
+
+    fn next_again(&mut self) -> Option<u64> {
+        while let Some(number) = self.again.pop_front() {
+            // It may have come, or been given up, in the meantime.
+            if self.is_waiting(number) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn next_copy(&mut self, now: Instant) -> Option<u64> {
+        while let Some((_, number)) = self.copies.front().copied().filter(|(due, _)| *due <= now) {
+            self.copies.pop_front();
+            if self.is_waiting(number) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// What was sent just now is sent once more in a moment, if the path loses and what encoding saved pays for it.
+    fn plan_copy(&mut self, now: Instant, index: usize, bytes: usize) {
+        let bytes = bytes as u64 + DATA_HEADER_BYTES as u64 + self.envelope_bytes;
+        let is_lossy = self.lost_at.is_some_and(|at| now.saturating_since(at) < COPIES_AFTER_LOSS);
+        if is_lossy
+            && self.copy_bytes >= bytes
+            && self.copies.len() < KEPT_DATAGRAMS_MAX
+            && let Some(kept) = self.kept.get_mut(index)
+        {
+            self.copy_bytes -= bytes;
+            kept.is_copied = true;
+            self.copies.push_back((now + COPY_AFTER, self.base + index as u64));
+        }
+    }
+
+    fn has_unsent(&self) -> bool {
+        ((self.unsent - self.base) as usize) < self.kept.len()
     }
 
     fn next_unsent(&mut self) -> Option<u64> {
@@ -337,8 +474,12 @@ impl Sender {
         } else {
             self.counters.datagrams_again += 1;
         }
+    }
+
+    /// Where the path's rate is known, what comes next leaves when this one has.
+    fn keep_pace(&mut self, now: Instant, bytes: usize) {
         if let Some(rate) = self.config.bits_per_second {
-            let bits = (bytes + DATA_HEADER_BYTES) as u64 * 8 + ENVELOPE_BYTES * 8;
+            let bits = (bytes + DATA_HEADER_BYTES) as u64 * 8 + self.envelope_bytes * 8;
             let took = Duration::from_nanos(bits.saturating_mul(1_000_000_000) / rate.max(1));
             // A moment's sleep too long is made up for.
             let from = self.may_send_at + Duration::from_millis(2);

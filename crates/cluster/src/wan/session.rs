@@ -61,11 +61,15 @@ pub(super) struct Session {
     path_bytes: u16,
     granules: u32,
     peer_granules: u32,
+    /// The least that the path must take, and the most that is tried.
+    datagram_bytes_min: u16,
     datagram_bytes_max: u16,
 }
 
 impl Session {
-    pub(super) fn new(seed: u64, granules: u32, datagram_bytes_max: u16) -> Self {
+    /// `seal_bytes` are added to each datagram before it leaves: of the path's sizes there is so much less.
+    pub(super) fn new(seed: u64, granules: u32, datagram_bytes_max: u16, seal_bytes: u16) -> Self {
+        let datagram_bytes_max = datagram_bytes_max.clamp(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX);
         let mut session = Self {
             random: SplitMix64::new(seed),
             own: 0,
@@ -81,7 +85,8 @@ impl Session {
             path_bytes: 0,
             granules,
             peer_granules: 0,
-            datagram_bytes_max: datagram_bytes_max.clamp(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX),
+            datagram_bytes_min: DATAGRAM_BYTES_MIN - seal_bytes,
+            datagram_bytes_max: datagram_bytes_max - seal_bytes,
         };
         session.restart(Instant::ZERO);
         session
@@ -165,7 +170,7 @@ impl Session {
     /// Bytes that a datagram may have; None while the path is not known to take enough.
     pub(super) fn datagram_bytes(&self) -> Option<u16> {
         let bytes = self.path_bytes.min(self.datagram_bytes_max);
-        (self.peer.is_some() && bytes >= DATAGRAM_BYTES_MIN).then_some(bytes)
+        (self.peer.is_some() && bytes >= self.datagram_bytes_min).then_some(bytes)
     }
 
     /// The size that the caches of both ends have, in granules.
@@ -195,7 +200,8 @@ impl Session {
         if self.alive_at > now {
             return false;
         }
-        let sizes = [DATAGRAM_BYTES_MIN, self.datagram_bytes_max, DATAGRAM_BYTES_MIDDLE.min(self.datagram_bytes_max)];
+        let sizes =
+            [self.datagram_bytes_min, self.datagram_bytes_max, DATAGRAM_BYTES_MIDDLE.min(self.datagram_bytes_max)];
         let size = sizes[usize::from(self.turn) % sizes.len()];
         self.turn = (self.turn + 1) % sizes.len() as u8;
         let to = self.answer_to.take().or(self.peer).unwrap_or(0);

@@ -2,19 +2,23 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::node::SiteConfig;
 use cluster::wan::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
-use cluster::wan::{SenderConfig, TunnelConfig};
+use cluster::wan::{SecondStage, SenderConfig, TunnelConfig};
 use network_functions::tuple_filter::TupleFilter;
 use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+use replication::secure::{PRE_SHARED_KEYS_MAX, Rotation};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
+use super::security::Security;
 use super::validated::Port;
 use super::value::{self, Prefix, ProtocolText, SizeText};
+use crate::compression::{self, Library};
 
 /// Bytes of IP and UDP headers around a datagram.
 const ENVELOPE_BYTES: [u16; 2] = [28, 48];
@@ -42,13 +46,28 @@ pub struct RawRedundancy {
     pub recover_within: Option<Spanned<String>>,
     /// Bytes that may be sent again for each thousand.
     pub recovery_per_mille: Option<Spanned<u16>>,
+    /// Bytes of copies for each thousand that encoding saved.
+    pub copies_per_mille: Option<Spanned<u16>>,
+    /// `"none"`, `"lz4"` or `"zstd"`.
+    pub second_stage: Option<Spanned<String>>,
     /// The largest datagram.
     pub datagram_bytes_max: Option<Spanned<u16>>,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Option<Spanned<String>>,
+    /// `[redundancy.security]`.
+    pub security: Option<Spanned<RawRedundancySecurity>>,
     /// `[[redundancy.rule]]`.
     #[serde(default)]
     pub rule: Vec<Spanned<RawRedundancyRule>>,
+}
+
+/// `[redundancy.security]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRedundancySecurity {
+    /// Files that hold a key each; the first is begun with, all are accepted.
+    #[serde(default)]
+    pub pre_shared_keys: Vec<Spanned<String>>,
 }
 
 /// `[[redundancy.rule]]`.
@@ -82,10 +101,16 @@ pub struct Redundancy {
     pub recover_within: Duration,
     /// Bytes that may be sent again for each thousand.
     pub recovery_per_mille: u16,
+    /// Bytes of copies for each thousand that encoding saved.
+    pub copies_per_mille: u16,
+    /// What compresses what encoding leaves, if anything does.
+    pub second_stage: Option<Library>,
     /// The largest datagram, from behind its UDP header on.
     pub datagram_bytes_max: u16,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Duration,
+    /// What the tunnel's datagrams are encrypted by, if they are.
+    pub security: Option<Security>,
     /// What goes through the tunnel; none: whatever leaves by the port that leads to the other site.
     pub rules: Vec<RedundancyRule>,
 }
@@ -104,7 +129,7 @@ pub struct RedundancyRule {
 }
 
 impl Redundancy {
-    /// As the node takes it.
+    /// As the node takes it, but for what encrypts it.
     #[must_use]
     pub fn site(&self) -> SiteConfig {
         let prefix = |prefix: Prefix| network_functions::address::Prefix::new(prefix.address, prefix.length_bits).ok();
@@ -118,6 +143,7 @@ impl Redundancy {
             gather: self.gather,
             recover_within: self.recover_within,
             recovery_per_mille: self.recovery_per_mille,
+            copies_per_mille: self.copies_per_mille,
             bits_per_second: self.rate_bits_per_second,
         };
         SiteConfig {
@@ -127,11 +153,17 @@ impl Redundancy {
             tunnel: TunnelConfig {
                 cache_bytes: self.cache_bytes,
                 sender,
+                second_stage: SecondStage {
+                    stage: self.second_stage.map(Library::stage),
+                    gather: self.gather,
+                    library: compression::library,
+                },
                 datagram_bytes_max: self.datagram_bytes_max,
                 envelope_bytes: ENVELOPE_BYTES[usize::from(self.peer.is_ipv6())],
                 peer_timeout: self.peer_timeout,
                 ..TunnelConfig::default()
             },
+            sealing: None,
         }
     }
 
@@ -170,6 +202,9 @@ impl Redundancy {
                 .unwrap_or(defaults.sender.recover_within),
             recovery_per_mille: within("recovery_per_mille", raw.recovery_per_mille.as_ref(), 0..=500, findings)
                 .unwrap_or(defaults.sender.recovery_per_mille),
+            copies_per_mille: within("copies_per_mille", raw.copies_per_mille.as_ref(), 0..=1000, findings)
+                .unwrap_or(defaults.sender.copies_per_mille),
+            second_stage: second_stage(raw, findings),
             datagram_bytes_max: within(
                 "datagram_bytes_max",
                 raw.datagram_bytes_max.as_ref(),
@@ -179,6 +214,7 @@ impl Redundancy {
             .unwrap_or(datagram_default),
             peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
                 .unwrap_or(defaults.peer_timeout),
+            security: security(raw, findings),
             rules: rules(raw, findings),
         };
         if let (Some(local), Some(peer)) = (local, peer) {
@@ -238,6 +274,33 @@ fn cache(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<usize> {
     Some(bytes)
 }
 
+fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security> {
+    let section = raw.security.as_ref()?;
+    let subject = "[redundancy.security]";
+    let keys = &section.get_ref().pre_shared_keys;
+    if !(1..=PRE_SHARED_KEYS_MAX).contains(&keys.len()) {
+        let mistake = Mistake::new(
+            format!("{} keys are named", keys.len()),
+            format!("name from 1 to {PRE_SHARED_KEYS_MAX} files in pre_shared_keys, as `mainstay key` writes them"),
+        );
+        findings.error(section.span(), subject, mistake);
+        return None;
+    }
+    let pre_shared_keys = keys.iter().map(|key| PathBuf::from(key.get_ref())).collect();
+    Some(Security { pre_shared_keys, certificates: None, rotation: Rotation::default() })
+}
+
+fn second_stage(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Library> {
+    let written = raw.second_stage.as_ref()?;
+    let name = written.get_ref();
+    let library = Library::ALL.into_iter().find(|library| library.name() == name);
+    if library.is_none() && name != "none" {
+        let mistake = Mistake::new(format!("{name:?} is no library"), "write \"none\", \"lz4\" or \"zstd\"");
+        findings.error(written.span(), "redundancy.second_stage", mistake);
+    }
+    library
+}
+
 fn time(
     key: &str,
     written: Option<&Spanned<String>>,
@@ -253,7 +316,11 @@ fn time(
     }
     let mistake = Mistake::new(
         format!("{:?} is out of range", written.get_ref()),
-        format!("choose from {:?} to {:?}", range.start(), range.end()),
+        format!(
+            "choose a duration from {} to {}",
+            value::written_duration(*range.start()),
+            value::written_duration(*range.end())
+        ),
     );
     findings.error(written.span(), &subject, mistake);
     None
@@ -328,11 +395,13 @@ addresses = ["192.0.2.1/24"]
         assert_eq!(site.local.to_string(), "192.0.2.1:3785");
         assert_eq!((site.tunnel.cache_bytes, site.tunnel.datagram_bytes_max, site.rules.len()), (64 << 20, 1472, 0));
         let more = "cache = \"8MiB\"\ngather = \"5ms\"\nrate_bits_per_second = 20000000\n\
+                    copies_per_mille = 250\nsecond_stage = \"zstd\"\n\
                     [[redundancy.rule]]\ndestination = \"10.2.0.0/16\"\nprotocol = \"tcp\"\nport = 80\n";
         let checked = check(&format!("{NODE}{ENDS}{more}")).expect("it is right");
         let site = checked.config.redundancy.expect("it is there").site();
         assert_eq!(site.tunnel.cache_bytes, 8 << 20);
         assert_eq!(site.tunnel.sender.bits_per_second, Some(20_000_000));
+        assert_eq!((site.tunnel.sender.copies_per_mille, site.tunnel.second_stage.stage), (250, Some(1)));
         assert_eq!((site.rules[0].protocol, site.rules[0].port), (Some(6), Some(80)));
     }
 
@@ -343,6 +412,9 @@ addresses = ["192.0.2.1/24"]
             ("gather = \"1s\"", "out of range"),
             ("recovery_per_mille = 900", "choose from 0 to 500"),
             ("datagram_bytes_max = 100", "choose from 1232"),
+            ("copies_per_mille = 1001", "choose from 0 to 1000"),
+            ("second_stage = \"brotli\"", "lz4"),
+            ("[redundancy.security]", "0 keys are named"),
             ("[workers]\ncount = 2", "workers would have to share it"),
             ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),
         ] {

@@ -4,12 +4,16 @@ use cluster::wan::{Bypass, TunnelStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Metric, Samples};
+use crate::output::{count, scaled};
 
 /// The tunnel to another site.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RedundancyStatus {
     /// Why packets go past the tunnel now, if they do.
     pub bypass: Option<String>,
+    /// Where datagrams are encrypted: whether there are session keys.
+    #[serde(default)]
+    pub encrypted: Option<bool>,
     /// How long a datagram and its acknowledgement take, in milliseconds.
     pub round_trip_ms: Option<f64>,
     /// Bytes of a datagram that the path takes.
@@ -43,8 +47,17 @@ pub struct RedundancySent {
     pub datagrams: u64,
     /// Of those, the ones sent again.
     pub datagrams_again: u64,
+    /// Copies of datagrams, in case that the first is lost.
+    #[serde(default)]
+    pub datagrams_copied: u64,
     /// Datagrams lost for good.
     pub datagrams_given_up: u64,
+    /// Bytes of headers that were not sent, for they follow from earlier ones.
+    #[serde(default)]
+    pub header_bytes_saved: u64,
+    /// Bytes that the second stage took away.
+    #[serde(default)]
+    pub second_stage_bytes_saved: u64,
     /// Pieces of 64 bytes that the other site lacked and was given.
     pub repaired: u64,
     /// Packets dropped because too much waited for the path.
@@ -74,7 +87,7 @@ pub struct RedundancyReceived {
     pub misses: u64,
     /// Pieces of 64 bytes that were asked for and came.
     pub repaired: u64,
-    /// Packets that could not be restored, and are as good as lost.
+    /// Packets that could not be restored or found no room once they were, and are as good as lost.
     pub abandoned: u64,
     /// Packets that made no sense, or had a wrong checksum.
     pub broken: u64,
@@ -98,6 +111,7 @@ impl RedundancyStatus {
         let bypassed = bypassed.map(|(reason, packets)| BypassCount { reason: reason.label().to_owned(), packets });
         Self {
             bypass: status.bypass.map(|bypass| bypass.label().to_owned()),
+            encrypted: status.is_sealed,
             round_trip_ms: status.round_trip.map(|round_trip| round_trip.as_secs_f64() * 1e3),
             datagram_bytes: status.datagram_bytes,
             period_bytes: status.period.bytes() as u64,
@@ -111,7 +125,10 @@ impl RedundancyStatus {
                 matched_bytes: counters.encoder.bytes_matched,
                 datagrams: counters.sender.datagrams,
                 datagrams_again: counters.sender.datagrams_again,
+                datagrams_copied: counters.sender.datagrams_copied,
                 datagrams_given_up: counters.sender.datagrams_given_up,
+                header_bytes_saved: counters.header_bytes_saved,
+                second_stage_bytes_saved: counters.bundled_bytes_in.saturating_sub(counters.bundled_bytes_out),
                 repaired: counters.encoder.granules_filled,
                 backlog_drops: counters.backlog_drops,
                 bypassed: bypassed.collect(),
@@ -149,6 +166,7 @@ impl RedundancyStatus {
         for (fate, count) in [
             ("sent", sent.datagrams),
             ("sent_again", sent.datagrams_again),
+            ("copied", sent.datagrams_copied),
             ("given_up", sent.datagrams_given_up),
             ("received", received.datagrams),
             ("recovered", received.datagrams_recovered),
@@ -157,6 +175,8 @@ impl RedundancyStatus {
         ] {
             samples.add_count(Metric::RedundancyDatagrams, &[fate], count);
         }
+        samples.add_count(Metric::RedundancySavedBytes, &["headers"], sent.header_bytes_saved);
+        samples.add_count(Metric::RedundancySavedBytes, &["second_stage"], sent.second_stage_bytes_saved);
         for reason in Bypass::ALL {
             let found = sent.bypassed.iter().find(|count| count.reason == reason.label());
             samples.add_count(Metric::RedundancyBypassed, &[reason.label()], found.map_or(0, |count| count.packets));
@@ -181,15 +201,17 @@ impl RedundancyStatus {
         };
         let share =
             if sent.packet_bytes == 0 { 0.0 } else { 100.0 * sent.saved_bytes as f64 / sent.packet_bytes as f64 };
+        let bytes = |bytes: u64| scaled(bytes as f64, "B");
         format!(
-            "Tunnel       {state}; {} bytes of packets sent in {} bytes of datagrams ({share:.1} % saved)\n             \
-             {} datagrams sent again, {} lost for good; {} misses, {} packets abandoned\n",
-            sent.packet_bytes,
-            sent.datagram_bytes,
-            sent.datagrams_again,
-            received.datagrams_lost,
-            received.misses,
-            received.abandoned,
+            "Tunnel       {state} · {} of packets sent in {} of datagrams ({share:.1} % saved) · {} datagrams sent again, {} given up\n             \
+             from the other site {} datagrams lost for good · {} packets waited for bytes, {} abandoned\n",
+            bytes(sent.packet_bytes),
+            bytes(sent.datagram_bytes),
+            count(sent.datagrams_again),
+            count(sent.datagrams_given_up),
+            count(received.datagrams_lost),
+            count(received.misses),
+            count(received.abandoned),
         )
     }
 }

@@ -5,7 +5,8 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use cluster::node::{
-    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, WhichPrecise,
+    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, SiteConfig,
+    WhichPrecise,
 };
 use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
@@ -96,10 +97,12 @@ pub(crate) fn node_config_with(
 }
 
 /// The node, as the end of the tunnel to another site where one is configured.
-pub(super) fn with_site(node: Node, config: &Config) -> Node {
-    let Some(redundancy) = &config.redundancy else { return node };
+pub(super) fn with_site(node: Node, config: &Config) -> Result<Node, GatewayError> {
+    let Some(redundancy) = &config.redundancy else { return Ok(node) };
     let key = HashKey([random::number(), random::number()]);
-    node.with_site(redundancy.site(), random::number(), key)
+    let is_lower = redundancy.local < redundancy.peer;
+    let sealing = redundancy.security.as_ref().map(|security| credentials::sealing(security, is_lower)).transpose()?;
+    Ok(node.with_site(SiteConfig { sealing, ..redundancy.site() }, random::number(), key))
 }
 
 /// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
@@ -140,7 +143,7 @@ fn compact(config: &Config) -> Option<CompactNodeConfig> {
     let stream = compact.stream(secret, replication.datagram_bytes_max.into(), workers);
     let precise = compact.precise_after.map_or(WhichPrecise::None, |age| WhichPrecise::LongerThan {
         age,
-        budget_bytes_per_second: compact.shared_budget(workers),
+        budget_bytes_per_second: compact.budget_of_precise_words(workers),
     });
     let validated::Recovery { lasts, cold_start, block, misses_per_source_max } = &compact.recovery;
     let recovery = RecoveryConfig {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cluster::node;
+use cluster::wan::SealingConfig;
 use network_functions::nat::MappingKey;
-use packet_io::random;
+use packet_io::{clock, random};
 use replication::secure::{
     Certificates, CertificatesError, Credentials, CredentialsError, NotAKey, PreSharedKey, Seed, SignatureScheme,
     Signer,
@@ -42,6 +43,9 @@ pub enum SecretError {
     /// The file of a secret.
     #[error("{0}: `mainstay key` makes keys; the paths are in [replication.security]")]
     Secret(#[from] SecretFileError),
+    /// The file of the secret that mappings are computed under.
+    #[error("{0}: `mainstay key` makes keys; the path is mapping_key in [nat]")]
+    MappingKey(SecretFileError),
     /// It does not hold a pre-shared key.
     #[error("{}: {source}", path.display())]
     NotAKey {
@@ -71,7 +75,7 @@ pub(crate) fn unix_time() -> Duration {
 
 /// The secret of keyed mappings of source NAT, from a file as `mainstay key` writes it.
 pub(crate) fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
-    let secret = secret_file::read(path)?;
+    let secret = secret_file::read(path).map_err(SecretError::MappingKey)?;
     let text = std::str::from_utf8(&secret).unwrap_or_default();
     let key = PreSharedKey::from_text(text)
         .map_err(|source| SecretError::NotAKey { path: path.to_owned(), source })?
@@ -112,15 +116,33 @@ pub(crate) fn renew(security: Option<&Security>) -> Result<Option<node::Security
 
 /// Reads and checks all that the section names.
 pub(crate) fn load(security: &Security) -> Result<Credentials, SecretError> {
+    let certificates = security.certificates.as_ref().map(certificates).transpose()?;
+    Ok(Credentials::new(pre_shared_keys(security)?, certificates)?)
+}
+
+fn pre_shared_keys(security: &Security) -> Result<Vec<PreSharedKey>, SecretError> {
     let key = |path: &PathBuf| {
         let contents = secret_file::read(path)?;
         // What is no text is no key.
         let text = std::str::from_utf8(&contents).unwrap_or_default();
         PreSharedKey::from_text(text).map_err(|source| SecretError::NotAKey { path: path.clone(), source })
     };
-    let keys = security.pre_shared_keys.iter().map(key).collect::<Result<_, _>>()?;
-    let certificates = security.certificates.as_ref().map(certificates).transpose()?;
-    Ok(Credentials::new(keys, certificates)?)
+    security.pre_shared_keys.iter().map(key).collect()
+}
+
+/// What encrypts the tunnel to another site. Its keys are made of those in the files, so that they are no other channel's, though
+/// somebody name the same files twice.
+pub(super) fn sealing(security: &Security, is_lower: bool) -> Result<SealingConfig, SecretError> {
+    let keys = pre_shared_keys(security)?.iter().map(|key| key.for_purpose(b"redundancy tunnel")).collect();
+    let mut seed = Zeroizing::new([0; 32]);
+    random::fill(&mut *seed);
+    Ok(SealingConfig {
+        credentials: Arc::new(Credentials::new(keys, None)?),
+        rotation: security.rotation,
+        seed: Seed::new(*seed),
+        is_lower,
+        unix_time: (clock::now(), unix_time()),
+    })
 }
 
 fn certificates(files: &CertificateFiles) -> Result<Certificates, SecretError> {

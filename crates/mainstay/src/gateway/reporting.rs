@@ -1,38 +1,32 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
+mod answers;
 mod channel;
 mod compact;
 mod groups;
 mod orders;
 mod sharing;
+mod standing;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::node::{Node, NodeError, NodeEvent, NodeStatus};
+use cluster::node::{Node, NodeError, NodeEvent};
 use cluster::pipeline::Place;
-use cluster::{failure_detector, role};
 use flow::{DropReason, Instant, NodeId, PortId};
-use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock, usage};
-use replication::Link;
 
 use crate::config::validated::Config;
-use crate::control::flows::Listed;
-use crate::control::orders::{Order, OrderOutcome};
-use crate::control::types::{
-    Agreement, ConnectionsStatus, DropCount, Event, EventKind, LazyStatus, NodeStatus as NodeLine, PeerStatus,
-    PortStatus, Rates, RedundancyStatus, Status, TakeoverStatus, WorkerStatus,
-};
-use crate::control::watching::{WatchOrder, Watches};
-use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
+use crate::control::EventLog;
+use crate::control::types::{EventKind, Rates};
+use crate::control::watching::Watches;
 use crate::logging::limit::UNLIMITED_TARGET;
-use crate::metrics::{Metric, Samples};
 use crate::output::counted;
 
-use self::groups::{GroupRoles, peer_role};
-use super::reload::describe_fingerprint;
+pub(super) use self::answers::Answers;
+use self::groups::GroupRoles;
+pub(super) use self::standing::role_name;
 
 /// Rates are taken over this time.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -289,6 +283,7 @@ impl Reporting {
             connections_per_s: per_s(totals.begun, before.begun),
         };
         self.rates_from = (now, totals);
+        self.filter.take_rate(elapsed, node);
         let cpu_time = usage::thread_cpu_time();
         self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
         self.cpu_time = cpu_time;
@@ -321,235 +316,4 @@ fn entry_count(entries: u64) -> String {
 
 fn port_id(index: usize) -> PortId {
     PortId(u8::try_from(index).unwrap_or(u8::MAX))
-}
-
-/// Everything that questions are answered from.
-pub(super) struct Answers<'a, P> {
-    reporting: &'a mut Reporting,
-    node: &'a mut Node,
-    ports: &'a P,
-}
-
-impl<P: PacketIo> Answers<'_, P> {
-    fn port(&self, index: usize, name: &str, interface: &str) -> PortStatus {
-        let counters = self.ports.counters(port_id(index));
-        PortStatus {
-            name: name.to_owned(),
-            interface: interface.to_owned(),
-            received_packets: counters.received_frames,
-            received_bytes: counters.received_bytes,
-            sent_packets: counters.sent_frames,
-            sent_bytes: counters.sent_bytes,
-            missed_packets: counters.receive_queue_full,
-        }
-    }
-
-    /// This worker, where it is one of several.
-    fn worker(&self, status: &NodeStatus) -> Option<WorkerStatus> {
-        let place = self.reporting.place;
-        let pipeline = self.node.pipeline();
-        let counters = pipeline.shard_counters();
-        (!place.is_alone()).then(|| WorkerStatus {
-            number: place.worker.0,
-            connections: status.connections.into(),
-            load: self.reporting.load.clamp(0.0, 1.0),
-            forwarded: pipeline.counters().forwarded,
-            handed_over: counters.handed_over,
-            taken: counters.taken,
-            redirects: pipeline.redirects() as u64,
-        })
-    }
-
-    fn drops(&self) -> Vec<DropCount> {
-        let mut drops = self.node.pipeline().counters().drops;
-        let failures = (0..self.reporting.ports.len())
-            .map(|port| self.ports.counters(port_id(port)).transmit_failures.total())
-            .sum::<u64>();
-        drops[DropReason::TransmitFailed as usize] += failures;
-        let occurred = DropReason::ALL.iter().zip(drops).filter(|(_, packets)| *packets > 0);
-        occurred.map(|(reason, packets)| DropCount { reason: reason.label().to_owned(), packets }).collect()
-    }
-}
-
-impl<P: PacketIo> ControlHandler for Answers<'_, P> {
-    fn status(&mut self) -> Status {
-        let now = clock::now();
-        let status = self.node.status(now);
-        let reporting = &*self.reporting;
-        let ports = reporting.ports.iter().enumerate();
-        Status {
-            program_version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: NodeLine {
-                id: reporting.node.0,
-                name: reporting.name.clone(),
-                role: role_name(status.role).to_owned(),
-                role_since_ns: reporting.role_since.as_nanos(),
-                groups: reporting.roles.statuses(&status),
-            },
-            monotonic_now_ns: now.as_nanos(),
-            uptime_s: now.saturating_since(reporting.started_at).as_secs_f64(),
-            configuration: status.configuration.map(describe_fingerprint).unwrap_or_default(),
-            takeover: takeover(&status),
-            connections: ConnectionsStatus {
-                count: status.connections.into(),
-                max: status.connections_max.into(),
-                master: None,
-            },
-            lazy: status.lazy.as_ref().map(LazyStatus::of),
-            rates: reporting.rates.clone(),
-            peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
-            ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
-            drops: self.drops(),
-            workers: self.worker(&status).into_iter().collect(),
-            redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
-            filter: reporting.filter.status(&status, now),
-            sync: None,
-        }
-    }
-
-    fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
-        let pipeline = self.node.pipeline();
-        let mut page = query.page(pipeline.table(), clock::now());
-        let master = |listed: &Listed| Some((listed.connection.original, *pipeline.related_to(&listed.connection)?));
-        page.related = page.connections.iter().filter_map(master).collect();
-        page
-    }
-
-    fn counters(&mut self) -> Samples {
-        let mut samples = Samples::default();
-        samples.add_status(&self.status());
-        let pipeline = self.node.pipeline();
-        samples.add_count(Metric::ConnectionsOpened, &[], pipeline.counters().begun);
-        samples.add_count(Metric::ConnectionsClosed, &[], pipeline.counters().ended);
-        samples.add_count(Metric::ConnectionsRelated, &[], pipeline.counters().related);
-        samples.add_count(Metric::ConnectionsTakenOver, &[], pipeline.counters().taken_over);
-        samples.add_count(Metric::ConnectionsDisallowed, &[], pipeline.counters().disallowed);
-        samples.add_count(Metric::Reloads, &["applied"], self.reporting.reloads.applied);
-        samples.add_count(Metric::Reloads, &["refused"], self.reporting.reloads.refused);
-        samples.add_count(Metric::Takeovers, &[], self.reporting.takeovers);
-        samples.add_count(Metric::LogEntriesDropped, &[], pipeline.dropped_log_entries());
-        let status = self.node.status(clock::now());
-        samples.add_count(Metric::PacketsFragmented, &[], status.forwarding.packets_fragmented);
-        samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
-        samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
-        samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
-        samples.add_latencies(self.node.latencies());
-        samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
-        samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
-        sharing::add(&mut samples, pipeline.sharing_counters());
-        for (name, counted) in pipeline.chain().names().zip(pipeline.chain_counters().functions()) {
-            samples.add_count(Metric::FunctionConnections, &[name], counted.connections);
-            samples.add_count(Metric::FunctionConnectionsRefused, &[name], counted.connections_refused);
-            samples.add_count(Metric::FunctionPackets, &[name], counted.packets);
-            samples.add_count(Metric::FunctionPacketsStopped, &[name], counted.packets_stopped);
-        }
-        let counters = pipeline.chain().counter_names().iter().zip(pipeline.chain_counters().values());
-        for (name, value) in counters {
-            let (function, event) = name.split_once('.').unwrap_or(("", name));
-            let rule = rule_of_counter(event).filter(|_| function == firewall::NAME);
-            match rule {
-                Some((action, rule)) => samples.add_count(Metric::FirewallRulePackets, &[rule, action], *value),
-                None => samples.add_count(Metric::FunctionEvents, &[function, event], *value),
-            }
-        }
-        samples
-    }
-
-    fn events(&mut self) -> Vec<Event> {
-        self.reporting.events.to_vec()
-    }
-
-    fn watch(&mut self, order: WatchOrder) -> Result<(), String> {
-        self.reporting.watches.begin(self.node, order)
-    }
-
-    fn functions(&mut self) -> Vec<&'static str> {
-        self.node.pipeline().chain().names().collect()
-    }
-
-    fn obey(&mut self, order: Order) -> OrderOutcome {
-        self.carry_out(order)
-    }
-}
-
-pub(super) const fn role_name(state: role::State) -> &'static str {
-    match state {
-        role::State::Init => "init",
-        role::State::Standby => "standby",
-        role::State::TakingOver => "taking_over",
-        role::State::Active => "active",
-        role::State::Leaving => "leaving",
-        role::State::Left => "left",
-    }
-}
-
-/// Whether a failover now would keep every connection, and if not, why.
-fn takeover(status: &NodeStatus) -> TakeoverStatus {
-    if status.peers.is_empty() {
-        return TakeoverStatus { ready: false, why_not: vec!["there is no peer".to_owned()] };
-    }
-    if status.peers.iter().any(|peer| peer.could_take_over() && !peer.is_drained()) {
-        return TakeoverStatus { ready: true, why_not: Vec::new() };
-    }
-    TakeoverStatus { ready: false, why_not: hindrances(status) }
-}
-
-/// What keeps each peer from taking over.
-fn hindrances(status: &NodeStatus) -> Vec<String> {
-    let hindrance = |peer: &cluster::node::PeerStatus| {
-        let id = peer.id.0;
-        match peer.session {
-            _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
-            _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
-            Some(_) if peer.refused.is_some() => {
-                format!("node {id} has another workers.count, or runs another release")
-            }
-            None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
-            Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
-            Some(session) if session.told && peer.lacks_connections() => {
-                format!("node {id} lacks connections (see its events: its table may be too small)")
-            }
-            Some(session) if session.told => format!("node {id} does not stand by"),
-            Some(_) => format!("node {id} is still being told of connections"),
-        }
-    };
-    status.peers.iter().map(hindrance).collect()
-}
-
-fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
-    let session = peer.session;
-    PeerStatus {
-        id: peer.id.0,
-        channel: channel::channel_status(peer),
-        address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
-        detector: match peer.detector.state {
-            failure_detector::State::AdminDown => "admin_down",
-            failure_detector::State::Down => "down",
-            failure_detector::State::Init => "init",
-            failure_detector::State::Up => "up",
-        }
-        .to_owned(),
-        session: match session.map(|session| session.link) {
-            None => "off",
-            Some(Link::Seeking) => "seeking",
-            Some(Link::Open) => "open",
-            Some(Link::Closed) => "closed",
-        }
-        .to_owned(),
-        role: peer_role(peer).to_owned(),
-        holds: reporting.roles.held_by(peer),
-        configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe_fingerprint),
-        synchronised: peer.could_take_over(),
-        lag_ms: peer.lag.as_secs_f64() * 1e3,
-        rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),
-        queued: session.map_or(0, |session| session.queued as u64),
-        in_flight: session.map_or(0, |session| session.in_flight.into()),
-        sent: session.map_or(0, |session| session.messages_sent),
-        received: session.map_or(0, |session| session.messages_received),
-        resent: session.map_or(0, |session| session.resent),
-        lost: session.map_or(0, |session| session.missed),
-        agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
-        filter: compact::of_peer(peer),
-        last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
-    }
 }

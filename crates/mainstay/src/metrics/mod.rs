@@ -125,11 +125,12 @@ metrics! {
     FilterUpdates: Counter "filter_updates_total" ["kind"] "Updates that told peers the whole filter (`whole`) or what had changed (`incremental`).",
     FilterDrifts: Counter "filter_drifts_total" [] "Sections of the filter that a peer found to be different, and that were told again.",
     FilterMemory: Gauge "filter_memory_bytes" [] "What the filter takes in memory.",
+    FilterToldOn: Gauge "filter_told_on_entries" [] "Entries of nodes that are gone, told on because their connections have not come back.",
     PeerFilterEntries: Gauge "peer_filter_entries" ["peer"] "Connections, or pairs of hosts, in the peer's filter, as it said.",
     PreciseConnections: Counter "precise_connections_total" ["because"] "Connections told precisely beside the filter: they have lived long (`long_lived`), or a failover would lose them (`urgent`).",
     RecoveryActive: Gauge "recovery_active" [] "1 while a node that has taken over asks the filters of those that had the connections.",
     RecoveryConnections: Counter "recovery_connections_total" ["how"] "Connections begun in their middle after a take-over: `restored` by a filter, `cold_started` by a trusted host, `unblocked` because a segment came again.",
-    RecoveryPackets: Counter "recovery_packets_total" ["outcome"] "Packets after a take-over that no filter could help: `missed`, `denied` by the rules, `conflict` with another translation, `unasked`, `probed`, `blocked`.",
+    RecoveryPackets: Counter "recovery_packets_total" ["outcome"] "Packets after a take-over that no filter could help: `missed`, `denied` by the rules, `conflicts` with another translation, `ambiguous` (an answer to one of several), `unasked`, `probed`, `blocked`; keep-alives to those that an ambiguous answer may be for (`asked`) and their `denials`; resets of connections that were restored for nobody (`disowned`).",
     ReplicaRounds: Counter "replica_comparisons_total" ["peer"] "Times that the copies of the peer's connections were compared with what it told.",
     ReplicaDivergent: Gauge "replica_divergent" ["peer"] "Copies of the peer's connections known not to be what it told, missing ones included.",
     ReplicaDivergentFound: Counter "replica_divergent_found_total" ["peer"] "Copies found not to be what the peer told.",
@@ -155,7 +156,8 @@ metrics! {
     RedundancyPacketBytes: Counter "redundancy_packet_bytes_total" ["direction"] "Bytes of the packets through the tunnel.",
     RedundancyDatagramBytes: Counter "redundancy_datagram_bytes_total" ["direction"] "Bytes of the tunnel's datagrams, with their IP and UDP headers.",
     RedundancyMatchedBytes: Counter "redundancy_matched_bytes_total" [] "Bytes of payload for which pointers were sent.",
-    RedundancyDatagrams: Counter "redundancy_datagrams_total" ["fate"] "Datagrams of the tunnel: `sent`, of those `sent_again`, and `given_up`; `received`, of those `recovered` by sending again, `lost` for good, and `refused`.",
+    RedundancySavedBytes: Counter "redundancy_saved_bytes_total" ["by"] "Bytes that were not sent beside those of payload: of `headers`, and by the `second_stage`.",
+    RedundancyDatagrams: Counter "redundancy_datagrams_total" ["fate"] "Datagrams of the tunnel: `sent`, of those `sent_again` and `copied`, and `given_up`; `received`, of those `recovered` by sending again, `lost` for good, and `refused`.",
     RedundancyBypassed: Counter "redundancy_bypassed_packets_total" ["reason"] "Packets that went past the tunnel.",
     RedundancyMisses: Counter "redundancy_misses_total" [] "Packets that pointed to bytes that were not here when they came.",
     RedundancyRepaired: Counter "redundancy_repaired_pieces_total" ["direction"] "Pieces of 64 bytes that the other site lacked and was given (`sent`), or that were asked for and came (`received`).",
@@ -327,7 +329,7 @@ impl Samples {
     fn add_filter(&mut self, filter: &FilterStatus) {
         let recovery = &filter.recovery;
         self.add_flag(Metric::RecoveryActive, &[], recovery.ends_in_s.is_some());
-        let counts: [(Metric, &[&str], u64); 19] = [
+        let counts: [(Metric, &[&str], u64); 11] = [
             (Metric::FilterEntries, &[], filter.entries),
             (Metric::FilterEntriesMax, &[], filter.entries_max),
             (Metric::FilterRefused, &[], filter.refused + filter.beyond),
@@ -338,18 +340,19 @@ impl Samples {
             (Metric::FilterMemory, &[], filter.memory_bytes),
             (Metric::PreciseConnections, &["long_lived"], filter.precise_long_lived),
             (Metric::PreciseConnections, &["urgent"], filter.precise_urgent),
-            (Metric::RecoveryConnections, &["restored"], recovery.restored),
-            (Metric::RecoveryConnections, &["cold_started"], recovery.cold_started),
-            (Metric::RecoveryConnections, &["unblocked"], recovery.unblocked),
-            (Metric::RecoveryPackets, &["missed"], recovery.missed),
-            (Metric::RecoveryPackets, &["denied"], recovery.denied),
-            (Metric::RecoveryPackets, &["conflict"], recovery.conflicts),
-            (Metric::RecoveryPackets, &["unasked"], recovery.unasked),
-            (Metric::RecoveryPackets, &["probed"], recovery.probed),
-            (Metric::RecoveryPackets, &["blocked"], recovery.blocked),
+            (Metric::FilterToldOn, &[], filter.heirloom_entries),
         ];
         for (metric, labels, count) in counts {
             self.add_count(metric, labels, count);
+        }
+        for (name, count) in &recovery.counts {
+            let metric = match name.as_str() {
+                "restored" | "cold_started" | "unblocked" => Metric::RecoveryConnections,
+                // It is told by an event.
+                "used_up" => continue,
+                _ => Metric::RecoveryPackets,
+            };
+            self.add_count(metric, &[name], *count);
         }
     }
 

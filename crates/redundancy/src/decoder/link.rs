@@ -82,6 +82,7 @@ impl Decoder {
                 self.stream = Some(Stream { epoch, former: None });
             }
         }
+        self.begin_order(next);
         self.report.tell_all();
         self.stale_in_a_row = 0;
         self.unknown_told_at = None;
@@ -92,6 +93,7 @@ impl Decoder {
 
     pub(super) fn forget_stream(&mut self) {
         self.stream = None;
+        self.lose_order();
         self.stale_in_a_row = 0;
     }
 

@@ -3,6 +3,7 @@
 //! What it lacks it asks for; blocks wait for it, a bounded number and for a bounded time, and then come out of
 //! [`Decoder::poll_event`] by the ticket that they were handed in with.
 
+mod implied;
 mod link;
 mod report;
 mod store;
@@ -17,6 +18,7 @@ use core::time::Duration;
 
 use flow::Instant;
 
+use self::implied::Implied;
 use self::link::{Cookies, Stream};
 use self::report::Report;
 use self::store::Store;
@@ -69,7 +71,7 @@ pub enum DecodeError {
     /// It is malformed.
     #[error(transparent)]
     Shim(#[from] ShimError),
-    /// It points to what cannot be: itself, more than a cache before it, or over the cache's end.
+    /// It points to what cannot be: what of itself comes later, more than a cache before it, or over the cache's end.
     #[error("a pointer leads outside of the cache: the encoder misbehaves, or its cache is larger than was agreed on")]
     Pointer,
     /// A number without sense.
@@ -96,6 +98,8 @@ pub struct DecoderCounters {
     pub blocks_stale: u64,
     /// Granules that the encoder gave on request.
     pub granules_filled: u64,
+    /// Blocks that came plain and were filed.
+    pub blocks_remembered: u64,
 }
 
 /// The decoding side.
@@ -103,6 +107,7 @@ pub struct DecoderCounters {
 pub struct Decoder {
     id: u32,
     store: Store,
+    implied: Implied,
     stream: Option<Stream>,
     cookies: Cookies,
     waiting: Waiting,
@@ -141,6 +146,7 @@ impl Decoder {
         Ok(Self {
             id: config.id,
             store: Store::new(granules_of(config.cache_bytes)?),
+            implied: Implied::default(),
             stream: None,
             cookies: Cookies::default(),
             waiting: Waiting::default(),
@@ -172,6 +178,7 @@ impl Decoder {
         let mut decoder = Self::new(config)?;
         decoder.stream = Some(Stream { epoch, former: None });
         decoder.store.next = next_number.min(NUMBER_MAX);
+        decoder.begin_order(decoder.store.next);
         Ok(decoder)
     }
 
@@ -197,6 +204,9 @@ impl Decoder {
                 return Ok(Handled::Decoded);
             }
             return Ok(self.wait(now, ticket, block));
+        }
+        if self.fork_of(shim.tag).is_none() {
+            self.verify_order(now, &shim);
         }
         match self.restore(now, &shim, out) {
             Ok(()) => Ok(Handled::Decoded),
@@ -259,6 +269,10 @@ impl Decoder {
             let (skipped, rest) = literals.split_at(pointer.skip);
             literals = rest;
             out.extend_from_slice(skipped);
+            if let Some(offset) = pointer.own_offset(base) {
+                copy_own(offset, pointer.length, out)?;
+                continue;
+            }
             let (position, range) = self.locate(base, &pointer)?;
             let is_foreign = fork.is_some_and(|fork| position + pointer.length as u64 > fork * GRANULE_BYTES as u64);
             if is_foreign || !self.store.has(position, &range) {
@@ -272,7 +286,7 @@ impl Decoder {
         }
         // Something in the cache is not what it should be. All that was pointed to is asked for.
         self.counters.check_failures += 1;
-        for pointer in encoded.pointers() {
+        for pointer in encoded.pointers().filter(|pointer| pointer.own_offset(base).is_none()) {
             let (position, _) = self.locate(base, &pointer)?;
             numbers(position, pointer.length).for_each(|number| self.store.forget(number));
         }
@@ -447,8 +461,10 @@ impl Decoder {
 
     pub(crate) fn into_heritage(self) -> Option<Heritage> {
         let epoch = self.stream?.epoch;
-        let (granules, next) = (self.store.granules(), self.store.next);
-        let (ring, held) = self.store.into_ring();
+        let mut this = self;
+        this.lose_order();
+        let (granules, next) = (this.store.granules(), this.store.next);
+        let (ring, held) = this.store.into_ring();
         Some(Heritage { epoch, granules, next, ring, held })
     }
 
@@ -479,6 +495,21 @@ fn check_of(encoded: &Encoded<'_>, restored: &[u8]) -> u32 {
         at += pointer.length;
     }
     check.finish()
+}
+
+/// Appends what stands at `offset` of the block so far. It may run into what is appended: then that is copied on.
+fn copy_own(offset: usize, length: usize, out: &mut Vec<u8>) -> Result<(), Lack> {
+    if offset >= out.len() {
+        return Err(Lack::Error(DecodeError::Pointer));
+    }
+    let mut left = length;
+    while left > 0 {
+        // All of it is as long as the copy is whole turns of what lies between.
+        let copied = left.min(out.len() - offset);
+        out.extend_from_within(offset..offset + copied);
+        left -= copied;
+    }
+    Ok(())
 }
 
 /// The numbers of bytes from `position` on.

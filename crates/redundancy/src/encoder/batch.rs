@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use super::{Encoder, Encoding, Finder, FlowPosition};
 use crate::encoder::Trust;
 use crate::fingerprint::Marks;
-use crate::limits::{BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, BLOCK_BYTES_MAX, GRANULE_BYTES, MARGIN_DIVISOR};
+use crate::limits::{
+    BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, BLOCK_BYTES_MAX, GRANULE_BYTES, IMPLIED_BYTES_MAX, MARGIN_DIVISOR,
+};
 use crate::matching::max_match::{MaxMatch, Probe};
 use crate::matching::{Match, Reach};
 use crate::packet_cache::{Place, granules_for};
@@ -134,6 +136,7 @@ impl Encoder {
         let counters = &mut self.counters;
         match encoding {
             Encoding::Plain => counters.blocks_plain += 1,
+            Encoding::Remembered => counters.blocks_remembered += 1,
             Encoding::Literal => counters.blocks_literal += 1,
             Encoding::Encoded => counters.blocks_encoded += 1,
         }
@@ -150,25 +153,37 @@ impl Encoder {
         let encoding = if matched > shim_bytes {
             self.credit.earn(block.len(), matched - shim_bytes);
             self.write_encoded(place.number, block, out);
+            self.unnumbered_bytes = self.unnumbered_bytes.map(|_| 0);
             Encoding::Encoded
         } else {
             self.matches.clear();
-            if self.credit.spend(block.len(), LITERAL_SHIM_BYTES) {
-                shim::put_literal(out, self.epoch, place.number);
-                out.extend_from_slice(block);
-                Encoding::Literal
-            } else {
-                // Its place is passed over: the index has it already, and must not find another block there.
-                Encoding::Plain
-            }
+            self.write_whole(place.number, block, out)
         };
         if let Finder::Max { ring, .. } = &mut self.finder {
             ring.write(place.offset, block);
         }
         let first = place.offset / GRANULE_BYTES;
-        let is_usable = encoding.has_shim() && self.trust == Trust::Sent;
+        let is_usable = encoding != Encoding::Plain && self.trust == Trust::Sent;
         self.view.put(first..first + granules_for(block.len()) as usize, is_usable);
         encoding
+    }
+
+    /// A block in which nothing was found.
+    fn write_whole(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) -> Encoding {
+        let unnumbered_bytes = self.unnumbered_bytes.map(|bytes| bytes + block.len());
+        if let Some(bytes) = unnumbered_bytes.filter(|bytes| *bytes <= IMPLIED_BYTES_MAX) {
+            self.unnumbered_bytes = Some(bytes);
+            self.credit.spend(block.len(), 0);
+            return Encoding::Remembered;
+        }
+        if self.credit.spend(block.len(), LITERAL_SHIM_BYTES) {
+            self.unnumbered_bytes = self.unnumbered_bytes.map(|_| 0);
+            shim::put_literal(out, self.epoch, number);
+            out.extend_from_slice(block);
+            return Encoding::Literal;
+        }
+        // Its place is passed over: the index has it already, and must not find another block there.
+        Encoding::Plain
     }
 
     #[inline(always)]

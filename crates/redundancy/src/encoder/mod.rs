@@ -62,6 +62,9 @@ pub struct EncoderConfig {
     pub epoch: u32,
     /// A secret for fingerprints and chunk hashes, at random: without it nobody can make two chunks look alike.
     pub key: [u64; 2],
+    /// Blocks in which nothing is found may go plain and be remembered all the same ([`Encoding::Remembered`]): only where who
+    /// carries blocks keeps their order and tells such blocks from others.
+    pub remembers_plain: bool,
 }
 
 impl Default for EncoderConfig {
@@ -75,6 +78,7 @@ impl Default for EncoderConfig {
             flows_max: FLOWS_DEFAULT,
             epoch: 0,
             key: [0; 2],
+            remembers_plain: false,
         }
     }
 }
@@ -84,6 +88,9 @@ impl Default for EncoderConfig {
 pub enum Encoding {
     /// It is to be sent as it is, without a shim: the decoder does not see it, and nothing is written.
     Plain,
+    /// It is to be sent as it is, without a shim, and nothing is written: but the decoder is to be handed it, by
+    /// [`crate::Decoder::handle_plain`], as it is remembered here too.
+    Remembered,
     /// It is whole behind a shim.
     Literal,
     /// Pointers stand for parts of it.
@@ -94,7 +101,7 @@ impl Encoding {
     /// Whether something was written, which goes to the decoder.
     #[must_use]
     pub const fn has_shim(self) -> bool {
-        !matches!(self, Self::Plain)
+        matches!(self, Self::Literal | Self::Encoded)
     }
 
     /// Bytes that go on the wire: those written, or the block's own.
@@ -129,6 +136,8 @@ pub struct EncoderCounters {
     pub granules_gone: u64,
     /// Times that the encoder and a decoder came together.
     pub openings: u64,
+    /// Blocks that went as they are and are remembered.
+    pub blocks_remembered: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -150,6 +159,8 @@ pub struct Encoder {
     view: DecoderView,
     flows: FlowMemory,
     credit: ExpansionCredit,
+    /// Bytes of blocks remembered since the last that brought its number. None: all bring theirs.
+    unnumbered_bytes: Option<usize>,
     link: Link,
     requests: Requests,
     parent: Option<Parent>,
@@ -183,6 +194,7 @@ impl Encoder {
             view: DecoderView::new(granules, None),
             flows: FlowMemory::new(config.flows_max.clamp(1, FLOWS_MAX)),
             credit: ExpansionCredit::default(),
+            unnumbered_bytes: config.remembers_plain.then_some(0),
             link: Link::default(),
             requests: Requests::default(),
             parent: None,
@@ -227,7 +239,7 @@ impl Encoder {
     }
 
     /// The same parts, and the positions of what they point to. A position counts bytes as numbers count granules: a block of
-    /// number n begins at 64 n. For those who study where redundancy comes from.
+    /// number n begins at 64 n; what lies from there on is in the block itself. For those who study where redundancy comes from.
     pub fn last_pointers(&self) -> impl Iterator<Item = (Range<usize>, u64)> + '_ {
         self.matches.iter().map(|found| (found.start..found.start + found.length, found.source))
     }

@@ -4,6 +4,7 @@
 //! point to, then the comparisons. Of several blocks the passes take turns.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use flow::table::prefetch::prefetch;
 
@@ -70,7 +71,16 @@ impl MaxMatch {
             if at < covered || matches.len() == MATCHES_MAX {
                 continue;
             }
-            let Some(run) = reach.run_of(offset) else { continue };
+            let Some(run) = reach.run_of(offset) else {
+                if let Some(own) = reach.own_offset(offset, at) {
+                    let found = within(block, covered..at, own, reach.base());
+                    if found.length >= shortest {
+                        covered = found.start + found.length;
+                        matches.push(found);
+                    }
+                }
+                continue;
+            };
             let forward = common_prefix(&block[at..], &ring[offset..run.end]);
             if forward == 0 {
                 continue;
@@ -94,6 +104,14 @@ impl MaxMatch {
             self.index.replace(hook, offset + *at as usize);
         }
     }
+}
+
+/// The run around byte `free.end` of the block that is the same as the one around its byte `own`, before it. The two may overlap:
+/// a decoder copies from the front.
+fn within(block: &[u8], free: Range<usize>, own: usize, base: u64) -> Match {
+    let forward = common_prefix(&block[free.end..], &block[own..]);
+    let backward = common_suffix(&block[free.clone()], &block[..own]);
+    Match { start: free.end - backward, length: backward + forward, source: base + (own - backward) as u64 }
 }
 
 /// Bytes compared at once.
@@ -199,5 +217,14 @@ mod tests {
         }
         assert_eq!((common_prefix(&one, &one[..77]), common_suffix(&one, &one[10..])), (77, 140));
         assert_eq!((common_prefix(&[], &one), common_suffix(&one, &[])), (0, 0));
+    }
+
+    #[test]
+    fn a_run_within_the_block_may_overlap_what_it_repeats() {
+        let mut block = [7; 200];
+        block[..20].copy_from_slice(&core::array::from_fn::<u8, 20, _>(|at| at as u8));
+        // From byte 21 on all is what byte 20 is, and stands one byte before.
+        assert_eq!(within(&block, 0..60, 59, 640), Match { start: 21, length: 179, source: 640 + 20 });
+        assert_eq!(within(&block, 50..60, 59, 640), Match { start: 50, length: 150, source: 640 + 49 });
     }
 }

@@ -14,7 +14,8 @@ pub(crate) struct Match {
     /// Where it begins in the block.
     pub(crate) start: usize,
     pub(crate) length: usize,
-    /// Its position in the cache, counted as numbers are, in bytes.
+    /// Its position in the cache, counted as numbers are, in bytes. From the block's own position on it lies in the block
+    /// itself.
     pub(crate) source: u64,
 }
 
@@ -55,6 +56,22 @@ impl<'a> Reach<'a> {
             Some(self.former_start..self.place.former_end)
         } else {
             None
+        }
+    }
+
+    /// The position of the block itself.
+    #[inline]
+    pub(crate) const fn base(&self) -> u64 {
+        self.place.number * GRANULE_BYTES as u64
+    }
+
+    /// Where in the block itself a place of the ring lies before byte `at` of it, if it does: what repeats within a block needs
+    /// no cache.
+    #[inline]
+    pub(crate) const fn own_offset(&self, offset: usize, at: usize) -> Option<usize> {
+        match offset.checked_sub(self.place.offset) {
+            Some(own) if own < at => Some(own),
+            _ => None,
         }
     }
 

@@ -45,6 +45,14 @@ impl Held {
         }
     }
 
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        match self {
+            Self::Bits(filter) => filter.memory_mut(),
+            Self::Cells(filter) => filter.memory_mut(),
+            Self::Counting(filter) => filter.memory_mut(),
+        }
+    }
+
     /// How much is in it at most: what has fingerprints and states has a cell for each, of a Bloom filter each sets a bit.
     pub(super) fn occupied(&self) -> u64 {
         let words = self.memory().words().iter();
@@ -114,12 +122,13 @@ impl Held {
         }
     }
 
-    /// Takes the connection out, where it has a cell of its own.
-    pub(super) fn take(&mut self, representation: Representation, secret: &Secret, tuple: &Tuple) {
-        if let Self::Cells(filter) = self
-            && representation.has_states()
-        {
-            filter.remove(key_of(representation, secret, tuple));
+    /// Takes the connection out, where it has a cell of its own. Whether it had.
+    pub(super) fn take(&mut self, representation: Representation, secret: &Secret, tuple: &Tuple) -> bool {
+        match self {
+            Self::Cells(filter) if representation.has_states() => {
+                filter.remove(key_of(representation, secret, tuple)).is_some()
+            }
+            _ => false,
         }
     }
 }

@@ -9,7 +9,8 @@ use flow::Tuple;
 use hashbrown::HashMap;
 
 use super::cell::CellState;
-use super::config::CompactConfig;
+use super::config::{CompactConfig, Representation};
+use super::held::Held;
 use super::key;
 
 /// What a cell says of a pair of hosts.
@@ -37,10 +38,18 @@ impl Hasher for Hashed {
 type Connections = HashMap<KeyHash, u32, BuildHasherDefault<Hashed>>;
 
 enum Structure {
-    Hosts { connections: Connections, told: MultiLevel<States> },
+    Hosts {
+        connections: Connections,
+        told: MultiLevel<States>,
+    },
     Digest(CountingBloom),
     Cells(MultiLevel<States>),
     Counting(StatefulBloom),
+    /// That of a node that is gone, as it was: of its connections no more is known than their entries.
+    Inherited {
+        representation: Representation,
+        held: Held,
+    },
 }
 
 /// The filter of a node's own connections.
@@ -73,12 +82,39 @@ impl Source {
         Ok(Self { secret, items_max, structure, entries: 0, changes: 0, refused: 0, absent: 0, beyond: 0 })
     }
 
+    /// The filter of a node that is gone.
+    pub(super) fn inherited(secret: Secret, representation: Representation, held: Held) -> Self {
+        let entries = held.occupied();
+        let structure = Structure::Inherited { representation, held };
+        Self { secret, items_max: entries, structure, entries, changes: 0, refused: 0, absent: 0, beyond: 0 }
+    }
+
+    pub(super) const fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    pub(super) const fn inherited_filter(&self) -> Option<(Representation, &Held)> {
+        match &self.structure {
+            Structure::Inherited { representation, held } => Some((*representation, held)),
+            _ => None,
+        }
+    }
+
+    /// A connection of a node that is gone is another's now.
+    pub(super) fn take_inherited(&mut self, tuple: &Tuple) {
+        let Structure::Inherited { representation, held } = &mut self.structure else { return };
+        if held.take(*representation, &self.secret, tuple) {
+            self.note_removed();
+        }
+    }
+
     /// The words that peers are told.
     pub(super) fn memory(&self) -> &Memory {
         match &self.structure {
             Structure::Hosts { told, .. } | Structure::Cells(told) => told.memory(),
             Structure::Digest(counting) => counting.digest().map_or(counting.memory(), Bloom::memory),
             Structure::Counting(filter) => filter.memory(),
+            Structure::Inherited { held, .. } => held.memory(),
         }
     }
 
@@ -89,6 +125,15 @@ impl Source {
                 counting.digest_mut().expect("it was made with a digest, which is never taken away").memory_mut()
             }
             Structure::Counting(filter) => filter.memory_mut(),
+            Structure::Inherited { held, .. } => held.memory_mut(),
+        }
+    }
+
+    /// Cells taken in each level of a filter that has levels.
+    pub(super) fn items_by_level(&self) -> Option<impl Iterator<Item = usize> + use<>> {
+        match &self.structure {
+            Structure::Hosts { told, .. } | Structure::Cells(told) => Some(told.items_by_level().into_iter()),
+            Structure::Digest(_) | Structure::Counting(_) | Structure::Inherited { .. } => None,
         }
     }
 
@@ -99,6 +144,7 @@ impl Source {
             Structure::Digest(counting) => counting.memory().bytes() + self.memory().bytes(),
             Structure::Cells(filter) => filter.bytes(),
             Structure::Counting(filter) => filter.memory().bytes(),
+            Structure::Inherited { held, .. } => held.memory().bytes(),
         }
     }
 
@@ -199,7 +245,7 @@ impl Source {
                     self.refused += 1;
                 }
             }
-            Structure::Cells(_) | Structure::Counting(_) => {}
+            Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
         }
     }
 
@@ -224,7 +270,7 @@ impl Source {
                     None => {}
                 }
             }
-            Structure::Cells(_) | Structure::Counting(_) => {}
+            Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
         }
     }
 

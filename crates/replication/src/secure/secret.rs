@@ -73,6 +73,18 @@ impl PreSharedKey {
         derived
     }
 
+    /// A key for another purpose, which tells nothing of this one and cannot be used in its place.
+    #[must_use]
+    pub fn for_purpose(&self, purpose: &[u8]) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(b"mainstay key for another purpose");
+        context.update(purpose);
+        context.update(&*self.bytes);
+        let mut bytes = Zeroizing::new([0; PRE_SHARED_KEY_BYTES]);
+        bytes.copy_from_slice(context.finish().as_ref());
+        Self::new(*bytes)
+    }
+
     /// The key as text, with a line's end.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
@@ -157,6 +169,14 @@ mod tests {
             let refusal = format!("{}", PreSharedKey::from_text(text).unwrap_err());
             assert!(refusal.contains("64 hexadecimal digits"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn keys_for_different_purposes_are_different_keys() {
+        let key = PreSharedKey::new([0xa7; 32]);
+        let (one, other) = (key.for_purpose(b"one"), key.for_purpose(b"other"));
+        assert_eq!(one.bytes(), key.for_purpose(b"one").bytes());
+        assert!(one.bytes() != other.bytes() && one.id() != key.id() && other.id() != key.id());
     }
 
     #[test]

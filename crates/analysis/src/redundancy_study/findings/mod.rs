@@ -2,6 +2,7 @@
 //! not be encoded among them, as the seed's bandwidth savings are.
 
 mod book;
+mod end_hosts;
 mod matches;
 mod over_time;
 mod series;
@@ -12,6 +13,7 @@ use redundancy::{Matcher, Method};
 use serde::Serialize;
 
 use self::book::Book;
+pub use self::end_hosts::{EndHosts, HostMemory};
 pub use self::matches::{Hits, MatchLengths, Origins, Step};
 pub use self::over_time::{Energy, OverTime, Volume, WayOverTime};
 pub use self::series::{CacheSize, PeriodRow, WindowRow};
@@ -36,8 +38,12 @@ pub struct Findings {
     pub saved_by_way: BTreeMap<&'static str, f64>,
     /// By method: what both matchers save.
     pub saved: BTreeMap<&'static str, Saved>,
-    /// What could be saved at most with the same window and cache.
+    /// What could be saved at most with the same window and cache, of what repeats between packets: the seed's bound.
     pub optimal: Option<f64>,
+    /// The same with what repeats within packets, which a codec whose pointers may lead into the packet itself saves too.
+    pub optimal_with_own: Option<f64>,
+    /// SAMPLEBYTE with a table that was trained on the beginning of the traffic.
+    pub trained: Option<Trained>,
     /// With a compression library, alone and after the codec.
     pub combined: Vec<Combined>,
     /// By protocol, those with most bytes first.
@@ -46,6 +52,8 @@ pub struct Findings {
     pub http: Option<Http>,
     /// Where matches come from.
     pub origins: Origins,
+    /// Matches within packets, which all that is said of matches leaves out: they need no cache.
+    pub within_packets: WithinPackets,
     /// How long matches are.
     pub match_lengths: MatchLengths,
     /// How far back the copies lie: share of the cache, share of what is saved up to there.
@@ -70,10 +78,30 @@ pub struct Findings {
     pub cache_enough_bytes: Option<usize>,
     /// Over time, at the site with most bytes.
     pub over_time: Option<OverTime>,
+    /// What end hosts would need, had they caches of their own instead of gateways.
+    pub end_hosts: EndHosts,
     /// The sites.
     pub sites: Vec<SiteRow>,
     /// What was not done because it does not fit the memory, in words.
     pub left_out: Vec<String>,
+}
+
+/// SAMPLEBYTE with a table of its own.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Trained {
+    /// What is saved.
+    pub saved: f64,
+    /// The table's bytes by way; of several sites the first's.
+    pub tables: BTreeMap<&'static str, Vec<u8>>,
+}
+
+/// Matches within packets.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct WithinPackets {
+    /// How many there are.
+    pub matches: u64,
+    /// What they save, as a share of all bytes.
+    pub saved: f64,
 }
 
 /// How it was studied.
@@ -251,10 +279,19 @@ impl Findings {
             saved_by_way: by_way(&savings),
             saved: Method::ALL.map(|method| (method.name(), Saved::of(&book, &base, method, optimal))).into(),
             optimal,
+            optimal_with_own: book.bound_with_own(&plan::optimal(&base)),
+            trained: book.trained(&plan::trained(&base)).map(|trained| Trained {
+                saved: trained.savings.total().saved(),
+                tables: super::Way::ALL.map(|way| (way.name(), trained.tables[way as usize].clone())).into(),
+            }),
             combined: combined(&book, &base),
             by_protocol: protocols(&savings),
             http: Http::of(&book.http(&base)),
             origins: Origins::of(&microscope),
+            within_packets: WithinPackets {
+                matches: microscope.within_packets[0],
+                saved: share(microscope.within_packets[1] as f64, total.bytes),
+            },
             match_lengths: MatchLengths::of(&microscope),
             distances: matches::distances(&microscope),
             ages: matches::ages(&microscope),
@@ -267,6 +304,7 @@ impl Findings {
             cache_enough_bytes: series::enough(&cache_sizes),
             cache_sizes,
             over_time: over_time::of_largest(sites, state, &base),
+            end_hosts: EndHosts::of(&book.end_hosts()),
             sites: sites.iter().enumerate().map(|(at, site)| SiteRow::of(site, &book.of_site(at), &base)).collect(),
             left_out: left_out
                 .iter()

@@ -88,6 +88,13 @@ pub(super) fn origins(findings: &Findings) -> Plot {
     Plot::new(PlotKind::Bar, "Origins", Axis::of_categories("", "", names), Axis::new("of what is saved", "%"), series)
 }
 
+pub(super) fn end_hosts(findings: &Findings) -> Plot {
+    let hosts = &findings.end_hosts;
+    let series = vec![steps("clients", &hosts.clients.megabytes, 1.0), steps("servers", &hosts.servers.megabytes, 1.0)];
+    let x = Axis::new("caches at most", "MB").logarithmic();
+    Plot::new(PlotKind::Cdf, "What end hosts would need", x, share_axis("of hosts"), series)
+}
+
 pub(super) fn lengths(findings: &Findings) -> Plot {
     let lengths = &findings.match_lengths;
     let series = vec![steps("of matches", &lengths.of_matches, 1.0), steps("of what is saved", &lengths.of_saved, 1.0)];

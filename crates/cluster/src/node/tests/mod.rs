@@ -4,6 +4,7 @@ mod absence;
 mod agreement;
 mod cluster;
 mod compact;
+mod compact_again;
 mod ftp;
 mod ftp_workers;
 mod groups;

@@ -59,7 +59,7 @@ fn node(site: usize) -> Node {
     };
     let end = |site: usize| (OUTER[site], TUNNEL_PORT).into();
     let tunnel = TunnelConfig { cache_bytes: 1 << 20, ..TunnelConfig::default() };
-    let site_config = SiteConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel };
+    let site_config = SiteConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel, sealing: None };
     Node::new(config, Instant::from_millis(1)).unwrap().with_site(site_config, 77 + site as u64, flow::HashKey([5, 6]))
 }
 

@@ -11,7 +11,6 @@
 mod baselines;
 mod report;
 mod savings;
-mod second_stage;
 mod subject;
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,10 @@ use redundancy::second_stage::{self, BUNDLE_BYTES_MAX, Bundler, Compressor, GATH
 use redundancy::{Encoder, EncoderConfig, Matcher, Method, Period, Sampling, Window};
 use serde::Serialize;
 
-use super::second_stage::{Lz4, Zstd};
 use super::{BLOCK_BYTES, traffic};
 use crate::bench::BenchError;
 use crate::bench::rounds::rounded;
+use crate::compression::{Lz4, Zstd};
 
 /// The estimate of the optimum takes long: so much traffic is enough.
 const TRAFFIC_BYTES_MAX: usize = 12 << 20;
@@ -79,7 +79,7 @@ impl Shares {
         encoded: &[Vec<u8>],
         share: impl Fn(usize) -> f64,
     ) -> Result<(), BenchError> {
-        let mut zstd = Zstd::new()?;
+        let mut zstd = Zstd::new().map_err(|_| BenchError::NotRestored("zstd"))?;
         let stages = &mut self.second_stage;
         stages.insert("zstd_alone", share(bundled(plain, Duration::ZERO, &mut zstd)?));
         stages.insert("zstd_alone_10ms", share(bundled(plain, GATHER_DEFAULT, &mut zstd)?));

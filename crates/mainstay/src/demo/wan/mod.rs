@@ -119,6 +119,7 @@ struct Stage {
     topology: Topology,
     client: Arc<Namespace>,
     gateways: Gateways,
+    congestion_control: String,
     _server: Server,
 }
 
@@ -142,12 +143,19 @@ impl Demo<'_> {
         let with = self.measure("with", &mut stage, &objects)?;
         let tunnels = [stage.gateways.tunnel(0), stage.gateways.tunnel(1)];
         let (failover, downloads) = self.fail_over(&mut stage, &objects)?;
-        Ok(Report::new((settings.to_string(), CLIENTS), [&with, &without], (failover, &downloads), tunnels))
+        let congestion_control = stage.congestion_control.clone();
+        Ok(Report::new(
+            (settings.to_string(), CLIENTS, congestion_control),
+            [&with, &without],
+            (failover, &downloads),
+            tunnels,
+        ))
     }
 
     fn stage(&self, name: &str, objects: &Objects, settings: Settings, has_tunnel: bool) -> Result<Stage, WanError> {
         self.progress.show(&format!("{name} tunnel: building the network"));
         let topology = Topology::build(settings, packet_io::random::number())?;
+        let congestion_control = topology.set_congestion_control(self.args.congestion_control.as_deref())?;
         let mut gateways = Gateways::start(&topology, has_tunnel, TUNNEL_BITS_PER_S)?;
         if self.args.keep_logs {
             let files = gateways.keep_files();
@@ -158,7 +166,7 @@ impl Demo<'_> {
         gateways.wait_until_ready(self.watch)?;
         let server = Server::start(&topology.sites[0].host, &objects.files)?;
         let client = Arc::clone(&topology.sites[1].host);
-        Ok(Stage { topology, client, gateways, _server: server })
+        Ok(Stage { topology, client, gateways, congestion_control, _server: server })
     }
 
     /// Downloads everything for the first time, and then the same and its edited versions.

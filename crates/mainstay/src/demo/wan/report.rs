@@ -44,6 +44,8 @@ pub struct Report {
     pub link: String,
     /// Clients that download at the same time.
     pub clients: usize,
+    /// The hosts' congestion control, the same with the tunnel and without: what loss costs without depends on it.
+    pub congestion_control: String,
     /// Throughput of content that was transferred before, as the clients see it.
     pub effective_mbit_per_s: Compared<f64>,
     /// The one divided by the other.
@@ -87,7 +89,7 @@ pub(super) struct Measured {
 
 impl Report {
     pub(super) fn new(
-        (link, clients): (String, usize),
+        (link, clients, congestion_control): (String, usize, String),
         [with, without]: [&Measured; 2],
         (failover, downloads): (Failover, &Outcome),
         tunnels: [Option<RedundancyStatus>; 2],
@@ -100,6 +102,7 @@ impl Report {
             program_version: env!("CARGO_PKG_VERSION").into(),
             link,
             clients,
+            congestion_control,
             effective_mbit_per_s: rate,
             speedup: rate.with / rate.without.max(1e-9),
             first_mbit_per_s: Compared { with: with.first.mbit_per_s(), without: without.first.mbit_per_s() },
@@ -141,7 +144,7 @@ pub fn describe(report: &Report) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "Two sites, a link of {}, {} clients at a time\n\n\
+        "Two sites, a link of {}, {} clients at a time, TCP with {}\n\n\
          {:<34}{:>14}{:>14}\n\
          {:<34}{:>7.1} Mbit/s{:>7.1} Mbit/s\n\
          {:<34}{:>7.1} Mbit/s{:>7.1} Mbit/s\n\
@@ -149,6 +152,7 @@ pub fn describe(report: &Report) -> String {
          {:<34}{:>11.0} ms{:>11.0} ms\n\n",
         report.link,
         report.clients,
+        report.congestion_control,
         "",
         "with tunnel",
         "without",

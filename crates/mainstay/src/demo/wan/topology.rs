@@ -21,6 +21,8 @@ use crate::emulator::{Link, LinkError, LinkPlan};
 
 /// Names of a node's interfaces: towards its hosts, towards the router, towards the other node.
 pub(super) const INTERFACES: [&str; 3] = ["inside", "wan", "sync"];
+/// What a host's TCP reckons a path's capacity by, as /proc/sys has it.
+const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 /// Ends of the link between the routers.
 const LINK_ENDS: [IpAddr; 2] = [v4(203, 0, 113, 1), v4(203, 0, 113, 2)];
 const LINK_PREFIX_BITS: u8 = 30;
@@ -79,6 +81,14 @@ pub(super) struct Topology {
 }
 
 impl Topology {
+    /// Makes the hosts use this congestion control, if one is named. Returns what they use.
+    pub(super) fn set_congestion_control(&self, name: Option<&str>) -> Result<String, IoError> {
+        for (site, name) in self.sites.iter().zip(std::iter::repeat(name)) {
+            name.map_or(Ok(()), |name| site.host.run(|| sysctl::write(CONGESTION_CONTROL, name))?)?;
+        }
+        self.sites[0].host.run(|| sysctl::read(CONGESTION_CONTROL))?
+    }
+
     /// Builds it, with a link of this quality in both directions.
     pub(super) fn build(settings: Settings, seed: u64) -> Result<Self, LinkError> {
         let sites = [Site::build(&SITES[0])?, Site::build(&SITES[1])?];

@@ -4,7 +4,7 @@ use cluster::GroupId;
 use cluster::node::{NodeStatus, PeerStatus};
 use flow::Instant;
 
-use super::role_name;
+use super::standing::role_name;
 use crate::config::validated::Config;
 use crate::control::types::GroupStatus;
 

@@ -3,7 +3,8 @@
 use cluster::node::DrainRefused;
 use packet_io::{PacketIo, clock};
 
-use super::{Answers, hindrances};
+use super::Answers;
+use super::standing::hindrances;
 use crate::control::OrderOutcome;
 use crate::control::orders::{Order, ReloadOrder};
 use crate::control::types::EventKind;

@@ -1,0 +1,143 @@
+//! What redundancy elimination would need of end hosts (seed, section 4.5 and figure 4.9): a cache for each pair of a client and a
+//! server, of a size that depends on what they speak, and let go when they have been silent for ten hours.
+//!
+//! A cache is filled by what the server sends the client, and each of the two has one: the client the bytes, the server the bytes and
+//! an index of them (Max-Match), or the index alone (Chunk-Match).
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use flow::Instant;
+use serde::{Deserialize, Serialize};
+
+use super::analysis::{Analysis, Outcome};
+use super::limits::PAIRS_MAX;
+use super::packet::Packet;
+
+/// Caches by what a pair speaks: the seed's choice, from the knees of figure 4.8.
+const CACHES: [(&str, u64); 3] = [("http", 10 << 20), ("smb", 4 << 20), ("netbios", 4 << 20)];
+/// The cache of a pair that speaks none of these.
+const CACHE_BYTES_ELSE: u64 = 1 << 20;
+/// A pair that was silent for so long keeps no cache in memory.
+const SILENCE: Duration = Duration::from_secs(10 * 3600);
+/// Silent pairs are looked for so often.
+const LOOK_EVERY: Duration = Duration::from_secs(600);
+
+/// Bytes in memory, now and at most.
+#[derive(Clone, Copy, Default, Debug)]
+struct Memory {
+    now: u64,
+    most: u64,
+}
+
+impl Memory {
+    fn add(&mut self, bytes: u64) {
+        self.now += bytes;
+        self.most = self.most.max(self.now);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    sent_bytes: u64,
+    cache_bytes_max: u64,
+    /// What of its cache is in memory: none, or all that was sent and fits.
+    held_bytes: u64,
+    last_at: Instant,
+}
+
+/// The most that nodes ever needed, in KB, and how many needed that.
+type Needs = BTreeMap<u64, u64>;
+
+/// What was found.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub(super) struct EndHostsOutcome {
+    /// Of clients.
+    pub clients: Needs,
+    /// Of servers: the bytes of their caches.
+    pub servers: Needs,
+    /// Pairs that were followed.
+    pub pairs: u64,
+    /// Packets of pairs that were not, because there are too many.
+    pub packets_left_out: u64,
+}
+
+impl EndHostsOutcome {
+    /// Those of two sites together.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (own, other) in [(&mut self.clients, &other.clients), (&mut self.servers, &other.servers)] {
+            other.iter().for_each(|(kilobytes, nodes)| *own.entry(*kilobytes).or_default() += nodes);
+        }
+        self.pairs += other.pairs;
+        self.packets_left_out += other.packets_left_out;
+    }
+}
+
+#[derive(Default)]
+pub(super) struct EndHosts {
+    /// By client and server.
+    pairs: HashMap<[IpAddr; 2], Pair>,
+    clients: HashMap<IpAddr, Memory>,
+    servers: HashMap<IpAddr, Memory>,
+    looked_at: Instant,
+    packets_left_out: u64,
+}
+
+impl EndHosts {
+    /// What silent pairs hold is let go.
+    fn let_go(&mut self, now: Instant) {
+        self.looked_at = now;
+        for ([client, server], pair) in &mut self.pairs {
+            if pair.held_bytes == 0 || now.saturating_since(pair.last_at) < SILENCE {
+                continue;
+            }
+            let held_bytes = std::mem::take(&mut pair.held_bytes);
+            for memory in [self.clients.get_mut(client), self.servers.get_mut(server)].into_iter().flatten() {
+                memory.now -= held_bytes;
+            }
+        }
+    }
+}
+
+impl Analysis for EndHosts {
+    fn handle(&mut self, packet: &Packet, payload: &[u8]) {
+        if packet.at.saturating_since(self.looked_at) >= LOOK_EVERY {
+            self.let_go(packet.at);
+        }
+        let ends = [packet.source, packet.destination];
+        let [client, server] = if packet.is_from_client { ends } else { [ends[1], ends[0]] };
+        if self.pairs.len() >= PAIRS_MAX && !self.pairs.contains_key(&[client, server]) {
+            self.packets_left_out += 1;
+            return;
+        }
+        let new = Pair { sent_bytes: 0, cache_bytes_max: CACHE_BYTES_ELSE, held_bytes: 0, last_at: packet.at };
+        let pair = self.pairs.entry([client, server]).or_insert(new);
+        let name = packet.protocol.protocol().name;
+        let of_protocol = CACHES.iter().find(|(protocol, _)| *protocol == name).map_or(CACHE_BYTES_ELSE, |of| of.1);
+        pair.cache_bytes_max = pair.cache_bytes_max.max(of_protocol);
+        pair.last_at = packet.at;
+        if !packet.is_from_client {
+            pair.sent_bytes += payload.len() as u64;
+        }
+        let holds_bytes = pair.sent_bytes.min(pair.cache_bytes_max);
+        let more_bytes = holds_bytes - pair.held_bytes;
+        pair.held_bytes = holds_bytes;
+        self.clients.entry(client).or_default().add(more_bytes);
+        self.servers.entry(server).or_default().add(more_bytes);
+    }
+
+    fn finish(self: Box<Self>) -> Outcome {
+        let needs = |nodes: &HashMap<IpAddr, Memory>| {
+            let mut needs = Needs::new();
+            nodes.values().for_each(|memory| *needs.entry(memory.most.div_ceil(1 << 10)).or_default() += 1);
+            needs
+        };
+        Outcome::EndHosts(EndHostsOutcome {
+            clients: needs(&self.clients),
+            servers: needs(&self.servers),
+            pairs: self.pairs.len() as u64,
+            packets_left_out: self.packets_left_out,
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! `mainstay bench`: its commands, and the arguments of those that have no file of their own.
+
+use clap::{Args, Subcommand};
+
+use super::{
+    BenchEncryptionArgs, BenchFiltersArgs, BenchLazyArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
+    measured_seconds,
+};
+
+/// `mainstay bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// What a packet and a connection cost a node, without a network, beside a hashbrown map
+    Pipeline(BenchPipelineArgs),
+    /// How fast bulk TCP passes through a node, beside the kernel with nftables
+    Bulk(BenchBulkArgs),
+    /// What several workers of a node move, beside one
+    Workers(BenchWorkersArgs),
+    /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
+    Packets(BenchPacketsArgs),
+    /// What it costs that nodes encrypt what they say to each other
+    Encryption(BenchEncryptionArgs),
+    /// What compact filters of connections cost and how often they are wrong, beside what one would take instead
+    Filters(BenchFiltersArgs),
+    /// What passes under a flood of short connections: none told, each told, and put off as the load demands
+    Lazy(BenchLazyArgs),
+    /// How many connections a second can be made through a pair of nodes, with replication and without
+    SetupRate(BenchSetupRateArgs),
+    /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
+    Replication(BenchReplicationArgs),
+    /// What it costs to replicate the kernel's connections, and what that saves, beside conntrackd
+    Sync(BenchSyncArgs),
+    /// How fast redundant bytes are found and put back, and how many, beside zstd, LZ4, FastCDC and memcpy
+    Redundancy(BenchRedundancyArgs),
+}
+
+/// `mainstay bench bulk`.
+#[derive(Debug, Args)]
+pub struct BenchBulkArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which either side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Streams at once
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub streams: u16,
+    /// Over IPv6
+    #[arg(long)]
+    pub ipv6: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench packets`.
+#[derive(Debug, Args)]
+pub struct BenchPacketsArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which every side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Packets sent a second [default: as many as arrive]
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
+    pub packets_per_second: Option<u32>,
+    /// Connections that the packets belong to, in turns
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    pub flows: u16,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench setup-rate`.
+#[derive(Debug, Args)]
+pub struct BenchSetupRateArgs {
+    /// Seconds that each side is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Rounds, in each of which either side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Connections that the client has open at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub in_flight: u16,
+    /// Both nodes carry connections, half each
+    #[arg(long)]
+    pub multi_primary: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench workers`.
+#[derive(Debug, Args)]
+pub struct BenchWorkersArgs {
+    /// Workers that are measured beside one
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=32))]
+    pub workers: u8,
+    /// Connections in the tables
+    #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    pub connections: u32,
+    /// Packets that each side's pipeline handles in a round
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: u64,
+    /// Rounds, in each of which either side is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Seconds that each side's node is measured in a round
+    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    pub seconds: f64,
+    /// Streams at once through the node
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub streams: u16,
+    /// Without a network
+    #[arg(long)]
+    pub pipeline_only: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mainstay bench pipeline`.
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Connections in the table
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub connections: u32,
+    /// Packets that each variant handles in a round
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: u64,
+    /// Rounds, in each of which every variant is measured once
+    #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Connections in the largest of the tables (64k, 1m, 8m) that show how a packet's cost grows; 8m take 4 GB
+    #[arg(long, value_name = "COUNT", default_value_t = 8_000_000)]
+    pub largest: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

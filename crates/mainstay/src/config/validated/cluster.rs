@@ -1,0 +1,135 @@
+//! The other nodes: what they are told, and how their deaths are found.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use filters::Insertion;
+use flow::NodeId;
+use replication::{Transport, compact};
+
+use super::{Compact, Security};
+
+/// The other nodes and how this one speaks with them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cluster {
+    /// Replication of connection state.
+    pub replication: Replication,
+    /// Detection of dead peers.
+    pub failure_detection: FailureDetection,
+}
+
+/// Which changes of a connection are told to its backups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Representation {
+    /// Changes of the automaton's state.
+    #[default]
+    PreciseSelective,
+    /// Every change.
+    PreciseEager,
+    /// Nothing: peers are watched, but know no connections.
+    None,
+    /// Connections as entries of a filter; see [`Compact`].
+    Compact(compact::Representation),
+}
+
+impl Representation {
+    /// All representations, with their names.
+    pub const ALL: [(&'static str, Self); 9] = [
+        ("precise-selective", Self::PreciseSelective),
+        ("precise-eager", Self::PreciseEager),
+        ("none", Self::None),
+        ("host-aggregate", Self::Compact(compact::Representation::HostAggregate)),
+        ("flow-digest", Self::Compact(compact::Representation::FlowDigest)),
+        ("multi-level", Self::Compact(compact::Representation::MultiLevel(Insertion::FirstAvailable))),
+        ("multi-level-least-load", Self::Compact(compact::Representation::MultiLevel(Insertion::LeastLoad))),
+        ("d-left", Self::Compact(compact::Representation::DLeft)),
+        ("counting-bloom", Self::Compact(compact::Representation::CountingBloom)),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("none", |(name, _)| *name)
+    }
+
+    /// Whether connections are told as entries of a filter.
+    #[must_use]
+    pub const fn is_compact(self) -> bool {
+        matches!(self, Self::Compact(_))
+    }
+}
+
+/// Replication of connection state.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Replication {
+    /// Own address and UDP port.
+    pub local: SocketAddr,
+    /// Which changes are told.
+    pub representation: Representation,
+    /// The filter, where connections are told as entries of one.
+    pub compact: Option<Compact>,
+    /// What carries it.
+    pub transport: Transport,
+    /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
+    pub hold_first_reply: Duration,
+    /// Where nodes forward at the same time: how long at most a packet that cannot be judged without what a peer is about to
+    /// tell waits for it; zero: not at all.
+    pub wait_for_peer: Duration,
+    /// Share of the peers' datagrams, those of failure detection included, thrown away as they come in, 0 to 1. For
+    /// tests only.
+    pub test_loss: f64,
+    /// Largest datagram, without IP and UDP headers.
+    pub datagram_bytes_max: u16,
+    /// Messages sent and not yet acknowledged, at most.
+    pub in_flight_messages_max: u16,
+    /// Messages received until an acknowledgement is sent.
+    pub ack_every_messages: u16,
+    /// Longest time until an acknowledgement is sent.
+    pub ack_delay: Duration,
+    /// Time between signs of life on an idle link.
+    pub alive_interval: Duration,
+    /// Silence after which a peer counts as away.
+    pub peer_timeout: Duration,
+    /// How long connections are put off before they are told; `None`: not at all.
+    pub lazy: Option<replication::lazy::Config>,
+    /// The other nodes, never empty.
+    pub peers: Vec<Peer>,
+    /// What all that is said to them is secured by; `None`: nothing, it is plain text.
+    pub security: Option<Security>,
+}
+
+/// Another node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its number.
+    pub id: NodeId,
+    /// Its address and UDP port for replication.
+    pub address: SocketAddr,
+    /// Its address and UDP port for failure detection.
+    pub failure_detection_address: SocketAddr,
+}
+
+/// Detection of dead peers (BFD, RFC 5880), and what follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FailureDetection {
+    /// Own address and UDP port.
+    pub local: SocketAddr,
+    /// Time between control packets.
+    pub interval: Duration,
+    /// Intervals without a packet until a peer counts as down.
+    pub multiplier: u8,
+    /// Time between control packets while a peer is down.
+    pub interval_while_down: Duration,
+    /// How long a starting node listens before it becomes active without having heard a peer.
+    pub startup_hold: Duration,
+    /// Whether a node of higher priority takes over from a healthy active one.
+    pub preempt: bool,
+}
+
+impl FailureDetection {
+    /// How long after its last packet a peer counts as down.
+    #[must_use]
+    pub fn detection_time(&self) -> Duration {
+        self.interval * u32::from(self.multiplier)
+    }
+}

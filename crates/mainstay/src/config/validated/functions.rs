@@ -1,0 +1,145 @@
+//! The chain and what its functions are to do.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use flow::PortId;
+
+use super::{PortRange, Prefix};
+
+/// A network function of the chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Function {
+    /// `[firewall]`.
+    Firewall,
+    /// `[nat]`.
+    Nat,
+    /// `[ftp]`.
+    Ftp,
+}
+
+impl Function {
+    /// All functions, with their names.
+    pub const ALL: [(&'static str, Self); 3] = [("firewall", Self::Firewall), ("nat", Self::Nat), ("ftp", Self::Ftp)];
+}
+
+/// What a rule does with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Its packets pass.
+    Accept,
+    /// They are dropped.
+    Drop,
+}
+
+impl Action {
+    /// All actions, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("drop", Self::Drop)];
+}
+
+/// What becomes of connections when the firewall's rules change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnReload {
+    /// They go on, whatever the new rules say.
+    #[default]
+    Keep,
+    /// Those that the new rules would not let in are ended.
+    Reevaluate,
+}
+
+impl OnReload {
+    /// All choices, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("keep", Self::Keep), ("reevaluate", Self::Reevaluate)];
+}
+
+/// A firewall rule. Every condition must hold; an empty list or `None` is no condition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Its name, unique.
+    pub name: String,
+    /// Port that the connection's first packet comes in on.
+    pub from: Option<PortId>,
+    /// Source prefixes, any of which.
+    pub source: Vec<Prefix>,
+    /// Destination prefixes, any of which.
+    pub destination: Vec<Prefix>,
+    /// IP protocol.
+    pub protocol: Option<u8>,
+    /// Source ports, any of which; only with TCP or UDP.
+    pub source_ports: Vec<PortRange>,
+    /// Destination ports, any of which; only with TCP or UDP.
+    pub destination_ports: Vec<PortRange>,
+    /// Type of the ICMP query; only with ICMP or ICMPv6.
+    pub icmp_type: Option<u8>,
+    /// What happens.
+    pub action: Action,
+    /// Whether a match is logged.
+    pub log: bool,
+}
+
+/// A source translation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceNat {
+    /// Source prefixes, any of which; never empty; all of one family.
+    pub source: Vec<Prefix>,
+    /// Destination prefixes, any of which; empty: all.
+    pub destination: Vec<Prefix>,
+    /// IP protocol; `None`: all.
+    pub protocol: Option<u8>,
+    /// Addresses to translate to, 1 to 256, of the same family.
+    pub to: Vec<IpAddr>,
+    /// How address and port outside are computed; `None`: they are chosen among those that are free.
+    pub mapping: Option<NatMapping>,
+}
+
+/// How a source translation is computed (RFC 7422).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NatMapping {
+    /// Under the secret of [`Config::nat_mapping_key`].
+    pub is_keyed: bool,
+    /// Ports of an inside address; `None`: as many as there are for each.
+    pub block_ports: Option<u16>,
+}
+
+/// A destination translation (port forwarding).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DestinationNat {
+    /// Address that clients connect to.
+    pub destination: IpAddr,
+    /// IP protocol; `None`: all.
+    pub protocol: Option<u8>,
+    /// Ports that clients connect to; `None`: all.
+    pub ports: Option<PortRange>,
+    /// The server, of the same family.
+    pub to: IpAddr,
+    /// The server's port that the first of `ports` becomes; `None`: ports stay.
+    pub to_port: Option<u16>,
+}
+
+/// What the firewall does with a connection that another one announced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Related {
+    /// It passes.
+    #[default]
+    Accept,
+    /// The rules decide.
+    Rules,
+}
+
+impl Related {
+    /// Both choices, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("accept", Self::Accept), ("rules", Self::Rules)];
+}
+
+/// The FTP helper.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ftp {
+    /// Ports of control connections.
+    pub ports: Vec<PortRange>,
+    /// Addresses other than the announcer's are believed.
+    pub loose: bool,
+    /// Ports below 1024 are believed.
+    pub privileged_ports: bool,
+    /// How long an announced connection is waited for.
+    pub timeout: Duration,
+}

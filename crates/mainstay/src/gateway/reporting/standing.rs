@@ -1,0 +1,94 @@
+//! How the node and its peers stand: roles, who could take over, and why not.
+
+use cluster::node::NodeStatus;
+use cluster::{failure_detector, role};
+use flow::Instant;
+use replication::Link;
+
+use super::groups::peer_role;
+use super::{Reporting, channel, compact};
+use crate::control::types::{Agreement, PeerStatus, TakeoverStatus};
+use crate::gateway::reload::describe_fingerprint;
+
+/// The role's name in the control API.
+pub(in crate::gateway) const fn role_name(state: role::State) -> &'static str {
+    match state {
+        role::State::Init => "init",
+        role::State::Standby => "standby",
+        role::State::TakingOver => "taking_over",
+        role::State::Active => "active",
+        role::State::Leaving => "leaving",
+        role::State::Left => "left",
+    }
+}
+
+/// Whether a failover now would keep every connection, and if not, why.
+pub(super) fn takeover(status: &NodeStatus) -> TakeoverStatus {
+    if status.peers.is_empty() {
+        return TakeoverStatus { ready: false, why_not: vec!["there is no peer".to_owned()] };
+    }
+    if status.peers.iter().any(|peer| peer.could_take_over() && !peer.is_drained()) {
+        return TakeoverStatus { ready: true, why_not: Vec::new() };
+    }
+    TakeoverStatus { ready: false, why_not: hindrances(status) }
+}
+
+/// What keeps each peer from taking over.
+pub(super) fn hindrances(status: &NodeStatus) -> Vec<String> {
+    let hindrance = |peer: &cluster::node::PeerStatus| {
+        let id = peer.id.0;
+        match peer.session {
+            _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
+            _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
+            Some(_) if peer.refused.is_some() => {
+                format!("node {id} has another workers.count, or runs another release")
+            }
+            None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
+            Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
+            Some(session) if session.told && peer.lacks_connections() => {
+                format!("node {id} lacks connections (see its events: its table may be too small)")
+            }
+            Some(session) if session.told => format!("node {id} does not stand by"),
+            Some(_) => format!("node {id} is still being told of connections"),
+        }
+    };
+    status.peers.iter().map(hindrance).collect()
+}
+
+pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
+    let session = peer.session;
+    PeerStatus {
+        id: peer.id.0,
+        channel: channel::channel_status(peer),
+        address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
+        detector: match peer.detector.state {
+            failure_detector::State::AdminDown => "admin_down",
+            failure_detector::State::Down => "down",
+            failure_detector::State::Init => "init",
+            failure_detector::State::Up => "up",
+        }
+        .to_owned(),
+        session: match session.map(|session| session.link) {
+            None => "off",
+            Some(Link::Seeking) => "seeking",
+            Some(Link::Open) => "open",
+            Some(Link::Closed) => "closed",
+        }
+        .to_owned(),
+        role: peer_role(peer).to_owned(),
+        holds: reporting.roles.held_by(peer),
+        configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe_fingerprint),
+        synchronised: peer.could_take_over(),
+        lag_ms: peer.lag.as_secs_f64() * 1e3,
+        rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),
+        queued: session.map_or(0, |session| session.queued as u64),
+        in_flight: session.map_or(0, |session| session.in_flight.into()),
+        sent: session.map_or(0, |session| session.messages_sent),
+        received: session.map_or(0, |session| session.messages_received),
+        resent: session.map_or(0, |session| session.resent),
+        lost: session.map_or(0, |session| session.missed),
+        agreement: session.map_or_else(Agreement::default, |session| Agreement::from(&session.agreement)),
+        filter: compact::of_peer(peer),
+        last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
+    }
+}
