@@ -269,7 +269,6 @@ impl Decoder {
 
     fn expand(&mut self, number: u64, encoded: &Encoded<'_>, fork: Option<u64>, out: &mut Vec<u8>) -> Result<(), Lack> {
         let base = number * GRANULE_BYTES as u64;
-        let mut check = ReferenceCheck::default();
         out.clear();
         out.reserve(encoded.restored_bytes);
         let mut literals = encoded.literals;
@@ -279,7 +278,6 @@ impl Decoder {
             out.extend_from_slice(skipped);
             if let Some(offset) = pointer.own_offset(base) {
                 copy_own(offset, pointer.length, out)?;
-                check.add(&out[out.len() - pointer.length..]);
                 continue;
             }
             let (position, range) = self.locate(base, &pointer)?;
@@ -287,12 +285,10 @@ impl Decoder {
             if is_foreign || !self.store.has(position, &range) {
                 return Err(Lack::Missing);
             }
-            let bytes = self.store.bytes(range);
-            check.add(bytes);
-            out.extend_from_slice(bytes);
+            out.extend_from_slice(self.store.bytes(range));
         }
         out.extend_from_slice(literals);
-        if check.finish() == encoded.check {
+        if check_of(encoded, out) == encoded.check {
             return Ok(());
         }
         // Something in the cache is not what it should be. All that was pointed to is asked for.
@@ -493,6 +489,19 @@ impl Decoder {
         }
         stream.former.map(|former| former.fork)
     }
+}
+
+/// The check of what pointers stand for, of the restored block: copies ask memory for more at once than the check would, and
+/// leave the bytes near.
+fn check_of(encoded: &Encoded<'_>, restored: &[u8]) -> u32 {
+    let mut check = ReferenceCheck::default();
+    let mut at = 0;
+    for pointer in encoded.pointers() {
+        at += pointer.skip;
+        check.add(&restored[at..at + pointer.length]);
+        at += pointer.length;
+    }
+    check.finish()
 }
 
 /// Appends what stands at `offset` of the block so far. It may run into what is appended: then that is copied on.
