@@ -52,6 +52,9 @@ pub struct DemoArgs {
     /// With --wan, the hosts' congestion control, as Linux calls it (cubic, bbr, reno); else what this machine uses
     #[arg(long, value_name = "NAME", requires = "wan")]
     pub congestion_control: Option<String>,
+    /// With --wan, how long the downloaded objects are, in MiB. A window of TCP's doubles once a round trip: short downloads are over before it is open
+    #[arg(long, value_name = "MIB", default_value_t = 8, requires = "wan", value_parser = clap::value_parser!(u8).range(1..=12))]
+    pub object_mib: u8,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,

@@ -128,8 +128,9 @@ impl Demo<'_> {
     fn make_report(&self) -> Result<Report, WanError> {
         let directory = Directory::create()?;
         let written = |source| WanError::Cluster(directory.error(source));
-        let objects =
-            Arc::new(Objects::write(Path::new(&directory.path), packet_io::random::number()).map_err(written)?);
+        let object_bytes = usize::from(self.args.object_mib) << 20;
+        let objects = Objects::write(Path::new(&directory.path), object_bytes, packet_io::random::number());
+        let objects = Arc::new(objects.map_err(written)?);
         let settings = Settings {
             rate_bits_per_s: Some(RATE_BITS_PER_S),
             delay: DELAY,
@@ -152,7 +153,7 @@ impl Demo<'_> {
         let unmirrored = self.fail_over("without mirrors", &mut stage, &objects, 0)?;
         let failovers = Failovers { encoder, decoder, unmirrored };
         Ok(Report::new(
-            (settings.to_string(), CLIENTS, congestion_control),
+            (settings.to_string(), CLIENTS, congestion_control, self.args.object_mib),
             [&with, &without, &alone],
             failovers,
             tunnels,
@@ -258,8 +259,7 @@ fn saved(link_bytes: u64, bytes: u64) -> f64 {
     1.0 - link_bytes as f64 / bytes.max(1) as f64
 }
 
-/// What a client downloads of what was transferred before: the same again, its later version, and another's of either.
+/// What a client downloads of what was transferred before: the same again, and the later version of what another had.
 fn repeated(client: usize) -> Vec<usize> {
-    let other = (client + 1) % OBJECTS;
-    vec![client, OBJECTS + client, other, OBJECTS + other]
+    vec![client, OBJECTS + (client + 1) % OBJECTS]
 }

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 
 use simulator::random::Random;
 
-/// Bytes of each object: enough that the beginning of a connection, which no tunnel shortens, is not most of a download.
-pub(super) const OBJECT_BYTES: usize = 4 << 20;
 /// Objects, each with an edited version.
 pub(super) const OBJECTS: usize = 4;
-/// Places of an object that its later version has otherwise.
-const EDITS: usize = 48;
+/// Places of an object that its later version has otherwise: one in so many bytes.
+const EDIT_EVERY_BYTES: usize = 80 << 10;
 /// Bytes that an edit takes out or puts in, at most.
 const EDIT_BYTES_MAX: u64 = 600;
 
@@ -23,9 +21,9 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Writes them: first all objects, then their edited versions in the same order.
-    pub(super) fn write(directory: &Path, seed: u64) -> std::io::Result<Self> {
+    pub(super) fn write(directory: &Path, object_bytes: usize, seed: u64) -> std::io::Result<Self> {
         let mut random = Random::new(seed);
-        let first: Vec<Vec<u8>> = (0..OBJECTS).map(|_| random_bytes(&mut random, OBJECT_BYTES)).collect();
+        let first: Vec<Vec<u8>> = (0..OBJECTS).map(|_| random_bytes(&mut random, object_bytes)).collect();
         let edited: Vec<Vec<u8>> = first.iter().map(|object| edit(&mut random, object)).collect();
         let mut objects = Self { files: Vec::new(), checksums: Vec::new(), bytes: Vec::new() };
         for (number, bytes) in first.iter().chain(&edited).enumerate() {
@@ -48,7 +46,7 @@ fn random_bytes(random: &mut Random, count: usize) -> Vec<u8> {
 /// A later version of a document: here and there something is replaced, inserted or left out.
 fn edit(random: &mut Random, object: &[u8]) -> Vec<u8> {
     let mut edited = object.to_vec();
-    for _ in 0..EDITS {
+    for _ in 0..object.len().div_ceil(EDIT_EVERY_BYTES) {
         let at = random.between(0, edited.len() as u64 - EDIT_BYTES_MAX - 1) as usize;
         let out = random.between(0, EDIT_BYTES_MAX - 1) as usize;
         let length = random.between(0, EDIT_BYTES_MAX - 1) as usize;

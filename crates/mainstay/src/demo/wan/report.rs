@@ -69,6 +69,8 @@ pub struct Report {
     pub link: String,
     /// Clients that download at the same time.
     pub clients: usize,
+    /// How long the objects are.
+    pub object_mib: u8,
     /// The hosts' congestion control, the same with the tunnel and without: what loss costs without depends on it.
     pub congestion_control: String,
     /// Throughput of content that was transferred before, as the clients see it.
@@ -124,7 +126,7 @@ pub(super) struct Measured {
 
 impl Report {
     pub(super) fn new(
-        (link, clients, congestion_control): (String, usize, String),
+        (link, clients, congestion_control, object_mib): (String, usize, String, u8),
         [with, without, alone]: [&Measured; 3],
         Failovers { encoder: failover, decoder: decoder_failover, unmirrored }: Failovers,
         tunnels: [Option<RedundancyStatus>; 2],
@@ -141,6 +143,7 @@ impl Report {
             link,
             clients,
             congestion_control,
+            object_mib,
             effective_mbit_per_s: rate,
             speedup: rate.with / rate.without.max(1e-9),
             first_mbit_per_s: Compared { with: with.first.mbit_per_s(), without: without.first.mbit_per_s() },
@@ -181,7 +184,7 @@ pub fn describe(report: &Report) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "Two sites, a link of {}, {} clients at a time, TCP with {}\n\n\
+        "Two sites, a link of {}, {} clients at a time, {} MiB each, TCP with {}\n\n\
          {:<34}{:>14}{:>14}\n\
          {:<34}{:>7.1} Mbit/s{:>7.1} Mbit/s\n\
          {:<34}{:>7.1} Mbit/s{:>7.1} Mbit/s\n\
@@ -189,6 +192,7 @@ pub fn describe(report: &Report) -> String {
          {:<34}{:>11.0} ms{:>11.0} ms\n\n",
         report.link,
         report.clients,
+        report.object_mib,
         report.congestion_control,
         "",
         "with tunnel",
