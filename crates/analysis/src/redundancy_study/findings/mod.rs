@@ -3,9 +3,11 @@
 
 mod book;
 mod end_hosts;
+mod http;
 mod matches;
 mod over_time;
 mod series;
+mod sites;
 
 use std::collections::BTreeMap;
 
@@ -14,11 +16,12 @@ use serde::Serialize;
 
 use self::book::Book;
 pub use self::end_hosts::{EndHosts, HostMemory};
+pub use self::http::Http;
 pub use self::matches::{Hits, MatchLengths, Origins, Step};
 pub use self::over_time::{Energy, OverTime, Volume, WayOverTime};
 pub use self::series::{CacheSize, PeriodRow, WindowRow};
+pub use self::sites::SiteRow;
 use super::compressors::Library;
-use super::http::HttpOutcome;
 use super::microscope::ZipfFit;
 use super::options::{Codec, Options, Site};
 use super::plan::{self, Job};
@@ -206,54 +209,6 @@ pub struct ProtocolRow {
     pub share_of_saved: f64,
 }
 
-/// HTTP. Shares are of all bytes of HTTP's ports.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Http {
-    /// All bytes of HTTP's ports.
-    pub bytes: u64,
-    /// Objects that came whole, and those of which something is missing.
-    pub objects: u64,
-    /// Those of which something is missing.
-    pub objects_lost: u64,
-    /// Bytes of objects.
-    pub object_bytes: u64,
-    /// Bytes of objects that servers had compressed.
-    pub compressed_already_bytes: u64,
-    /// Objects compressed one by one by gzip.
-    pub saved_by_object_gzip: f64,
-    /// By zstd.
-    pub saved_by_object_zstd: f64,
-    /// The codec on the same packets.
-    pub saved: f64,
-    /// The codec, and gzip over 10 ms after it.
-    pub saved_with_gzip_10_ms: f64,
-}
-
-/// A site: a row of the seed's table 2.2.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct SiteRow {
-    /// Its captures' names.
-    pub name: String,
-    /// Addresses.
-    pub hosts: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Gzip, each packet by itself.
-    pub gzip: Option<f64>,
-    /// Gzip over 10 ms.
-    pub gzip_10_ms: Option<f64>,
-    /// By method, Max-Match.
-    pub saved: BTreeMap<&'static str, Option<f64>>,
-    /// The codec with a cache four times as large.
-    pub larger_cache: Option<f64>,
-    /// The codec, and gzip over 10 ms after it.
-    pub with_gzip_10_ms: Option<f64>,
-    /// The codec to the site and from it.
-    pub by_way: BTreeMap<&'static str, f64>,
-    /// The bound.
-    pub optimal: Option<f64>,
-}
-
 impl Findings {
     /// Puts together what was found at the sites.
     #[must_use]
@@ -392,43 +347,4 @@ fn protocols(savings: &Savings) -> Vec<ProtocolRow> {
     let mut rows: Vec<ProtocolRow> = savings.protocols.iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     rows
-}
-
-impl Http {
-    fn of(outcome: &HttpOutcome) -> Option<Self> {
-        let bytes = outcome.codec.bytes;
-        (bytes > 0).then(|| Self {
-            bytes,
-            objects: outcome.objects,
-            objects_lost: outcome.lost,
-            object_bytes: outcome.object_bytes,
-            compressed_already_bytes: outcome.compressed_already[1],
-            saved_by_object_gzip: share(outcome.saved_by_gzip as f64, bytes),
-            saved_by_object_zstd: share(outcome.saved_by_zstd as f64, bytes),
-            saved: outcome.codec.saved(),
-            saved_with_gzip_10_ms: outcome.codec_gzip.saved(),
-        })
-    }
-}
-
-impl SiteRow {
-    fn of(site: &Site, book: &Book<'_>, base: &Codec) -> Self {
-        let ledger = book.ledger();
-        let savings = book.savings(&Job::Savings(*base)).unwrap_or_default();
-        let gzip = book.stages(&Job::Stages(None, Library::Gzip));
-        let after = book.stages(&Job::Stages(Some(*base), Library::Gzip));
-        let saved = |method| book.saved(&Job::Savings(base.with(method, Matcher::MaxMatch)));
-        Self {
-            name: site.name.clone(),
-            hosts: ledger.hosts,
-            bytes: ledger.traffic.total().bytes,
-            gzip: gzip.as_ref().map(|stages| stages.by_packet.saved()),
-            gzip_10_ms: gzip.as_ref().map(|stages| stages.gathered.saved()),
-            saved: Method::ALL.map(|method| (method.name(), saved(method))).into(),
-            larger_cache: book.saved(&Job::Savings(plan::larger(base))),
-            with_gzip_10_ms: after.map(|stages| stages.gathered.saved()),
-            by_way: by_way(&savings),
-            optimal: book.saved(&plan::optimal(base)),
-        }
-    }
 }

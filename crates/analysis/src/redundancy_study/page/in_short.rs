@@ -10,6 +10,8 @@ const PROTOCOLS_NAMED: usize = 3;
 const PROTOCOL_SAVED_MIN: f64 = 0.02;
 /// So much more a library must save to be the better advice.
 const LIBRARY_LEAD: f64 = 0.02;
+/// A percentile of fewer figures of usage says little.
+const BUCKETS_MIN: usize = 60;
 /// Frames that were not studied are worth a warning from this share on.
 const SKIPPED_SHARE_MIN: f64 = 0.01;
 
@@ -26,8 +28,11 @@ fn what(findings: &Findings) -> Option<String> {
     if saved <= 0.0 {
         return Some("Next to nothing comes a second time: redundancy elimination would be of no use here.".to_owned());
     }
-    let busiest = findings.over_time.as_ref().and_then(|over_time| {
-        let usage = |way: &str| over_time.ways.get(way)?.usage_saved.first().copied();
+    // Of several sites it would be one's, and of a few seconds nobody's.
+    let of_one = findings.over_time.as_ref().filter(|_| findings.sites.len() == 1);
+    let busiest = of_one.and_then(|over_time| {
+        let usage =
+            |way: &str| over_time.ways.get(way)?.usage_saved.iter().find(|usage| usage.buckets >= BUCKETS_MIN).copied();
         ["inbound", "outbound"].into_iter().max_by_key(|way| findings.traffic.bytes_by_way[way]).and_then(usage)
     });
     let peak = busiest.map_or(String::new(), |usage| {

@@ -40,7 +40,8 @@ fn percent(share: f64) -> String {
 }
 
 /// A length of time in the unit that people would say it in.
-fn lasting(seconds: f64) -> String {
+#[must_use]
+pub fn lasting(seconds: f64) -> String {
     let units = [(365.25 * 86_400.0, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")];
     let (length, unit) = units.into_iter().find(|(length, _)| seconds >= 2.0 * length).unwrap_or((1.0, "seconds"));
     format!("{} {unit}", short(seconds / length))

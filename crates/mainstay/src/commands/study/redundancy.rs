@@ -93,6 +93,10 @@ fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result
     if args.captures.iter().filter(|path| path.as_os_str() == STANDARD_INPUT).count() > 1 {
         return Err(analysis::trace::TraceError::StandardInputTwice.into());
     }
+    // What cannot be read is said now, and not in an hour.
+    for site in sites.iter().filter(|site| !site.is_standard_input()) {
+        TraceSource::open(&site.captures, options.admission)?;
+    }
     let progress = Progress::new();
     let show = |far: &Far| progress.show(&how_far(far, &sites[far.site]));
     let open = |site: &Site| Ok(Box::new(TraceSource::open(&site.captures, options.admission)?) as Box<dyn Source>);
@@ -116,11 +120,11 @@ fn percent(share: Option<f64>) -> String {
 fn render(findings: &Findings) -> String {
     let traffic = &findings.traffic;
     let mut text = format!(
-        "{} packets, {} from the IP header on, {} from {:.1} s\n\n",
+        "{} packets, {} from the IP header on, {} over {}\n\n",
         output::count(traffic.packets),
         output::scaled(traffic.bytes as f64, "B"),
         output::counted(findings.sites.len(), "site"),
-        traffic.seconds
+        page::lasting(traffic.seconds)
     );
     let mut table =
         Table::new(&[("saved by", Align::Left), ("Max-Match", Align::Right), ("Chunk-Match", Align::Right)]);
