@@ -160,17 +160,12 @@ fn classifications() -> Vec<Run> {
         Method::DLeft,
         Method::CountingBloom,
     ];
-    let config = || StudyConfig {
-        connections_max: CLASSIFIED_FLOWS,
-        batch_ms: 1000,
-        fingerprint_bits: Some(20),
-        ..only(&methods)
-    };
+    let config = || StudyConfig { connections_max: CLASSIFIED_FLOWS, fingerprint_bits: Some(20), ..only(&methods) };
     let mut runs = Vec::new();
     for rate in [2_000.0, 4_000.0, 6_000.0, 8_000.0, 10_000.0] {
         for standing in [0, 8_000] {
             let name = format!("figure-18-at-{rate}-beside-{standing}");
-            runs.push(Run { standing, ..run(name, "classification", config()).at(rate, 60) });
+            runs.push(Run { standing, ..run(name, "classification", config()).at(rate, 30) });
         }
     }
     runs

@@ -62,6 +62,9 @@ fn repeated_downloads_between_two_sites_survive_the_encoders_node_and_take_fewer
     let number = |pointer: &str| result.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer);
     assert_eq!((number("/corrupted"), number("/failed")), (0.0, 0.0), "{result:#}");
     assert_eq!(result["survived_encoder_failover"], true, "{result:#}");
+    assert_eq!(result["survived_decoder_failover"], true, "{result:#}");
+    let saved = |which: &str| number(&format!("/saved_after_failover/{which}"));
+    assert!(saved("mirrored") > saved("unmirrored"), "{result:#}");
     // How much sooner content comes is for a quiet machine to show; how many bytes it takes is not.
     assert!(number("/link_bytes/with") * 5.0 < number("/link_bytes/without"), "{result:#}");
     assert!(number("/speedup") > 1.0, "{result:#}");

@@ -163,7 +163,8 @@ fn frames_with_wrong_checksums_are_named_with_the_option_that_believes_them() {
     }
     let path = folder.file("broken.pcap", &capture);
     let verified = study(&[&path]).output().expect("it can be run");
-    assert_eq!(json(&verified)["traffic"]["connections"], 0);
+    // One in 65 536 wrong checksums looks like one that was left to hardware.
+    assert!(json(&verified)["traffic"]["connections"].as_u64().is_some_and(|count| count < 5), "{}", said(&verified));
     assert!(said(&verified).contains("--checksums believe"), "{}", said(&verified));
     let believed = study(&[&path]).args(["--checksums", "believe"]).output().expect("it can be run");
     assert!(json(&believed)["traffic"]["connections"].as_u64().is_some_and(|count| count > 200), "{}", said(&believed));

@@ -8,8 +8,10 @@ pub const CACHE_BYTES_MIN: usize = 1 << 16;
 pub const CACHE_BYTES_MAX: usize = 1 << 28;
 /// The longest block. Longer ones pass as they are.
 pub const BLOCK_BYTES_MAX: usize = u16::MAX as usize;
-/// Blocks that are encoded at once. More are encoded in turns of so many.
+/// Blocks that are encoded at once. More are encoded in turns of so many ...
 pub const BATCH_BLOCKS_MAX: usize = 8;
+/// ... or so many bytes, so that what a turn reads and writes is still in the processor's first cache when it is read again.
+pub const BATCH_BYTES_MAX: usize = 12 << 10;
 /// Pointers in one block. What would need more stays as it is from there on.
 pub const MATCHES_MAX: usize = 4096;
 /// The part of a cache, as a divisor, that is next to be overwritten and no longer pointed to: so far may packets overtake

@@ -49,8 +49,8 @@ pub(super) fn advice(outcome: &Outcome) -> Option<Advice> {
             configuration(method)
         ));
         sentences.push(format!(
-            "At a failover it does not know {} of the connections, has {} in another state, and takes {} of foreign packets for one's of a \
-             connection; precise messages are wrong in none.",
+            "At a failover the backup does not know {} of the connections, has {} in another state, and lets {} of the packets pass that \
+             belong to no connection; with precise messages it is wrong in none.",
             percent(chosen.false_negative),
             percent(chosen.inaccurate_state),
             percent(chosen.false_positive)
@@ -97,7 +97,7 @@ fn without_states(outcome: &Outcome, chosen: &Cost, seconds: f64) -> Option<Stri
     let digest = cost(outcome, Method::FlowDigest).filter(|digest| digest.bytes < chosen.bytes)?;
     Some(format!(
         "flow-digest takes {} and knows established connections alone, told every few seconds: a failover loses {} of them, and lets {} of \
-         foreign packets pass.",
+         the packets pass that belong to no connection.",
         per_second(digest.bytes as f64 / seconds),
         percent(digest.false_negative),
         percent(digest.false_positive)

@@ -111,9 +111,11 @@ impl Lane {
         let is_member = |state: replication::compact::CellState| {
             self.method != Method::MultiLevelFaEstablished || state.is_established(tuple.protocol)
         };
+        // A representation of membership holds all of its own in one state, whatever that of the connection is when it is told.
+        let told = |state| if self.method == Method::MultiLevelFaEstablished { established() } else { state };
         match op.kind {
             Kind::Insert(state) if is_member(state) => {
-                self.sender.insert(tuple, state);
+                self.sender.insert(tuple, told(state));
             }
             Kind::Modify(before, after) => match (is_member(before), is_member(after)) {
                 // States within an established connection's life are not told by a representation of membership.
@@ -128,8 +130,7 @@ impl Lane {
                 (false, false) => {}
             },
             Kind::Remove(state) if is_member(state) => {
-                let told = if self.method == Method::MultiLevelFaEstablished { established() } else { state };
-                self.sender.remove(tuple, told);
+                self.sender.remove(tuple, told(state));
             }
             Kind::Insert(_) | Kind::Remove(_) => {}
         }

@@ -125,15 +125,12 @@ fn costs(outcome: &Outcome) -> Section {
             "messages",
             "datagrams",
             "reduction",
-            "reduction_from_13_bytes",
-            "reduction_without_headers",
             "overhead",
             "entries_at_backup",
             "backup_bytes",
         ],
     );
-    let note = "Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages; of bare messages of 13 bytes \
-                for each change, as the paper counts, with the method's own headers and without them.";
+    let note = "Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages.";
     Section { heading: "What each method costs".into(), blocks: vec![Block::Table(table), Block::Note(note.into())] }
 }
 
@@ -176,17 +173,20 @@ fn lines(outcome: &Outcome, title: &str, y: Axis, of: Figure<'_>) -> Block {
     let thresholds =
         || outcome.methods.values().find(|found| found.by_threshold.len() > 1).map(|found| &found.by_threshold);
     let ages: Vec<String> = thresholds().into_iter().flatten().map(|cost| age(cost.threshold_ms)).collect();
-    let series = names(outcome).into_iter().filter(|name| outcome.methods[name].by_threshold.len() > 1).map(|name| {
+    // Lines that lie on each other are one line of several names: else only the last of them would be seen.
+    let mut series: Vec<Series> = Vec::new();
+    for name in names(outcome).into_iter().filter(|name| outcome.methods[name].by_threshold.len() > 1) {
         let costs = outcome.methods[name].by_threshold.iter().enumerate();
-        Series::new(name, costs.filter_map(|(at, cost)| Some((at as f64, of(cost)?))))
-    });
-    Block::Plot(Plot::new(
-        PlotKind::Line,
-        title,
-        Axis::of_categories("told from this age on", "", ages),
-        y,
-        series.collect(),
-    ))
+        let line = Series::new(name, costs.filter_map(|(at, cost)| Some((at as f64, of(cost)?))));
+        match series.iter_mut().find(|other| other.points == line.points) {
+            Some(other) => other.name = format!("{}, {name}", other.name),
+            None => series.push(line),
+        }
+    }
+    if let [all] = series.as_mut_slice() {
+        all.name = "all methods".into();
+    }
+    Block::Plot(Plot::new(PlotKind::Line, title, Axis::of_categories("told from this age on", "", ages), y, series))
 }
 
 fn age(millis: u32) -> String {

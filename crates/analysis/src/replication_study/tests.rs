@@ -82,7 +82,7 @@ fn filters_know_what_they_were_told_and_cost_less_than_messages() {
 
 #[test]
 fn what_compares_the_copies_is_told_apart_from_what_tells() {
-    let busy = study(&capture("auck-4", 100.0, 4), small());
+    let busy = study(&capture("auck-4", 100.0, 12), small());
     for method in Method::ALL.into_iter().filter(|method| !method.is_precise()) {
         let found = cost(&busy, method, 0);
         assert!(found.checking_bytes > 0 && found.bytes > 0, "{}: {found:?}", method.name());
@@ -151,6 +151,16 @@ fn waiting_saves_messages_and_protects_fewer_bytes() {
             assert!(longer.entries_at_backup <= shorter.entries_at_backup, "{}: {longer:?}", method.name());
             assert!(longer.protected_share < shorter.protected_share, "{}: {longer:?}", method.name());
         }
+    }
+    // What is told late is taken back all the same: the filter never holds more than the digest's connections.
+    for threshold_ms in [0, 50, 500, 5000] {
+        let established = cost(&outcome, Method::MultiLevelFaEstablished, threshold_ms);
+        let digest = cost(&outcome, Method::FlowDigest, threshold_ms);
+        assert!(
+            established.entries_at_backup <= digest.entries_at_backup,
+            "{threshold_ms}: {established:?} {digest:?}"
+        );
+        assert!(established.false_negative.expect("there were failovers") < 0.05, "{threshold_ms}: {established:?}");
     }
     // Nine of ten connections are over after five seconds, and those that were never answered are not told.
     let late = cost(&outcome, Method::PreciseSelective, 5000);

@@ -4,14 +4,14 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use flow::{Instant, Segmentation};
-use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Event, Handled, Period, Sampling, Ticket};
+use redundancy::{Event, Handled, Ticket};
 
-use super::TunnelConfig;
+use super::caches::Caches;
 use super::counters::TunnelCounters;
-use super::datagram::Sessions;
 use super::header::{self, Compressor, Decompressor, HeaderError, HeaderForm, Remembered};
 use super::limits::RESTORED_PACKETS_MAX;
 use super::link::{Outgoing, Restored};
+use super::mirror::Tap;
 use super::record::{PacketRecord, PayloadForm, Record};
 
 /// The front of a packet whose payload comes next.
@@ -38,8 +38,9 @@ impl Front {
 
 #[derive(Debug)]
 pub(super) struct Codecs {
-    pub(super) encoder: Encoder,
-    pub(super) decoder: Decoder,
+    pub(super) caches: Caches,
+    /// What mirrors are told.
+    pub(super) tap: Tap,
     compressor: Compressor,
     decompressor: Decompressor,
     /// Places whose headers are not remembered, though small ones point to them; each once.
@@ -52,31 +53,19 @@ pub(super) struct Codecs {
 }
 
 impl Codecs {
-    /// All begin with the session, empty: so there is nothing to agree on. None: the caches would be too small.
-    pub(super) fn new(
-        config: &TunnelConfig,
-        sessions: Sessions,
-        granules: u32,
-        period: Period,
-        key: [u64; 2],
-    ) -> Option<Self> {
-        let cache_bytes = granules as usize * redundancy::limits::GRANULE_BYTES;
-        let sampling = Sampling { period, ..config.sampling };
-        let encoder = EncoderConfig { cache_bytes, sampling, epoch: sessions.from, key, ..EncoderConfig::default() };
-        // Records come in order, and say what their payload is.
-        let encoder = EncoderConfig { remembers_plain: true, ..encoder };
-        let decoder = DecoderConfig { cache_bytes, id: 0 };
-        Some(Self {
-            encoder: Encoder::open_at_once(encoder).ok()?,
-            decoder: Decoder::open_at_once(decoder, sessions.to).ok()?,
-            compressor: Compressor::new(key[0] ^ key[1].rotate_left(32)),
+    /// Headers begin with the session, and payloads go on from what the caches have.
+    pub(super) fn new(caches: Caches, secret: u64) -> Self {
+        Self {
+            caches,
+            tap: Tap::default(),
+            compressor: Compressor::new(secret),
             decompressor: Decompressor::new(),
             forgotten: Vec::new(),
             waiting: BTreeMap::new(),
             next_ticket: 0,
             block: Vec::new(),
             small: Vec::new(),
-        })
+        }
     }
 
     /// Appends the record of a packet to `out`. Returns what the other end is to remember of it: whether it does is to be told
@@ -90,11 +79,12 @@ impl Codecs {
         let (header, payload) = packet.bytes.split_at(packet.header_bytes.min(packet.bytes.len()));
         let segmentation = packet.segmentation;
         let encoding = match packet.at {
-            Some(at) => self.encoder.encode_segment(at, payload, &mut self.block),
-            None => self.encoder.encode_block(payload, &mut self.block),
+            Some(at) => self.caches.encoder.encode_segment(at, payload, &mut self.block),
+            None => self.caches.encoder.encode_block(payload, &mut self.block),
         };
         let form = PayloadForm::from(encoding);
         let block = if form == PayloadForm::Coded { &self.block[..] } else { payload };
+        self.tap.note_sent(encoding, self.caches.encoder.epoch(), block);
         self.small.clear();
         let headers = self.compressor.compress(header, &segmentation, payload.len(), &mut self.small);
         let remembered = match headers {
@@ -129,11 +119,12 @@ impl Codecs {
         let (front, form, payload) = match record {
             // What the two say to each other was said by this release, or it is as good as lost.
             Record::FromEncoder(message) => {
-                let _ = self.decoder.handle_control(now, message);
+                self.tap.note_word(message);
+                let _ = self.caches.decoder.handle_control(now, message);
                 return;
             }
             Record::FromDecoder(message) => {
-                let _ = self.encoder.handle_control(now, message);
+                let _ = self.caches.encoder.handle_control(now, message);
                 return;
             }
             Record::Forgotten(place) => return self.compressor.forget(place),
@@ -167,15 +158,19 @@ impl Codecs {
             },
         };
         if form == PayloadForm::Filed {
-            self.decoder.handle_plain(payload);
+            self.tap.note_received_plain(self.caches.decoder.epoch(), payload);
+            self.caches.decoder.handle_plain(payload);
         }
         if form != PayloadForm::Coded {
             return deliver(front.complete(payload), restored, counters);
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        match self.decoder.handle_block(now, ticket, payload, &mut self.block) {
-            Ok(Handled::Decoded) => deliver(front.complete(&self.block), restored, counters),
+        match self.caches.decoder.handle_block(now, ticket, payload, &mut self.block) {
+            Ok(Handled::Decoded) => {
+                self.tap.note_received(self.caches.decoder.epoch(), payload);
+                deliver(front.complete(&self.block), restored, counters);
+            }
             Ok(Handled::Waiting) => drop(self.waiting.insert(ticket.0, front)),
             Err(_) => counters.broken += 1,
         }
@@ -188,7 +183,7 @@ impl Codecs {
         restored: &mut VecDeque<Restored>,
         counters: &mut TunnelCounters,
     ) {
-        while let Some(event) = self.decoder.poll_event(now, &mut self.block) {
+        while let Some(event) = self.caches.decoder.poll_event(now, &mut self.block) {
             match event {
                 Event::Decoded(Ticket(ticket)) => {
                     if let Some(front) = self.waiting.remove(&ticket) {
@@ -202,9 +197,9 @@ impl Codecs {
 
     /// Appends the next record that these codecs have to say to those of the other end. False when there is none.
     pub(super) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        if self.encoder.poll_transmit(now, &mut self.block) {
+        if self.caches.encoder.poll_transmit(now, &mut self.block) {
             Record::FromEncoder(&self.block).write(out);
-        } else if self.decoder.poll_transmit(now, &mut self.block) {
+        } else if self.caches.decoder.poll_transmit(now, &mut self.block) {
             Record::FromDecoder(&self.block).write(out);
         } else if let Some(place) = self.forgotten.pop() {
             Record::Forgotten(place).write(out);
@@ -215,17 +210,12 @@ impl Codecs {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.encoder.handle_timeout(now);
-        self.decoder.handle_timeout(now);
+        self.caches.encoder.handle_timeout(now);
+        self.caches.decoder.handle_timeout(now);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [self.encoder.poll_timeout(), self.decoder.poll_timeout()].into_iter().flatten().min()
-    }
-
-    /// Bytes of the caches and indexes.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.encoder.memory_bytes().iter().sum::<usize>() + self.decoder.memory_bytes().iter().sum::<usize>()
+        [self.caches.encoder.poll_timeout(), self.caches.decoder.poll_timeout()].into_iter().flatten().min()
     }
 }
 

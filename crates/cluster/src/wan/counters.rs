@@ -87,14 +87,14 @@ impl TunnelCounters {
         self.bytes_in as i64 - self.bytes_out as i64
     }
 
+    /// Adds what the codecs did.
+    pub(super) fn add_codecs(&mut self, encoder: EncoderCounters, decoder: DecoderCounters) {
+        add_encoder(&mut self.encoder, encoder);
+        add_decoder(&mut self.decoder, decoder);
+    }
+
     /// Adds what the parts of a session that is over did.
-    pub(super) fn add_parts(
-        &mut self,
-        sender: SenderCounters,
-        receiver: ReceiverCounters,
-        encoder: EncoderCounters,
-        decoder: DecoderCounters,
-    ) {
+    pub(super) const fn add_parts(&mut self, sender: SenderCounters, receiver: ReceiverCounters) {
         self.sender.datagrams += sender.datagrams;
         self.sender.datagrams_again += sender.datagrams_again;
         self.sender.datagrams_copied += sender.datagrams_copied;
@@ -103,8 +103,6 @@ impl TunnelCounters {
         self.receiver.datagrams_useless += receiver.datagrams_useless;
         self.receiver.datagrams_recovered += receiver.datagrams_recovered;
         self.receiver.datagrams_lost += receiver.datagrams_lost;
-        add_encoder(&mut self.encoder, encoder);
-        add_decoder(&mut self.decoder, decoder);
     }
 }
 

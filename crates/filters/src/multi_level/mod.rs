@@ -88,7 +88,7 @@ pub struct MultiLevel<H> {
 struct Level {
     buckets: u32,
     /// The number of its first bucket in all.
-    first: usize,
+    first: u32,
 }
 
 /// What a search cost, as the seed counts: cells that are looked at one after the other.
@@ -111,7 +111,7 @@ impl<H: Holding> MultiLevel<H> {
         let mut first = 0;
         for (level, buckets) in levels.iter_mut().zip(shape.buckets()?) {
             *level = Level { buckets: buckets as u32, first };
-            first += buckets as usize;
+            first += buckets as u32;
         }
         let memory = Memory::new(words);
         Ok(Self {
@@ -167,7 +167,7 @@ impl<H: Holding> MultiLevel<H> {
     pub fn items_by_level(&self) -> [usize; LEVELS_MAX as usize] {
         let words = self.memory.words();
         self.levels.map(|level| {
-            let first = level.first * self.shape.stride();
+            let first = level.first as usize * self.shape.stride();
             let of_level = &words[first..first + level.buckets as usize * self.shape.stride()];
             of_level.iter().filter(|word| **word & TAKEN != 0).count()
         })

@@ -87,7 +87,7 @@ impl<H: Holding> MultiLevel<H> {
     #[inline(always)]
     pub(super) fn place(&self, key: KeyHash, level: usize) -> usize {
         let Level { buckets, first } = self.levels[level];
-        (first + key.index(level as u64, buckets.into())) << self.stride_log2
+        (first as usize + key.index(level as u64, buckets.into())) << self.stride_log2
     }
 
     /// What a cell of the key has in the bits of [`Self::mask`].

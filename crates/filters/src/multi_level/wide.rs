@@ -52,7 +52,7 @@ impl WideLevels {
         let levels: [Level; LEVELS] = levels.get(..LEVELS)?.try_into().ok()?;
         let made = Self {
             buckets: levels.map(|level| level.buckets.into()),
-            first_words: levels.map(|level| (level.first * CELLS) as u64),
+            first_words: levels.map(|level| u64::from(level.first) * CELLS as u64),
             mask: TAKEN | ((1 << shape.fingerprint_bits) - 1),
             fingerprint_bits: shape.fingerprint_bits.into(),
             cells_mask: shape.cells_mask() as u32,

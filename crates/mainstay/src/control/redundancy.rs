@@ -3,6 +3,7 @@
 use cluster::wan::{Bypass, TunnelStatus};
 use serde::{Deserialize, Serialize};
 
+use super::mirror::RedundancyMirror;
 use crate::metrics::{Metric, Samples};
 use crate::output::{count, scaled};
 
@@ -28,6 +29,8 @@ pub struct RedundancyStatus {
     pub sent: RedundancySent,
     /// From the other site.
     pub received: RedundancyReceived,
+    /// Mirrors of the caches, so that they survive this node; none: they are not mirrored.
+    pub mirror: Option<RedundancyMirror>,
 }
 
 /// What went to the other site.
@@ -146,6 +149,7 @@ impl RedundancyStatus {
                 abandoned: counters.decoder.blocks_abandoned + counters.restored_drops,
                 broken: counters.broken,
             },
+            mirror: status.mirror.as_ref().map(|mirror| RedundancyMirror::of(mirror)),
         }
     }
 
@@ -189,6 +193,7 @@ impl RedundancyStatus {
         {
             samples.add_count(Metric::RedundancyDropped, &[reason], count);
         }
+        self.mirror.iter().for_each(|mirror| mirror.add_to(samples));
     }
 
     /// The tunnel in two lines, for people.
@@ -199,12 +204,13 @@ impl RedundancyStatus {
             None => "open".to_owned(),
             Some(reason) => format!("gone past ({})", reason.replace('_', " ")),
         };
+        let mirror = self.mirror.as_ref().map(RedundancyMirror::describe).unwrap_or_default();
         let share =
             if sent.packet_bytes == 0 { 0.0 } else { 100.0 * sent.saved_bytes as f64 / sent.packet_bytes as f64 };
         let bytes = |bytes: u64| scaled(bytes as f64, "B");
         format!(
             "Tunnel       {state} · {} of packets sent in {} of datagrams ({share:.1} % saved) · {} datagrams sent again, {} given up\n             \
-             from the other site {} datagrams lost for good · {} packets waited for bytes, {} abandoned\n",
+             from the other site {} datagrams lost for good · {} packets waited for bytes, {} abandoned\n{mirror}",
             bytes(sent.packet_bytes),
             bytes(sent.datagram_bytes),
             count(sent.datagrams_again),

@@ -26,6 +26,13 @@ pub(super) struct Implied {
     run: Range<u64>,
 }
 
+impl Implied {
+    /// Whether what has this number may be another's.
+    pub(super) fn is_unsure(&self, number: u64) -> bool {
+        self.run.contains(&number)
+    }
+}
+
 impl Decoder {
     /// Handles a block that went plain and is remembered ([`crate::Encoding::Remembered`]). Whoever carries blocks keeps their
     /// order, and hands each in once; a loss is found out by the numbers of later ones.

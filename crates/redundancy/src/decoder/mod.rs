@@ -6,6 +6,7 @@
 mod implied;
 mod link;
 mod report;
+mod resuming;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use flow::Instant;
 use self::implied::Implied;
 use self::link::{Cookies, Stream};
 use self::report::Report;
+pub use self::resuming::{Look, Opening};
 use self::store::Store;
 use self::waiting::Waiting;
 use crate::limits::{GRANULE_BYTES, OUTBOX_MESSAGES_MAX, RANGES_MAX, STALE_BLOCKS_MAX};
@@ -109,6 +111,9 @@ pub struct Decoder {
     store: Store,
     implied: Implied,
     stream: Option<Stream>,
+    /// The stream of a channel that is over, while the new one's is not open yet.
+    parked: Option<Stream>,
+    awaits_open: bool,
     cookies: Cookies,
     waiting: Waiting,
     abandoned: VecDeque<Ticket>,
@@ -148,6 +153,8 @@ impl Decoder {
             store: Store::new(granules_of(config.cache_bytes)?),
             implied: Implied::default(),
             stream: None,
+            parked: None,
+            awaits_open: false,
             cookies: Cookies::default(),
             waiting: Waiting::default(),
             abandoned: VecDeque::new(),
@@ -262,7 +269,6 @@ impl Decoder {
 
     fn expand(&mut self, number: u64, encoded: &Encoded<'_>, fork: Option<u64>, out: &mut Vec<u8>) -> Result<(), Lack> {
         let base = number * GRANULE_BYTES as u64;
-        let mut check = ReferenceCheck::default();
         out.clear();
         out.reserve(encoded.restored_bytes);
         let mut literals = encoded.literals;
@@ -272,7 +278,6 @@ impl Decoder {
             out.extend_from_slice(skipped);
             if let Some(offset) = pointer.own_offset(base) {
                 copy_own(offset, pointer.length, out)?;
-                check.add(&out[out.len() - pointer.length..]);
                 continue;
             }
             let (position, range) = self.locate(base, &pointer)?;
@@ -280,12 +285,10 @@ impl Decoder {
             if is_foreign || !self.store.has(position, &range) {
                 return Err(Lack::Missing);
             }
-            let bytes = self.store.bytes(range);
-            check.add(bytes);
-            out.extend_from_slice(bytes);
+            out.extend_from_slice(self.store.bytes(range));
         }
         out.extend_from_slice(literals);
-        if check.finish() == encoded.check {
+        if check_of(encoded, out) == encoded.check {
             return Ok(());
         }
         // Something in the cache is not what it should be. All that was pointed to is asked for.
@@ -464,7 +467,7 @@ impl Decoder {
     }
 
     pub(crate) fn into_heritage(self) -> Option<Heritage> {
-        let epoch = self.stream?.epoch;
+        let epoch = self.stream.or(self.parked)?.epoch;
         let mut this = self;
         this.lose_order();
         let (granules, next) = (this.store.granules(), this.store.next);
@@ -486,6 +489,19 @@ impl Decoder {
         }
         stream.former.map(|former| former.fork)
     }
+}
+
+/// The check of what pointers stand for, of the restored block: copies ask memory for more at once than the check would, and
+/// leave the bytes near.
+fn check_of(encoded: &Encoded<'_>, restored: &[u8]) -> u32 {
+    let mut check = ReferenceCheck::default();
+    let mut at = 0;
+    for pointer in encoded.pointers() {
+        at += pointer.skip;
+        check.add(&restored[at..at + pointer.length]);
+        at += pointer.length;
+    }
+    check.finish()
 }
 
 /// Appends what stands at `offset` of the block so far. It may run into what is appended: then that is copied on.

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use super::{Encoder, Encoding, Finder, FlowPosition};
 use crate::encoder::Trust;
 use crate::fingerprint::Marks;
-use crate::limits::{BATCH_BLOCKS_MAX, BLOCK_BYTES_MAX, GRANULE_BYTES, IMPLIED_BYTES_MAX, MARGIN_DIVISOR};
+use crate::limits::{
+    BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, BLOCK_BYTES_MAX, GRANULE_BYTES, IMPLIED_BYTES_MAX, MARGIN_DIVISOR,
+};
 use crate::matching::max_match::{MaxMatch, Probe};
 use crate::matching::{Match, Reach};
 use crate::packet_cache::{Place, granules_for};
@@ -66,8 +68,13 @@ impl Encoder {
     /// there are blocks; each gets what goes on the wire for its block. `told` gets what became of each, in order.
     pub fn encode_batch(&mut self, segments: &[Segment<'_>], outs: &mut [Vec<u8>], told: &mut Vec<Encoding>) {
         told.clear();
-        for (segments, outs) in segments.chunks(BATCH_BLOCKS_MAX).zip(outs.chunks_mut(BATCH_BLOCKS_MAX)) {
-            told.extend_from_slice(&self.encode_turn(segments, outs)[..segments.len().min(outs.len())]);
+        let (mut segments, mut outs) = (segments, outs);
+        while !segments.is_empty() && !outs.is_empty() {
+            let blocks = blocks_of_turn(segments).min(outs.len());
+            let (turn, later) = segments.split_at(blocks);
+            let (turn_outs, later_outs) = outs.split_at_mut(blocks);
+            told.extend_from_slice(&self.encode_turn(turn, turn_outs)[..blocks]);
+            (segments, outs) = (later, later_outs);
         }
     }
 
@@ -212,6 +219,16 @@ impl Encoder {
         }
         out.extend_from_slice(&block[end..]);
     }
+}
+
+/// How many blocks are encoded at once: one at least.
+fn blocks_of_turn(segments: &[Segment<'_>]) -> usize {
+    let mut bytes = 0;
+    let fit = segments.iter().take(BATCH_BLOCKS_MAX).take_while(|segment| {
+        bytes += segment.bytes.len();
+        bytes <= BATCH_BYTES_MAX
+    });
+    fit.count().max(1)
 }
 
 /// The check of what pointers stand for. Not inlined, so that it is compiled for every processor alike: where it may use

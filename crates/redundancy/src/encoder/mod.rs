@@ -6,10 +6,12 @@ mod expansion;
 mod flow_memory;
 mod link;
 mod repair;
+mod resuming;
 mod take_over;
 #[cfg(test)]
 mod tests;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -164,6 +166,10 @@ pub struct Encoder {
     link: Link,
     requests: Requests,
     parent: Option<Parent>,
+    /// An Open is to be said before all else.
+    is_to_open: bool,
+    /// Parts of the ring, in bytes, that were taken over and are not in the index yet: the oldest first.
+    unindexed: VecDeque<Range<usize>>,
     lanes: [Lane; BATCH_BLOCKS_MAX],
     matches: Vec<Match>,
     counters: EncoderCounters,
@@ -198,6 +204,8 @@ impl Encoder {
             link: Link::default(),
             requests: Requests::default(),
             parent: None,
+            is_to_open: false,
+            unindexed: VecDeque::new(),
             lanes: Default::default(),
             matches: Vec::new(),
             counters: EncoderCounters::default(),

@@ -38,8 +38,8 @@ fn a_batch_is_encoded_as_its_blocks_are_one_by_one() {
     for matcher in [Matcher::MaxMatch, Matcher::ChunkMatch] {
         for method in Method::ALL {
             let [mut one_by_one, mut together] = [encoder(method, matcher), encoder(method, matcher)];
-            let (mut out, mut outs, mut told) = (Vec::new(), vec![Vec::new(); 7], Vec::new());
-            for group in blocks.chunks(7) {
+            let (mut out, mut outs, mut told) = (Vec::new(), vec![Vec::new(); 21], Vec::new());
+            for group in blocks.chunks(21) {
                 let segments: Vec<_> = group.iter().map(|bytes| Segment { bytes, at: None }).collect();
                 together.encode_batch(&segments, &mut outs, &mut told);
                 for ((block, told), written) in group.iter().zip(&told).zip(&outs) {

@@ -186,6 +186,7 @@ pub struct Fingerprinter {
     /// The sampling's table, as vectors look it up.
     #[cfg(target_arch = "x86_64")]
     halves: Halves,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     scan: Scan,
     hash: WindowHash,
     /// Its tables are large, and only MODP's.

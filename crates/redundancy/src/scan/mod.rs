@@ -66,6 +66,7 @@ impl Scan {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     pub(crate) const fn way(self) -> Way {
         self.0
     }

@@ -20,6 +20,10 @@ pub struct Known {
 }
 
 /// Words that are told: one of the structures.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there are a few for each peer, and a look-up goes through no further pointer"
+)]
 pub(super) enum Held {
     Bits(Bloom),
     Cells(MultiLevel<States>),

@@ -34,14 +34,20 @@ impl Hasher for Hashed {
     }
 }
 
-/// How many connections each pair of hosts has.
-type Connections = HashMap<KeyHash, u32, BuildHasherDefault<Hashed>>;
+/// A pair of hosts that has connections.
+#[derive(Default)]
+struct Pair {
+    /// How many, also of those that began when there was no room for the pair.
+    connections: u32,
+    /// It is in the filter.
+    is_told: bool,
+}
+
+/// As many as there are connections at most: whoever owns them bounds both.
+type Pairs = HashMap<KeyHash, Pair, BuildHasherDefault<Hashed>>;
 
 enum Structure {
-    Hosts {
-        connections: Connections,
-        told: MultiLevel<States>,
-    },
+    Hosts { pairs: Pairs, told: MultiLevel<States> },
     Digest(CountingBloom),
     Cells(MultiLevel<States>),
     Counting(StatefulBloom),
@@ -74,7 +80,7 @@ impl Source {
         let structure = match (config.shape(), config.representation.has_states()) {
             (Shape::Bloom(_), _) => Structure::Digest(CountingBloom::with_digest(config.counting_shape())?),
             (Shape::StatefulBloom(shape), _) => Structure::Counting(StatefulBloom::new(shape)?),
-            (shape, false) => Structure::Hosts { connections: Connections::default(), told: MultiLevel::empty(shape)? },
+            (shape, false) => Structure::Hosts { pairs: Pairs::default(), told: MultiLevel::empty(shape)? },
             (shape, true) => Structure::Cells(MultiLevel::empty(shape)?),
         };
         let secret = Secret::new(config.secret);
@@ -140,7 +146,7 @@ impl Source {
     /// What the whole takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.structure {
-            Structure::Hosts { connections, told } => told.bytes() + connections.allocation_size(),
+            Structure::Hosts { pairs, told } => told.bytes() + pairs.allocation_size(),
             Structure::Digest(counting) => counting.memory().bytes() + self.memory().bytes(),
             Structure::Cells(filter) => filter.bytes(),
             Structure::Counting(filter) => filter.memory().bytes(),
@@ -234,15 +240,21 @@ impl Source {
                 self.beyond += u64::from(self.entries >= self.items_max);
                 self.note_inserted();
             }
-            Structure::Hosts { connections, told } => {
+            Structure::Hosts { pairs, told } => {
                 let key = key::of_hosts(&self.secret, tuple);
-                if let Some(number) = connections.get_mut(&key) {
-                    *number = number.saturating_add(1);
-                } else if self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok() {
-                    connections.insert(key, 1);
+                let pair = pairs.entry(key).or_default();
+                pair.connections = pair.connections.saturating_add(1);
+                if pair.is_told {
+                    return;
+                }
+                let is_first = pair.connections == 1;
+                pair.is_told = self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok();
+                if pair.is_told {
+                    self.absent -= u64::from(!is_first);
                     self.note_inserted();
                 } else {
                     self.refused += 1;
+                    self.absent += u64::from(is_first);
                 }
             }
             Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
@@ -256,18 +268,20 @@ impl Source {
                     self.note_removed();
                 }
             }
-            Structure::Hosts { connections, told } => {
+            Structure::Hosts { pairs, told } => {
                 let key = key::of_hosts(&self.secret, tuple);
-                match connections.get_mut(&key) {
-                    Some(number) if *number > 1 => *number -= 1,
-                    Some(_) => {
-                        connections.remove(&key);
-                        told.remove_state(key, TALKING);
-                        self.note_removed();
-                    }
-                    // There was no room for the pair when this connection began. (Had it come to room since, by another
-                    // connection, that one would be forgotten with this one: what is refused is counted for this reason, too.)
-                    None => {}
+                let Some(pair) = pairs.get_mut(&key) else { return };
+                pair.connections -= 1;
+                if pair.connections > 0 {
+                    return;
+                }
+                let was_told = pair.is_told;
+                pairs.remove(&key);
+                if was_told {
+                    told.remove_state(key, TALKING);
+                    self.note_removed();
+                } else {
+                    self.absent -= 1;
                 }
             }
             Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
