@@ -141,3 +141,57 @@ impl Analysis for EndHosts {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redundancy_study::classify::Classifier;
+    use crate::redundancy_study::packet::{Batch, Observed};
+
+    /// What servers send clients: hours, server, client, port, megabytes.
+    fn needs(sent: &[(u64, &str, &str, u16, usize)]) -> EndHostsOutcome {
+        let (mut classifier, mut end_hosts) = (Classifier::new(&[]), Box::new(EndHosts::default()));
+        let payload = vec![0; 1 << 16];
+        for (hours, server, client, port, megabytes) in sent {
+            for _ in 0..megabytes << 4 {
+                let observed = Observed {
+                    at: Instant::from_millis(hours * 3_600_000),
+                    source: server.parse().expect("an address"),
+                    destination: client.parse().expect("an address"),
+                    source_port: *port,
+                    destination_port: 40_000,
+                    ip_protocol: 6,
+                    tcp: Some((0, flow::wire::tcp_flags::ACK)),
+                    ip_bytes: 0,
+                    payload: &payload,
+                };
+                let mut batch = Batch::default();
+                batch.push(&observed, classifier.look(&observed));
+                batch.iter().for_each(|(packet, payload)| end_hosts.handle(packet, payload));
+            }
+        }
+        match end_hosts.finish() {
+            Outcome::EndHosts(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_cache_is_as_large_as_what_was_sent_and_what_is_spoken_allows() {
+        let [one, other, server] = ["10.0.0.1", "10.0.0.2", "192.0.2.1"];
+        let found = needs(&[(1, server, one, 80, 3), (1, server, other, 80, 12), (1, server, other, 5000, 1)]);
+        assert_eq!(found.pairs, 2);
+        assert_eq!(found.clients, [(3 << 10, 1), (10 << 10, 1)].into(), "3 MB, and of 13 the 10 that HTTP is given");
+        assert_eq!(found.servers, [(13 << 10, 1)].into(), "it has a cache for either");
+        assert_eq!(needs(&[(1, server, one, 5000, 3)]).clients, [(1 << 10, 1)].into());
+        assert_eq!(needs(&[(1, server, one, 445, 30)]).clients, [(4 << 10, 1)].into());
+    }
+
+    #[test]
+    fn what_was_silent_for_ten_hours_is_not_in_memory_with_what_comes_then() {
+        let [one, first, second] = ["10.0.0.1", "192.0.2.1", "192.0.2.2"];
+        let within = |hours: u64| needs(&[(1, first, one, 80, 5), (1 + hours, second, one, 80, 4)]).clients;
+        assert_eq!(within(9), [(9 << 10, 1)].into());
+        assert_eq!(within(11), [(5 << 10, 1)].into());
+    }
+}

@@ -32,13 +32,16 @@ impl TrainedOutcome {
     }
 }
 
+/// Packets with their payloads.
+type Waiting = Vec<(Packet, Vec<u8>)>;
+
 /// Packets wait until there are enough of their way to train on, and are encoded then.
 pub(super) struct TrainedAnalysis {
     link: Link,
     sampling: Option<Sampling>,
     cache_bytes: usize,
     skips_encrypted: bool,
-    waiting: [Option<Vec<(Packet, Vec<u8>)>>; 2],
+    waiting: [Option<Waiting>; 2],
     waiting_bytes: [usize; 2],
     outcome: TrainedOutcome,
 }

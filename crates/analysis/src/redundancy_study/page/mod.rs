@@ -49,7 +49,11 @@ pub fn lasting(seconds: f64) -> String {
 
 /// Caches are powers of two, or what an operator chose: megabytes of 2^20 bytes, as everywhere in this.
 fn size(bytes: usize) -> String {
-    if bytes < 1 << 20 { format!("{} KB", bytes >> 10) } else { format!("{} MB", bytes >> 20) }
+    match bytes {
+        ..0x10_0000 => format!("{} KB", bytes >> 10),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MB", bytes >> 20),
+        _ => format!("{:.1} MB", bytes as f64 / f64::from(1 << 20)),
+    }
 }
 
 fn base(findings: &Findings) -> f64 {
