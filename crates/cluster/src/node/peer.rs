@@ -136,8 +136,7 @@ impl Peer {
     pub(super) fn is_synchronised_or_away(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let status = session.status();
-        let has_all =
-            status.is_synchronised() && !self.resync.lacks_room && self.has_told_filter() && self.has_told_on();
+        let has_all = status.is_synchronised() && !self.resync.lacks_room && self.has_told_filter();
         self.orphaned_at.is_some() || has_all
     }
 }

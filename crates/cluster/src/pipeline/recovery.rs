@@ -125,13 +125,19 @@ pub(super) enum Recollection {
 }
 
 impl Pipeline {
-    /// From `now` on packets of no connection are asked for. `entries` is how many connections were told.
-    pub fn begin_recovery(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) {
+    /// From `now` on packets of no connection are asked for. `entries` is how many connections were told. One that is under way
+    /// goes on, for as long again; whether it was not is returned.
+    pub fn begin_recovery(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
+        let until = now + config.lasts;
+        if let Some(recovery) = &mut self.recovery {
+            (recovery.until, recovery.told, recovery.restored) = (until, entries, 0);
+            return false;
+        }
         let misses = SourceRates::new(self.key, SourcePrefixes::default(), config.misses_per_source_max);
         self.recovery_counters.begun += 1;
         self.recovery = Some(Box::new(Recovery {
             config: config.clone(),
-            until: now + config.lasts,
+            until,
             told: entries,
             restored: 0,
             misses,
@@ -140,6 +146,7 @@ impl Pipeline {
             originals: Vec::new(),
             recalled: Vec::new(),
         }));
+        true
     }
 
     /// So many connections have been told by now; whoever left in good order may go on telling.

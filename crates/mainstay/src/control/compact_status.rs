@@ -123,8 +123,7 @@ impl FilterStatus {
         }
         if self.heirlooms > 0 {
             let (filters, entries) = (count(self.heirlooms), count(self.heirloom_entries));
-            let _ =
-                writeln!(text, "Told on      {filters} filters of nodes that are gone, {entries} entries not back yet");
+            let _ = writeln!(text, "Told on      {entries} entries in {filters} filters of nodes that are gone");
         }
         text
     }

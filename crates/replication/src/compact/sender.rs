@@ -110,11 +110,12 @@ impl CompactSender {
     }
 
     /// From when on others may use what this filter leaves of its budget: nothing of it waits to be told then. `None` while
-    /// something waits for it.
+    /// something waits for it, or nobody is told, and without a budget.
     #[must_use]
     pub fn spare_budget_at(&self) -> Option<Instant> {
         let mut told = self.tellings.iter().filter(|telling| telling.is_told());
-        told.try_fold(Instant::ZERO, |at, telling| Some(at.max(telling.spare_budget_at(self.source.memory())?)))
+        let first = told.next()?.spare_budget_at(self.source.memory())?;
+        told.try_fold(first, |at, telling| Some(at.max(telling.spare_budget_at(self.source.memory())?)))
     }
 
     /// A connection begins. One that finds no room is counted, and is not in the filter until it does.

@@ -331,10 +331,10 @@ impl Telling {
         }
     }
 
-    /// From when on what is left of the budget is not wanted here; `None` while something waits for it.
+    /// From when on what is left of the budget is not wanted here; `None` while something waits for it, and without a budget.
     pub(super) fn spare_budget_at(&self, memory: &Memory) -> Option<Instant> {
         let waits = self.is_short || self.left > 0 || !self.raw.is_empty() || memory.changed(self.mark) > 0;
-        if waits { None } else { Some(self.budget.as_ref().map_or(Instant::ZERO, Budget::may_send_at)) }
+        self.budget.as_ref().filter(|_| !waits).map(Budget::may_send_at)
     }
 
     fn poll_announcement(&mut self, now: Instant, common: &Common, out: &mut Vec<u8>) -> bool {

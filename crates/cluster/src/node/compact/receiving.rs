@@ -34,7 +34,7 @@ impl Peer {
         self.compact.as_ref().is_none_or(CompactReceiver::is_complete)
     }
 
-    /// So is what it tells on.
+    /// So is what it tells on. Nothing waits for that: it may be given up before it is whole.
     pub(in crate::node) fn has_told_on(&self) -> bool {
         self.told_on.as_ref().is_none_or(ToldOn::is_complete)
     }
@@ -127,12 +127,14 @@ impl Node {
             return;
         }
         compact.awaits_entries_until = None;
-        self.pipeline.begin_recovery(now, &compact.recovery, told);
+        let is_new = self.pipeline.begin_recovery(now, &compact.recovery, told);
         // The peer may come back with nothing before all its connections have sent something.
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(true));
         self.adopt_heirlooms(now);
-        self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
+        if is_new {
+            self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
+        }
     }
 
     /// Connections that can come back from what peers told, at most.

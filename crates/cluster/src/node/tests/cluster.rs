@@ -82,6 +82,8 @@ pub(super) struct Compactly {
     pub(super) cold_start: bool,
     /// How long filters are asked after a take-over.
     pub(super) recovery_lasts: Duration,
+    /// What filter and precise words may take together.
+    pub(super) budget_bytes_per_second: Option<u64>,
 }
 
 impl Compactly {
@@ -92,12 +94,16 @@ impl Compactly {
             precise: WhichPrecise::None,
             cold_start: false,
             recovery_lasts: RECOVERY_LASTS_DEFAULT,
+            budget_bytes_per_second: None,
         }
     }
 
     /// `start` differs from start to start.
     fn config(self, id: u8, start: u64) -> CompactNodeConfig {
-        let config = CompactConfig::new(self.representation, self.items_max, [id.into(), start]);
+        let config = CompactConfig {
+            budget_bytes_per_second: self.budget_bytes_per_second,
+            ..CompactConfig::new(self.representation, self.items_max, [id.into(), start])
+        };
         let cold_start = if self.cold_start { std::vec![INSIDE] } else { Vec::new() };
         let recovery = RecoveryConfig { cold_start, lasts: self.recovery_lasts, ..RecoveryConfig::default() };
         CompactNodeConfig { config, precise: self.precise, recovery }

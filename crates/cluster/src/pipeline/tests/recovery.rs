@@ -37,7 +37,7 @@ fn bench_with(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>, translates: 
     let chain = ChainBuilder::new().push(firewall.unwrap()).push(nat.unwrap()).build().unwrap();
     let tracker = Tracker::new(TrackerConfig::default());
     let mut bench = Bench::of(Pipeline::new(NodeId(0), 256, HashKey([1, 2]), tracker, chain));
-    bench.pipeline.begin_recovery(bench.now, &config, told.len() as u64);
+    let _ = bench.pipeline.begin_recovery(bench.now, &config, told.len() as u64);
     bench.links.told = told;
     bench
 }
@@ -145,7 +145,7 @@ fn of_several_ports_that_a_filter_seems_to_know_none_gets_the_answer_before_one_
     let is_other = |original: &&Tuple| original.source_ip() == CLIENT && original.source_port != 4000;
     let mistaken = *originals.iter().find(is_other).unwrap();
     bench.links.told = std::vec![(mistaken, MEMBER), (outwards(4000), MEMBER)];
-    bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 2);
+    let _ = bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 2);
     assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"whose?")).is_none());
     let mut ports = asked(&mut bench);
     ports.sort_unstable();
@@ -166,16 +166,16 @@ fn a_reset_that_nobody_asked_for_passes() {
 #[test]
 fn strangers_have_no_more_questions_sent_than_a_second_allows() {
     let hosts = Recalled { is_of_hosts: true, ..MEMBER };
-    let told = (1024..=u16::MAX).map(|port| (outwards(port), hosts)).collect();
+    let told = (4000..5200).map(|port| (outwards(port), hosts)).collect();
     let mut bench = bench(RecoveryConfig { misses_per_source_max: 2, ..RecoveryConfig::default() }, told);
-    for port in 4000..4100 {
-        let reply = answers(&bench, port);
+    let is_asked_about = |bench: &mut Bench, port| {
+        let reply = answers(bench, port);
         assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_none());
-    }
-    let counters = bench.pipeline.recovery_counters();
-    let per_answer = asked(&mut bench).len() / 20;
-    assert_eq!(counters.ambiguous, 100);
-    assert_eq!(counters.asked as usize / per_answer, 20, "ten answers for each miss that a source may have");
+        !asked(bench).is_empty()
+    };
+    let asked_about = (4000..4100).filter(|port| is_asked_about(&mut bench, *port)).count();
+    assert_eq!(asked_about, 20, "ten answers for each miss that a source may have");
+    assert_eq!(bench.pipeline.recovery_counters().ambiguous, 100);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn no_more_comes_back_than_was_told() {
     let told: Vec<_> = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
     let mut bench = bench(RecoveryConfig::default(), told);
     // The peer said that it had one connection.
-    bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 1);
+    let _ = bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 1);
     (4000..4200).for_each(|port| drop(bench.feed_one(INSIDE, tcp(&outwards(port), ACK, 1, 1, b""))));
     assert_eq!(bench.pipeline.recovery_counters().restored, 65);
     bench.pipeline.end_recovery_if_over(bench.now);
