@@ -5,7 +5,7 @@ use std::time::Duration;
 use flow::Instant;
 use redundancy::limits::{BLOCK_BYTES_MAX, CACHE_BYTES_MIN, WAITING_BLOCKS_MAX};
 use redundancy::{
-    Decoder, DecoderConfig, Encoder, EncoderConfig, Event, Handled, Matcher, Method, Period, Sampling, Ticket,
+    Decoder, DecoderConfig, Encoder, EncoderConfig, Encoding, Event, Handled, Matcher, Method, Period, Sampling, Ticket,
 };
 
 const EPOCH: u32 = 1;
@@ -39,7 +39,9 @@ impl Pair {
         let period = Period::new(4 << (first >> 5)).ok()?;
         let sampling = Sampling { method, period, ..Sampling::default() };
         let cache_bytes = CACHE_BYTES_MIN;
-        let config = EncoderConfig { cache_bytes, sampling, matcher, epoch: EPOCH, ..EncoderConfig::default() };
+        let remembers_plain = first & 8 != 0;
+        let config = EncoderConfig { cache_bytes, sampling, matcher, remembers_plain, ..EncoderConfig::default() };
+        let config = EncoderConfig { epoch: EPOCH, ..config };
         Some(Self {
             encoder: Encoder::open_at_once(config).ok()?,
             decoder: Decoder::open_at_once(DecoderConfig { cache_bytes, id: 0 }, EPOCH).ok()?,
@@ -54,7 +56,11 @@ impl Pair {
         match step & 7 {
             // Identity, of the bytes as often as it takes to be long and redundant.
             0..=2 => self.pass(&bytes.repeat(1 + usize::from(step >> 3))),
-            3 => self.hand_in(bytes),
+            3 if step & 8 == 0 => self.hand_in(bytes),
+            3 => {
+                self.decoder.handle_plain(bytes);
+                self.is_clean = false;
+            }
             4 => {
                 // A refusal is an answer as good as another.
                 let _ = self.decoder.handle_control(self.now, bytes);
@@ -73,6 +79,9 @@ impl Pair {
         let mut wire = Vec::new();
         let encoding = self.encoder.encode_block(block, &mut wire);
         assert!(encoding.wire_bytes(block, &wire) <= block.len() + 4);
+        if encoding == Encoding::Remembered {
+            self.decoder.handle_plain(block);
+        }
         if !encoding.has_shim() {
             return;
         }

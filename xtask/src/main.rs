@@ -25,11 +25,10 @@ const ROOMS: [(&str, bool); 10] = [
 ];
 
 /// Files of pure rooms that may hold `unsafe`, each for one named reason.
-const UNSAFE_EXCEPTIONS: [&str; 5] = [
+const UNSAFE_EXCEPTIONS: [&str; 4] = [
     "crates/filters/src/multi_level/wide.rs",
     "crates/filters/src/prefetch.rs",
     "crates/filters/src/scan.rs",
-    "crates/flow/src/table/prefetch.rs",
     "crates/redundancy/src/fingerprint/vector.rs",
 ];
 

@@ -15,7 +15,8 @@
 //!
 //! All take a [`KeyHash`], made from a key by one computation under a [`Secret`], and lie in words of 32 bits in whole cache
 //! lines ([`memory`]), so that all of them can be told to another node: whole, or what changed since a mark, compared by
-//! digests ([`exchange`]). What they should cost and how often they should be wrong is computed by [`theory`].
+//! digests ([`exchange`]). What they should cost and how often they should be wrong is computed by [`theory`]. How they ask for
+//! memory before they read it ([`prefetch`]), the rooms below do as well.
 //!
 //! ```
 //! use filters::{MultiLevel, MultiLevelShape, Secret, States};
@@ -46,7 +47,7 @@ pub mod exchange;
 pub mod hash;
 pub mod memory;
 pub mod multi_level;
-mod prefetch;
+pub mod prefetch;
 mod scan;
 pub mod shape;
 pub mod stateful_bloom;

@@ -19,7 +19,7 @@ pub const MARKS_MAX: usize = 8;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
-struct Line([u32; WORDS_PER_LINE]);
+pub(crate) struct Line([u32; WORDS_PER_LINE]);
 
 /// A mark, by which it is known what changed since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +69,12 @@ impl Memory {
         self.lines.len() * size_of::<Line>()
     }
 
+    /// All cache lines.
+    #[inline(always)]
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
     #[inline(always)]
     pub(crate) fn word(&self, index: usize) -> u32 {
         self.lines[index / WORDS_PER_LINE].0[index % WORDS_PER_LINE]
@@ -85,7 +91,7 @@ impl Memory {
 
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
-        prefetch(&self.lines, index / WORDS_PER_LINE);
+        prefetch(&self.lines, index / WORDS_PER_LINE, 0);
     }
 
     #[inline(always)]

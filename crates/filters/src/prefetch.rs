@@ -1,9 +1,14 @@
 //! Asking the processor to fetch memory that will be read soon.
 
-/// Fetches the cache line at element `index` of `elements`. A hint: an element that does not exist is no error.
+/// Bytes that one prefetch fetches.
+pub const CACHE_LINE_BYTES: usize = 64;
+
+/// Fetches the cache line `offset_bytes` into element `index` of `elements`. A hint: an element that does not exist is
+/// no error.
 #[inline(always)]
-pub(crate) fn prefetch<T>(elements: &[T], index: usize) {
-    prefetch_line(elements.as_ptr().wrapping_add(index).cast());
+pub fn prefetch<T>(elements: &[T], index: usize, offset_bytes: usize) {
+    let line = elements.as_ptr().wrapping_add(index).cast::<u8>().wrapping_add(offset_bytes);
+    prefetch_line(line);
 }
 
 #[cfg(target_arch = "x86_64")]

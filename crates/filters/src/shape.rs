@@ -177,6 +177,12 @@ impl MultiLevelShape {
         (self.cells_per_bucket as usize).next_power_of_two()
     }
 
+    /// Which bits of 64 are cells, with as many a level as there are words from a bucket to the next.
+    pub(crate) fn cells_mask(self) -> u64 {
+        let of_bucket = (1 << self.cells_per_bucket) - 1_u64;
+        (0..usize::from(self.levels)).fold(0, |mask, level| mask | of_bucket << (level * self.stride()))
+    }
+
     /// Buckets of each level (BN): those of the first are n / (H · R0), rounded down, R0 = 1 + R + R² + …; those of each
     /// further one R times as many as of the one before it, rounded down.
     ///

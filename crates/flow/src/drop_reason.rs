@@ -94,6 +94,10 @@ drop_reasons! {
     RecoverySourceLimit = "recovery_source_limit",
     /// A segment that no filter names, dropped to see whether it comes again.
     RecoveryBlocked = "recovery_blocked",
+    /// An answer that may be to several connections behind one outside port; those inside were asked whose it is.
+    RecoveryAmbiguous = "recovery_ambiguous",
+    /// An end point's reset in answer to such a question: the answer was not for it.
+    RecoveryDenial = "recovery_denial",
 
     // Functions.
     /// A firewall rule says so, or none allows it.

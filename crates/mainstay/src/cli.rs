@@ -36,7 +36,7 @@ pub use link::LinkArgs;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
-pub use study::{StudyCommand, StudyReplicationArgs};
+pub use study::{ChecksumsChoice, StudyCommand, StudyReplicationArgs, admission};
 pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
 pub use sync_bench::BenchSyncArgs;
@@ -83,7 +83,7 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Plays clusters under faults, each from a seed, and checks that what is promised holds
     Simulate(SimulateArgs),
-    /// What captures show: what replication would cost on their traffic
+    /// What captures show: what replication would cost on their traffic, and what redundancy elimination would save
     #[command(subcommand)]
     Study(StudyCommand),
     /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
@@ -279,6 +279,8 @@ mod tests {
             ("--sync-loss 1.5", "a number from 0 to 0.9"),
             ("--ramp 1000000", "a number from 0 to 50000"),
             ("--seconds 0", "a number from 1 to 300"),
+            ("--wan --seconds 5", "cannot be used with"),
+            ("--wan --representation d-left", "cannot be used with"),
         ];
         for (option, remedy) in refused {
             let error = Cli::try_parse_from(format!("mainstay demo {option}").split(' ')).expect_err(option);

@@ -16,7 +16,7 @@ const OTHERS: u32 = 0o077;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
     /// The operating system would not give the file.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}{}", path.display(), remedy(source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -35,6 +35,14 @@ pub enum SecretFileError {
     /// It is too large to be what it should be.
     #[error("{} is larger than {SECRET_FILE_BYTES_MAX} bytes: is it the right file?", .0.display())]
     TooLarge(PathBuf),
+}
+
+/// What is to be done about a file that cannot be read, where that is known.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; have the user that this runs as own it (chown)",
+        _ => "",
+    }
 }
 
 /// Reads a file whose mode keeps all but its owner out. Its contents are wiped from memory when they are dropped.
@@ -82,5 +90,12 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         assert!(matches!(read(&path), Err(SecretFileError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_one_to_be_given_away() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = SecretFileError::Unreadable { path: "/etc/mainstay/cluster.key".into(), source: denied };
+        assert!(error.to_string().ends_with("have the user that this runs as own it (chown)"), "{error}");
     }
 }

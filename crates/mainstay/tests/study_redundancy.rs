@@ -1,8 +1,9 @@
 //! `mainstay study redundancy` as an operator runs it: files, a pipe, and a kill in the middle.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use analysis::synthesis::redundancy::{RedundancyConfig, RedundancyTraffic};
 use serde_json::Value;
@@ -65,40 +66,45 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("one object of JSON")
 }
 
-fn is_state(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "state")
+/// What a study keeps of the jobs that are finished.
+fn state_of(folder: &Path) -> Vec<u8> {
+    let entries = std::fs::read_dir(folder).expect("the study made it").flatten().map(|entry| entry.path());
+    let mut states = entries.filter(|path| path.extension().is_some_and(|extension| extension == "state"));
+    std::fs::read(states.next().expect("the study kept one")).expect("it can be read")
 }
 
-/// Bytes of finished jobs.
-fn finished_bytes(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter(|entry| is_state(&entry.path())).filter_map(|entry| entry.metadata().ok()).map(|it| it.len()).sum()
-}
+/// Bytes of a block, in which a shell measures what a file may have.
+const BLOCK_BYTES: usize = 512;
+/// What the system sends whoever writes a file beyond what it may have; its default is to end the program.
+const SIGXFSZ: i32 = 25;
 
 #[test]
 fn a_study_that_is_killed_goes_on_and_finds_the_same_to_the_byte() {
     let folder = Folder::new("kill");
     let captures = [folder.capture("one.pcap", 1), folder.capture("other.pcap", 2)];
     let [whole, killed] = ["whole", "killed"].map(|name| folder.0.join(name));
-    let expected = json(&study_in_turns().args(&captures).arg("--out").arg(&whole).output().expect("it can be run"));
+    let arguments = |out: &Path| {
+        let mut command = study_in_turns();
+        command.args(["--jobs", "1"]).args(&captures).arg("--out").arg(out);
+        command
+    };
+    let expected = json(&arguments(&whole).output().expect("it can be run"));
 
-    let mut child = study_in_turns()
-        .args(&captures)
-        .arg("--out")
-        .arg(&killed)
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("it can be run");
-    let limit = Instant::now() + Duration::from_secs(120);
-    while finished_bytes(&killed) == 0 {
-        assert!(Instant::now() < limit, "no job finishes");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    child.kill().expect("it is there");
-    assert!(!child.wait().expect("it was there").success(), "it was in the middle of its work");
+    // Killed while it writes: a timer would now and then come when the study is over.
+    let state = state_of(&whole);
+    let first_line_bytes = state.iter().position(|byte| *byte == b'\n').expect("a job was finished") + 1;
+    let blocks = first_line_bytes / BLOCK_BYTES + 1;
+    assert!(blocks * BLOCK_BYTES < state.len(), "what follows the first job is more than the rest of a block");
+    let study = arguments(&killed);
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg(format!("ulimit -c 0; ulimit -f {blocks}; exec \"$0\" \"$@\""));
+    limited.arg(study.get_program()).args(study.get_args());
+    let status = limited.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("there is a shell");
+    assert_eq!(status.signal(), Some(SIGXFSZ), "it was in the middle of its work: {status}");
+    assert_eq!(state_of(&killed).len(), blocks * BLOCK_BYTES, "and in the middle of a line");
     assert!(!killed.join("redundancy.json").exists());
 
-    let output = study_in_turns().args(&captures).arg("--out").arg(&killed).output().expect("it can be run");
+    let output = arguments(&killed).output().expect("it can be run");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("going on with what an earlier run left"), "{said}");
     assert_eq!(json(&output), expected);

@@ -319,7 +319,8 @@ pub trait NetworkFunction {
     }
 
     /// A function that translates: adds to `incoming` the tuples that it may have translated into `outgoing`, both as packets
-    /// of the original direction have them. Whoever asks tries each with `restore`, so there may be too many of them.
+    /// of the original direction have them, each once. Whoever asks tries each with `restore`, so there may be some that are
+    /// none. Where there are more than [`CANDIDATES_MAX`](crate::restoration::CANDIDATES_MAX), none is tried, and it may stop.
     fn incoming_of(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
         incoming.push(*outgoing);
     }

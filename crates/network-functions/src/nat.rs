@@ -203,8 +203,8 @@ impl Nat {
         let index = self.destination_rules.classify(key)?;
         let target = &self.targets[index.get()];
         outgoing.destination = target.address;
-        if let Some((from, to)) = target.moved {
-            outgoing.destination_port = outgoing.destination_port - from + to;
+        if let Some((range, to)) = target.moved {
+            outgoing.destination_port = outgoing.destination_port - range.first() + to;
         }
         Some(index)
     }

@@ -17,6 +17,9 @@ use flow::{PortId, Tuple};
 /// inside ones, and each of those may have been sent to the server itself or to an address that is forwarded to it.)
 pub const ORIGINALS_MAX: usize = 2048;
 
+/// Tuples that are tried to find these, at most: it is done for a packet, which may be a stranger's.
+pub const CANDIDATES_MAX: usize = 2 * ORIGINALS_MAX;
+
 /// Why a function's state of a connection cannot be had from the connection's tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unrestorable {

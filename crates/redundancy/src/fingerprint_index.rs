@@ -26,7 +26,8 @@ pub(crate) struct Hook {
 #[derive(Clone, Debug)]
 pub(crate) struct FingerprintIndex {
     slots: Box<[u32]>,
-    offset_bits: u32,
+    /// The bits of a slot that are a place.
+    offset_mask: u32,
 }
 
 impl FingerprintIndex {
@@ -34,13 +35,13 @@ impl FingerprintIndex {
     pub(crate) fn new(granules: u64, period_bytes: usize) -> Self {
         let cache_bytes = granules as usize * GRANULE_BYTES;
         let slots = vec![0; (cache_bytes / period_bytes).max(1)].into_boxed_slice();
-        Self { slots, offset_bits: usize::BITS - (cache_bytes - 1).leading_zeros() }
+        Self { slots, offset_mask: (cache_bytes.next_power_of_two() - 1) as u32 }
     }
 
     #[inline(always)]
     pub(crate) const fn hook(&self, fingerprint: u64) -> Hook {
         let slot = ((fingerprint >> 32) * self.slots.len() as u64) >> 32;
-        let tag = (fingerprint as u32) & !((1 << self.offset_bits) - 1);
+        let tag = fingerprint as u32 & !self.offset_mask;
         Hook { slot: slot as u32, tag }
     }
 
@@ -54,8 +55,7 @@ impl FingerprintIndex {
     pub(crate) fn replace(&mut self, hook: Hook, offset: usize) -> Option<usize> {
         let slot = self.slots.get_mut(hook.slot as usize)?;
         let former = core::mem::replace(slot, hook.tag | offset as u32);
-        let mask = (1 << self.offset_bits) - 1;
-        (former & !mask == hook.tag).then_some((former & mask) as usize)
+        (former & !self.offset_mask == hook.tag).then_some((former & self.offset_mask) as usize)
     }
 
     pub(crate) const fn memory_bytes(&self) -> usize {

@@ -52,10 +52,12 @@ pub mod optimal;
 mod packet_cache;
 pub mod period_control;
 mod reference_check;
+mod scan;
 pub mod second_stage;
 pub mod wire;
 
-pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Ticket};
+pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Look, Opening, Ticket};
 pub use encoder::{Encoder, EncoderConfig, Encoding, FlowPosition, Matcher, Segment, Trust};
-pub use fingerprint::{Fingerprinter, Marks, Method, Period, SampleTable, Sampling, Scan, Window};
+pub use fingerprint::{Fingerprinter, Marks, Method, Period, SampleTable, Sampling, Window};
 pub use packet_cache::CacheSizeError;
+pub use scan::Scan;

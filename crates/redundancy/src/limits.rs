@@ -8,8 +8,10 @@ pub const CACHE_BYTES_MIN: usize = 1 << 16;
 pub const CACHE_BYTES_MAX: usize = 1 << 28;
 /// The longest block. Longer ones pass as they are.
 pub const BLOCK_BYTES_MAX: usize = u16::MAX as usize;
-/// Blocks that are encoded at once. More are encoded in turns of so many.
-pub const BATCH_BLOCKS_MAX: usize = 4;
+/// Blocks that are encoded at once. More are encoded in turns of so many ...
+pub const BATCH_BLOCKS_MAX: usize = 8;
+/// ... or so many bytes, so that what a turn reads and writes is still in the processor's first cache when it is read again.
+pub const BATCH_BYTES_MAX: usize = 12 << 10;
 /// Pointers in one block. What would need more stays as it is from there on.
 pub const MATCHES_MAX: usize = 4096;
 /// The part of a cache, as a divisor, that is next to be overwritten and no longer pointed to: so far may packets overtake
@@ -17,6 +19,11 @@ pub const MATCHES_MAX: usize = 4096;
 pub const MARGIN_DIVISOR: usize = 16;
 /// Thousandths by which what has nothing redundant in it may grow, over any run of blocks from the first on.
 pub const EXPANSION_PER_MILLE: usize = 3;
+/// Bytes of blocks in a row that go plain, remembered without a number. One more brings its number, so that a loss is found out
+/// before much was filed in a wrong place.
+pub const IMPLIED_BYTES_MAX: usize = 1 << 14;
+/// Granules of such a run: an encoder's blocks have 12 bytes at least, and one may leave the end of the ring unused.
+pub(crate) const IMPLIED_GRANULES_MAX: u64 = (IMPLIED_BYTES_MAX / 12 + 2 * BLOCK_BYTES_MAX / GRANULE_BYTES) as u64;
 /// Savings that may be spent on shims of later blocks are forgotten beyond this, in bytes: a bound over all time would mean
 /// little after a week.
 pub const EXPANSION_CREDIT_BYTES_MAX: usize = 1 << 20;
@@ -42,4 +49,6 @@ pub const OUTBOX_MESSAGES_MAX: usize = 64;
 pub const STALE_BLOCKS_MAX: u32 = 64;
 
 const _: () = assert!(CACHE_BYTES_MAX < 1 << 30 && CACHE_BYTES_MIN > 0);
+// What has come so far without a number can pay for one.
+const _: () = assert!(IMPLIED_BYTES_MAX * EXPANSION_PER_MILLE >= 1000 * crate::wire::shim::LITERAL_SHIM_BYTES);
 const _: () = assert!(GRANULE_BYTES.is_power_of_two() && CACHE_BYTES_MIN.is_multiple_of(GRANULE_BYTES));

@@ -28,6 +28,7 @@ pub struct Optimal {
     counters: Box<[u8]>,
     cache: VecDeque<Box<[u8]>>,
     cached_bytes: usize,
+    last_with_own: isize,
 }
 
 impl Optimal {
@@ -42,31 +43,41 @@ impl Optimal {
             counters: vec![0; cache_bytes * COUNTERS_PER_BYTE / 2].into_boxed_slice(),
             cache: VecDeque::new(),
             cached_bytes: 0,
+            last_with_own: 0,
         }
     }
 
     /// Takes a block. Returns how many bytes of it an optimal encoder would save at most, shims and pointers paid as this
     /// room's cost; negative for a shim that gains nothing.
     pub fn handle_block(&mut self, block: &[u8]) -> isize {
-        let (mut matched, mut runs, mut end) = (0, 0, 0);
+        let mut found = Found::default();
         let (counters, window_bytes) = (&self.counters, self.window_bytes);
         self.rabin.each_window(block, |at, fingerprint| {
-            if places(counters.len(), fingerprint).all(|place| count(counters, place) > 0) {
-                runs += usize::from(at >= end);
-                matched += at + window_bytes - end.max(at);
-                end = at + window_bytes;
+            if is_in(counters, fingerprint) {
+                found.add(at, window_bytes);
             }
         });
         self.add(block);
-        let shim_bytes = ENCODED_SHIM_BYTES + POINTER_BYTES * runs;
-        if matched > shim_bytes { (matched - shim_bytes) as isize } else { -(LITERAL_SHIM_BYTES as isize) }
+        found.saved()
+    }
+
+    /// The same of the block that was taken last, when what repeats within it counts too. That is no part of the seed's bound,
+    /// which leaves it to compression; an encoder whose pointers may lead into the block itself saves it all the same.
+    #[must_use]
+    pub const fn last_with_own(&self) -> isize {
+        self.last_with_own
     }
 
     fn add(&mut self, block: &[u8]) {
         let counters = &mut self.counters;
-        self.rabin.each_window(block, |_, fingerprint| {
+        let (mut found, window_bytes) = (Found::default(), self.window_bytes);
+        self.rabin.each_window(block, |at, fingerprint| {
+            if is_in(counters, fingerprint) {
+                found.add(at, window_bytes);
+            }
             places(counters.len(), fingerprint).for_each(|place| change(counters, place, true));
         });
+        self.last_with_own = found.saved();
         self.cached_bytes += block.len();
         self.cache.push_back(block.into());
         while self.cached_bytes > self.cache_bytes
@@ -78,6 +89,31 @@ impl Optimal {
             });
         }
     }
+}
+
+/// The windows of a block that were found, joined where they overlap.
+#[derive(Default)]
+struct Found {
+    matched: usize,
+    runs: usize,
+    end: usize,
+}
+
+impl Found {
+    fn add(&mut self, at: usize, window_bytes: usize) {
+        self.runs += usize::from(at >= self.end);
+        self.matched += at + window_bytes - self.end.max(at);
+        self.end = at + window_bytes;
+    }
+
+    const fn saved(&self) -> isize {
+        let shim_bytes = ENCODED_SHIM_BYTES + POINTER_BYTES * self.runs;
+        if self.matched > shim_bytes { (self.matched - shim_bytes) as isize } else { -(LITERAL_SHIM_BYTES as isize) }
+    }
+}
+
+fn is_in(counters: &[u8], fingerprint: u64) -> bool {
+    places(counters.len(), fingerprint).all(|place| count(counters, place) > 0)
 }
 
 /// The counters of a fingerprint, by double hashing.
@@ -126,6 +162,8 @@ mod tests {
         let mut part = block(99);
         part[300..400].copy_from_slice(&block(0)[700..800]);
         assert_eq!(optimal.handle_block(&part), 100 - 18);
+        let repeated = [&block(50)[..300], &block(50)[..300]].concat();
+        assert_eq!((optimal.handle_block(&repeated), optimal.last_with_own()), (-4, 300 - 18), "within the block");
         for other in 2..6 {
             optimal.handle_block(&block(other * 7));
         }

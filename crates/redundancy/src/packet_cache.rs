@@ -57,6 +57,7 @@ impl Ring {
     }
 
     /// Writes a block, zeros behind it. It must fit before the end.
+    #[inline(always)]
     pub(crate) fn write(&mut self, offset: usize, block: &[u8]) {
         let end = offset + block.len();
         self.bytes[offset..end].copy_from_slice(block);
@@ -136,6 +137,7 @@ impl GranuleSet {
     }
 
     /// The bits of one word that lie in the range.
+    #[inline(always)]
     const fn mask(word: usize, range: &Range<usize>) -> u64 {
         let low = range.start.saturating_sub(word * 64);
         let high = range.end.saturating_sub(word * 64);
@@ -144,6 +146,7 @@ impl GranuleSet {
         up_to_high & !up_to_low
     }
 
+    #[inline(always)]
     pub(crate) fn has_all(&self, range: Range<usize>) -> bool {
         let words = range.start / 64..range.end.div_ceil(64);
         words.into_iter().all(|word| {
@@ -152,6 +155,7 @@ impl GranuleSet {
         })
     }
 
+    #[inline(always)]
     pub(crate) fn set(&mut self, range: Range<usize>, value: bool) {
         for word in range.start / 64..range.end.div_ceil(64) {
             let mask = Self::mask(word, &range);

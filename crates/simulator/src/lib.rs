@@ -50,7 +50,7 @@ pub struct Options {
     pub trace: bool,
     /// Kinds of trouble that a seed's run is drawn from.
     pub faults: FaultSet,
-    /// By which filter the nodes tell each other of connections; `None`: precisely.
+    /// By which filter the nodes tell each other of connections; `None`: as the seed draws it.
     pub representation: Option<Representation>,
     /// Nodes are to end connections of which a node that they could not hear saw the end.
     pub expects_no_zombies: bool,

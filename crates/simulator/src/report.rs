@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use cluster::node::NodeEvent;
 use flow::Instant;
+use replication::compact::Representation;
 
 use crate::scenario::{Family, Scenario};
 
+/// What a run is counted by whose nodes tell each other of connections as they are.
+const PRECISE: &str = "precise";
 /// A run ends when it has met so many problems.
 pub const PROBLEMS_MAX: usize = 8;
 
@@ -107,6 +110,8 @@ pub struct Outcome {
     pub survived: u64,
     /// Kinds of trouble that were played.
     pub families: BTreeSet<Family>,
+    /// How the nodes told each other of connections.
+    pub representation: &'static str,
     /// Nodes that stopped dead.
     pub kills: u64,
     /// Nodes that stood still for a while.
@@ -144,6 +149,7 @@ impl Outcome {
             connections: 0,
             survived: 0,
             families: scenario.families(),
+            representation: scenario.representation.map_or(PRECISE, Representation::name),
             kills: 0,
             pauses: 0,
             failovers: 0,
@@ -179,13 +185,20 @@ impl Outcome {
     }
 }
 
-/// How often a kind of trouble was played.
+/// How often something was played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Played {
     /// Runs with it.
     pub played: u64,
     /// Of these, runs in which a promise was broken.
     pub failures: u64,
+}
+
+impl Played {
+    fn note(&mut self, outcome: &Outcome) {
+        self.played += 1;
+        self.failures += u64::from(!outcome.is_sound());
+    }
 }
 
 /// What came of many runs.
@@ -207,6 +220,8 @@ pub struct Totals {
     pub pauses: u64,
     /// In how many runs each kind of trouble was played, and how many of these broke a promise.
     pub by_fault: BTreeMap<Family, Played>,
+    /// The same for each way to tell of connections.
+    pub by_representation: BTreeMap<&'static str, Played>,
     /// Take-overs of the addresses.
     pub failovers: u64,
     /// Replication messages that had to be told again.
@@ -230,10 +245,9 @@ impl Totals {
         self.kills += outcome.kills;
         self.pauses += outcome.pauses;
         for family in &outcome.families {
-            let played = self.by_fault.entry(*family).or_default();
-            played.played += 1;
-            played.failures += u64::from(!outcome.is_sound());
+            self.by_fault.entry(*family).or_default().note(outcome);
         }
+        self.by_representation.entry(outcome.representation).or_default().note(outcome);
         self.failovers += outcome.failovers;
         self.messages_lost += outcome.messages_lost;
         self.filtered.add(&outcome.filtered);

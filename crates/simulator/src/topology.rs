@@ -213,6 +213,8 @@ fn compact(representation: Representation, secret: u64) -> CompactNodeConfig {
 fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
     let accept = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
     let forwarded = Conditions {
+        // Named, so that an answer that comes first leads back to it.
+        destinations: vec![Prefix::host(Side::Outside.v4(1).into())],
         protocols: vec![ip_protocol::TCP, ip_protocol::UDP],
         destination_ports: vec![PortRange::single(FORWARDED_PORT)],
         ingress: vec![Side::Outside.port()],

@@ -9,14 +9,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::compressors::{Library, Squeezer};
+use super::end_hosts::{EndHosts, EndHostsOutcome};
 use super::http::{HttpAnalysis, HttpOutcome};
 use super::ledger::{Ledger, LedgerOutcome};
 use super::link::Link;
 use super::microscope::{Microscope, MicroscopeOutcome};
 use super::options::{Codec, Options};
-use super::packet::{Packet, Secrecy, Way};
+use super::packet::{Packet, Way};
 use super::plan::Job;
 use super::tally::{Savings, Tally};
+use super::trained::{TrainedAnalysis, TrainedOutcome};
 
 /// What sees every packet of a site, in order.
 pub(super) trait Analysis: Send {
@@ -39,6 +41,12 @@ pub(super) enum Outcome {
     Microscope(Box<MicroscopeOutcome>),
     /// HTTP.
     Http(HttpOutcome),
+    /// What could be saved.
+    Bound(BoundOutcome),
+    /// What is saved with a table of one's own.
+    Trained(TrainedOutcome),
+    /// What end hosts would need.
+    EndHosts(EndHostsOutcome),
 }
 
 impl Job {
@@ -53,11 +61,13 @@ impl Job {
                 cache_bytes: *cache_bytes,
                 skips_encrypted: options.skips_encrypted,
                 bounds: [None, None],
-                savings: Savings::default(),
+                outcome: BoundOutcome::default(),
             }),
             Self::Stages(codec, library) => Box::new(StagesAnalysis::new(codec.as_ref().map(link), *library)),
             Self::Microscope(codec) => Box::new(Microscope::new(link(codec), codec)),
             Self::Http(codec) => Box::new(HttpAnalysis::new(link(codec))),
+            Self::Trained(codec) => Box::new(TrainedAnalysis::new(codec, options.skips_encrypted)),
+            Self::EndHosts => Box::new(EndHosts::default()),
         }
     }
 }
@@ -78,26 +88,40 @@ impl Analysis for CodecAnalysis {
     }
 }
 
+/// What could be saved at most.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub(super) struct BoundOutcome {
+    /// Of what repeats between packets: the seed's bound.
+    pub between: Savings,
+    /// With what repeats within a packet.
+    pub with_own: Tally,
+}
+
 struct OptimalAnalysis {
     window: Window,
     cache_bytes: usize,
     skips_encrypted: bool,
     bounds: [Option<Box<Optimal>>; 2],
-    savings: Savings,
+    outcome: BoundOutcome,
 }
 
 impl Analysis for OptimalAnalysis {
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
-        let is_left_out = self.skips_encrypted && packet.secrecy != Secrecy::Open;
         let new = || Box::new(Optimal::new(self.cache_bytes, self.window));
         let bound = self.bounds[packet.way as usize].get_or_insert_with(new);
         // Shims that gain nothing are no part of a bound: an encoder may do without.
-        let saved = if is_left_out { 0 } else { bound.handle_block(payload).max(0) };
-        self.savings.add(packet, payload.len(), saved as i64);
+        let [between, with_own] = if packet.is_left_out(self.skips_encrypted) {
+            [0; 2]
+        } else {
+            let between = bound.handle_block(payload);
+            [between, bound.last_with_own()].map(|saved| saved.max(0) as i64)
+        };
+        self.outcome.between.add(packet, payload.len(), between);
+        self.outcome.with_own.add(packet, payload.len(), with_own);
     }
 
     fn finish(self: Box<Self>) -> Outcome {
-        Outcome::Savings(self.savings)
+        Outcome::Bound(self.outcome)
     }
 }
 

@@ -48,7 +48,7 @@ impl Classifier {
             () if looks_random(packet.payload) => Secrecy::ByEntropy,
             () => Secrecy::Open,
         };
-        Known { way, protocol, secrecy, is_repeated }
+        Known { way, protocol, secrecy, is_repeated, is_from_client }
     }
 
     /// The site is where the configured networks are; else where private addresses are; else where clients are.

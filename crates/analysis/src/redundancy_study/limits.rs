@@ -14,6 +14,11 @@ pub const FLOWS_MAX: usize = 1 << 16;
 /// Addresses that are counted at a site. Of more it is said that there are at least so many.
 pub const HOSTS_MAX: usize = 1 << 16;
 
+/// Pairs of a client and a server whose caches are followed. Packets of others are counted.
+pub const PAIRS_MAX: usize = 1 << 16;
+/// Bytes of each way that SAMPLEBYTE's table is trained on.
+pub const TRAINING_BYTES: usize = 1 << 21;
+
 /// Matched chunks whose hits are counted. When there are more, every second is let go, chosen by its hash, and each that stays
 /// stands for twice as many.
 pub const CHUNKS_MAX: usize = 1 << 18;

@@ -14,6 +14,7 @@
 mod analysis;
 mod classify;
 mod compressors;
+mod end_hosts;
 pub mod findings;
 mod http;
 mod ledger;
@@ -31,6 +32,7 @@ mod state;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod trained;
 
 use std::io;
 use std::path::PathBuf;

@@ -13,9 +13,10 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 
 use super::limits::MEMORY_BYTES_DEFAULT;
+use crate::trace::Admission;
 
 /// What is kept between runs has this version; another begins anew.
-const STATE_VERSION: u32 = 1;
+const STATE_VERSION: u32 = 2;
 /// Bytes at a capture's beginning and end that its digest is of, beside its length and the time of its last change.
 const SAMPLED_BYTES: u64 = 1 << 16;
 /// The name that stands for standard input.
@@ -81,6 +82,8 @@ pub struct Options {
     pub inside: Vec<Network>,
     /// Encrypted packets are left out of the caches, as a rule at a gateway would.
     pub skips_encrypted: bool,
+    /// What is studied although a gateway would drop it.
+    pub admission: Admission,
     /// Only what answers the main question: no series of periods and windows.
     pub is_quick: bool,
     /// Threads that study.
@@ -99,6 +102,7 @@ impl Default for Options {
             cache_bytes: 10 << 20,
             inside: Vec::new(),
             skips_encrypted: false,
+            admission: Admission::default(),
             is_quick: false,
             threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             memory_bytes: MEMORY_BYTES_DEFAULT,
@@ -177,12 +181,13 @@ impl Options {
     fn described(&self) -> String {
         let inside: Vec<String> = self.inside.iter().map(Network::to_string).collect();
         format!(
-            "method {} w {} p {} cache {} inside {inside:?} skips_encrypted {} quick {} memory {}\n",
+            "method {} w {} p {} cache {} inside {inside:?} skips_encrypted {} {:?} quick {} memory {}\n",
             self.method.name(),
             self.window.bytes(),
             self.period.bytes(),
             self.cache_bytes,
             self.skips_encrypted,
+            self.admission,
             self.is_quick,
             self.memory_bytes
         )

@@ -80,7 +80,16 @@ pub(super) struct Packet {
     pub(super) secrecy: Secrecy,
     /// Its bytes were sent before in the same flow.
     pub(super) is_repeated: bool,
+    /// Whoever began its flow sent it.
+    pub(super) is_from_client: bool,
     payload: Range<usize>,
+}
+
+impl Packet {
+    /// Whether it stays out of the caches because it is encrypted.
+    pub(super) fn is_left_out(&self, skips_encrypted: bool) -> bool {
+        skips_encrypted && self.secrecy != Secrecy::Open
+    }
 }
 
 /// Packets with their payloads, in order.
@@ -102,7 +111,7 @@ impl Batch {
     pub(super) fn push(&mut self, observed: &Observed<'_>, known: Known) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(observed.payload);
-        let Known { way, protocol, secrecy, is_repeated } = known;
+        let Known { way, protocol, secrecy, is_repeated, is_from_client } = known;
         self.packets.push(Packet {
             at: observed.at,
             source: observed.source,
@@ -115,6 +124,7 @@ impl Batch {
             protocol,
             secrecy,
             is_repeated,
+            is_from_client,
             payload: start..self.bytes.len(),
         });
     }
@@ -131,4 +141,5 @@ pub(super) struct Known {
     pub(super) protocol: ProtocolId,
     pub(super) secrecy: Secrecy,
     pub(super) is_repeated: bool,
+    pub(super) is_from_client: bool,
 }

@@ -6,6 +6,7 @@ use redundancy::{Matcher, Method};
 use serde::{Deserialize, Serialize};
 
 use super::compressors::Library;
+use super::limits::{PAIRS_MAX, TRAINING_BYTES};
 use super::options::{Codec, Options};
 
 /// The periods of figures 2.2 and 4.6.
@@ -39,6 +40,10 @@ pub enum Job {
     Microscope(Codec),
     /// HTTP's objects compressed one by one, beside a codec with and without gzip on the same packets.
     Http(Codec),
+    /// What a codec saves whose table is trained on the traffic's beginning.
+    Trained(Codec),
+    /// The memory that end hosts would need, had they caches of their own.
+    EndHosts,
 }
 
 impl Job {
@@ -55,6 +60,9 @@ impl Job {
             // An owner of 72 bytes for each granule at most, and the chunks.
             Self::Microscope(codec) => codec.memory_bytes() + 2 * (codec.cache_bytes as u64 / 64 * 72) + (48 << 20),
             Self::Http(codec) => codec.memory_bytes() + (64 << 20),
+            // What it is trained on, with what the system's allocator needs for it, and an encoder to try tables with.
+            Self::Trained(codec) => 2 * codec.memory_bytes() + 6 * TRAINING_BYTES as u64,
+            Self::EndHosts => PAIRS_MAX as u64 * 256,
         }
     }
 
@@ -77,6 +85,8 @@ impl Job {
             Self::Stages(Some(codec), library) => format!("what {} saves after {}", library.name(), of(codec)),
             Self::Microscope(codec) => format!("where what {} saves comes from", of(codec)),
             Self::Http(codec) => format!("HTTP's objects beside {}", of(codec)),
+            Self::Trained(codec) => format!("what {} saves with a table of its own", of(codec)),
+            Self::EndHosts => "what end hosts would need".to_owned(),
         }
     }
 
@@ -95,6 +105,8 @@ impl Job {
             Self::Stages(..) => 30,
             Self::Microscope(_) => 10,
             Self::Http(_) => 60,
+            Self::Trained(_) => 40,
+            Self::EndHosts => 1,
         }
     }
 }
@@ -103,12 +115,13 @@ impl Job {
 #[must_use]
 pub fn jobs(options: &Options, input_bytes: Option<u64>) -> Vec<Job> {
     let base = Codec::of(options);
-    let mut jobs = vec![Job::Ledger, Job::Savings(base), Job::Microscope(base)];
+    let mut jobs = vec![Job::Ledger, Job::Savings(base), Job::Microscope(base), Job::EndHosts];
     for matcher in [Matcher::MaxMatch, Matcher::ChunkMatch] {
         jobs.extend(Method::ALL.map(|method| Job::Savings(base.with(method, matcher))));
     }
     jobs.push(optimal(&base));
     jobs.push(Job::Http(base));
+    jobs.push(trained(&base));
     jobs.extend(caches(input_bytes).map(|cache_bytes| Job::Savings(Codec { cache_bytes, ..base })));
     jobs.push(Job::Savings(larger(&base)));
     for library in Library::ALL {
@@ -136,6 +149,12 @@ pub const fn optimal(codec: &Codec) -> Job {
     let cache_bytes =
         if codec.cache_bytes < OPTIMAL_CACHE_BYTES_MAX { codec.cache_bytes } else { OPTIMAL_CACHE_BYTES_MAX };
     Job::Optimal { window_bytes: codec.window_bytes, cache_bytes }
+}
+
+/// SAMPLEBYTE with a table of its own, whatever else is compared.
+#[must_use]
+pub fn trained(codec: &Codec) -> Job {
+    Job::Trained(codec.with(Method::SampleByte, Matcher::MaxMatch))
 }
 
 /// The same with a cache four times as large, or the largest that there is.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flow::wire::Transport;
 
 use super::packet::Observed;
-use crate::trace::{Packet, Trace, TraceError};
+use crate::trace::{Admission, Packet, Trace, TraceError};
 
 /// Why a packet that could be read was not studied: what it carries is not all there.
 pub(super) const CUT: &str = "cut";
@@ -33,12 +33,12 @@ pub struct TraceSource {
 }
 
 impl TraceSource {
-    /// Opens captures.
+    /// Opens captures, and admits what a gateway would drop as told.
     ///
     /// # Errors
     /// As [`Trace::open`].
-    pub fn open(captures: &[std::path::PathBuf]) -> Result<Self, TraceError> {
-        Trace::open(captures).map(|trace| Self { trace, cut: 0 })
+    pub fn open(captures: &[std::path::PathBuf], admission: Admission) -> Result<Self, TraceError> {
+        Trace::open(captures).map(|trace| Self { trace: trace.admitting(admission), cut: 0 })
     }
 }
 

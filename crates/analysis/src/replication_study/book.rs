@@ -10,13 +10,15 @@ use flow::{Connection, Instant, Tuple};
 use replication::compact::CellState;
 use replication::representation::{Selection, is_worth_telling};
 
-use super::config::StudyConfig;
+use super::config::{StudyConfig, THRESHOLDS_MAX};
 use super::hosts::Hosts;
 use super::ops::{Active, Entry, Kind, Op, Probes};
 use super::precise::{Packer, Scale, Sent};
 use crate::trace::connections::{End, Event, EventKind, Outcome, Statistics};
 
-/// The bits of what random tuples are made of.
+/// Precise messages share a datagram if they are of packets that a node takes in together: it tells its peers before those leave.
+const PRECISE_BATCH: Duration = Duration::from_millis(1);
+/// The lowest port of random tuples.
 const PRIVATE_PORTS_FROM: u16 = 1024;
 
 /// A connection in progress.
@@ -64,9 +66,6 @@ pub(super) struct OfThreshold {
     /// Changes that a representation of states has to tell, and one of established connections.
     pub(super) changes: u64,
     pub(super) changes_of_membership: u64,
-    /// Packets of connections that had been told, and the bytes that their transports carried.
-    pub(super) packets_protected: u64,
-    pub(super) bytes_protected: u64,
 }
 
 impl OfThreshold {
@@ -78,8 +77,6 @@ impl OfThreshold {
             entries_max: 0,
             changes: 0,
             changes_of_membership: 0,
-            packets_protected: 0,
-            bytes_protected: 0,
         }
     }
 
@@ -108,6 +105,8 @@ pub(super) struct Book {
     pub(super) hosts: Hosts,
     pub(super) packets: u64,
     pub(super) payload_bytes: u64,
+    /// Bytes that the transports of connections carried when backups under so many thresholds had been told of them.
+    bytes_by_told: [u64; THRESHOLDS_MAX + 1],
     /// The changes since they were last taken, for the filters.
     pub(super) entries: Vec<Entry>,
     random: u64,
@@ -116,7 +115,7 @@ pub(super) struct Book {
 impl Book {
     pub(super) fn new(config: &StudyConfig) -> Self {
         let thresholds = config.thresholds();
-        let of = OfThreshold::new(Duration::from_millis(config.batch_ms.into()));
+        let of = OfThreshold::new(PRECISE_BATCH);
         Self {
             of_threshold: vec![of; thresholds.len()],
             waiting: vec![VecDeque::new(); thresholds.len() - 1],
@@ -129,6 +128,7 @@ impl Book {
             hosts: Hosts::default(),
             packets: 0,
             payload_bytes: 0,
+            bytes_by_told: [0; THRESHOLDS_MAX + 1],
             entries: Vec::new(),
             random: config.seed,
         }
@@ -162,15 +162,17 @@ impl Book {
         let Outcome::Followed { slot, .. } = outcome else { return };
         let Some(record) = self.records.get(slot.0 as usize).filter(|record| record.is_open).copied() else { return };
         let age = self.now.saturating_since(record.began);
-        let reached = self.thresholds.iter().take_while(|threshold| **threshold <= age).count() as u8;
+        let untold = self.thresholds[usize::from(record.told)..].iter();
+        let reached = record.told + untold.take_while(|threshold| **threshold <= age).count() as u8;
         if reached > record.told && !record.is_over && connection.is_some() {
             self.tell(*slot, reached);
         }
-        let told = self.records[slot.0 as usize].told;
-        for of in &mut self.of_threshold[..usize::from(told)] {
-            of.packets_protected += 1;
-            of.bytes_protected += bytes;
-        }
+        self.bytes_by_told[usize::from(self.records[slot.0 as usize].told)] += bytes;
+    }
+
+    /// Bytes that the transports of connections carried when a backup under the threshold of this index had been told of them.
+    pub(super) fn bytes_protected(&self, index: usize) -> u64 {
+        self.bytes_by_told[index + 1..].iter().sum()
     }
 
     /// Tells of the connections whose age reaches a threshold by then, as `replication::lazy` does: one whose ends would not say

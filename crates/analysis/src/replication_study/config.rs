@@ -84,6 +84,12 @@ impl Method {
         matches!(self, Self::HostAggregate | Self::FlowDigest | Self::MultiLevelFaEstablished)
     }
 
+    /// Whether a gateway can be configured so; the others are here to be compared with.
+    #[must_use]
+    pub const fn is_in_configuration(self) -> bool {
+        !matches!(self, Self::MultiLevelFaEstablished)
+    }
+
     /// Whether the study shows it over all lazy thresholds unless asked otherwise: one of each kind, for each takes memory.
     #[must_use]
     pub const fn is_shown_over_thresholds(self) -> bool {
@@ -117,7 +123,7 @@ pub struct StudyConfig {
     pub has_all_thresholds: bool,
     /// Connections that each filter has room for, and that are followed at a time.
     pub connections_max: u32,
-    /// How long changes wait for more to share their datagram.
+    /// How long a filter's changes wait for more to share their datagram (`replication.filter.interval` of a gateway).
     pub batch_ms: u32,
     /// Seconds between two tellings of the flow digest and of the host aggregate.
     pub digest_interval_s: f64,
@@ -142,7 +148,7 @@ impl Default for StudyConfig {
             thresholds_ms: vec![0, 50, 100, 200, 320, 500, 650, 1000, 2000, 5000, 10_000, 20_000],
             has_all_thresholds: false,
             connections_max: 200_000,
-            batch_ms: 1,
+            batch_ms: 10,
             digest_interval_s: 5.0,
             counters_per_item: None,
             fingerprint_bits: None,

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use flow::Connection;
+use flow::{Connection, Instant};
 
 use super::book::{Book, OfThreshold};
 use super::config::{Method, StudyConfig};
 use super::lane::LaneOutcome;
-use super::outcome::{Cost, MethodOutcome, NotStudied, Outcome, Traffic};
+use super::outcome::{Cost, LevelLoads, MethodOutcome, NotStudied, Outcome, Traffic};
 use super::precise::Sent;
 use super::workers::Outcomes;
 use crate::trace::Trace;
@@ -25,7 +25,9 @@ pub(super) struct Found<'a> {
     pub(super) config: &'a StudyConfig,
     pub(super) book: &'a Book,
     pub(super) lanes: Outcomes,
+    pub(super) began: Option<Instant>,
     pub(super) duration: Duration,
+    pub(super) busy: Duration,
     pub(super) failovers: u64,
 }
 
@@ -42,7 +44,19 @@ impl Found<'_> {
         for cost in &mut by_threshold {
             cost.reduction_by_threshold = saved(cost.bytes, at_zero);
         }
-        MethodOutcome { cost: by_threshold.first().cloned().unwrap_or_default(), by_threshold }
+        let level_loads = self.level_loads(method);
+        MethodOutcome { cost: by_threshold.first().cloned().unwrap_or_default(), by_threshold, level_loads }
+    }
+
+    fn level_loads(&self, method: Method) -> Vec<LevelLoads> {
+        let began = self.began.unwrap_or_default();
+        let of_method = self.lanes.iter().filter(|(of, threshold, _)| (*of, *threshold) == (method, 0));
+        let loads = of_method.flat_map(|(_, _, lane)| &lane.loads);
+        let told = |(at, loads): &(Instant, Vec<f64>)| LevelLoads {
+            at_s: at.saturating_since(began).as_secs_f64(),
+            loads: loads.clone(),
+        };
+        loads.map(told).collect()
     }
 
     fn cost(&self, method: Method, index: usize) -> Cost {
@@ -53,30 +67,33 @@ impl Found<'_> {
             _ => {
                 let lane =
                     self.lanes.iter().find(|(of, threshold, _)| *of == method && usize::from(*threshold) == index);
-                compact(method, of, &lane.map(|(_, _, lane)| *lane).unwrap_or_default())
+                compact(method, of, &lane.map(|(_, _, lane)| lane.clone()).unwrap_or_default())
             }
         };
         cost.threshold_ms = self.config.thresholds_ms[index];
         cost.reduction = saved(cost.bytes, of.selective().bytes);
         cost.reduction_from_13_bytes = saved(cost.bytes, cost.changes * SEED_MESSAGE_BYTES);
-        cost.overhead = ratio(cost.bytes, of.bytes_protected);
-        cost.protected_share = ratio(of.bytes_protected, self.book.payload_bytes);
+        cost.reduction_without_headers = saved(cost.told_bytes, cost.changes * SEED_MESSAGE_BYTES);
+        let bytes_protected = self.book.bytes_protected(index);
+        cost.overhead = ratio(cost.bytes, bytes_protected);
+        cost.protected_share = ratio(bytes_protected, self.book.payload_bytes);
         cost
     }
 
     fn traffic(&self) -> Traffic {
         let (book, statistics) = (self.book, &self.book.statistics);
-        let duration_s = self.duration.as_secs_f64();
+        let (duration_s, busy_s) = (self.duration.as_secs_f64(), self.busy.as_secs_f64());
         let points: Vec<f64> = (0..LIFETIME_POINTS).map(|point| 1e-3 * 10_f64.powf(f64::from(point) / 4.0)).collect();
         let share = |seconds: &f64| statistics.lifetimes.share_up_to(Duration::from_secs_f64(*seconds));
         Traffic {
             duration_s,
+            busy_s,
             packets: book.packets,
             payload_bytes: book.payload_bytes,
             connections: statistics.begun,
             tcp: statistics.tcp,
             udp: statistics.udp,
-            connections_per_second: if duration_s > 0.0 { statistics.begun as f64 / duration_s } else { 0.0 },
+            connections_per_second: if busy_s > 0.0 { statistics.begun as f64 / busy_s } else { 0.0 },
             connections_max: statistics.open_max,
             one_way: statistics.one_way,
             one_way_share: ratio(statistics.one_way, statistics.ended).unwrap_or(0.0),
@@ -103,6 +120,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 fn precise(of: &OfThreshold, sent: Sent) -> Cost {
     Cost {
         bytes: sent.bytes,
+        told_bytes: sent.told_bytes,
         messages: sent.messages,
         datagrams: sent.datagrams,
         changes: of.changes,
@@ -120,6 +138,7 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
     let answers = &lane.answers;
     Cost {
         bytes: lane.bytes,
+        told_bytes: lane.told_bytes,
         messages: lane.messages,
         datagrams: lane.datagrams,
         changes: if method.is_membership() { of.changes_of_membership } else { of.changes },
@@ -131,6 +150,7 @@ fn compact(method: Method, of: &OfThreshold, lane: &LaneOutcome) -> Cost {
         inaccurate_state: if method.is_membership() { None } else { ratio(answers.inaccurate_states, answers.due) },
         put_off: ratio(answers.put_off, answers.put_off + answers.due),
         refused: lane.refused,
+        filter_bytes: lane.filter_bytes,
         whole_updates: lane.whole_updates,
         incremental_updates: lane.incremental_updates,
         initial_bytes: lane.initial_bytes,

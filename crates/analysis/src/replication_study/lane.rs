@@ -6,6 +6,7 @@ use filters::Insertion;
 use flow::{Instant, NodeId};
 use replication::compact::{
     CompactConfig, CompactConfigError, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule,
+    telling_bytes,
 };
 
 use super::config::{Method, StudyConfig};
@@ -18,6 +19,8 @@ const WORDS_MAX: usize = 1 << 28;
 /// So often at most the clock stops on its way from one change to the next: what filters say to each other in a silence of hours, or
 /// of years between one capture and another, is not what the traffic costs.
 const STOPS_MAX: usize = 16;
+/// So often at most it is noted how full a filter's levels are.
+const LOADS_MAX: usize = 1000;
 /// So long before the capture the backup is there.
 const BEFORE: Duration = Duration::from_secs(5);
 
@@ -39,12 +42,18 @@ pub(super) struct Answers {
 }
 
 /// What became of a filter.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct LaneOutcome {
+    /// When the primary failed, and the loads of the filter's levels then.
+    pub(super) loads: Vec<(Instant, Vec<f64>)>,
     pub(super) bytes: u64,
+    /// Of these, what stands behind all headers.
+    pub(super) told_bytes: u64,
     pub(super) datagrams: u64,
     pub(super) messages: u64,
     pub(super) bytes_back: u64,
+    /// Bytes of the filter as it is told when it is told whole.
+    pub(super) filter_bytes: u64,
     pub(super) initial_bytes: u64,
     pub(super) checking_bytes: u64,
     pub(super) entries_max: u64,
@@ -69,15 +78,14 @@ pub(super) struct Lane {
     /// Something changed since datagrams were last asked for.
     is_waiting: bool,
     batch: Duration,
-    /// Updates that had been begun when datagrams were last asked for.
-    updates: u64,
-    /// Words that were told before the capture.
-    words_before: u64,
+    /// What had been told before the capture: words, whole updates, incremental ones.
+    before: [u64; 3],
 }
 
 impl Lane {
     pub(super) fn new(config: &StudyConfig, method: Method, threshold: u8) -> Result<Self, CompactConfigError> {
         let compact = compact_config(config, method);
+        let outcome = LaneOutcome { filter_bytes: compact.filter_bytes()? as u64, ..LaneOutcome::default() };
         Ok(Self {
             method,
             threshold,
@@ -85,12 +93,11 @@ impl Lane {
             receiver: CompactReceiver::new(ReceiverLimits { words_max: WORDS_MAX }, config.seed),
             due: Instant::ZERO,
             datagram: Vec::new(),
-            outcome: LaneOutcome::default(),
+            outcome,
             has_begun: false,
             is_waiting: false,
             batch: Duration::from_millis(config.batch_ms.into()),
-            updates: 0,
-            words_before: 0,
+            before: [0; 3],
         })
     }
 
@@ -104,9 +111,11 @@ impl Lane {
         let is_member = |state: replication::compact::CellState| {
             self.method != Method::MultiLevelFaEstablished || state.is_established(tuple.protocol)
         };
+        // A representation of membership holds all of its own in one state, whatever that of the connection is when it is told.
+        let told = |state| if self.method == Method::MultiLevelFaEstablished { established() } else { state };
         match op.kind {
             Kind::Insert(state) if is_member(state) => {
-                self.sender.insert(tuple, state);
+                self.sender.insert(tuple, told(state));
             }
             Kind::Modify(before, after) => match (is_member(before), is_member(after)) {
                 // States within an established connection's life are not told by a representation of membership.
@@ -121,8 +130,7 @@ impl Lane {
                 (false, false) => {}
             },
             Kind::Remove(state) if is_member(state) => {
-                let told = if self.method == Method::MultiLevelFaEstablished { established() } else { state };
-                self.sender.remove(tuple, told);
+                self.sender.remove(tuple, told(state));
             }
             Kind::Insert(_) | Kind::Remove(_) => {}
         }
@@ -159,11 +167,15 @@ impl Lane {
         self.due = self.next_due();
         let just_before = Instant::from_nanos(at.as_nanos().saturating_sub(1));
         self.turn_to(just_before);
-        self.outcome.initial_bytes = self.outcome.bytes;
-        self.outcome.initial_bytes += self.outcome.checking_bytes;
-        (self.outcome.bytes, self.outcome.datagrams, self.outcome.bytes_back) = (0, 0, 0);
-        self.outcome.checking_bytes = 0;
-        self.words_before = self.sender.status().words;
+        let LaneOutcome { bytes, checking_bytes, filter_bytes, .. } = self.outcome;
+        self.outcome = LaneOutcome { initial_bytes: bytes + checking_bytes, filter_bytes, ..LaneOutcome::default() };
+        self.before = self.told();
+    }
+
+    /// What has been told up to here: words, whole updates, incremental ones.
+    fn told(&self) -> [u64; 3] {
+        let status = self.sender.status();
+        [status.words, status.whole_updates, status.incremental_updates]
     }
 
     fn next_due(&self) -> Instant {
@@ -172,16 +184,14 @@ impl Lane {
     }
 
     fn exchange(&mut self, now: Instant) {
-        let has_changes = std::mem::take(&mut self.is_waiting);
-        let before = self.outcome;
+        self.is_waiting = false;
         self.sender.handle_timeout(now);
         self.receiver.handle_timeout(now);
         loop {
             let mut is_quiet = true;
             while self.sender.poll_transmit(now, BACKUP, &mut self.datagram) {
                 is_quiet = false;
-                self.outcome.bytes += self.datagram.len() as u64 + IP_AND_UDP_BYTES;
-                self.outcome.datagrams += 1;
+                self.weigh();
                 self.receiver.handle_datagram(now, &self.datagram).expect("a sender of ours is understood");
             }
             while self.receiver.poll_transmit(now, &mut self.datagram) {
@@ -193,20 +203,28 @@ impl Lane {
                 break;
             }
         }
-        // What is said when nothing has changed compares the copy with the original. Periodic representations have changes that wait
-        // for their time, and say little in between.
-        if !has_changes && self.sender.status().incremental_updates + self.sender.status().whole_updates == self.updates
-        {
-            self.outcome.checking_bytes += self.outcome.bytes - before.bytes;
-            (self.outcome.bytes, self.outcome.datagrams) = (before.bytes, before.datagrams);
+    }
+
+    /// Enters the sender's datagram under what it is for: the filter, or the comparison of the copy with it.
+    fn weigh(&mut self) {
+        let bytes = self.datagram.len() as u64 + IP_AND_UDP_BYTES;
+        match telling_bytes(&self.datagram) as u64 {
+            0 => self.outcome.checking_bytes += bytes,
+            told => {
+                self.outcome.bytes += bytes;
+                self.outcome.told_bytes += told;
+                self.outcome.datagrams += 1;
+            }
         }
-        let status = self.sender.status();
-        self.updates = status.incremental_updates + status.whole_updates;
     }
 
     /// The primary fails now: what has not been sent is lost. Asks the backup.
     pub(super) fn probe(&mut self, probes: &Probes) {
         self.turn_to(probes.at);
+        if self.outcome.loads.len() < LOADS_MAX && self.threshold == 0 && !self.method.is_precise() {
+            let loads = self.sender.loads_by_level();
+            self.outcome.loads.extend((!loads.is_empty()).then_some((probes.at, loads)));
+        }
         let answers = &mut self.outcome.answers;
         for tuple in &probes.absent {
             answers.absent += 1;
@@ -233,10 +251,11 @@ impl Lane {
 
     pub(super) fn finish(mut self) -> LaneOutcome {
         let status = self.sender.status();
-        self.outcome.messages = status.words - self.words_before;
+        let [words, whole_updates, incremental_updates] = self.before;
+        self.outcome.messages = status.words - words;
         self.outcome.refused = status.refused;
-        self.outcome.whole_updates = status.whole_updates;
-        self.outcome.incremental_updates = status.incremental_updates;
+        self.outcome.whole_updates = status.whole_updates - whole_updates;
+        self.outcome.incremental_updates = status.incremental_updates - incremental_updates;
         self.outcome.backup_bytes = self.receiver.memory_bytes() as u64;
         self.outcome
     }

@@ -8,6 +8,7 @@
 //! The filters are those of the gateway, told over a link without loss or delay; a failover is simulated by asking the
 //! backup's half for connections in progress and for tuples of none. Captures are read once, in bounded memory.
 
+mod advice;
 mod book;
 mod config;
 mod finding;
@@ -18,6 +19,7 @@ mod outcome;
 mod pages;
 mod precise;
 mod seed;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod urls;
@@ -37,10 +39,13 @@ use workers::Workers;
 
 pub use config::{CONNECTIONS_MAX, ConfigError, Method, PROBES_MAX, StudyConfig, THRESHOLDS_MAX};
 pub use hosts::{HOST_PAIRS_MAX, LIFETIMES_MS, Parallel};
-pub use outcome::{Cost, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlStructure, Urls};
-pub use pages::{datasets, report};
+pub use outcome::{Advice, Cost, LevelLoads, MethodOutcome, NotStudied, Outcome, SeedRow, Traffic, UrlStructure, Urls};
+pub use pages::report;
+pub use tables::datasets;
 pub use urls::{URLS_MAX, url_of};
 
+/// So much of a silence at most is time in which the traffic went on.
+const SILENCE_COUNTED: Duration = Duration::from_secs(60);
 /// Changes that are handed to the threads at a time.
 const BATCH_CHANGES: usize = 4096;
 
@@ -52,6 +57,9 @@ pub struct Study {
     workers: Workers,
     urls: UrlBook,
     began: Option<Instant>,
+    /// The last packet's time, and how long the traffic was without its silences.
+    last: Instant,
+    busy: Duration,
     next_failover: Instant,
     failovers: u64,
 }
@@ -70,6 +78,8 @@ impl Study {
             workers: Workers::start(&config)?,
             urls: UrlBook::new(config.seed),
             began: None,
+            last: Instant::ZERO,
+            busy: Duration::ZERO,
             next_failover: Instant::FAR_FUTURE,
             failovers: 0,
             config,
@@ -79,6 +89,8 @@ impl Study {
     /// A packet of the traffic.
     pub fn handle_packet(&mut self, packet: &Packet<'_>) {
         let began = *self.began.get_or_insert(packet.at);
+        self.busy += packet.at.saturating_since(self.last.max(began)).min(SILENCE_COUNTED);
+        self.last = packet.at;
         if self.next_failover == Instant::FAR_FUTURE {
             self.next_failover = began + self.between_failovers();
         }
@@ -138,11 +150,19 @@ impl Study {
         book.hosts.finish(book.now());
         let duration = self.began.map_or(Duration::ZERO, |began| book.now().saturating_since(began));
         let lanes = self.workers.finish();
-        let found =
-            finding::Found { config: &self.config, book: &self.book, lanes, duration, failovers: self.failovers };
+        let found = finding::Found {
+            config: &self.config,
+            book: &self.book,
+            lanes,
+            began: self.began,
+            duration,
+            busy: self.busy,
+            failovers: self.failovers,
+        };
         let mut outcome = found.outcome();
         outcome.not_studied = finding::not_studied(trace, &untracked);
         outcome.urls = self.urls.finish();
+        outcome.advice = advice::advice(&outcome);
         outcome.beside_the_paper = seed::compare(&self.config, &outcome);
         outcome
     }

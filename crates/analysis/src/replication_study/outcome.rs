@@ -13,6 +13,8 @@ pub struct Cost {
     pub threshold_ms: u32,
     /// Bytes from the primary to one backup, with IP and UDP headers.
     pub bytes: u64,
+    /// Of these, what stands behind all headers: bodies of messages, changes of a filter.
+    pub told_bytes: u64,
     /// Messages: of precise methods one for each change told, of filters the words of the filter that were told.
     pub messages: u64,
     /// Datagrams that these were in.
@@ -23,6 +25,8 @@ pub struct Cost {
     pub reduction: Option<f64>,
     /// The same against messages of 13 bytes for each change, without any header, as the paper counts.
     pub reduction_from_13_bytes: Option<f64>,
+    /// The same where neither has a header: the paper's own comparison.
+    pub reduction_without_headers: Option<f64>,
     /// What the threshold saves: against the same method at threshold 0.
     pub reduction_by_threshold: Option<f64>,
     /// Bytes of replication for each byte that protected connections carried.
@@ -45,6 +49,8 @@ pub struct Cost {
     pub put_off: Option<f64>,
     /// Connections that had no room in the filter.
     pub refused: u64,
+    /// Bytes of the filter when it is told whole; 0 for precise methods.
+    pub filter_bytes: u64,
     /// Times that a filter was told whole, and in increments.
     pub whole_updates: u64,
     /// See `whole_updates`.
@@ -66,6 +72,17 @@ pub struct MethodOutcome {
     pub cost: Cost,
     /// At each threshold that it was studied at.
     pub by_threshold: Vec<Cost>,
+    /// How full the levels of its filter were at each simulated failover, at threshold 0; nothing for filters without levels.
+    pub level_loads: Vec<LevelLoads>,
+}
+
+/// How full the levels of a filter were.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct LevelLoads {
+    /// Seconds from the first packet on.
+    pub at_s: f64,
+    /// The share of its cells that is taken in each level, the largest level first.
+    pub loads: Vec<f64>,
 }
 
 /// What the traffic is like.
@@ -73,6 +90,8 @@ pub struct MethodOutcome {
 pub struct Traffic {
     /// Seconds from the first packet to the last.
     pub duration_s: f64,
+    /// The same without silences, of which no more than a minute each is counted: captures may lie years apart. Rates are by this.
+    pub busy_s: f64,
     /// Packets that were studied.
     pub packets: u64,
     /// Bytes that their transports carried.
@@ -171,11 +190,28 @@ pub struct SeedRow {
     pub why: &'static str,
 }
 
+/// What to choose for such traffic.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Advice {
+    /// The method.
+    pub method: &'static str,
+    /// What it takes, in bytes a second to one backup.
+    pub bytes_per_second: f64,
+    /// What precise-selective messages take.
+    pub precise_bytes_per_second: f64,
+    /// The lowest age to tell connections from that saves much and protects nearly all bytes.
+    pub threshold_ms: Option<u32>,
+    /// Why, and what else there is, for people.
+    pub sentences: Vec<String>,
+}
+
 /// What a study found.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Outcome {
     /// The traffic.
     pub traffic: Traffic,
+    /// What to choose; nothing where there was nothing to be told, or precise-selective was not studied.
+    pub advice: Option<Advice>,
     /// What each method costs, by its name.
     pub methods: BTreeMap<&'static str, MethodOutcome>,
     /// Web addresses, if there were any.

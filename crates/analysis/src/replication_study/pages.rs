@@ -1,30 +1,28 @@
-//! What was found, as a report and as tables.
+//! What was found, as a report.
 
+use super::advice::per_second;
 use super::config::Method;
 use super::hosts::LIFETIMES_MS;
 use super::outcome::{Cost, Outcome};
-use crate::report::{Axis, Block, ColumnKind, Dataset, Plot, PlotKind, Report, Section, Series, Tile, Value, short};
+use super::tables::{beside_the_paper, methods, only, thresholds};
+use crate::report::{Axis, Block, ColumnKind, Dataset, Plot, PlotKind, Report, Section, Series, Tile, short};
 
 const PERCENT: f64 = 100.0;
-
-/// The tables of an outcome, for Parquet: `methods`, `thresholds`, `lifetimes`, `beside_the_paper`.
-#[must_use]
-pub fn datasets(outcome: &Outcome) -> Vec<Dataset> {
-    vec![methods(outcome), thresholds(outcome), lifetimes(outcome), beside_the_paper(outcome)]
-}
 
 /// The page of an outcome; `subject` is the line above its title, `footer` the last one.
 #[must_use]
 pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
     let traffic = &outcome.traffic;
-    let mut sections = vec![costs(outcome), failovers(outcome)];
+    let mut sections: Vec<Section> = choice(outcome).into_iter().collect();
+    sections.extend([costs(outcome), failovers(outcome)]);
     sections.extend(over_thresholds(outcome));
+    sections.extend(of_filters(outcome));
     sections.push(of_traffic(outcome));
     sections.extend(of_urls(outcome));
     if !outcome.beside_the_paper.is_empty() {
         let blocks = vec![
             Block::Note("Feng: replicating the state of network devices, with Flow Digest and multi-level counting Bloom filters.".into()),
-            Block::Table(beside_the_paper(outcome)),
+            Block::Folded("Its figures beside those of this traffic, and why they differ".into(), beside_the_paper(outcome)),
         ];
         sections.push(Section { heading: "Beside the paper".into(), blocks });
     }
@@ -36,7 +34,7 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
             "{} connections in {} s of traffic ({} a second, {} in progress at most), followed by the gateway's own tracker. Each way of \
              telling a backup of them was played through with the gateway's own code.",
             short(traffic.connections as f64),
-            short(traffic.duration_s),
+            short(traffic.busy_s),
             short(traffic.connections_per_second),
             short(traffic.connections_max as f64),
         ),
@@ -47,14 +45,36 @@ pub fn report(outcome: &Outcome, subject: &str, footer: &str) -> Report {
 }
 
 fn title(outcome: &Outcome) -> String {
-    let compact = outcome.methods.iter().filter(|(name, _)| Method::from_name(name).is_some_and(|of| !of.is_precise()));
-    let saving = compact.filter_map(|(name, method)| Some((method.cost.reduction?, *name)));
-    match saving.max_by(|one, other| one.0.total_cmp(&other.0)) {
-        Some((saved, name)) if saved > 0.0 => {
-            format!("{name} tells a backup of this traffic in {} % fewer bytes", short((saved * 1000.0).round() / 10.0))
+    match &outcome.advice {
+        Some(advice) if advice.method == Method::PreciseSelective.name() => {
+            format!("Tell a backup of this traffic by precise messages: {}", per_second(advice.bytes_per_second))
         }
-        _ => "What it costs to tell a backup of this traffic".into(),
+        Some(advice) => format!(
+            "Tell a backup of this traffic by {}: {} instead of {}",
+            advice.method,
+            per_second(advice.bytes_per_second),
+            per_second(advice.precise_bytes_per_second)
+        ),
+        None => "What it costs to tell a backup of this traffic".into(),
     }
+}
+
+/// Which method to choose, before all figures.
+fn choice(outcome: &Outcome) -> Option<Section> {
+    let advice = outcome.advice.as_ref()?;
+    let seconds = outcome.traffic.busy_s.max(1e-9);
+    let mut blocks: Vec<Block> = advice.sentences.iter().cloned().map(Block::Text).collect();
+    blocks.push(bars(
+        outcome,
+        "Bytes a second to one backup",
+        Axis::new("", "B/s").logarithmic(),
+        &[("bytes a second", &|cost| Some(cost.bytes as f64 / seconds))],
+    ));
+    blocks.push(Block::Note(
+        "Of one direction, with IP and UDP headers. Not among them: the first telling of a filter, before the traffic; what compares the copies;          acknowledgements. The scale is logarithmic."
+            .into(),
+    ));
+    Some(Section { heading: "Which one to choose".into(), blocks })
 }
 
 fn tiles(outcome: &Outcome) -> Vec<Tile> {
@@ -67,126 +87,10 @@ fn tiles(outcome: &Outcome) -> Vec<Tile> {
     ];
     for method in [Method::PreciseSelective, Method::FlowDigest, Method::MultiLevelFaSymbols] {
         let Some(found) = outcome.methods.get(method.name()) else { continue };
-        let a_second = found.cost.bytes as f64 / traffic.duration_s.max(1e-9);
-        tiles.push(tile(method.name(), format!("{}B/s", with_space(&short(a_second))), "to one backup"));
+        let a_second = found.cost.bytes as f64 / traffic.busy_s.max(1e-9);
+        tiles.push(tile(method.name(), per_second(a_second), "to one backup"));
     }
     tiles
-}
-
-/// `12 k` as it is, `12` as `12 `: a unit is to follow.
-fn with_space(figure: &str) -> String {
-    if figure.contains(' ') { figure.to_owned() } else { format!("{figure} ") }
-}
-
-fn cost_columns(name: &'static str, has_threshold: bool) -> Dataset {
-    let mut columns = vec![("method", "method", ColumnKind::Text)];
-    if has_threshold {
-        columns.push(("threshold_ms", "from age, ms", ColumnKind::Integer));
-    }
-    columns.extend([
-        ("bytes", "bytes", ColumnKind::Integer),
-        ("messages", "messages", ColumnKind::Integer),
-        ("datagrams", "datagrams", ColumnKind::Integer),
-        ("reduction", "saved of precise-selective", ColumnKind::Share(1)),
-        ("reduction_from_13_bytes", "saved of 13-byte messages", ColumnKind::Share(1)),
-        ("reduction_by_threshold", "saved by the threshold", ColumnKind::Share(1)),
-        ("overhead", "bytes per protected byte", ColumnKind::Number(5)),
-        ("protected_share", "bytes protected", ColumnKind::Share(1)),
-        ("entries_at_backup", "entries at the backup", ColumnKind::Integer),
-        ("backup_bytes", "bytes of its memory", ColumnKind::Integer),
-        ("false_positive", "false positives", ColumnKind::Share(4)),
-        ("false_positive_same_hosts", "between known hosts", ColumnKind::Share(4)),
-        ("false_negative", "false negatives", ColumnKind::Share(3)),
-        ("inaccurate_state", "inaccurate states", ColumnKind::Share(3)),
-        ("put_off", "not told yet", ColumnKind::Share(1)),
-        ("refused", "without room", ColumnKind::Integer),
-    ]);
-    Dataset::new(name, &columns)
-}
-
-fn cost_row(name: &str, cost: &Cost, has_threshold: bool) -> Vec<Value> {
-    let mut row: Vec<Value> = vec![name.into()];
-    if has_threshold {
-        row.push(u64::from(cost.threshold_ms).into());
-    }
-    row.extend([
-        cost.bytes.into(),
-        cost.messages.into(),
-        cost.datagrams.into(),
-        cost.reduction.into(),
-        cost.reduction_from_13_bytes.into(),
-        cost.reduction_by_threshold.into(),
-        cost.overhead.into(),
-        cost.protected_share.into(),
-        cost.entries_at_backup.into(),
-        cost.backup_bytes.into(),
-        cost.false_positive.into(),
-        cost.false_positive_same_hosts.into(),
-        cost.false_negative.into(),
-        cost.inaccurate_state.into(),
-        cost.put_off.into(),
-        cost.refused.into(),
-    ]);
-    row
-}
-
-fn methods(outcome: &Outcome) -> Dataset {
-    let mut table = cost_columns("methods", false);
-    for method in Method::ALL {
-        if let Some(found) = outcome.methods.get(method.name()) {
-            table.push(cost_row(method.name(), &found.cost, false));
-        }
-    }
-    table
-}
-
-fn thresholds(outcome: &Outcome) -> Dataset {
-    let mut table = cost_columns("thresholds", true);
-    for method in Method::ALL {
-        for cost in outcome.methods.get(method.name()).iter().flat_map(|found| &found.by_threshold) {
-            table.push(cost_row(method.name(), cost, true));
-        }
-    }
-    table
-}
-
-fn lifetimes(outcome: &Outcome) -> Dataset {
-    let mut table = Dataset::new(
-        "lifetimes",
-        &[("lifetime_s", "lifetime, s", ColumnKind::Number(3)), ("share", "at most so long", ColumnKind::Share(1))],
-    );
-    for (seconds, share) in outcome.traffic.lifetime_points_s.iter().zip(&outcome.traffic.lifetime_shares) {
-        table.push(vec![(*seconds).into(), (*share).into()]);
-    }
-    table
-}
-
-fn beside_the_paper(outcome: &Outcome) -> Dataset {
-    let mut table = Dataset::new(
-        "beside_the_paper",
-        &[
-            ("what", "what", ColumnKind::Text),
-            ("seed", "there", ColumnKind::Share(4)),
-            ("here", "here", ColumnKind::Share(4)),
-            ("why", "why they differ", ColumnKind::Text),
-        ],
-    );
-    for row in &outcome.beside_the_paper {
-        table.push(vec![row.what.clone().into(), row.seed.into(), row.here.into(), row.why.into()]);
-    }
-    table
-}
-
-/// The columns of a table with these names.
-fn only(table: &Dataset, names: &[&str]) -> Dataset {
-    let kept: Vec<usize> = (0..table.columns.len()).filter(|at| names.contains(&table.columns[*at].name)).collect();
-    let columns: Vec<_> =
-        kept.iter().map(|at| (table.columns[*at].name, table.columns[*at].heading, table.columns[*at].kind)).collect();
-    let mut picked = Dataset::new(table.name, &columns);
-    for row in table.rows() {
-        picked.push(kept.iter().map(|at| row[*at].clone()).collect());
-    }
-    picked
 }
 
 fn names(outcome: &Outcome) -> Vec<&'static str> {
@@ -194,16 +98,16 @@ fn names(outcome: &Outcome) -> Vec<&'static str> {
 }
 
 /// A figure of a cost, if it has it.
-type Figure = fn(&Cost) -> Option<f64>;
+type Figure<'a> = &'a dyn Fn(&Cost) -> Option<f64>;
 
-fn bars(outcome: &Outcome, title: &str, y: Axis, of: &[(&str, Figure)]) -> Block {
+fn bars(outcome: &Outcome, title: &str, y: Axis, of: &[(&str, Figure<'_>)]) -> Block {
     let names = names(outcome);
     let series = of.iter().map(|(name, figure)| {
         let points = names.iter().enumerate();
         Series::new(*name, points.filter_map(|(at, method)| Some((at as f64, figure(&outcome.methods[method].cost)?))))
     });
     Block::Plot(Plot::new(
-        PlotKind::Bar,
+        PlotKind::Rows,
         title,
         Axis::of_categories("", "", names.iter().copied()),
         y,
@@ -217,28 +121,17 @@ fn costs(outcome: &Outcome) -> Section {
         &[
             "method",
             "bytes",
+            "checking_bytes",
             "messages",
             "datagrams",
             "reduction",
-            "reduction_from_13_bytes",
             "overhead",
             "entries_at_backup",
             "backup_bytes",
         ],
     );
-    let bytes = bars(
-        outcome,
-        "Bytes to one backup",
-        Axis::new("", "bytes").logarithmic(),
-        &[("bytes", |cost| Some(cost.bytes as f64))],
-    );
-    let note = "Bytes are those of one direction, with IP and UDP headers; a filter's first telling, before the traffic, and what compares the copies are not among \
-                them. Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages, and \
-                of bare messages of 13 bytes for each change, as the paper counts.";
-    Section {
-        heading: "What each method costs".into(),
-        blocks: vec![Block::Table(table), bytes, Block::Note(note.into())],
-    }
+    let note = "Messages of filters are words of the filter that were told. Saved: of the bytes of precise-selective messages.";
+    Section { heading: "What each method costs".into(), blocks: vec![Block::Table(table), Block::Note(note.into())] }
 }
 
 fn failovers(outcome: &Outcome) -> Section {
@@ -259,14 +152,14 @@ fn failovers(outcome: &Outcome) -> Section {
         "Wrong answers",
         Axis::new("", "%").logarithmic(),
         &[
-            ("false positives", |cost| cost.false_positive.map(|rate| rate * PERCENT)),
-            ("false negatives", |cost| cost.false_negative.map(|rate| rate * PERCENT)),
-            ("inaccurate states", |cost| cost.inaccurate_state.map(|rate| rate * PERCENT)),
+            ("false positives", &|cost| cost.false_positive.map(|rate| rate * PERCENT)),
+            ("false negatives", &|cost| cost.false_negative.map(|rate| rate * PERCENT)),
+            ("inaccurate states", &|cost| cost.inaccurate_state.map(|rate| rate * PERCENT)),
         ],
     );
     let note = format!(
         "At {} simulated failovers the backup was asked for connections in progress and for tuples of none. False negatives \
-         include what had not been told yet when the primary failed. Rates of zero are not drawn. Not told yet: connections that \
+         include what had not been told yet when the primary failed. Not told yet: connections that \
          the method does not tell of in their state; they are not counted as false negatives.",
         outcome.failovers
     );
@@ -276,21 +169,24 @@ fn failovers(outcome: &Outcome) -> Section {
     }
 }
 
-fn lines(outcome: &Outcome, title: &str, y: Axis, of: Figure) -> Block {
+fn lines(outcome: &Outcome, title: &str, y: Axis, of: Figure<'_>) -> Block {
     let thresholds =
         || outcome.methods.values().find(|found| found.by_threshold.len() > 1).map(|found| &found.by_threshold);
     let ages: Vec<String> = thresholds().into_iter().flatten().map(|cost| age(cost.threshold_ms)).collect();
-    let series = names(outcome).into_iter().filter(|name| outcome.methods[name].by_threshold.len() > 1).map(|name| {
+    // Lines that lie on each other are one line of several names: else only the last of them would be seen.
+    let mut series: Vec<Series> = Vec::new();
+    for name in names(outcome).into_iter().filter(|name| outcome.methods[name].by_threshold.len() > 1) {
         let costs = outcome.methods[name].by_threshold.iter().enumerate();
-        Series::new(name, costs.filter_map(|(at, cost)| Some((at as f64, of(cost)?))))
-    });
-    Block::Plot(Plot::new(
-        PlotKind::Line,
-        title,
-        Axis::of_categories("told from this age on", "", ages),
-        y,
-        series.collect(),
-    ))
+        let line = Series::new(name, costs.filter_map(|(at, cost)| Some((at as f64, of(cost)?))));
+        match series.iter_mut().find(|other| other.points == line.points) {
+            Some(other) => other.name = format!("{}, {name}", other.name),
+            None => series.push(line),
+        }
+    }
+    if let [all] = series.as_mut_slice() {
+        all.name = "all methods".into();
+    }
+    Block::Plot(Plot::new(PlotKind::Line, title, Axis::of_categories("told from this age on", "", ages), y, series))
 }
 
 fn age(millis: u32) -> String {
@@ -306,18 +202,46 @@ fn over_thresholds(outcome: &Outcome) -> Option<Section> {
         Block::Text(
             "A connection is told once it has reached an age; one that was never answered only when another packet of it comes then.".into(),
         ),
-        lines(outcome, "Replication saved by the threshold", share("saved"), |cost| cost.reduction_by_threshold.map(|saved| saved * PERCENT)),
-        lines(outcome, "Bytes of connections that are protected", share("protected").between(0.0, 100.0), |cost| {
+        lines(outcome, "Replication saved by the threshold", share("saved"), &|cost| cost.reduction_by_threshold.map(|saved| saved * PERCENT)),
+        lines(outcome, "Bytes of connections that are protected", share("protected").between(0.0, 100.0), &|cost| {
             cost.protected_share.map(|share| share * PERCENT)
         }),
-        lines(outcome, "Overhead", Axis::new("bytes per protected byte", "").logarithmic(), |cost| cost.overhead),
-        lines(outcome, "Entries at the backup", Axis::new("entries", ""), |cost| Some(cost.entries_at_backup as f64)),
-        Block::Table(only(
+        lines(outcome, "Overhead", Axis::new("bytes per protected byte", "").logarithmic(), &|cost| cost.overhead),
+        lines(outcome, "Entries at the backup", Axis::new("entries", ""), &|cost| Some(cost.entries_at_backup as f64)),
+        Block::Folded(
+            "All figures by method and age".into(),
+            only(
             &thresholds(outcome),
             &["method", "threshold_ms", "bytes", "reduction_by_threshold", "protected_share", "overhead", "entries_at_backup", "false_negative"],
-        )),
+            ),
+        ),
     ];
     Some(Section { heading: "What waiting saves".into(), blocks })
+}
+
+/// How full the levels of filters were over time (the paper's figure 23).
+fn of_filters(outcome: &Outcome) -> Option<Section> {
+    let shown = [Method::MultiLevelFa, Method::MultiLevelFaEstablished, Method::MultiLevelLl, Method::DLeft];
+    let plots = shown.into_iter().filter_map(|method| {
+        let loads = &outcome.methods.get(method.name())?.level_loads;
+        let levels = loads.first().map_or(0, |first| first.loads.len());
+        let series = (0..levels).map(|level| {
+            let points = loads.iter().filter_map(|at| Some((at.at_s, at.loads.get(level)? * PERCENT)));
+            Series::new(format!("level {}", level + 1), points)
+        });
+        let (x, y) = (Axis::new("time", "s"), Axis::new("cells taken", "%").between(0.0, 100.0));
+        (loads.len() > 1).then(|| Block::Plot(Plot::new(PlotKind::Line, method.name(), x, y, series.collect())))
+    });
+    let mut blocks: Vec<Block> = plots.collect();
+    if blocks.is_empty() {
+        return None;
+    }
+    blocks.insert(0, Block::Text(
+        "A filter that is nearly full finds no room for connections; one that is nearly empty could be smaller. Its room is that of \
+         --connections (in a gateway replication.filter.entries_max)."
+            .into(),
+    ));
+    Some(Section { heading: "How full the filters are".into(), blocks })
 }
 
 fn of_traffic(outcome: &Outcome) -> Section {

@@ -68,9 +68,65 @@ fn filters_know_what_they_were_told_and_cost_less_than_messages() {
         assert_eq!(found.refused, 0, "{}", method.name());
         assert!(found.entries_at_backup <= selective.entries_at_backup, "{}: {found:?}", method.name());
     }
+    let filled = &outcome.methods["multi-level-fa"].level_loads;
+    assert_eq!((filled.len() as u64, filled[0].loads.len()), (outcome.failovers, 4));
+    assert!(
+        filled.iter().all(|at| at.loads[0] > 0.0 && at.loads.windows(2).all(|pair| pair[0] >= pair[1])),
+        "{filled:?}"
+    );
+    assert!(outcome.methods["flow-digest"].level_loads.is_empty());
     let digest = cost(&outcome, Method::FlowDigest, 0);
     assert!(digest.inaccurate_state.is_none(), "it has no states");
     assert!(digest.false_negative.expect("there were failovers") > 0.0, "it is told every five seconds only");
+}
+
+#[test]
+fn what_compares_the_copies_is_told_apart_from_what_tells() {
+    let busy = study(&capture("auck-4", 100.0, 12), small());
+    for method in Method::ALL.into_iter().filter(|method| !method.is_precise()) {
+        let found = cost(&busy, method, 0);
+        assert!(found.checking_bytes > 0 && found.bytes > 0, "{}: {found:?}", method.name());
+        assert!(found.told_bytes < found.bytes && found.bytes - found.told_bytes == found.datagrams * 38, "{found:?}");
+    }
+    let precise = cost(&busy, Method::PreciseSelective, 0);
+    assert_eq!(precise.checking_bytes, 0);
+    assert_eq!(precise.bytes - precise.told_bytes, precise.datagrams * 48 + precise.messages * 4, "{precise:?}");
+}
+
+#[test]
+fn the_advice_is_a_method_that_knows_connections_and_its_bytes() {
+    let outcome = study(&capture("ipls-3", 300.0, 10), small());
+    let advice = outcome.advice.clone().expect("there was something to tell");
+    let advised = Method::from_name(advice.method).expect("it is one");
+    assert!(!advised.is_membership() && !advised.is_precise(), "{advice:?}");
+    let found = cost(&outcome, advised, 0);
+    for method in [Method::MultiLevelFa, Method::MultiLevelFaSymbols, Method::DLeft, Method::PreciseSelective] {
+        assert!(found.bytes <= cost(&outcome, method, 0).bytes, "{} is cheaper than {advice:?}", method.name());
+    }
+    assert!((advice.bytes_per_second * outcome.traffic.busy_s - found.bytes as f64).abs() < 1.0);
+    assert!(advice.sentences[0].contains("representation = \"multi-level"), "{advice:?}");
+    // What saves nothing that anybody would notice is not worth its mistakes.
+    let quiet = study(&capture("auck-4", 3.0, 20), small()).advice.expect("there was something to tell");
+    assert_eq!(quiet.method, "precise-selective", "{quiet:?}");
+}
+
+#[test]
+fn years_between_two_captures_are_no_time_in_which_nothing_was_told() {
+    let early = capture("ipls-3", 300.0, 5);
+    let mut late = early.clone();
+    let mut record = 24;
+    while record < late.len() {
+        let field = |at: usize| u32::from_le_bytes([late[at], late[at + 1], late[at + 2], late[at + 3]]);
+        let (seconds, length) = (field(record) + 300_000_000, field(record + 8));
+        late[record..record + 4].copy_from_slice(&seconds.to_le_bytes());
+        record += 16 + length as usize;
+    }
+    let alone = study(&early, small());
+    let both = study(&[&early[..], &late[24..]].concat(), small());
+    assert!(both.traffic.duration_s > 2.9e8 && both.traffic.busy_s < 75.0, "{:?}", both.traffic);
+    let [alone, both] = [alone, both].map(|outcome| cost(&outcome, Method::MultiLevelFa, 0).clone());
+    // Each capture's connections are told and taken back; what the filters say to each other in between is not told.
+    assert!(both.bytes < alone.bytes * 5 / 2, "{} of {}", both.bytes, alone.bytes);
 }
 
 #[test]
@@ -95,6 +151,16 @@ fn waiting_saves_messages_and_protects_fewer_bytes() {
             assert!(longer.entries_at_backup <= shorter.entries_at_backup, "{}: {longer:?}", method.name());
             assert!(longer.protected_share < shorter.protected_share, "{}: {longer:?}", method.name());
         }
+    }
+    // What is told late is taken back all the same: the filter never holds more than the digest's connections.
+    for threshold_ms in [0, 50, 500, 5000] {
+        let established = cost(&outcome, Method::MultiLevelFaEstablished, threshold_ms);
+        let digest = cost(&outcome, Method::FlowDigest, threshold_ms);
+        assert!(
+            established.entries_at_backup <= digest.entries_at_backup,
+            "{threshold_ms}: {established:?} {digest:?}"
+        );
+        assert!(established.false_negative.expect("there were failovers") < 0.05, "{threshold_ms}: {established:?}");
     }
     // Nine of ten connections are over after five seconds, and those that were never answered are not told.
     let late = cost(&outcome, Method::PreciseSelective, 5000);

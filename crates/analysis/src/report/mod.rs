@@ -103,6 +103,8 @@ pub enum Block {
     Preformatted(String),
     /// A table.
     Table(Dataset),
+    /// A table that is folded under this line until somebody wants it.
+    Folded(String, Dataset),
     /// A drawing.
     Plot(Plot),
 }

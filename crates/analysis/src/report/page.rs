@@ -7,6 +7,9 @@ use super::plot::{NARROW, Plot, PlotKind, WIDE, colour, draw_sized};
 use super::text::escaped;
 use super::{Block, Report, STYLE, Section, Tile};
 
+/// Letters of the longest name that stays in one line.
+const NAME_LETTERS_MAX: usize = 30;
+
 /// The page.
 pub(super) fn page(report: &Report) -> String {
     let mut body = format!(
@@ -52,6 +55,9 @@ fn section_html(section: &Section) -> String {
             Block::Note(text) => write!(html, "<p class=\"note\">{}</p>", escaped(text)),
             Block::Preformatted(text) => write!(html, "<pre>{}</pre>", escaped(text)),
             Block::Table(table) => write!(html, "{}", table_html(table)),
+            Block::Folded(summary, table) => {
+                write!(html, "<details><summary>{}</summary>{}</details>", escaped(summary), table_html(table))
+            }
             Block::Plot(plot) => write!(html, "{}", plot_html(plot)),
         };
     }
@@ -60,16 +66,20 @@ fn section_html(section: &Section) -> String {
 }
 
 fn table_html(table: &Dataset) -> String {
-    let class = |kind| if kind == ColumnKind::Text { " class=\"text\"" } else { "" };
+    let class = |number: usize, kind| match kind {
+        ColumnKind::Text if is_short(table, number) => " class=\"text name\"",
+        ColumnKind::Text => " class=\"text\"",
+        _ => "",
+    };
     let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
-    for column in &table.columns {
-        let _ = write!(html, "<th{}>{}</th>", class(column.kind), escaped(column.heading));
+    for (number, column) in table.columns.iter().enumerate() {
+        let _ = write!(html, "<th{}>{}</th>", class(number, column.kind), escaped(column.heading));
     }
     html.push_str("</tr></thead><tbody>");
     for row in 0..table.rows().len() {
         html.push_str("<tr>");
         for (number, column) in table.columns.iter().enumerate() {
-            let _ = write!(html, "<td{}>{}</td>", class(column.kind), escaped(&table.shown(row, number)));
+            let _ = write!(html, "<td{}>{}</td>", class(number, column.kind), escaped(&table.shown(row, number)));
         }
         html.push_str("</tr>");
     }
@@ -77,14 +87,21 @@ fn table_html(table: &Dataset) -> String {
     html
 }
 
+/// Whether a column holds names, which are not to be broken into lines, rather than sentences.
+fn is_short(table: &Dataset, column: usize) -> bool {
+    (0..table.rows().len()).all(|row| table.shown(row, column).chars().count() <= NAME_LETTERS_MAX)
+}
+
 fn plot_html(plot: &Plot) -> String {
     let mut html = format!("<h3>{}</h3><div class=\"legend\">", escaped(&plot.title));
-    for (number, series) in plot.series.iter().enumerate() {
+    // A single row of figures is what the title says.
+    let is_needed = plot.kind != PlotKind::Rows || plot.series.len() > 1;
+    for (number, series) in plot.series.iter().enumerate().filter(|_| is_needed) {
         let (colour, name) = (colour(number), escaped(&series.name));
         let dashed = if series.is_reference { " dashed" } else { "" };
         let sample = match plot.kind {
             PlotKind::Line | PlotKind::Cdf => format!("<path class=\"series s{colour}{dashed}\" d=\"M0 4H22\"/>"),
-            PlotKind::Bar => format!("<rect class=\"f{colour}\" width=\"22\" height=\"8\"/>"),
+            PlotKind::Bar | PlotKind::Rows => format!("<rect class=\"f{colour}\" width=\"22\" height=\"8\"/>"),
             PlotKind::Scatter => format!("<circle class=\"f{colour}\" cx=\"11\" cy=\"4\" r=\"3\"/>"),
         };
         let _ = write!(html, "<span><svg viewBox=\"0 0 22 8\">{sample}</svg>{name}</span>");

@@ -28,7 +28,10 @@ fn example() -> Report {
         Axis::new("rate", "").logarithmic(),
         vec![Series::new("false hits", [(0.0, 0.001), (1.0, 0.1)])],
     );
-    let blocks = [Block::Table(table)].into_iter().chain(plots).chain([Block::Plot(bars)]).collect();
+    let rows = Plot { kind: PlotKind::Rows, ..bars.clone() };
+    let folded = Block::Folded("all of it".into(), table.clone());
+    let blocks = [Block::Table(table)].into_iter().chain(plots);
+    let blocks = blocks.chain([Block::Plot(bars), Block::Plot(rows), folded]).collect();
     Report {
         subject: "Mainstay study".into(),
         title: "What <this> costs".into(),
@@ -44,13 +47,18 @@ fn a_page_needs_nothing_else_and_shows_every_figure() {
     for absent in ["<script", "http://", "https://", "src=", "@import", "url(", "NaN", "<eager>", "<this>"] {
         assert!(!html.contains(absent), "{absent} is in the page");
     }
-    for present in
-        ["precise &lt;eager&gt;", "1\u{202f}234\u{202f}567", "46.0 %", "a &amp; b", "prefers-color-scheme: dark"]
-    {
+    for present in [
+        "precise &lt;eager&gt;",
+        "1\u{202f}234\u{202f}567",
+        "46.0 %",
+        "a &amp; b",
+        "prefers-color-scheme: dark",
+        "<summary>all of it",
+    ] {
         assert!(html.contains(present), "{present} is not in the page");
     }
-    assert_eq!(html.matches("class=\"wide\"").count(), 4, "every plot is drawn for wide screens");
-    assert_eq!(html.matches("class=\"narrow\"").count(), 4, "and for narrow ones");
+    assert_eq!(html.matches("class=\"wide\"").count(), 5, "every plot is drawn for wide screens");
+    assert_eq!(html.matches("class=\"narrow\"").count(), 5, "and for narrow ones");
     assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());
 }
 

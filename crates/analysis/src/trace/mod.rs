@@ -8,8 +8,10 @@
 //! ```
 //! Nothing is held but a frame of each capture and the table of connections: captures may be of any length. A capture says
 //! what a link carried, not what a gateway would have passed, so hosts' habits that a gateway never sees are put up with:
-//! checksums and lengths that the sending host left to its hardware, and frames of which only the beginning was kept.
+//! checksums and lengths that the sending host left to its hardware, and frames of which only the beginning was kept. What is
+//! wrong beyond that is skipped, unless the study is told to take it in ([`Admission`]).
 
+mod admission;
 pub mod connections;
 mod input;
 mod packet;
@@ -26,6 +28,7 @@ use packet_io::pcap::PcapError;
 
 use input::Input;
 
+pub use admission::Admission;
 pub use connections::{Connections, ConnectionsConfig};
 pub use packet::Packet;
 pub use skips::{Skip, Skips};
@@ -46,6 +49,9 @@ pub enum TraceError {
         /// What is wrong.
         source: PcapError,
     },
+    /// One of them is a folder.
+    #[error("{} is a folder: name the captures that are in it ({}/*.pcap)", .0.display(), .0.display())]
+    Folder(PathBuf),
     /// None is named.
     #[error("no capture is named: name pcap or pcapng files, or {STANDARD_INPUT} for standard input")]
     None,
@@ -112,6 +118,7 @@ pub struct Trace {
     inputs: Vec<Input>,
     /// The one whose frame is lent.
     lent: Option<usize>,
+    admission: Admission,
     counts: Counts,
     skips: Skips,
     damages: Vec<Damage>,
@@ -144,6 +151,10 @@ impl Trace {
                 })
             };
             let path = path.as_ref().to_owned();
+            // A folder can be opened, and would only say so when it is read.
+            if path.is_dir() {
+                return Err(TraceError::Folder(path));
+            }
             let (source, length) =
                 opened.map_err(|error| TraceError::Capture { path: path.clone(), source: error.into() })?;
             sources.push((path, source, length));
@@ -166,10 +177,23 @@ impl Trace {
             let input = Input::new(path.clone(), source, length);
             inputs.push(input.map_err(|source| TraceError::Capture { path, source })?);
         }
-        let mut trace =
-            Self { inputs, lent: None, counts: Counts::default(), skips: Skips::default(), damages: Vec::new() };
+        let mut trace = Self {
+            inputs,
+            lent: None,
+            admission: Admission::default(),
+            counts: Counts::default(),
+            skips: Skips::default(),
+            damages: Vec::new(),
+        };
         (0..trace.inputs.len()).for_each(|index| trace.read_ahead(index));
         Ok(trace)
+    }
+
+    /// The trace, with what is to be taken in although a gateway would drop it; without this, nothing of the kind.
+    #[must_use]
+    pub fn admitting(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
     }
 
     /// The next packet of all captures; times never fall. `None` at the end of all.
@@ -188,7 +212,7 @@ impl Trace {
             let record = input.record?;
             self.counts.frames += 1;
             self.counts.wire_bytes += u64::from(record.wire_bytes);
-            match packet::look(&mut input.frame, record.link_type, record.wire_bytes) {
+            match packet::look(&mut input.frame, record.link_type, record.wire_bytes, self.admission) {
                 Ok(seen) => {
                     self.counts.note(&seen, record.wire_bytes);
                     let input = &self.inputs[index];

@@ -9,6 +9,7 @@ use flow::{Checksum, DropReason, Frame, Instant, PortId, Tuple};
 use packet_io::pcap::{LinkType, SNAPSHOT_BYTES_MAX};
 
 use super::Skip;
+use super::admission::{self, Admission};
 
 /// Bytes that ICMP errors quote of the transport header at least (RFC 792).
 const QUOTED_TRANSPORT_BYTES: usize = 8;
@@ -84,7 +85,12 @@ impl Seen {
 
 /// Reads a frame of which the capture holds `frame` and `wire_bytes` were on the wire. It is made an Ethernet frame, as long as
 /// it was, the bytes that the capture does not hold zero.
-pub(super) fn look(frame: &mut Vec<u8>, link_type: LinkType, wire_bytes: u32) -> Result<Seen, Skip> {
+pub(super) fn look(
+    frame: &mut Vec<u8>,
+    link_type: LinkType,
+    wire_bytes: u32,
+    admission: Admission,
+) -> Result<Seen, Skip> {
     if !link_type.make_ethernet(frame) {
         return Err(Skip::LinkType);
     }
@@ -96,11 +102,12 @@ pub(super) fn look(frame: &mut Vec<u8>, link_type: LinkType, wire_bytes: u32) ->
     }
     let mut headers = Headers::NONE;
     // A sum over bytes that are not there says nothing.
-    let checksum = if is_cut { Checksum::Valid } else { Checksum::Unverified };
+    let is_believed = is_cut || admission.believes_checksums;
+    let checksum = if is_believed { Checksum::Valid } else { Checksum::Unverified };
     let (is_unfinished, parsed) = match parse(frame, checksum, &mut headers) {
         Err(reason) => match finish(frame, reason, &mut headers) {
             Some(()) => (true, Ok(Parsed::Ip(()))),
-            None => (false, Err(reason)),
+            None => (false, admission::admit(frame, reason, is_believed, admission, &mut headers).map(Parsed::Ip)),
         },
         parsed => (false, parsed),
     };
@@ -116,7 +123,7 @@ pub(super) fn look(frame: &mut Vec<u8>, link_type: LinkType, wire_bytes: u32) ->
 }
 
 #[inline]
-fn parse(frame: &mut [u8], checksum: Checksum, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
+pub(super) fn parse(frame: &mut [u8], checksum: Checksum, headers: &mut Headers) -> Result<Parsed<()>, DropReason> {
     let length_bytes = frame.len();
     let mut frame = Frame::new(frame, 0, length_bytes, PortId(0)).ok_or(DropReason::Truncated)?;
     frame.checksum = checksum;
@@ -152,19 +159,24 @@ fn finish(frame: &mut [u8], reason: DropReason, headers: &mut Headers) -> Option
     }
     let mut found = Headers::NONE;
     parse(frame, Checksum::Valid, &mut found).ok()?;
-    let offset = match found.transport {
-        Transport::Tcp(_) => TCP_CHECKSUM_OFFSET,
-        Transport::Udp => UDP_CHECKSUM_OFFSET,
-        _ => return None,
-    };
-    let at = usize::from(found.l4_offset) + offset;
-    let field = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
-    let transport_bytes = found.l3_bytes.checked_sub(u32::from(found.l4_offset - found.l3_offset))?;
-    if field != checksum::pseudo_header(&found.tuple, transport_bytes).fold() {
+    if !is_left_to_hardware(frame, &found)? {
         return None;
     }
     *headers = found;
     Some(())
+}
+
+/// Whether a transport checksum is the sum of the pseudo-header alone; `None` if the transport has none that hosts leave to hardware.
+pub(super) fn is_left_to_hardware(frame: &[u8], headers: &Headers) -> Option<bool> {
+    let offset = match headers.transport {
+        Transport::Tcp(_) => TCP_CHECKSUM_OFFSET,
+        Transport::Udp => UDP_CHECKSUM_OFFSET,
+        _ => return None,
+    };
+    let at = usize::from(headers.l4_offset) + offset;
+    let field = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
+    let transport_bytes = headers.l3_bytes.checked_sub(u32::from(headers.l4_offset - headers.l3_offset))?;
+    Some(field == checksum::pseudo_header(&headers.tuple, transport_bytes).fold())
 }
 
 /// Completes an IPv4 header whose length or checksum is zero, and says what that tells of the transport's checksum.
@@ -181,9 +193,14 @@ fn finish_ipv4(frame: &mut [u8]) -> Option<Checksum> {
     if is_without_length {
         header[2..4].copy_from_slice(&length.to_be_bytes());
     }
+    write_ipv4_checksum(header);
+    // Whoever is to cut a segment fills in the checksums of its parts.
+    Some(if is_without_length { Checksum::Valid } else { Checksum::Unverified })
+}
+
+/// Gives an IPv4 header the checksum that is right for it.
+pub(super) fn write_ipv4_checksum(header: &mut [u8]) {
     header[10..12].fill(0);
     let checksum = checksum::Sum::of(header).checksum();
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
-    // Whoever is to cut a segment fills in the checksums of its parts.
-    Some(if is_without_length { Checksum::Valid } else { Checksum::Unverified })
 }

@@ -187,6 +187,45 @@ fn what_a_sending_host_left_to_its_hardware_is_put_up_with() {
 }
 
 #[test]
+fn wrong_checksums_are_believed_if_that_is_asked_for() {
+    let (mut transport, mut network) = (segment(b"changed on its way"), segment(b"with another address"));
+    transport[56] ^= 0x55;
+    network[30] ^= 1;
+    let capture = pcap([transport, network].into_iter().map(|frame| (ms(0), frame)));
+    let mut trace = merge(vec![capture.clone()]).unwrap();
+    assert!(all(&mut trace).is_empty());
+    assert_eq!(skipped(&trace), [(Skip::IpChecksum, 1), (Skip::TransportChecksum, 1)]);
+    let admission = Admission { believes_checksums: true, ..Admission::default() };
+    let mut trace = merge(vec![capture]).unwrap().admitting(admission);
+    let told = all(&mut trace);
+    assert_eq!((told.len(), trace.skips().total()), (2, 0), "{:?}", skipped(&trace));
+    assert_eq!((told[0].tuple, told[1].payload.as_slice()), (tcp(), &b"with another address"[..]));
+}
+
+#[test]
+fn packets_between_loopback_addresses_are_studied_if_that_is_asked_for() {
+    let v4 = Tuple::v4(ip_protocol::TCP, (Ipv4Addr::LOCALHOST, 4000), (Ipv4Addr::new(127, 3, 2, 1), 80));
+    let v6 = Tuple::v6(ip_protocol::UDP, (Ipv6Addr::LOCALHOST, 4000), (Ipv6Addr::LOCALHOST, 53));
+    let reply = build::Tcp { flags: tcp_flags::ACK, ..Default::default() };
+    let mut unfinished = build::tcp(&v4, reply, b"hello");
+    let _ = build::leave_checksum_to_hardware(&mut unfinished);
+    let mut wrong = build::tcp(&v4, reply, b"hello");
+    wrong[56] ^= 0x55;
+    let nobody = build::udp(&Tuple::v4(ip_protocol::UDP, (Ipv4Addr::UNSPECIFIED, 68), SERVER), b"");
+    let frames = [build::tcp(&v4, reply, b"hello"), unfinished, wrong, build::udp(&v6, b"hello"), nobody];
+    let capture = pcap(frames.into_iter().map(|frame| (ms(0), frame)));
+    let mut trace = merge(vec![capture.clone()]).unwrap();
+    assert!(all(&mut trace).is_empty());
+    let admission = Admission { admits_loopback: true, ..Admission::default() };
+    let mut trace = merge(vec![capture.clone()]).unwrap().admitting(admission);
+    let tuples: Vec<_> = all(&mut trace).iter().map(|told| (told.tuple, told.payload.clone())).collect();
+    assert_eq!(tuples, [v4, v4, v6].map(|tuple| (tuple, b"hello".to_vec())));
+    assert_eq!(skipped(&trace), [(Skip::TransportChecksum, 1), (Skip::Address, 1)]);
+    let all_of_it = Admission { believes_checksums: true, admits_loopback: true };
+    assert_eq!(all(&mut merge(vec![capture]).unwrap().admitting(all_of_it)).len(), 4);
+}
+
+#[test]
 fn fragments_are_packets_and_those_behind_the_first_have_no_ports() {
     let udp = Tuple::v4(ip_protocol::UDP, CLIENT, SERVER);
     let whole = build::udp(&udp, &[9; 2000]);
@@ -236,6 +275,12 @@ fn what_cannot_be_studied_is_refused_with_the_reason() {
     assert!(error(Trace::open::<&str>(&[])).contains("no capture is named"));
     assert!(error(Trace::open(&["-", "-"])).contains("more than once"));
     assert!(error(Trace::open(&["/does/not/exist.pcap"])).starts_with("/does/not/exist.pcap: "));
+    assert!(error(Trace::open(&[std::env::temp_dir()])).contains("is a folder"));
+    assert!(error(merge(vec![Vec::new()])).contains("empty"));
+    for (begins, remedy) in [(&b"\x1f\x8b\x08\0"[..], "zcat"), (b"\x28\xb5\x2f\xfd", "zstdcat"), (b"BZh9", "bzcat")] {
+        let text = error(merge(vec![[begins, &[0; 40]].concat()]));
+        assert!(text.contains("compressed by") && text.contains(remedy), "{text}");
+    }
     assert!(error(merge(vec![b"#!/bin/sh\nexit 0\n and more".to_vec()])).contains("not a capture"));
     assert!(error(merge(vec![pcap([(ms(0), segment(b""))]); CAPTURES_MAX + 1])).contains("257 captures"));
 }

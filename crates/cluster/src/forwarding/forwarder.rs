@@ -22,6 +22,9 @@ use crate::group::GroupSet;
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
 /// counted: whoever asked will ask again.
 pub const CONTROL_FRAMES_MAX: usize = 512;
+/// Packets of the node's own making that wait to be polled, with those whose neighbour became known; what comes beyond is
+/// dropped.
+const POSTED_FRAMES_MAX: usize = 4096;
 /// After a take-over, neighbours are asked to confirm their link addresses, so many at a time …
 const WARMED_AT_ONCE: usize = 32;
 /// … and so often.
@@ -250,6 +253,19 @@ impl Forwarder {
             }
             None => self.wait_for_neighbour(now, slot, packet),
         }
+    }
+
+    /// Sends a packet of the node's own making as [`Forwarder::forward`] would; it comes out of [`Forwarder::poll_transmit`].
+    /// One for which there is no room or no way is dropped.
+    pub fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {
+        let Disposition::Transmit(port) = self.forward(now, packet) else { return };
+        if self.released.len() >= POSTED_FRAMES_MAX {
+            self.counters.control_frames_dropped += 1;
+            return;
+        }
+        let (checksum, segmentation) = (packet.frame.checksum, packet.frame.segmentation);
+        let bytes = packet.frame.bytes().to_vec();
+        self.released.push_back(Pending { bytes, frame: OutFrame { port, checksum, segmentation } });
     }
 
     /// Time has passed: neighbours may have to be asked, or given up.

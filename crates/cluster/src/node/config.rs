@@ -14,7 +14,7 @@ use replication::representation::Selection;
 use replication::secure::OVERHEAD_BYTES;
 use replication::{PeerSession, SessionConfig, Transport};
 
-use super::compact::{Compact, CompactNodeConfig};
+use super::compact::{Compact, CompactNodeConfig, ToldOn};
 use super::event::Events;
 use super::held::HeldReplies;
 use super::judging::Judging;
@@ -79,6 +79,8 @@ pub struct PeerConfig {
 
 /// So that what a peer is told compactly is numbered otherwise than its session.
 const RECEIVER_SEED: u64 = 0x7f4a_7c15_9e37_79b9;
+/// As above, for what it tells on.
+const TOLD_ON_SEED: u64 = 0x94d0_49bb_1331_11eb;
 
 /// Why a node cannot be made from its configuration: the part that is unsound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -223,6 +225,8 @@ impl NodeConfig {
                 .compact
                 .as_ref()
                 .map(|compact| CompactReceiver::new(compact.receiver_limits(), seed ^ RECEIVER_SEED)),
+            heard_compactly_at: None,
+            told_on: self.compact.as_ref().map(|compact| ToldOn::new(compact.receiver_limits(), seed ^ TOLD_ON_SEED)),
         })
     }
 }

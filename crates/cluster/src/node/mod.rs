@@ -21,6 +21,7 @@ mod event;
 mod held;
 mod judging;
 mod lazily;
+mod mirroring;
 mod observing;
 mod peer;
 mod reload;
@@ -51,8 +52,9 @@ use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
+use crate::wan::mirror::{self, MirrorError};
 
-pub use compact::{CompactNodeConfig, CompactStatus, PrecisionCounters, WhichPrecise};
+pub use compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
@@ -143,6 +145,12 @@ pub enum NodeError {
     /// A compact datagram was refused.
     #[error(transparent)]
     Compact(#[from] CompactError),
+    /// The peer stands by for a tunnel to another site, and this node has none.
+    #[error("node {} mirrors the caches of a tunnel to another site, this node has none: give both the same [redundancy]", .0.0)]
+    NoTunnel(NodeId),
+    /// A datagram about the tunnel's caches was refused.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
     /// The secure channel refused it.
     #[error(transparent)]
     Channel(#[from] ChannelError),
@@ -237,6 +245,9 @@ impl Node {
         }
         if replication::compact::is_compact(datagram) {
             return self.handle_compact(now, from, datagram);
+        }
+        if mirror::is_mirror(datagram) {
+            return self.handle_mirror(now, from, datagram);
         }
         self.remember_untold(now);
         let speaks_for_all = self.speaks_for_all();
@@ -349,11 +360,13 @@ impl Node {
             self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
         }
         let mut listening = self.peers.iter_mut().filter(|peer| peer.can_be_told());
-        let (id, heartbeats) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
-        buffer.clear();
-        heartbeats.encode(buffer);
-        Division::of(self.pipeline.shard.place().steering).encode(buffer);
-        Some(Transmit::Replication(id))
+        if let Some((id, heartbeats)) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?))) {
+            buffer.clear();
+            heartbeats.encode(buffer);
+            Division::of(self.pipeline.shard.place().steering).encode(buffer);
+            return Some(Transmit::Replication(id));
+        }
+        self.poll_mirror(now, buffer).map(Transmit::Replication)
     }
 
     /// As [`Node::poll_transmit`], only frames for the node's own ports.

@@ -9,7 +9,7 @@ use replication::compact::CompactReceiver;
 use replication::secure::Channel;
 use replication::{Handle, PeerError, PeerSession, SessionEvent};
 
-use super::compact::{Cells, Compact};
+use super::compact::{Cells, Compact, ToldOn};
 use super::event::{Events, NodeEvent};
 use super::resync::Resync;
 use super::store::{ReplicaCounters, ReplicaStore};
@@ -39,6 +39,10 @@ pub(super) struct Peer {
     pub(super) channel: Option<Channel>,
     /// What it tells compactly.
     pub(super) compact: Option<CompactReceiver>,
+    /// What it tells on for nodes that are gone.
+    pub(super) told_on: Option<ToldOn>,
+    /// When anything that it tells compactly was heard last.
+    pub(super) heard_compactly_at: Option<Instant>,
 }
 
 impl Peer {
@@ -99,10 +103,10 @@ impl Peer {
         self.is_replica_incomplete = self.resync.lacks_room;
     }
 
-    /// The replication session has heard the peer at most so long ago.
+    /// The peer has said something of connections at most so long ago.
     pub(super) fn replicated_within(&self, now: Instant, age: Duration) -> bool {
         let heard = self.session.as_ref().and_then(|session| session.status().last_heard);
-        heard.is_some_and(|at| now < at + age)
+        heard.max(self.heard_compactly_at).is_some_and(|at| now < at + age)
     }
 
     /// The failure detector hears the peer.
@@ -118,7 +122,8 @@ impl Peer {
         }
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
         let detector = if self.is_watched { self.detector.poll_timeout() } else { None };
-        let compact = self.compact.as_ref().and_then(CompactReceiver::poll_timeout);
+        let told_on = self.told_on.as_ref().and_then(ToldOn::poll_timeout);
+        let compact = self.compact.as_ref().and_then(CompactReceiver::poll_timeout).into_iter().chain(told_on).min();
         [detector, session.and_then(PeerSession::poll_timeout), compact, channel]
     }
 

@@ -80,6 +80,8 @@ pub struct PeerStatus {
     pub channel: Option<replication::secure::ChannelStatus>,
     /// What it told compactly; `None`: nothing is.
     pub compact: Option<CompactReceiverStatus>,
+    /// That is here whole, and so is what the peer tells on for nodes that are gone.
+    pub has_told_filter: bool,
 }
 
 impl PeerStatus {
@@ -151,6 +153,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
             replica: peer.replica,
             channel: peer.channel.as_ref().map(replication::secure::Channel::status),
             compact: peer.compact.as_ref().map(|receiver| receiver.status()),
+            has_told_filter: peer.has_told_filter() && peer.has_told_on(),
         }
     });
     NodeStatus {
@@ -164,7 +167,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         replies_overdue: node.held.overdue,
         lazy: node.lazy_status(),
         forwarding: node.forwarder.counters(),
-        compact: node.compact.as_ref().map(|compact| compact.status(node)),
+        compact: node.compact_status(),
         peers: peers.collect(),
         site: node.site.as_ref().map(|site| site.status(now)),
     }

@@ -58,6 +58,10 @@ impl Edge for Surroundings<'_> {
         taken.unwrap_or_else(|| self.forwarder.forward(now, packet))
     }
 
+    fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {
+        self.forwarder.post(now, packet);
+    }
+
     fn way(&self, tuple: &Tuple) -> Option<Way> {
         let destination = tuple.destination_ip();
         let next_hop = self.forwarder.route(destination)?;

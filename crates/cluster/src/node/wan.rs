@@ -81,6 +81,10 @@ impl Site {
         self.tunnel.poll_timeout()
     }
 
+    pub(super) const fn tunnel_mut(&mut self) -> &mut Tunnel {
+        &mut self.tunnel
+    }
+
     pub(super) fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
         self.tunnel.set_unix_time(now, unix_time);
     }
@@ -211,6 +215,11 @@ impl Node {
     /// and a secret.
     #[must_use]
     pub fn with_site(mut self, config: SiteConfig, seed: u64, key: HashKey) -> Self {
+        let mut config = config;
+        if self.peers.is_empty() {
+            // Nobody stands by.
+            config.tunnel.mirror = None;
+        }
         self.site = Some(Box::new(Site::new(config, seed, key)));
         self
     }

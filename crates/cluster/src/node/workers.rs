@@ -271,6 +271,7 @@ impl Node {
     /// What the lead says counts here.
     fn follow(&mut self, now: Instant, standing: &Standing) {
         self.follow_leaving(now, standing.is_telling_all);
+        let is_anyone_lost = self.follow_peers(standing);
         let before = self.roles.groups_in(forwards);
         for (group, (state, term)) in self.roles.groups().zip(&standing.groups) {
             self.roles.follow(now, group, *state, *term);
@@ -281,6 +282,8 @@ impl Node {
         if !after.without(before).is_empty() {
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);
             self.begin_recovery(now, true);
+        } else if is_anyone_lost {
+            self.begin_recovery(now, false);
         }
         if !before.without(after).is_empty() {
             self.tell_put_off(now);
@@ -289,10 +292,17 @@ impl Node {
             self.judge_as_roles_are();
             self.stand_by(now);
         }
+    }
+
+    /// What the lead says of the peers counts here. Whether one of them is lost that was not before.
+    fn follow_peers(&mut self, standing: &Standing) -> bool {
+        let mut is_anyone_lost = false;
         for told in &standing.peers {
             let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };
+            is_anyone_lost |= told.down_since.is_some() && peer.orphaned_at != told.down_since;
             (peer.is_said_up, peer.orphaned_at, peer.refused) = (told.is_up, told.down_since, told.refused);
         }
+        is_anyone_lost
     }
 
     fn note_report(&mut self, now: Instant, from: WorkerId, report: Report) {

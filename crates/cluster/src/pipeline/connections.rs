@@ -47,6 +47,9 @@ impl Pipeline {
         let Some((advance, mut taken_over)) = self.track(now, packet, slot, direction, edge) else {
             return Ok(Disposition::Consumed);
         };
+        if self.recovery.is_some() && advance.verdict.is_ok() {
+            self.note_if_disowned(packet, slot, direction);
+        }
         if self.observation.attends() {
             self.observe_tracking(slot, previous_state, &advance, taken_over.then_some(master));
         }

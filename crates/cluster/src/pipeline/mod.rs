@@ -100,6 +100,12 @@ pub trait Edge {
     /// Sends a packet, already translated, on its way.
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
 
+    /// Sends a packet that the pipeline made itself, already translated, on its way: it leaves with the node's own frames, or
+    /// not at all where there is no room for it. Only while a recovery lasts.
+    fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {
+        let _ = (now, packet);
+    }
+
     /// Where [`Edge::forward`] would send a packet with this tuple, for those who look on.
     fn way(&self, tuple: &Tuple) -> Option<Way> {
         let _ = tuple;

@@ -10,7 +10,7 @@
 //!     │ its source has missed too often ───────────────────────────────────► TCP: dropped; else a new one
 //!     ▼
 //!   asked for as an original, then as a reply ──hit, and the rules allow it─► entered as a copy, taken over
-//!     │ missed
+//!     │ missed                            └─ may be a reply to several ────► TCP: those inside are asked whose it is; dropped
 //!     ├─ not TCP ──────────────────────────────────────────────────────────► a new connection, if the rules allow
 //!     ├─ from a trusted port (cold start) ─────────────────────────────────► entered as established
 //!     ├─ sent again (intentional block) ───────────────────────────────────► entered as established
@@ -22,7 +22,9 @@
 //! connection to begin with, no more connections than were told, few questions of one source, and all of it only for as
 //! long as the recovery lasts.
 
+mod asking;
 mod blocked;
+mod counters;
 mod missed;
 
 use alloc::boxed::Box;
@@ -37,7 +39,9 @@ use flow::table::Slot;
 use flow::wire::{Headers, Packet, Transport, ip_protocol, tcp_flags};
 use flow::{Connection, Direction, Disposition, DropReason, Instant, NodeId, PortId, Tuple};
 
+use self::asking::Asking;
 use self::blocked::Blocked;
+pub use self::counters::RecoveryCounters;
 use super::batch::wanted;
 use super::{Edge, Pipeline};
 
@@ -82,35 +86,8 @@ pub struct Recalled {
     pub owner: NodeId,
     /// Where its automaton stands, with the record's [`flags`]; `None` where no more was told than that it is there.
     pub state: Option<(ProtocolState, u8)>,
-    /// No more was told than which hosts talk with each other: an answer that may be to several connections of theirs is to none.
+    /// No more was told than which hosts talk with each other: of several tuples of theirs, each is named.
     pub is_of_hosts: bool,
-}
-
-/// What is counted of recoveries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RecoveryCounters {
-    /// Recoveries begun.
-    pub begun: u64,
-    /// Recoveries that ended because everything that was told had come back.
-    pub used_up: u64,
-    /// Connections restored by a filter's answer.
-    pub restored: u64,
-    /// Packets of connections that no filter named.
-    pub missed: u64,
-    /// Answers of filters for connections that the rules would not let begin: false hits, or the rules are others.
-    pub denied: u64,
-    /// Answers of filters for connections whose translation is another's by now.
-    pub conflicts: u64,
-    /// Packets that were not asked for because their source had missed too often.
-    pub unasked: u64,
-    /// Connections begun in their middle by a segment from a trusted port.
-    pub cold_started: u64,
-    /// Segments from other ports that went on as keep-alives.
-    pub probed: u64,
-    /// Segments dropped until they come again.
-    pub blocked: u64,
-    /// Connections begun in their middle because a segment came again.
-    pub unblocked: u64,
 }
 
 /// A recovery that is under way.
@@ -123,8 +100,11 @@ pub(super) struct Recovery {
     restored: u64,
     misses: SourceRates,
     blocked: Blocked,
-    /// Room for the tuples that a reply may belong to.
+    asking: Asking,
+    /// Room for the tuples that a reply may belong to,
     originals: Vec<Tuple>,
+    /// and those of them that a filter names.
+    recalled: Vec<(Tuple, Recalled)>,
 }
 
 impl Recovery {
@@ -145,19 +125,28 @@ pub(super) enum Recollection {
 }
 
 impl Pipeline {
-    /// From `now` on packets of no connection are asked for. `entries` is how many connections were told.
-    pub fn begin_recovery(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) {
+    /// From `now` on packets of no connection are asked for. `entries` is how many connections were told. One that is under way
+    /// goes on, for as long again; whether it was not is returned.
+    pub fn begin_recovery(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
+        let until = now + config.lasts;
+        if let Some(recovery) = &mut self.recovery {
+            (recovery.until, recovery.told, recovery.restored) = (until, entries, 0);
+            return false;
+        }
         let misses = SourceRates::new(self.key, SourcePrefixes::default(), config.misses_per_source_max);
         self.recovery_counters.begun += 1;
         self.recovery = Some(Box::new(Recovery {
             config: config.clone(),
-            until: now + config.lasts,
+            until,
             told: entries,
             restored: 0,
             misses,
             blocked: Blocked::default(),
+            asking: Asking::new(self.key, config.misses_per_source_max),
             originals: Vec::new(),
+            recalled: Vec::new(),
         }));
+        true
     }
 
     /// So many connections have been told by now; whoever left in good order may go on telling.
@@ -230,6 +219,10 @@ impl Pipeline {
     ) -> Recollection {
         let (source, wanted) = (packet.headers.tuple, wanted(packet.headers));
         let is_tcp = matches!(packet.headers.transport, Transport::Tcp(_));
+        if self.is_denial(recovery, packet) {
+            self.recovery_counters.denials += 1;
+            return Recollection::Done(Err(DropReason::RecoveryDenial));
+        }
         if !recovery.misses.may_begin(now, &source) {
             self.recovery_counters.unasked += 1;
             let refused = Recollection::Done(Err(DropReason::RecoverySourceLimit));
@@ -238,29 +231,80 @@ impl Pipeline {
         let ingress = packet.frame.ingress;
         recovery.originals.clear();
         self.chain.originals_of(&wanted, &mut recovery.originals);
-        let is_left = !recovery.is_used_up();
-        let as_reply = recovery.originals.iter().map(|original| (*original, None));
-        for (original, ingress) in [(wanted, Some(ingress))].into_iter().chain(as_reply).filter(|_| is_left) {
-            if !self.lies_here(&original) {
-                continue;
+        if !recovery.is_used_up() {
+            if let Some(recalled) = self.recall(edge, &wanted)
+                && let Some(found) = self.enter_recalled(now, recovery, wanted, Some(ingress), recalled, &wanted)
+            {
+                return found;
             }
-            let Some(recalled) = edge.recall(&original) else { continue };
-            if recalled.is_of_hosts && ingress.is_none() && recovery.originals.len() > 1 {
-                continue;
-            }
-            match self.restore(now, original, ingress, recalled) {
-                Ok(Some(())) => {
-                    recovery.restored += 1;
-                    self.recovery_counters.restored += 1;
-                    return self.known_by(&wanted);
+            self.recall_originals(recovery, edge);
+            match recovery.recalled[..] {
+                [] => {}
+                [(original, recalled)] if !recalled.is_of_hosts || recovery.originals.len() == 1 => {
+                    if let Some(found) = self.enter_recalled(now, recovery, original, None, recalled, &wanted) {
+                        return found;
+                    }
                 }
-                Ok(None) => {}
-                Err(reason) => return Recollection::Done(Err(reason)),
+                _ => {
+                    self.ask_those_inside(now, recovery, packet, edge);
+                    return Recollection::Done(Err(DropReason::RecoveryAmbiguous));
+                }
             }
         }
         self.recovery_counters.missed += 1;
         recovery.misses.note_begun(now, &source);
         if is_tcp { self.make_good(now, recovery, packet, edge) } else { Recollection::Unknown }
+    }
+
+    fn recall<E: Edge>(&self, edge: &E, original: &Tuple) -> Option<Recalled> {
+        if self.lies_here(original) { edge.recall(original) } else { None }
+    }
+
+    /// Notes which of the tuples that a reply may belong to are named by a filter.
+    fn recall_originals<E: Edge>(&self, recovery: &mut Recovery, edge: &E) {
+        let Recovery { originals, recalled, .. } = recovery;
+        recalled.clear();
+        let named = originals.iter().filter_map(|original| Some((*original, self.recall(edge, original)?)));
+        recalled.extend(named);
+    }
+
+    /// Enters a connection that a filter names, for a packet that is looked up as `wanted`. `None`: there is no such connection
+    /// by the rules.
+    fn enter_recalled(
+        &mut self,
+        now: Instant,
+        recovery: &mut Recovery,
+        original: Tuple,
+        ingress: Option<PortId>,
+        recalled: Recalled,
+        wanted: &Tuple,
+    ) -> Option<Recollection> {
+        match self.restore(now, original, ingress, recalled) {
+            Ok(Some(())) => {
+                recovery.restored += 1;
+                self.recovery_counters.restored += 1;
+                Some(self.known_by(wanted))
+            }
+            Ok(None) => None,
+            Err(reason) => Some(Recollection::Done(Err(reason))),
+        }
+    }
+
+    /// What stands for a tuple: another number for its inverse, of which the table's hash is the same.
+    fn name_of(&self, tuple: &Tuple) -> u64 {
+        let is_reversed = (tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port);
+        self.table.hash(tuple) ^ u64::from(is_reversed)
+    }
+
+    /// Counts a reset that is the first word of its end point on a connection of which the other has been heard here.
+    #[cold]
+    pub(super) fn note_if_disowned(&mut self, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) {
+        let is_reset = matches!(packet.headers.transport, Transport::Tcp(segment) if segment.has(tcp_flags::RST));
+        let Some(connection) = self.table.get(slot).filter(|_| is_reset) else { return };
+        let is_first_word =
+            connection.packets[direction.index()] == 0 && connection.packets[direction.reverse().index()] > 0;
+        // One that begins here and is refused has never been assured.
+        self.recovery_counters.disowned += u64::from(is_first_word && connection.flags & flags::ASSURED != 0);
     }
 
     /// The connection is this worker's share.

@@ -4,15 +4,15 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use flow::{Instant, Segmentation};
-use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Event, Handled, Period, Sampling, Ticket};
+use redundancy::{Event, Handled, Ticket};
 
-use super::TunnelConfig;
+use super::caches::Caches;
 use super::counters::TunnelCounters;
-use super::datagram::Sessions;
 use super::header::{self, Compressor, Decompressor, HeaderError, HeaderForm, Remembered};
 use super::limits::RESTORED_PACKETS_MAX;
 use super::link::{Outgoing, Restored};
-use super::record::{PacketRecord, Record};
+use super::mirror::Tap;
+use super::record::{PacketRecord, PayloadForm, Record};
 
 /// The front of a packet whose payload comes next.
 #[derive(Clone, Debug)]
@@ -38,8 +38,9 @@ impl Front {
 
 #[derive(Debug)]
 pub(super) struct Codecs {
-    pub(super) encoder: Encoder,
-    pub(super) decoder: Decoder,
+    pub(super) caches: Caches,
+    /// What mirrors are told.
+    pub(super) tap: Tap,
     compressor: Compressor,
     decompressor: Decompressor,
     /// Places whose headers are not remembered, though small ones point to them; each once.
@@ -52,29 +53,19 @@ pub(super) struct Codecs {
 }
 
 impl Codecs {
-    /// All begin with the session, empty: so there is nothing to agree on. None: the caches would be too small.
-    pub(super) fn new(
-        config: &TunnelConfig,
-        sessions: Sessions,
-        granules: u32,
-        period: Period,
-        key: [u64; 2],
-    ) -> Option<Self> {
-        let cache_bytes = granules as usize * redundancy::limits::GRANULE_BYTES;
-        let sampling = Sampling { period, ..config.sampling };
-        let encoder = EncoderConfig { cache_bytes, sampling, epoch: sessions.from, key, ..EncoderConfig::default() };
-        let decoder = DecoderConfig { cache_bytes, id: 0 };
-        Some(Self {
-            encoder: Encoder::open_at_once(encoder).ok()?,
-            decoder: Decoder::open_at_once(decoder, sessions.to).ok()?,
-            compressor: Compressor::new(key[0] ^ key[1].rotate_left(32)),
+    /// Headers begin with the session, and payloads go on from what the caches have.
+    pub(super) fn new(caches: Caches, secret: u64) -> Self {
+        Self {
+            caches,
+            tap: Tap::default(),
+            compressor: Compressor::new(secret),
             decompressor: Decompressor::new(),
             forgotten: Vec::new(),
             waiting: BTreeMap::new(),
             next_ticket: 0,
             block: Vec::new(),
             small: Vec::new(),
-        })
+        }
     }
 
     /// Appends the record of a packet to `out`. Returns what the other end is to remember of it: whether it does is to be told
@@ -88,26 +79,27 @@ impl Codecs {
         let (header, payload) = packet.bytes.split_at(packet.header_bytes.min(packet.bytes.len()));
         let segmentation = packet.segmentation;
         let encoding = match packet.at {
-            Some(at) => self.encoder.encode_segment(at, payload, &mut self.block),
-            None => self.encoder.encode_block(payload, &mut self.block),
+            Some(at) => self.caches.encoder.encode_segment(at, payload, &mut self.block),
+            None => self.caches.encoder.encode_block(payload, &mut self.block),
         };
-        let is_coded = encoding.has_shim();
-        let block = if is_coded { &self.block[..] } else { payload };
+        let form = PayloadForm::from(encoding);
+        let block = if form == PayloadForm::Coded { &self.block[..] } else { payload };
+        self.tap.note_sent(encoding, self.caches.encoder.epoch(), block);
         self.small.clear();
-        let form = self.compressor.compress(header, &segmentation, payload.len(), &mut self.small);
-        let remembered = match form {
+        let headers = self.compressor.compress(header, &segmentation, payload.len(), &mut self.small);
+        let remembered = match headers {
             HeaderForm::Small(remembered) => {
                 counters.headers_small += 1;
                 counters.header_bytes_saved += header.len().saturating_sub(self.small.len()) as u64;
                 self.small.extend_from_slice(block);
-                Record::Small { is_coded, bytes: &self.small }.write(out);
+                Record::Small { form, bytes: &self.small }.write(out);
                 return remembered;
             }
             HeaderForm::First(remembered) => Some(remembered),
             HeaderForm::Whole => None,
         };
         let place = remembered.map(|remembered| (remembered.place, remembered.version));
-        Record::Packet(PacketRecord { is_coded, segmentation, remembered: place, header, payload: block }).write(out);
+        Record::Packet(PacketRecord { form, segmentation, remembered: place, header, payload: block }).write(out);
         remembered
     }
 
@@ -124,14 +116,15 @@ impl Codecs {
         restored: &mut VecDeque<Restored>,
         counters: &mut TunnelCounters,
     ) {
-        let (front, is_coded, payload) = match record {
+        let (front, form, payload) = match record {
             // What the two say to each other was said by this release, or it is as good as lost.
             Record::FromEncoder(message) => {
-                let _ = self.decoder.handle_control(now, message);
+                self.tap.note_word(message);
+                let _ = self.caches.decoder.handle_control(now, message);
                 return;
             }
             Record::FromDecoder(message) => {
-                let _ = self.encoder.handle_control(now, message);
+                let _ = self.caches.encoder.handle_control(now, message);
                 return;
             }
             Record::Forgotten(place) => return self.compressor.forget(place),
@@ -146,12 +139,12 @@ impl Codecs {
                 }
                 let front =
                     Front { header: packet.header.to_vec(), segmentation: packet.segmentation, is_small: false };
-                (front, packet.is_coded, packet.payload)
+                (front, packet.form, packet.payload)
             }
-            Record::Small { is_coded, bytes } => match self.decompressor.decompress(bytes) {
+            Record::Small { form, bytes } => match self.decompressor.decompress(bytes) {
                 Ok(small) => {
                     let front = Front { header: small.header, segmentation: small.segmentation, is_small: true };
-                    (front, is_coded, small.payload)
+                    (front, form, small.payload)
                 }
                 Err(error) => {
                     if let HeaderError::Unknown(place) = error
@@ -164,13 +157,20 @@ impl Codecs {
                 }
             },
         };
-        if !is_coded {
+        if form == PayloadForm::Filed {
+            self.tap.note_received_plain(self.caches.decoder.epoch(), payload);
+            self.caches.decoder.handle_plain(payload);
+        }
+        if form != PayloadForm::Coded {
             return deliver(front.complete(payload), restored, counters);
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        match self.decoder.handle_block(now, ticket, payload, &mut self.block) {
-            Ok(Handled::Decoded) => deliver(front.complete(&self.block), restored, counters),
+        match self.caches.decoder.handle_block(now, ticket, payload, &mut self.block) {
+            Ok(Handled::Decoded) => {
+                self.tap.note_received(self.caches.decoder.epoch(), payload);
+                deliver(front.complete(&self.block), restored, counters);
+            }
             Ok(Handled::Waiting) => drop(self.waiting.insert(ticket.0, front)),
             Err(_) => counters.broken += 1,
         }
@@ -183,7 +183,7 @@ impl Codecs {
         restored: &mut VecDeque<Restored>,
         counters: &mut TunnelCounters,
     ) {
-        while let Some(event) = self.decoder.poll_event(now, &mut self.block) {
+        while let Some(event) = self.caches.decoder.poll_event(now, &mut self.block) {
             match event {
                 Event::Decoded(Ticket(ticket)) => {
                     if let Some(front) = self.waiting.remove(&ticket) {
@@ -197,9 +197,9 @@ impl Codecs {
 
     /// Appends the next record that these codecs have to say to those of the other end. False when there is none.
     pub(super) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        if self.encoder.poll_transmit(now, &mut self.block) {
+        if self.caches.encoder.poll_transmit(now, &mut self.block) {
             Record::FromEncoder(&self.block).write(out);
-        } else if self.decoder.poll_transmit(now, &mut self.block) {
+        } else if self.caches.decoder.poll_transmit(now, &mut self.block) {
             Record::FromDecoder(&self.block).write(out);
         } else if let Some(place) = self.forgotten.pop() {
             Record::Forgotten(place).write(out);
@@ -210,17 +210,12 @@ impl Codecs {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.encoder.handle_timeout(now);
-        self.decoder.handle_timeout(now);
+        self.caches.encoder.handle_timeout(now);
+        self.caches.decoder.handle_timeout(now);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [self.encoder.poll_timeout(), self.decoder.poll_timeout()].into_iter().flatten().min()
-    }
-
-    /// Bytes of the caches and indexes.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.encoder.memory_bytes().iter().sum::<usize>() + self.decoder.memory_bytes().iter().sum::<usize>()
+        [self.caches.encoder.poll_timeout(), self.caches.decoder.poll_timeout()].into_iter().flatten().min()
     }
 }
 

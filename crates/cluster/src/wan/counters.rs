@@ -87,14 +87,14 @@ impl TunnelCounters {
         self.bytes_in as i64 - self.bytes_out as i64
     }
 
+    /// Adds what the codecs did.
+    pub(super) fn add_codecs(&mut self, encoder: EncoderCounters, decoder: DecoderCounters) {
+        add_encoder(&mut self.encoder, encoder);
+        add_decoder(&mut self.decoder, decoder);
+    }
+
     /// Adds what the parts of a session that is over did.
-    pub(super) fn add_parts(
-        &mut self,
-        sender: SenderCounters,
-        receiver: ReceiverCounters,
-        encoder: EncoderCounters,
-        decoder: DecoderCounters,
-    ) {
+    pub(super) const fn add_parts(&mut self, sender: SenderCounters, receiver: ReceiverCounters) {
         self.sender.datagrams += sender.datagrams;
         self.sender.datagrams_again += sender.datagrams_again;
         self.sender.datagrams_copied += sender.datagrams_copied;
@@ -103,8 +103,6 @@ impl TunnelCounters {
         self.receiver.datagrams_useless += receiver.datagrams_useless;
         self.receiver.datagrams_recovered += receiver.datagrams_recovered;
         self.receiver.datagrams_lost += receiver.datagrams_lost;
-        add_encoder(&mut self.encoder, encoder);
-        add_decoder(&mut self.decoder, decoder);
     }
 }
 
@@ -122,6 +120,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
         granules_filled,
         granules_gone,
         openings,
+        blocks_remembered,
     } = of;
     to.blocks_plain += blocks_plain;
     to.blocks_literal += blocks_literal;
@@ -134,6 +133,7 @@ fn add_encoder(to: &mut EncoderCounters, of: EncoderCounters) {
     to.granules_filled += granules_filled;
     to.granules_gone += granules_gone;
     to.openings += openings;
+    to.blocks_remembered += blocks_remembered;
 }
 
 fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
@@ -146,6 +146,7 @@ fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
         check_failures,
         blocks_stale,
         granules_filled,
+        blocks_remembered,
     } = of;
     to.blocks_literal += blocks_literal;
     to.blocks_encoded += blocks_encoded;
@@ -155,4 +156,5 @@ fn add_decoder(to: &mut DecoderCounters, of: DecoderCounters) {
     to.check_failures += check_failures;
     to.blocks_stale += blocks_stale;
     to.granules_filled += granules_filled;
+    to.blocks_remembered += blocks_remembered;
 }

@@ -9,9 +9,9 @@ use redundancy::{FlowPosition, Period, second_stage};
 
 use super::TunnelConfig;
 use super::bundles::Bundles;
+use super::caches::Caches;
 use super::codecs::Codecs;
 use super::counters::TunnelCounters;
-use super::datagram::Sessions;
 use super::header::Remembered;
 use super::limits::ASK_AGAIN;
 use super::receiver::Receiver;
@@ -46,33 +46,27 @@ pub(super) struct Link {
     pub(super) receiver: Receiver,
     reassembly: Reassembly,
     bundles: Bundles,
-    codecs: Codecs,
+    pub(super) codecs: Codecs,
     record: Vec<u8>,
 }
 
 impl Link {
-    /// What a session begins with. None: the caches would be too small.
-    pub(super) fn new(
-        config: &TunnelConfig,
-        sessions: Sessions,
-        granules: u32,
-        period: Period,
-        key: [u64; 2],
-    ) -> Option<Self> {
+    /// What a session begins with, caches that begin it too, and a secret.
+    pub(super) fn new(config: &TunnelConfig, caches: Caches, secret: u64) -> Self {
         // What was gathered to be compressed does not wait for company once more.
         let gather = if config.second_stage.stage.is_some() { Duration::ZERO } else { config.sender.gather };
-        Some(Self {
+        Self {
             sender: Sender::new(SenderConfig { gather, ..config.sender }, config.envelope_bytes),
             receiver: Receiver::new(config.sender.recover_within + ASK_AGAIN * 4),
             reassembly: Reassembly::default(),
             bundles: Bundles::new(config.second_stage),
-            codecs: Codecs::new(config, sessions, granules, period, key)?,
+            codecs: Codecs::new(caches, secret),
             record: Vec::new(),
-        })
+        }
     }
 
     pub(super) const fn set_period(&mut self, period: Period) {
-        self.codecs.encoder.set_period(period);
+        self.codecs.caches.encoder.set_period(period);
     }
 
     pub(super) fn send(&mut self, now: Instant, packet: &Outgoing<'_>, counters: &mut TunnelCounters) {
@@ -154,15 +148,10 @@ impl Link {
 
     pub(super) fn count(&self, counters: &mut TunnelCounters) {
         let parts = (self.sender.counters(), self.receiver.counters());
-        counters.add_parts(parts.0, parts.1, self.codecs.encoder.counters(), self.codecs.decoder.counters());
+        counters.add_parts(parts.0, parts.1);
         let bundles = self.bundles.counters();
         counters.bundled_bytes_in += bundles.bytes_in;
         counters.bundled_bytes_out += bundles.bytes_out;
-    }
-
-    /// Bytes of the caches and indexes.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.codecs.memory_bytes()
     }
 }
 

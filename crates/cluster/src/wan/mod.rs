@@ -11,13 +11,14 @@
 //! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
 //!
-//! A session is one life of both ends, and the caches begin and end with it: an encoder never points to what
-//! its decoder was not given, whichever node either of them moves to. While there is no session, or the path is silent, or the
-//! processor is short, packets go past the tunnel the ordinary way ([`Bypass`]).
+//! A session is one life of both ends. The caches outlive it: it begins with the decoder's word of what it holds, and an encoder
+//! never points to anything else, whichever node either of them moves to ([`mirror`]). While there is no session, or the path is
+//! silent, or the processor is short, packets go past the tunnel the ordinary way ([`Bypass`]).
 //!
 //! It knows no address, port or connection: who carries its datagrams makes sure between whom.
 
 mod bundles;
+mod caches;
 mod codecs;
 mod counters;
 pub mod datagram;
@@ -25,6 +26,7 @@ mod header;
 pub mod limits;
 mod link;
 mod load;
+pub mod mirror;
 mod receiver;
 pub mod record;
 mod sealing;
@@ -43,12 +45,14 @@ use redundancy::limits::GRANULE_BYTES;
 use redundancy::{Period, Sampling};
 
 pub use self::bundles::{Library, SecondStage};
+use self::caches::{Caches, EncoderSeed};
 pub use self::counters::{Bypass, TunnelCounters};
 use self::datagram::{Datagram, DatagramError};
 use self::limits::RECORD_BYTES_MAX;
 use self::link::Link;
 pub use self::link::{Outgoing, Restored};
 use self::load::Load;
+use self::mirror::{MirrorConfig, MirrorStatus, Mirroring};
 pub use self::receiver::ReceiverCounters;
 pub use self::sealing::SealingConfig;
 use self::sealing::{SEAL_BYTES, Sealing};
@@ -73,6 +77,8 @@ pub struct TunnelConfig {
     pub envelope_bytes: u16,
     /// The other site is away when it was not heard for so long.
     pub peer_timeout: Duration,
+    /// How nodes of the same site mirror the caches; none: they do not.
+    pub mirror: Option<MirrorConfig>,
 }
 
 impl Default for TunnelConfig {
@@ -93,12 +99,13 @@ impl Default for TunnelConfig {
             datagram_bytes_max: 1472,
             envelope_bytes: 28,
             peer_timeout: Duration::from_secs(1),
+            mirror: Some(MirrorConfig::default()),
         }
     }
 }
 
 /// How a tunnel stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TunnelStatus {
     /// Why packets go past it now, if they do.
     pub bypass: Option<Bypass>,
@@ -112,6 +119,8 @@ pub struct TunnelStatus {
     pub period: Period,
     /// Bytes of the caches and their indexes.
     pub memory_bytes: usize,
+    /// How mirroring stands; none: caches are not mirrored.
+    pub mirror: Option<Box<MirrorStatus>>,
     /// What it did so far.
     pub counters: TunnelCounters,
 }
@@ -126,6 +135,9 @@ pub struct Tunnel {
     /// What was sealed of the datagram that came last.
     opened: Vec<u8>,
     link: Option<Box<Link>>,
+    /// The caches while there is no link.
+    caches: Option<Caches>,
+    mirroring: Option<Box<Mirroring>>,
     load: Load,
     is_active: bool,
     restored: VecDeque<Restored>,
@@ -144,9 +156,11 @@ impl Tunnel {
             sealing: None,
             opened: Vec::new(),
             load: Load::new(config.sampling.period),
+            mirroring: Mirroring::new(&config, random.next()).map(Box::new),
             random,
             config,
             link: None,
+            caches: None,
             is_active: false,
             restored: VecDeque::new(),
             counters: TunnelCounters::default(),
@@ -179,6 +193,7 @@ impl Tunnel {
             }
             self.end_link();
             self.session.restart(now);
+            self.exchange_caches(now);
         }
     }
 
@@ -225,6 +240,7 @@ impl Tunnel {
         self.counters.packets_in += 1;
         self.counters.bytes_in += packet.bytes.len() as u64;
         link.send(now, packet, &mut self.counters);
+        self.feed_mirrors(now);
         true
     }
 
@@ -255,7 +271,7 @@ impl Tunnel {
         self.counters.bytes_received += bytes.len() as u64 + u64::from(self.config.envelope_bytes);
         match self.session.handle(now, sessions, &datagram, bytes.len()) {
             Heard::Nothing => self.counters.refused += 1,
-            Heard::Begun => self.begin_link(),
+            Heard::Begun => self.begin_link(now),
             Heard::Known => self.handle_known(now, &datagram),
         }
         Ok(())
@@ -268,6 +284,7 @@ impl Tunnel {
                 link.receiver.handle_data(now, (*number, *base), *first_record, body);
                 link.take_records(now, &mut self.restored, &mut self.counters);
                 link.talk(now);
+                self.feed_mirrors(now);
             }
             Datagram::Ack { next, end, missing } => {
                 link.sender.handle_ack(now, *next, *end, missing);
@@ -282,17 +299,25 @@ impl Tunnel {
         }
     }
 
-    fn begin_link(&mut self) {
+    fn begin_link(&mut self, now: Instant) {
         self.end_link();
         let (granules, period) = (self.session.granules(), self.load.period());
-        let key = [self.random.next(), self.random.next()];
-        self.link = Link::new(&self.config, self.session.sessions(), granules, period, key).map(Box::new);
+        let (epoch, key) = (self.session.sessions().from, [self.random.next(), self.random.next()]);
+        let secret = self.random.next();
+        let caches = Caches::begin(&self.config, granules, period, EncoderSeed { epoch, key }, self.caches.take());
+        self.link = caches.map(|caches| Box::new(Link::new(&self.config, caches, secret)));
+        // Where the encoder's stream stands comes before all blocks.
+        self.link.iter_mut().for_each(|link| link.talk(now));
         self.counters.sessions += 1;
+        self.feed_mirrors(now);
     }
 
     fn end_link(&mut self) {
         if let Some(link) = self.link.take() {
             link.count(&mut self.counters);
+            let mut caches = link.codecs.caches;
+            caches.settle(&mut self.counters);
+            self.caches = Some(caches);
         }
     }
 
@@ -310,8 +335,12 @@ impl Tunnel {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.handle_mirror_timeout(now);
         if !self.is_active {
             return;
+        }
+        if let Some(caches) = self.link.as_mut().map(|link| &mut link.codecs.caches).or(self.caches.as_mut()) {
+            caches::index_some(&mut caches.encoder);
         }
         if let Some(sealing) = &mut self.sealing {
             sealing.handle_timeout(now);
@@ -321,16 +350,19 @@ impl Tunnel {
         }
         if let Some(link) = &mut self.link {
             link.handle_timeout(now, &mut self.restored, &mut self.counters);
+            self.feed_mirrors(now);
         }
     }
 
     /// When [`Tunnel::handle_timeout`] or [`Tunnel::poll_transmit`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let caches = self.link.as_ref().map(|link| &link.codecs.caches).or(self.caches.as_ref());
+        let indexing = caches.filter(|caches| caches.encoder.is_indexing()).map(|_| Instant::ZERO);
         let link = self.link.as_ref().and_then(|link| link.poll_timeout());
         let sealing = self.sealing.as_ref().and_then(|sealing| sealing.poll_timeout());
-        let session = self.is_active.then(|| self.session.poll_timeout())?;
-        [link, sealing, Some(session)].into_iter().flatten().min()
+        let active = [Some(self.session.poll_timeout()), link, sealing, indexing];
+        active.into_iter().filter(|_| self.is_active).chain([self.poll_mirror_timeout()]).flatten().min()
     }
 
     /// The next datagram for the other end, in place of what was in `out`. False when there is none now.
@@ -371,6 +403,12 @@ impl Tunnel {
     pub fn status(&self, now: Instant) -> TunnelStatus {
         let mut counters = self.counters;
         self.link.iter().for_each(|link| link.count(&mut counters));
+        let caches = self.link.as_ref().map(|link| &link.codecs.caches).or(self.caches.as_ref());
+        if let Some(Caches { encoder, decoder }) = caches {
+            counters.add_codecs(encoder.counters(), decoder.counters());
+        }
+        let mirror = self.mirror_status();
+        let mirror_bytes = mirror.as_ref().map_or(0, |mirror| mirror.memory_bytes);
         let seal_bytes = if self.sealing.is_some() { SEAL_BYTES } else { 0 };
         TunnelStatus {
             bypass: self.bypass(now),
@@ -378,7 +416,8 @@ impl Tunnel {
             round_trip: self.link.as_ref().and_then(|link| link.sender.round_trip()),
             datagram_bytes: self.session.datagram_bytes().map(|bytes| bytes + seal_bytes),
             period: self.load.period(),
-            memory_bytes: self.link.as_ref().map_or(0, |link| link.memory_bytes()),
+            memory_bytes: caches.map_or(0, Caches::memory_bytes) + mirror_bytes,
+            mirror,
             counters,
         }
     }

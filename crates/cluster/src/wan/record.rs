@@ -7,17 +7,19 @@
 //! kind 1:       from the encoder to the decoder; 2: from the decoder to the encoder (redundancy::wire::control)
 //! kind 3:       headers of this place are not remembered: number
 //! kind 4:       records compressed together (redundancy::second_stage)
-//! kind 16 to 23: a packet with its headers as they are: bytes of headers number, headers, payload. Of the kind's bits,
+//! kind 16 to 31: a packet with its headers as they are: bytes of headers number, headers, payload. Of the kind's bits,
 //!               1: the payload is a block with a shim
 //!               2: it stands for several packets; first comes how it is cut u8, bytes of payload of each u16, of header u16
 //!               4: the headers are to be remembered; before them comes the place, number (place · 8 + version)
-//! kind 32, 33:  a packet with small headers ([`super::header`]), then payload or block
+//!               8: the payload is as it was and is filed in the packet cache all the same (redundancy::Encoding::Remembered)
+//! kind 32, 33, 40: a packet with small headers ([`super::header`]), then payload or block; bits 1 and 8 as above
 //! ```
 //! A record may begin in one datagram and end in another, so none is too long for the path.
 
 use alloc::vec::Vec;
 
 use flow::{Segmentation, SegmentationKind};
+use redundancy::Encoding;
 
 use super::header::{PLACES, Remembered, put_number, segmentation_bytes, segmentation_of, take_number};
 use super::limits::RECORD_BYTES_MAX;
@@ -34,6 +36,47 @@ const SMALL: u8 = 32;
 const CODED: u8 = 1;
 const SEGMENTED: u8 = 2;
 const REMEMBERED: u8 = 4;
+const FILED: u8 = 8;
+
+/// What a packet's payload is in its record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PayloadForm {
+    /// As it was.
+    Plain,
+    /// As it was, and both ends' caches have it.
+    Filed,
+    /// A block with a shim.
+    Coded,
+}
+
+impl PayloadForm {
+    const fn bits(self) -> u8 {
+        match self {
+            Self::Plain => 0,
+            Self::Filed => FILED,
+            Self::Coded => CODED,
+        }
+    }
+
+    const fn of(kind: u8) -> Option<Self> {
+        match kind & (FILED | CODED) {
+            0 => Some(Self::Plain),
+            FILED => Some(Self::Filed),
+            CODED => Some(Self::Coded),
+            _ => None,
+        }
+    }
+}
+
+impl From<Encoding> for PayloadForm {
+    fn from(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Plain => Self::Plain,
+            Encoding::Remembered => Self::Filed,
+            Encoding::Literal | Encoding::Encoded => Self::Coded,
+        }
+    }
+}
 
 /// A record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +85,8 @@ pub enum Record<'a> {
     Packet(PacketRecord<'a>),
     /// A packet with small headers, and what follows them.
     Small {
-        /// The payload is a block with a shim.
-        is_coded: bool,
+        /// What the payload is.
+        form: PayloadForm,
         /// Small headers and payload.
         bytes: &'a [u8],
     },
@@ -60,8 +103,8 @@ pub enum Record<'a> {
 /// A packet in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketRecord<'a> {
-    /// The payload is a block with a shim.
-    pub is_coded: bool,
+    /// What the payload is.
+    pub form: PayloadForm,
     /// How it is cut into the packets that it stands for.
     pub segmentation: Segmentation,
     /// Where the headers are to be remembered: place and version.
@@ -82,7 +125,7 @@ impl<'a> Record<'a> {
                 put_number(out, packet.length() as u32);
                 packet.write_body(out);
             }
-            Self::Small { is_coded, bytes } => put(SMALL | u8::from(*is_coded), bytes, out),
+            Self::Small { form, bytes } => put(SMALL | form.bits(), bytes, out),
             Self::FromEncoder(message) => put(FROM_ENCODER, message, out),
             Self::FromDecoder(message) => put(FROM_DECODER, message, out),
             Self::Forgotten(place) => {
@@ -118,8 +161,8 @@ impl<'a> Record<'a> {
                 u16::try_from(place).ok().filter(|place| usize::from(*place) < PLACES).map(Self::Forgotten)
             }
             BUNDLE => Some(Self::Bundle(body)),
-            WHOLE..=23 => PacketRecord::read(kind, body).map(Self::Packet),
-            SMALL | 33 => Some(Self::Small { is_coded: kind & CODED != 0, bytes: body }),
+            WHOLE..=31 => PacketRecord::read(kind, body).map(Self::Packet),
+            SMALL | 33 | 40 => PayloadForm::of(kind).map(|form| Self::Small { form, bytes: body }),
             _ => None,
         }
     }
@@ -140,7 +183,7 @@ impl<'a> PacketRecord<'a> {
     fn kind(&self) -> u8 {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         let remembered = bit(self.remembered.is_some(), REMEMBERED);
-        WHOLE | bit(self.is_coded, CODED) | bit(self.is_segmented(), SEGMENTED) | remembered
+        WHOLE | self.form.bits() | bit(self.is_segmented(), SEGMENTED) | remembered
     }
 
     /// What precedes the headers.
@@ -182,7 +225,7 @@ impl<'a> PacketRecord<'a> {
         }
         let header_bytes = take_number(&mut rest)? as usize;
         let (header, payload) = rest.split_at_checked(header_bytes)?;
-        Some(Self { is_coded: kind & CODED != 0, segmentation, remembered, header, payload })
+        Some(Self { form: PayloadForm::of(kind)?, segmentation, remembered, header, payload })
     }
 
     /// Where the headers are to be remembered.
@@ -262,7 +305,13 @@ mod tests {
 
     fn packet(payload: &[u8]) -> Record<'_> {
         let segmentation = Segmentation::default();
-        Record::Packet(PacketRecord { is_coded: true, segmentation, remembered: None, header: b"header", payload })
+        Record::Packet(PacketRecord {
+            form: PayloadForm::Coded,
+            segmentation,
+            remembered: None,
+            header: b"header",
+            payload,
+        })
     }
 
     #[test]
@@ -271,12 +320,12 @@ mod tests {
             Segmentation { kind: SegmentationKind::TcpIpv6, size_bytes: 1440, header_bytes: 86, ecn: true };
         let long = vec![7; 60_000];
         let remembered = Some((1000, 5));
-        let whole = PacketRecord { is_coded: false, segmentation, remembered, header: b"h", payload: &long };
+        let whole = PacketRecord { form: PayloadForm::Plain, segmentation, remembered, header: b"h", payload: &long };
         let records = [
             packet(b"one"),
             Record::Packet(whole),
             Record::FromEncoder(b"hello"),
-            Record::Small { is_coded: true, bytes: b"small" },
+            Record::Small { form: PayloadForm::Coded, bytes: b"small" },
             Record::Forgotten(300),
             Record::Forgotten(3),
             Record::Bundle(&long[..5000]),

@@ -47,7 +47,7 @@ struct World {
 }
 
 fn config() -> TunnelConfig {
-    TunnelConfig { cache_bytes: 1 << 20, ..TunnelConfig::default() }
+    TunnelConfig { cache_bytes: 1 << 20, mirror: None, ..TunnelConfig::default() }
 }
 
 /// What an end is sealed by, under a key that begins with this byte, on a node that started with this seed.

@@ -1,5 +1,6 @@
 //! The filter whose cells count: a multiset.
 
+use super::probe::Spot;
 use super::{Counters, MultiLevel};
 use crate::hash::KeyHash;
 use crate::{Full, Inserted};
@@ -13,31 +14,26 @@ impl MultiLevel<Counters> {
     pub fn insert(&mut self, key: KeyHash) -> Result<Inserted, Full> {
         if self.is_known_absent(key) {
             let index = self.free_cell(key).ok_or(Full)?;
-            return Ok(self.place(index, key));
+            return Ok(self.begin_counting(index, key));
         }
-        let probe = self.probe(key);
-        if probe.matches != 0 {
-            let index = self.word_at(key, probe.matches.trailing_zeros());
-            let count = self.content(index);
-            if count < self.content_max().into() {
-                self.set_content(index, count + 1);
+        match self.spot(key) {
+            Spot::Found(index) => {
+                let count = self.content(index);
+                if count < self.content_max().into() {
+                    self.set_content(index, count + 1);
+                }
+                self.tell_auxiliary_inserted(key);
+                Ok(Inserted::Matched(count as u16))
             }
-            if let Some(auxiliary) = &mut self.auxiliary {
-                auxiliary.insert(key);
-            }
-            return Ok(Inserted::Matched(count as u16));
+            Spot::Free(index) => Ok(self.begin_counting(index, key)),
+            Spot::None => Err(Full),
         }
-        let bit = self.vacancy(!probe.taken & self.cells_mask).ok_or(Full)?;
-        let index = self.word_at(key, bit);
-        Ok(self.place(index, key))
     }
 
     #[inline]
-    fn place(&mut self, index: usize, key: KeyHash) -> Inserted {
+    fn begin_counting(&mut self, index: usize, key: KeyHash) -> Inserted {
         self.take_cell(index, key, 1);
-        if let Some(auxiliary) = &mut self.auxiliary {
-            auxiliary.insert(key);
-        }
+        self.tell_auxiliary_inserted(key);
         Inserted::Placed
     }
 
@@ -48,7 +44,7 @@ impl MultiLevel<Counters> {
         if self.is_known_absent(key) {
             return 0;
         }
-        self.find(key).map_or(0, |index| self.content(index) as u16)
+        self.find_cell(key).map_or(0, |cell| self.content_of(cell.get()) as u16)
     }
 
     /// Whether the key is in it, or looks so.
@@ -69,9 +65,7 @@ impl MultiLevel<Counters> {
             // It is not known how many it has counted.
             _ => {}
         }
-        if let Some(auxiliary) = &mut self.auxiliary {
-            auxiliary.remove(key);
-        }
+        self.tell_auxiliary_removed(key);
         true
     }
 }

@@ -23,6 +23,7 @@
 //! [`crate::theory::FirstAvailable::false_positive`] tells: an item meets another with that probability.
 
 mod counters;
+mod probe;
 mod states;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -30,17 +31,17 @@ mod wide;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
+use self::probe::Search;
 use crate::counting_bloom::CountingBloom;
 use crate::exchange::Exchange;
 use crate::hash::KeyHash;
 use crate::memory::Memory;
-use crate::scan;
-use crate::shape::{Content, CountingBloomShape, Insertion, LEVELS_MAX, MultiLevelShape, Shape, ShapeError};
+use crate::shape::{Content, CountingBloomShape, LEVELS_MAX, MultiLevelShape, Shape, ShapeError};
 
 /// The bit that says that a cell is taken.
 const TAKEN: u32 = 1 << 31;
 /// Keys whose buckets are fetched before the first of them is looked up.
-const BATCH_KEYS: usize = 16;
+const BATCH_KEYS: usize = 32;
 
 /// The cells hold how often an item was inserted.
 #[derive(Clone, Copy, Debug)]
@@ -85,44 +86,9 @@ pub struct MultiLevel<H> {
 
 #[derive(Clone, Copy, Default)]
 struct Level {
-    buckets: u64,
+    buckets: u32,
     /// The number of its first bucket in all.
-    first: usize,
-}
-
-/// How cells are searched for a fingerprint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Search {
-    /// Any shape.
-    Any,
-    /// Four levels of buckets of eight cells, the shape that is made the fastest.
-    FourByEight,
-    /// The same, with vectors that hold a bucket.
-    #[cfg(target_arch = "x86_64")]
-    Wide,
-}
-
-impl Search {
-    fn of(shape: MultiLevelShape) -> Self {
-        if shape.levels != 4 || shape.stride() != 8 {
-            return Self::Any;
-        }
-        #[cfg(target_arch = "x86_64")]
-        if wide::is_available() {
-            return Self::Wide;
-        }
-        Self::FourByEight
-    }
-}
-
-/// What a key's buckets look like: a bit a cell, those of the first level's bucket lowest, as many a level as there are
-/// words from a bucket to the next.
-#[derive(Clone, Copy)]
-struct Probe {
-    /// Cells that are taken and have the key's fingerprint.
-    matches: u64,
-    /// Cells that are taken.
-    taken: u64,
+    first: u32,
 }
 
 /// What a search cost, as the seed counts: cells that are looked at one after the other.
@@ -144,20 +110,18 @@ impl<H: Holding> MultiLevel<H> {
         let mut levels = [Level::default(); LEVELS_MAX as usize];
         let mut first = 0;
         for (level, buckets) in levels.iter_mut().zip(shape.buckets()?) {
-            *level = Level { buckets, first };
-            first += buckets as usize;
+            *level = Level { buckets: buckets as u32, first };
+            first += buckets as u32;
         }
-        let of_bucket = (1 << shape.cells_per_bucket) - 1_u64;
-        let cells_mask =
-            (0..usize::from(shape.levels)).fold(0, |mask, level| mask | of_bucket << (level * shape.stride()));
+        let memory = Memory::new(words);
         Ok(Self {
-            memory: Memory::new(words),
+            search: Search::of(shape, &levels, &memory),
+            memory,
             shape,
             levels,
-            search: Search::of(shape),
             stride_log2: shape.stride().ilog2(),
             fingerprint_mask: (1 << shape.fingerprint_bits) - 1,
-            cells_mask,
+            cells_mask: shape.cells_mask(),
             items: 0,
             auxiliary: None,
             holding: PhantomData,
@@ -188,7 +152,7 @@ impl<H: Holding> MultiLevel<H> {
     /// How many cells it has.
     #[must_use]
     pub fn cells(&self) -> usize {
-        let buckets: u64 = self.levels.iter().map(|level| level.buckets).sum();
+        let buckets: u32 = self.levels.iter().map(|level| level.buckets).sum();
         buckets as usize * usize::from(self.shape.cells_per_bucket)
     }
 
@@ -203,23 +167,27 @@ impl<H: Holding> MultiLevel<H> {
     pub fn items_by_level(&self) -> [usize; LEVELS_MAX as usize] {
         let words = self.memory.words();
         self.levels.map(|level| {
-            let first = level.first * self.shape.stride();
+            let first = level.first as usize * self.shape.stride();
             let of_level = &words[first..first + level.buckets as usize * self.shape.stride()];
             of_level.iter().filter(|word| **word & TAKEN != 0).count()
         })
     }
 
-    /// What it would cost to find the key by looking at one cell after the other, level by level.
+    /// What it would cost to find the key by looking at one cell after the other, level by level; nothing where the auxiliary filter
+    /// knows that it is not there.
     #[must_use]
     pub fn search_cost(&self, key: KeyHash) -> SearchCost {
-        let pattern = TAKEN | key.fingerprint(self.shape.fingerprint_bits.into());
+        if self.is_known_absent(key) {
+            return SearchCost { cells: 0, is_found: false };
+        }
+        let (mask, pattern) = (self.mask(), self.pattern(key));
         let mut cells = 0;
         for level in 0..usize::from(self.shape.levels) {
-            let first = self.bucket(key, level) * self.shape.stride();
+            let first = self.place(key, level);
             for index in first..first + usize::from(self.shape.cells_per_bucket) {
                 let word = self.memory.word(index);
                 cells += u32::from(word & TAKEN != 0);
-                if word & (TAKEN | self.fingerprint_mask) == pattern {
+                if word & mask == pattern {
                     return SearchCost { cells, is_found: true };
                 }
             }
@@ -230,126 +198,35 @@ impl<H: Holding> MultiLevel<H> {
     /// Asks for the key's buckets, so that they are there when it is looked up.
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
-        let stride = self.shape.stride();
         for level in 0..usize::from(self.shape.levels) {
-            self.memory.prefetch(self.bucket(key, level) * stride);
+            self.memory.prefetch(self.place(key, level));
         }
     }
 
-    #[inline(always)]
-    fn bucket(&self, key: KeyHash, level: usize) -> usize {
-        let Level { buckets, first } = self.levels[level];
-        first + key.index(level as u64, buckets)
-    }
-
-    /// The word that a bit of a [`Probe`] stands for.
-    #[inline(always)]
-    fn word_at(&self, key: KeyHash, bit: u32) -> usize {
-        let level = (bit >> self.stride_log2) as usize;
-        let cell = bit as usize & ((1 << self.stride_log2) - 1);
-        (self.bucket(key, level % self.levels.len()) << self.stride_log2) + cell
-    }
-
-    #[inline(always)]
-    fn probe(&self, key: KeyHash) -> Probe {
-        if self.search == Search::Any { self.probe_any(key) } else { self.probe_4_by_8(key) }
-    }
-
-    #[inline(always)]
-    fn probe_4_by_8(&self, key: KeyHash) -> Probe {
-        let mask = TAKEN | self.fingerprint_mask;
-        let pattern = TAKEN | (key.fingerprint(31) & self.fingerprint_mask);
-        let buckets = core::array::from_fn(|level| self.memory.group::<8>(self.bucket(key, level)));
-        Probe {
-            matches: scan::matches_4_by_8(buckets, mask, pattern).into(),
-            taken: scan::top_bits_4_by_8(buckets).into(),
-        }
-    }
-
-    #[inline(never)]
-    fn probe_any(&self, key: KeyHash) -> Probe {
-        let levels = self.shape.levels.into();
-        match self.shape.stride() {
-            1 => self.probe_levels::<1>(key, levels),
-            2 => self.probe_levels::<2>(key, levels),
-            4 => self.probe_levels::<4>(key, levels),
-            _ => self.probe_levels::<8>(key, levels),
-        }
-    }
-
-    #[inline(always)]
-    fn probe_levels<const STRIDE: usize>(&self, key: KeyHash, levels: usize) -> Probe {
-        let mask = TAKEN | self.fingerprint_mask;
-        let pattern = TAKEN | (key.fingerprint(31) & self.fingerprint_mask);
-        (0..levels).fold(Probe { matches: 0, taken: 0 }, |probe, level| {
-            let cells = self.memory.group::<STRIDE>(self.bucket(key, level));
-            let shift = level * STRIDE;
-            Probe {
-                matches: probe.matches | u64::from(scan::matches(cells, mask, pattern)) << shift,
-                taken: probe.taken | u64::from(scan::top_bits(cells)) << shift,
-            }
-        })
-    }
-
-    /// The cell with the key's fingerprint: of several the first.
-    #[inline(always)]
-    fn find(&self, key: KeyHash) -> Option<usize> {
-        #[cfg(target_arch = "x86_64")]
-        if self.search == Search::Wide {
-            return wide::find(self, key);
-        }
-        let matches = self.probe(key).matches;
-        (matches != 0).then(|| self.word_at(key, matches.trailing_zeros()))
-    }
-
-    /// Whether the auxiliary filter knows that the key is not in this one.
+    /// Whether the auxiliary filter knows that the key is not in this one. Most filters have none: what is asked then must not
+    /// make the callers long.
     #[inline(always)]
     fn is_known_absent(&self, key: KeyHash) -> bool {
-        self.auxiliary.as_ref().is_some_and(|auxiliary| !auxiliary.contains(key))
+        self.auxiliary.as_ref().is_some_and(|auxiliary| is_absent(auxiliary, key))
     }
 
-    /// The bit of the cell that a new item goes to, in a row of free cells.
     #[inline(always)]
-    fn vacancy(&self, free: u64) -> Option<u32> {
-        let first = match self.shape.insertion {
-            Insertion::FirstAvailable => free,
-            Insertion::LeastLoad => free & self.least_loaded(free),
-        };
-        (first != 0).then(|| first.trailing_zeros())
+    fn tell_auxiliary_inserted(&mut self, key: KeyHash) {
+        if let Some(auxiliary) = &mut self.auxiliary {
+            insert_into(auxiliary, key);
+        }
     }
 
-    /// The bits of the bucket with the most free cells; of several the first.
-    fn least_loaded(&self, free: u64) -> u64 {
-        let stride = self.shape.stride();
-        let of_bucket = (1 << stride) - 1;
-        let (mut best, mut best_free) = (0, 0);
-        for level in 0..usize::from(self.shape.levels) {
-            let bits = of_bucket << (level * stride);
-            let free = (free & bits).count_ones();
-            if free > best_free {
-                (best, best_free) = (bits, free);
-            }
+    #[inline(always)]
+    fn tell_auxiliary_removed(&mut self, key: KeyHash) {
+        if let Some(auxiliary) = &mut self.auxiliary {
+            remove_from(auxiliary, key);
         }
-        best
-    }
-
-    /// The free cell for a key that is known not to be in the filter: by first available, buckets behind the first one
-    /// with room are not looked at.
-    fn free_cell(&self, key: KeyHash) -> Option<usize> {
-        if self.shape.insertion == Insertion::LeastLoad {
-            return self.vacancy(!self.probe(key).taken & self.cells_mask).map(|bit| self.word_at(key, bit));
-        }
-        (0..usize::from(self.shape.levels)).find_map(|level| {
-            let first = self.bucket(key, level) * self.shape.stride();
-            let end = first + usize::from(self.shape.cells_per_bucket);
-            (first..end).find(|index| self.memory.word(*index) & TAKEN == 0)
-        })
     }
 
     #[inline(always)]
     fn take_cell(&mut self, index: usize, key: KeyHash, content: u32) {
-        let fingerprint = key.fingerprint(31) & self.fingerprint_mask;
-        self.memory.set(index, TAKEN | content << self.shape.fingerprint_bits | fingerprint);
+        self.memory.set(index, self.pattern(key) | content << self.shape.fingerprint_bits);
         self.items += 1;
     }
 
@@ -361,7 +238,12 @@ impl<H: Holding> MultiLevel<H> {
 
     #[inline(always)]
     fn content(&self, index: usize) -> u32 {
-        (self.memory.word(index) & !TAKEN) >> self.shape.fingerprint_bits
+        self.content_of(self.memory.word(index))
+    }
+
+    #[inline(always)]
+    fn content_of(&self, cell: u32) -> u32 {
+        (cell & !TAKEN) >> self.shape.fingerprint_bits
     }
 
     #[inline(always)]
@@ -376,6 +258,21 @@ impl<H: Holding> MultiLevel<H> {
     pub const fn content_max(&self) -> u16 {
         ((1_u32 << self.shape.content_bits) - 1) as u16
     }
+}
+
+#[inline(never)]
+fn is_absent(auxiliary: &CountingBloom, key: KeyHash) -> bool {
+    !auxiliary.contains(key)
+}
+
+#[inline(never)]
+fn insert_into(auxiliary: &mut CountingBloom, key: KeyHash) {
+    auxiliary.insert(key);
+}
+
+#[inline(never)]
+fn remove_from(auxiliary: &mut CountingBloom, key: KeyHash) {
+    auxiliary.remove(key);
 }
 
 impl<H: Holding> Exchange for MultiLevel<H> {
@@ -400,7 +297,7 @@ impl<H: Holding> Exchange for MultiLevel<H> {
 
     fn admits(&self, index: usize, word: u32) -> bool {
         let is_cell = index % self.shape.stride() < usize::from(self.shape.cells_per_bucket);
-        let content = (word & !TAKEN) >> self.shape.fingerprint_bits;
+        let content = self.content_of(word);
         let is_content = content <= self.content_max().into() && (content > 0 || H::CONTENT == Content::States);
         word == 0 || is_cell && word & TAKEN != 0 && is_content
     }

@@ -1,5 +1,8 @@
 //! The filter whose cells hold states: a map from keys to states.
 
+#[cfg(target_arch = "x86_64")]
+use super::probe::Search;
+use super::probe::Spot;
 use super::{BATCH_KEYS, MultiLevel, States, TAKEN};
 use crate::hash::KeyHash;
 use crate::{Full, Inserted};
@@ -18,18 +21,19 @@ impl MultiLevel<States> {
             return self.insert_distinct(key, state).map(|()| Inserted::Placed);
         }
         self.check(state);
-        let probe = self.probe(key);
-        if probe.matches != 0 {
-            let index = self.word_at(key, probe.matches.trailing_zeros());
-            let previous = self.content(index);
-            self.set_content(index, state.into());
-            return Ok(Inserted::Matched(previous as u16));
+        match self.spot(key) {
+            Spot::Found(index) => {
+                let previous = self.content(index);
+                self.set_content(index, state.into());
+                Ok(Inserted::Matched(previous as u16))
+            }
+            Spot::Free(index) => {
+                self.take_cell(index, key, state.into());
+                self.tell_auxiliary_inserted(key);
+                Ok(Inserted::Placed)
+            }
+            Spot::None => Err(Full),
         }
-        let bit = self.vacancy(!probe.taken & self.cells_mask).ok_or(Full)?;
-        let index = self.word_at(key, bit);
-        self.take_cell(index, key, state.into());
-        self.tell_auxiliary(key);
-        Ok(Inserted::Placed)
     }
 
     /// Gives a key that is not in the filter a cell of its own, whatever looks like it: the caller knows that it is new.
@@ -45,15 +49,8 @@ impl MultiLevel<States> {
         self.check(state);
         let index = self.free_cell(key).ok_or(Full)?;
         self.take_cell(index, key, state.into());
-        self.tell_auxiliary(key);
+        self.tell_auxiliary_inserted(key);
         Ok(())
-    }
-
-    #[inline]
-    fn tell_auxiliary(&mut self, key: KeyHash) {
-        if let Some(auxiliary) = &mut self.auxiliary {
-            auxiliary.insert(key);
-        }
     }
 
     #[inline(always)]
@@ -68,12 +65,16 @@ impl MultiLevel<States> {
         if self.is_known_absent(key) {
             return None;
         }
-        self.find(key).map(|index| self.content(index) as u16)
+        self.find_cell(key).map(|cell| self.content_of(cell.get()) as u16)
     }
 
     /// Looks up many keys: `states` gets the state of each, in as many places as both have. Faster than one by one as soon
     /// as the filter is larger than the processor's caches.
     pub fn lookup_batch(&self, keys: &[KeyHash], states: &mut [Option<u16>]) {
+        #[cfg(target_arch = "x86_64")]
+        if let (Search::Wide(levels), None) = (&self.search, &self.auxiliary) {
+            return levels.lookup_batch(&self.memory, keys, states);
+        }
         for (keys, states) in keys.chunks(BATCH_KEYS).zip(states.chunks_mut(BATCH_KEYS)) {
             keys.iter().for_each(|key| self.prefetch(*key));
             for (key, state) in keys.iter().zip(states) {
@@ -111,9 +112,10 @@ impl MultiLevel<States> {
 
     /// The first cell with the key's fingerprint and this state.
     fn find_state(&self, key: KeyHash, state: u16) -> Option<usize> {
-        let mut matches = self.probe(key).matches;
+        let probe = self.probe(key);
+        let mut matches = probe.matches;
         while matches != 0 {
-            let index = self.word_at(key, matches.trailing_zeros());
+            let index = self.word_at(&probe, matches.trailing_zeros());
             if self.content(index) == u32::from(state) {
                 return Some(index);
             }
@@ -128,9 +130,7 @@ impl MultiLevel<States> {
         let index = self.find(key)?;
         let state = self.content(index);
         self.free(index);
-        if let Some(auxiliary) = &mut self.auxiliary {
-            auxiliary.remove(key);
-        }
+        self.tell_auxiliary_removed(key);
         Some(state as u16)
     }
 
@@ -139,16 +139,14 @@ impl MultiLevel<States> {
     pub fn remove_state(&mut self, key: KeyHash, state: u16) -> bool {
         let Some(index) = self.find_state(key, state) else { return false };
         self.free(index);
-        if let Some(auxiliary) = &mut self.auxiliary {
-            auxiliary.remove(key);
-        }
+        self.tell_auxiliary_removed(key);
         true
     }
 
     /// How many items have each state, from 0 on: what a filter knows without knowing a key.
     pub fn count_states(&self, counts: &mut [u64]) {
         for word in self.memory.words().iter().filter(|word| **word & TAKEN != 0) {
-            let state = (word & !TAKEN) >> self.shape.fingerprint_bits;
+            let state = self.content_of(*word);
             if let Some(count) = counts.get_mut(state as usize) {
                 *count += 1;
             }

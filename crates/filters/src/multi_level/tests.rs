@@ -1,7 +1,7 @@
 //! That multi-level filters keep what they are given, and are as full, fast and wrong as seed 000 says.
 
 use super::*;
-use crate::{Full, Inserted, Secret, d_left, theory};
+use crate::{Full, Inserted, Insertion, Secret, d_left, theory};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -174,19 +174,51 @@ fn many_are_looked_up_as_one_by_one() {
     assert_eq!(states.iter().flatten().count(), 500);
 }
 
-#[test]
-fn wide_vectors_find_what_narrow_ones_find() {
-    // Few bits of fingerprint, so that several cells match.
-    let shape = MultiLevelShape { fingerprint_bits: 5, ..MultiLevelShape::for_items(2000, 8) };
-    let mut filter = MultiLevel::<States>::new(shape).expect("a shape");
-    (0..2000).for_each(|number| assert_eq!(filter.insert_distinct(key(number), (number % 256) as u16), Ok(())));
-    let mut narrow = filter.clone();
+/// The filter as it is searched here, by four vectors of 128 bits, and bucket by bucket.
+fn by_each_search(shape: MultiLevelShape) -> [MultiLevel<States>; 3] {
+    let [filter, mut narrow, mut any] = core::array::from_fn(|_| MultiLevel::<States>::new(shape).expect("a shape"));
     narrow.search = Search::FourByEight;
-    let mut any = filter.clone();
     any.search = Search::Any;
-    for number in 0..10_000 {
-        let found = filter.find(key(number));
-        assert_eq!((narrow.find(key(number)), any.find(key(number))), (found, found));
+    [filter, narrow, any]
+}
+
+#[test]
+fn whichever_vectors_there_are_each_cell_is_the_same() {
+    // Few bits of fingerprint, so that several cells match; so full that some find no room.
+    let of = |fingerprint_bits, cells_per_bucket, insertion| MultiLevelShape {
+        fingerprint_bits,
+        ..shape(600, 4, cells_per_bucket, insertion)
+    };
+    let shapes = [
+        of(4, 8, Insertion::FirstAvailable),
+        of(4, 8, Insertion::LeastLoad),
+        of(23, 8, Insertion::FirstAvailable),
+        of(7, 6, Insertion::FirstAvailable),
+        of(7, 5, Insertion::LeastLoad),
+        MultiLevelShape { ratio_per_mille: 1000, ..of(5, 8, Insertion::LeastLoad) },
+    ];
+    for shape in shapes {
+        let mut filters = by_each_search(shape);
+        for number in 0..4000_u64 {
+            let (one, other, state) = (key(number % 700), key(number * 7 % 900), (number % 256) as u16);
+            let results = filters.each_mut().map(|filter| match number % 5 {
+                0 | 1 => (Some(filter.insert(one, state)), None, false),
+                2 => (None, filter.modify(other, state), filter.insert_distinct(one, state).is_ok()),
+                3 => (None, filter.remove(other), filter.modify_state(one, state, 3)),
+                _ => (None, filter.lookup(other), filter.remove_state(one, state)),
+            });
+            assert_eq!([results[1], results[2]], [results[0]; 2], "{shape:?}");
+        }
+        let [here, narrow, any] = &filters;
+        assert!(here.len() > 300, "{}", here.len());
+        assert_eq!((narrow.memory.words(), any.memory.words()), (here.memory.words(), here.memory.words()));
+        let keys: Vec<_> = (0..1001).map(key).collect();
+        let states = [here, narrow, any].map(|filter| {
+            let mut states = std::vec![None; keys.len()];
+            filter.lookup_batch(&keys, &mut states);
+            states
+        });
+        assert_eq!([&states[1], &states[2]], [&states[0]; 2]);
     }
 }
 

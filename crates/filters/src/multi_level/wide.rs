@@ -1,17 +1,298 @@
 //! The search of a filter of four levels and eight cells a bucket with vectors of 256 bits, where the processor has them:
-//! a bucket is one. The portable twin is [`MultiLevel::probe`].
+//! a bucket is one. The portable twin is in [`super::probe`].
+//!
+//! What a lookup takes is its instructions rather than its cache misses: those of several lookups overlap as far as the processor
+//! sees ahead, which is a few hundred instructions. So there is one test of the memory's size instead of one a bucket, and no
+//! branch but on whether anything was found. Which bucket it was found in is chosen among registers: read back from an array
+//! that was just written, it would have to wait until it is known which of four writes it meets.
 
 use core::arch::x86_64::{
-    __cpuid, __cpuid_count, __m256i, _mm256_and_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_movemask_ps,
-    _mm256_set1_epi32, _xgetbv,
+    __cpuid, __cpuid_count, __m256i, _mm256_and_si256, _mm256_cmpeq_epi32, _mm256_load_si256, _mm256_movemask_epi8,
+    _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32, _xgetbv,
 };
+use core::array;
+use core::hint::select_unpredictable;
+use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::{Holding, MultiLevel, TAKEN};
+use super::probe::{Probe, Spot, vacancies};
+use super::{BATCH_KEYS, Level, TAKEN};
 use crate::hash::KeyHash;
+use crate::memory::{Memory, WORDS_PER_LINE};
+use crate::prefetch::prefetch;
+use crate::shape::{Insertion, LEVELS_MAX, MultiLevelShape};
 
-/// Whether the processor has AVX2 and BMI2, and the operating system keeps its registers: asked once, as asking takes long in a
-/// virtual machine.
+/// Levels, and cells of a bucket: what the vectors are made for.
+const LEVELS: usize = 4;
+const CELLS: usize = 8;
+
+/// The levels of a filter whose memory is searched with such vectors. That there is one proves that the processor has them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WideLevels {
+    /// Buckets of each level.
+    buckets: [u64; LEVELS],
+    /// The first word of each level.
+    first_words: [u64; LEVELS],
+    /// The bits of a cell that a key's must have.
+    mask: u32,
+    fingerprint_bits: u32,
+    /// Which bits of 32 are cells, where buckets have fewer than eight.
+    cells_mask: u32,
+    insertion: Insertion,
+    /// The cache lines of the filter's memory.
+    lines: usize,
+}
+
+impl WideLevels {
+    /// Those of a filter in this memory; nothing if it is of another form, or the processor cannot.
+    pub(super) fn of(shape: MultiLevelShape, levels: &[Level], memory: &Memory) -> Option<Self> {
+        if usize::from(shape.levels) != LEVELS || shape.stride() != CELLS || !is_available() {
+            return None;
+        }
+        let levels: [Level; LEVELS] = levels.get(..LEVELS)?.try_into().ok()?;
+        let made = Self {
+            buckets: levels.map(|level| level.buckets.into()),
+            first_words: levels.map(|level| u64::from(level.first) * CELLS as u64),
+            mask: TAKEN | ((1 << shape.fingerprint_bits) - 1),
+            fingerprint_bits: shape.fingerprint_bits.into(),
+            cells_mask: shape.cells_mask() as u32,
+            insertion: shape.insertion,
+            lines: memory.lines().len(),
+        };
+        // Places are below the end of their level: that is all that makes reading a bucket sound.
+        let words = (made.lines * WORDS_PER_LINE) as u64;
+        let is_within = |(first, buckets): (&u64, &u64)| first + buckets * CELLS as u64 <= words;
+        made.first_words.iter().zip(&made.buckets).all(is_within).then_some(made)
+    }
+
+    /// The memory's words, as many as there were when this was made.
+    #[inline(always)]
+    fn words(&self, memory: &Memory) -> *const u32 {
+        let lines = memory.lines();
+        assert!(lines.len() == self.lines, "a filter's memory stays as large as it is");
+        lines.as_ptr().cast()
+    }
+
+    /// The index of the cell with the key's fingerprint, of several the first.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn find(&self, memory: &Memory, key: KeyHash) -> Option<usize> {
+        // SAFETY: that there is a `self` proves that the processor has the instructions; `words` is the memory that its
+        // places are within.
+        unsafe { self.find_avx2(self.words(memory), key) }
+    }
+
+    /// The cell with the key's fingerprint, of several the first: a cell that is taken is not zero.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn find_cell(&self, memory: &Memory, key: KeyHash) -> Option<NonZeroU32> {
+        // SAFETY: as in `find`.
+        unsafe { self.find_cell_avx2(self.words(memory), key) }
+    }
+
+    /// Where the key is, or goes to.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn spot(&self, memory: &Memory, key: KeyHash) -> Spot {
+        // SAFETY: as in `find`.
+        unsafe { self.spot_avx2(self.words(memory), key) }
+    }
+
+    /// The cell for a key that is known not to be in the filter.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn free_cell(&self, memory: &Memory, key: KeyHash) -> Option<usize> {
+        // SAFETY: as in `find`.
+        unsafe { self.free_cell_avx2(self.words(memory), key) }
+    }
+
+    /// What the key's buckets look like.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn probe(&self, memory: &Memory, key: KeyHash) -> Probe {
+        // SAFETY: as in `find`.
+        unsafe { self.probe_avx2(self.words(memory), key) }
+    }
+
+    /// Looks up many keys: `contents` gets the content of each one's cell.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn lookup_batch(&self, memory: &Memory, keys: &[KeyHash], contents: &mut [Option<u16>]) {
+        let words = self.words(memory);
+        for (keys, contents) in keys.chunks(BATCH_KEYS).zip(contents.chunks_mut(BATCH_KEYS)) {
+            // SAFETY: as in `find`.
+            unsafe { self.lookup_batch_avx2(memory, words, keys, contents) }
+        }
+    }
+
+    /// The first word of each of the key's buckets. They are below the end of their level, as [`KeyHash::index`] is below its
+    /// range.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    fn places(&self, key: KeyHash) -> [u64; LEVELS] {
+        array::from_fn(|level| {
+            let bucket = key.index(level as u64, self.buckets[level]) as u64;
+            self.first_words[level] + bucket * CELLS as u64
+        })
+    }
+
+    /// What a cell of the key has in the bits of the mask.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    fn pattern(&self, key: KeyHash) -> __m256i {
+        _mm256_and_si256(_mm256_set1_epi32((TAKEN | key.fingerprint(31)) as i32), self.mask())
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    fn mask(&self) -> __m256i {
+        _mm256_set1_epi32(self.mask as i32)
+    }
+
+    /// A bit for each cell of four buckets that is like the pattern.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    fn matches(&self, buckets: [__m256i; LEVELS], pattern: __m256i) -> u32 {
+        let mask = self.mask();
+        top_bits(buckets.map(|cells| _mm256_cmpeq_epi32(_mm256_and_si256(cells, mask), pattern)))
+    }
+
+    /// # Safety
+    /// `words` is the memory that this was made for.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[allow(unsafe_code)]
+    unsafe fn find_avx2(&self, words: *const u32, key: KeyHash) -> Option<usize> {
+        let places = self.places(key);
+        // SAFETY: these are places in these words.
+        let found = self.matches(unsafe { buckets(words, places) }, self.pattern(key));
+        (found != 0).then(|| first_cell(places, found))
+    }
+
+    /// # Safety
+    /// `words` is the memory that this was made for.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[allow(unsafe_code)]
+    unsafe fn find_cell_avx2(&self, words: *const u32, key: KeyHash) -> Option<NonZeroU32> {
+        let places = self.places(key);
+        // SAFETY: these are places in these words.
+        let found = self.matches(unsafe { buckets(words, places) }, self.pattern(key));
+        if found == 0 {
+            return None;
+        }
+        // SAFETY: a cell of one of these buckets.
+        NonZeroU32::new(unsafe { *words.add(first_cell(places, found)) })
+    }
+
+    /// # Safety
+    /// `words` is the memory that this was made for.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[allow(unsafe_code)]
+    unsafe fn spot_avx2(&self, words: *const u32, key: KeyHash) -> Spot {
+        let places = self.places(key);
+        // SAFETY: these are places in these words.
+        let buckets = unsafe { buckets(words, places) };
+        let found = self.matches(buckets, self.pattern(key));
+        if found != 0 {
+            return Spot::Found(first_cell(places, found));
+        }
+        self.vacancy(places, buckets).map_or(Spot::None, Spot::Free)
+    }
+
+    /// The cell for a new item, of buckets that were read.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    fn vacancy(&self, places: [u64; LEVELS], buckets: [__m256i; LEVELS]) -> Option<usize> {
+        let free = vacancies(self.insertion, CELLS, (!top_bits(buckets) & self.cells_mask).into());
+        (free != 0).then(|| first_cell(places, free as u32))
+    }
+
+    /// # Safety
+    /// `words` is the memory that this was made for.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[allow(unsafe_code)]
+    unsafe fn free_cell_avx2(&self, words: *const u32, key: KeyHash) -> Option<usize> {
+        let places = self.places(key);
+        // SAFETY: these are places in these words.
+        self.vacancy(places, unsafe { buckets(words, places) })
+    }
+
+    /// # Safety
+    /// `words` is the memory that this was made for.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[allow(unsafe_code)]
+    unsafe fn probe_avx2(&self, words: *const u32, key: KeyHash) -> Probe {
+        let of_key = self.places(key);
+        let mut places = [0; LEVELS_MAX as usize];
+        places[..LEVELS].copy_from_slice(&of_key);
+        // SAFETY: these are places in these words.
+        let buckets = unsafe { buckets(words, of_key) };
+        let matches = self.matches(buckets, self.pattern(key)).into();
+        Probe { matches, taken: top_bits(buckets).into(), places }
+    }
+
+    /// # Safety
+    /// `words` is the memory that this was made for; there are [`BATCH_KEYS`] keys at most.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    #[allow(unsafe_code)]
+    unsafe fn lookup_batch_avx2(
+        &self,
+        memory: &Memory,
+        words: *const u32,
+        keys: &[KeyHash],
+        contents: &mut [Option<u16>],
+    ) {
+        let mut places = [[0; LEVELS]; BATCH_KEYS];
+        for (key, of_key) in keys.iter().zip(&mut places) {
+            *of_key = self.places(*key);
+            of_key.iter().for_each(|word| prefetch(memory.lines(), *word as usize / WORDS_PER_LINE, 0));
+        }
+        for ((key, content), places) in keys.iter().zip(contents).zip(&places) {
+            // SAFETY: these are places in these words.
+            let found = self.matches(unsafe { buckets(words, *places) }, self.pattern(*key));
+            *content = (found != 0).then(|| {
+                // SAFETY: a cell of one of these buckets.
+                let cell = unsafe { *words.add(first_cell(*places, found)) };
+                ((cell & !TAKEN) >> self.fingerprint_bits) as u16
+            });
+        }
+    }
+}
+
+/// The cells of four buckets.
+///
+/// # Safety
+/// At each of `places` there are eight of `words`, aligned to 32 bytes.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+#[allow(unsafe_code)]
+unsafe fn buckets(words: *const u32, places: [u64; LEVELS]) -> [__m256i; LEVELS] {
+    // SAFETY: the caller's.
+    places.map(|place| unsafe { _mm256_load_si256(words.add(place as usize).cast()) })
+}
+
+/// The top bit of each of 32 cells: the lowest bit is the first cell.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn top_bits([a, b, c, d]: [__m256i; LEVELS]) -> u32 {
+    // Narrowed with saturation, a number keeps its sign. Halves of vectors are narrowed on their own.
+    let narrowed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    let in_a_row = _mm256_permutevar8x32_epi32(narrowed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_movemask_epi8(in_a_row) as u32
+}
+
+/// The index of the first cell that was found, of the buckets at these places.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn first_cell(places: [u64; LEVELS], found: u32) -> usize {
+    let [a, b, c, d] = places;
+    let one_of_two = select_unpredictable(found & 0xff != 0, a, b);
+    let other_of_two = select_unpredictable(found & 0xff_ffff != 0, c, d);
+    let place = select_unpredictable(found & 0xffff != 0, one_of_two, other_of_two);
+    place as usize + (found.trailing_zeros() & 0b111) as usize
+}
+
+/// Whether the processor has AVX2, BMI1, BMI2 and POPCNT, and the operating system keeps its registers: asked once, as asking takes
+/// long in a virtual machine.
 pub(super) fn is_available() -> bool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
@@ -29,13 +310,13 @@ pub(super) fn is_available() -> bool {
 
 #[allow(unsafe_code, unused_unsafe)]
 fn ask() -> bool {
-    const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
-    const AVX2_AND_BMI2: u32 = 1 << 5 | 1 << 8;
+    const POPCNT_OSXSAVE_AND_AVX: u32 = 1 << 23 | 1 << 27 | 1 << 28;
+    const BMI1_AVX2_AND_BMI2: u32 = 1 << 3 | 1 << 5 | 1 << 8;
     /// The 128-bit and the 256-bit registers.
     const REGISTERS: u64 = 0b110;
     // SAFETY: every x86_64 has CPUID, and XGETBV where CPUID says that the operating system uses XSAVE.
     unsafe {
-        if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE_AND_AVX != OSXSAVE_AND_AVX {
+        if __cpuid(0).eax < 7 || __cpuid(1).ecx & POPCNT_OSXSAVE_AND_AVX != POPCNT_OSXSAVE_AND_AVX {
             return false;
         }
         #[target_feature(enable = "xsave")]
@@ -43,30 +324,6 @@ fn ask() -> bool {
             // SAFETY: the caller knows that there is such an instruction.
             unsafe { _xgetbv(0) }
         }
-        kept_registers() & REGISTERS == REGISTERS && __cpuid_count(7, 0).ebx & AVX2_AND_BMI2 == AVX2_AND_BMI2
+        kept_registers() & REGISTERS == REGISTERS && __cpuid_count(7, 0).ebx & BMI1_AVX2_AND_BMI2 == BMI1_AVX2_AND_BMI2
     }
-}
-
-/// The cell with the key's fingerprint, of several the first, in a filter whose search is [`super::Search::Wide`].
-#[inline(always)]
-#[allow(unsafe_code)]
-pub(super) fn find<H: Holding>(filter: &MultiLevel<H>, key: KeyHash) -> Option<usize> {
-    debug_assert!(is_available(), "asked when the filter was made");
-    // SAFETY: a filter's search is `Search::Wide` only where the processor was found to have these instructions.
-    unsafe { find_avx2(filter, key) }
-}
-
-#[target_feature(enable = "avx2,bmi2")]
-fn find_avx2<H: Holding>(filter: &MultiLevel<H>, key: KeyHash) -> Option<usize> {
-    let mask = _mm256_set1_epi32((TAKEN | filter.fingerprint_mask) as i32);
-    let pattern = _mm256_set1_epi32((TAKEN | (key.fingerprint(31) & filter.fingerprint_mask)) as i32);
-    let (mut found, mut buckets) = (0, [0; 4]);
-    for (level, place) in buckets.iter_mut().enumerate() {
-        *place = filter.bucket(key, level);
-        let cells: __m256i = zerocopy::transmute!(*filter.memory.group::<8>(*place));
-        let same = _mm256_cmpeq_epi32(_mm256_and_si256(cells, mask), pattern);
-        found |= (_mm256_movemask_ps(_mm256_castsi256_ps(same)) as u32) << (8 * level);
-    }
-    let bit = found.trailing_zeros() as usize;
-    (found != 0).then(|| buckets[bit / 8 % 4] * 8 + bit % 8)
 }

@@ -14,7 +14,6 @@
 //! may make room first by removing an [`Table::early_drop_candidate`].
 
 mod index;
-pub mod prefetch;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -22,6 +21,8 @@ mod tests;
 use index::Index;
 use slab::{ColdTimers, Slab};
 
+/// As rooms below ask for memory as well.
+pub use filters::prefetch;
 pub use slab::Cold;
 
 use crate::connection::{Connection, flags};

@@ -17,6 +17,7 @@ const IPV6_LENGTH_OFFSET: usize = 4;
 const IPV6_HEADER_BYTES: usize = 40;
 const TCP_SEQUENCE_OFFSET: usize = 4;
 const TCP_ACKNOWLEDGEMENT_OFFSET: usize = 8;
+const TCP_FLAGS_OFFSET: usize = 13;
 const UDP_LENGTH_OFFSET: usize = 4;
 
 impl Packet<'_, '_> {
@@ -46,6 +47,23 @@ impl Packet<'_, '_> {
             }
         }
         let delta = Sum::of(header).minus(before);
+        // A partial checksum covers the pseudo-header alone.
+        if !is_partial {
+            update(&mut header[TCP_CHECKSUM_OFFSET..], delta);
+        }
+    }
+
+    /// Takes these of [`tcp_flags`] from a TCP segment. Does nothing to packets of other protocols.
+    pub fn clear_tcp_flags(&mut self, flags: u8) {
+        let is_partial = self.is_partial();
+        let l4 = usize::from(self.headers.l4_offset);
+        let Transport::Tcp(segment) = &mut self.headers.transport else { return };
+        let Some(header) = self.frame.bytes_mut().get_mut(l4..l4 + TCP_HEADER_BYTES) else { return };
+        segment.flags &= !flags;
+        let word = TCP_FLAGS_OFFSET - 1..TCP_FLAGS_OFFSET + 1;
+        let before = Sum::of(&header[word.clone()]);
+        header[TCP_FLAGS_OFFSET] &= !flags;
+        let delta = Sum::of(&header[word]).minus(before);
         // A partial checksum covers the pseudo-header alone.
         if !is_partial {
             update(&mut header[TCP_CHECKSUM_OFFSET..], delta);

@@ -29,7 +29,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
     pub ramp: usize,
     /// Seconds of traffic, half before the kill and half after it
-    #[arg(long, default_value_t = 3.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 3.0, value_parser = seconds, conflicts_with = "wan")]
     pub seconds: f64,
     /// Kill nothing: reload, drain and restart the nodes one after the other instead
     #[arg(long, conflicts_with_all = ["ramp", "report"])]
@@ -61,7 +61,7 @@ pub struct DemoArgs {
     /// How connections are told to the other node: replication.representation of its configuration. A filter goes with
     /// source NAT that is computed (RFC 7422)
     #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
-          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary"])]
+          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary", "wan"])]
     pub representation: Representation,
     /// Leave the nodes' configurations and logs where they are, and say where
     #[arg(long)]

@@ -20,7 +20,7 @@ pub struct BenchLazyArgs {
     #[arg(long, default_value_t = 2.0, value_parser = measured_seconds)]
     pub seconds: f64,
     /// Seconds that the flood lasts before it is measured, so that the threshold finds its level
-    #[arg(long, default_value_t = 4.0, value_parser = measured_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = measured_seconds)]
     pub settle_seconds: f64,
     /// Rounds, in each of which every side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]

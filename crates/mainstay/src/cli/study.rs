@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use analysis::replication_study::{CONNECTIONS_MAX, Method, PROBES_MAX};
-use clap::{Args, Subcommand};
+use analysis::trace::Admission;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::StudyRedundancyArgs;
 
@@ -36,8 +37,8 @@ pub struct StudyReplicationArgs {
     /// Connections that filters have room for, and that are followed at a time
     #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(16..=i64::from(CONNECTIONS_MAX)))]
     pub connections: u32,
-    /// Milliseconds that changes wait for more to share their datagram
-    #[arg(long, value_name = "MS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    /// Milliseconds that a filter's changes wait for more to share their datagram, as replication.filter.interval
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub batch_ms: u32,
     /// Seconds between two tellings of the flow digest and of the host aggregate
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
@@ -57,6 +58,12 @@ pub struct StudyReplicationArgs {
     /// Follow connections as the paper did: short timeouts, and none whose beginning is not in the capture
     #[arg(long)]
     pub as_in_the_paper: bool,
+    /// What becomes of packets with wrong checksums, of which captures from end hosts are full: verify skips them, believe studies them
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = ChecksumsChoice::Verify)]
+    pub checksums: ChecksumsChoice,
+    /// Study packets between loopback addresses too, as captures of lo have them
+    #[arg(long)]
+    pub loopback: bool,
     /// A list of URLs, one a line, whose categories would be replicated too
     #[arg(long, value_name = "FILE")]
     pub url_log: Option<PathBuf>,
@@ -72,6 +79,21 @@ pub struct StudyReplicationArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What becomes of packets with wrong checksums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ChecksumsChoice {
+    /// They are skipped, and counted
+    Verify,
+    /// Their checksums are believed
+    Believe,
+}
+
+/// What a study takes in although a gateway would drop it.
+#[must_use]
+pub fn admission(checksums: ChecksumsChoice, admits_loopback: bool) -> Admission {
+    Admission { believes_checksums: checksums == ChecksumsChoice::Believe, admits_loopback }
 }
 
 fn method(text: &str) -> Result<Method, String> {

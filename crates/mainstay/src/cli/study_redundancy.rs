@@ -7,6 +7,8 @@ use analysis::redundancy_study::Network;
 use clap::{Args, ValueEnum};
 use redundancy::Method;
 
+use super::study::ChecksumsChoice;
+
 /// `mainstay study redundancy`.
 #[derive(Debug, Args)]
 pub struct StudyRedundancyArgs {
@@ -34,6 +36,12 @@ pub struct StudyRedundancyArgs {
     /// Leave encrypted packets out of the caches, as a rule at a gateway would
     #[arg(long)]
     pub skip_encrypted: bool,
+    /// What becomes of packets with wrong checksums, of which captures from end hosts are full: verify skips them, believe studies them
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = ChecksumsChoice::Verify)]
+    pub checksums: ChecksumsChoice,
+    /// Study packets between loopback addresses too, as captures of lo have them
+    #[arg(long)]
+    pub loopback: bool,
     /// Do not try other periods and windows
     #[arg(long)]
     pub quick: bool,

@@ -74,6 +74,9 @@ pub struct SynthesizeReplicationArgs {
     /// 0:0.01,0.5:0.3,0.9:2,1:60 [default: the preset's]
     #[arg(long, value_name = "SHARE:SECONDS,...", value_parser = |text: &str| quantiles("lifetimes", text))]
     pub lifetimes: Option<Quantiles>,
+    /// Connections that stand from the first second to the end beside the others
+    #[arg(long, value_name = "COUNT")]
+    pub standing: Option<u32>,
     /// Milliseconds of a handshake [default: the preset's]
     #[arg(long, value_name = "MS")]
     pub round_trip_ms: Option<f64>,

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use replication::lazy;
+
 use super::CommandError;
 use super::host::Host;
 use crate::config;
 use crate::config::compact::promise;
 use crate::config::validate::mapping::formulas;
-use crate::config::validated::Replication;
+use crate::config::validated::{Redundancy, Replication};
 use crate::control::Credentials;
 use crate::gateway::credentials;
 use crate::output::{self, counted};
@@ -28,6 +30,9 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         && let Err(error) = credentials::load(security)
     {
         // They are this host's, as interfaces are.
+        eprintln!("warning: {error}");
+    }
+    if let Some(Err(error)) = config.nat_mapping_key.as_deref().map(credentials::mapping_key) {
         eprintln!("warning: {error}");
     }
     if let Some(access) = &config.control {
@@ -53,9 +58,35 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
     let mappings: String = formulas
         .map(|(index, formula)| format!("Source NAT rule {index} computes its mapping, {formula}.\n"))
         .collect();
-    let replication =
-        cluster.map_or_else(String::new, |cluster| describe_filter(&cluster.replication, config.workers.count));
-    Ok(output::print(&(summary + &mappings + &replication + &host.describe()))?)
+    let replication = cluster.map_or_else(String::new, |cluster| {
+        describe_filter(&cluster.replication, config.workers.count) + &describe_lazy(&cluster.replication)
+    });
+    let tunnel = config.redundancy.as_ref().map_or_else(String::new, describe_tunnel);
+    Ok(output::print(&(summary + &mappings + &replication + &tunnel + &host.describe()))?)
+}
+
+/// What a failover loses, where connections are put off.
+fn describe_lazy(replication: &Replication) -> String {
+    let threshold = match &replication.lazy {
+        None => return String::new(),
+        Some(lazy::Config::Fixed(threshold)) => output::duration(*threshold),
+        Some(lazy::Config::Dynamic(dynamic)) => {
+            let [least, most] = [dynamic.threshold_min, dynamic.threshold_max].map(output::duration);
+            format!("{least} to {most} while the load demands it")
+        }
+    };
+    format!("Connections are told once they have lived for {threshold}: a failover loses those that are younger.\n")
+}
+
+/// What goes through the tunnel, and what that takes.
+#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn describe_tunnel(redundancy: &Redundancy) -> String {
+    let chosen = match redundancy.rules.len() {
+        0 => "all that leaves by its port".to_owned(),
+        rules => format!("what {} chooses", counted(rules, "rule")),
+    };
+    let cache = output::scaled(redundancy.cache_bytes as f64, "B");
+    format!("A tunnel to {} takes {chosen}, with a cache of {cache} for either direction.\n", redundancy.peer)
 }
 
 /// What a filter takes and promises, where connections are told by one.

@@ -70,6 +70,7 @@ struct Report {
     failures: u64,
     faults: String,
     by_fault: BTreeMap<&'static str, OfFault>,
+    by_representation: BTreeMap<&'static str, OfFault>,
     conversations: u64,
     connections: u64,
     survived: u64,
@@ -94,7 +95,7 @@ struct OfFilters {
     false_hits: u64,
 }
 
-/// How often a kind of trouble was played, and how often a promise was broken then.
+/// How often a kind of trouble, or a way to tell of connections, was played, and how often a promise was broken then.
 #[derive(Debug, Serialize)]
 struct OfFault {
     played: u64,
@@ -243,6 +244,7 @@ fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>
     Report {
         faults: faults.to_string(),
         by_fault: totals.by_fault.iter().map(|(family, played)| (family.name(), of_fault(played))).collect(),
+        by_representation: totals.by_representation.iter().map(|(name, played)| (*name, of_fault(played))).collect(),
         seeds: totals.seeds,
         failures: totals.failures,
         conversations: totals.conversations,
@@ -289,6 +291,15 @@ fn render(report: &Report) -> String {
     }
     text.push('\n');
     text.push_str(&faults.render());
+    if report.by_representation.len() > 1 {
+        let columns = [("told by", Align::Left), ("runs", Align::Right), ("broken", Align::Right)];
+        let mut told_by = Table::new(&columns);
+        for (name, played) in &report.by_representation {
+            told_by.row([(*name).to_owned(), output::count(played.played), output::count(played.failures)]);
+        }
+        text.push('\n');
+        text.push_str(&told_by.render());
+    }
     for one in &report.broken {
         text.push_str(&format!(
             "\nseed {} at {:.6} s: {}: {}\n  {}\n",

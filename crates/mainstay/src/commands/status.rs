@@ -1,5 +1,7 @@
 //! `mainstay status`: how a running gateway is.
 
+mod filter;
+
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -111,6 +113,9 @@ pub fn describe(status: &Status) -> String {
         lazy(status),
         configuration(status),
     );
+    if let Some(filter) = &status.filter {
+        text.push_str(&filter.describe());
+    }
     if let Some(redundancy) = &status.redundancy {
         text.push_str(&redundancy.describe());
     }
@@ -118,6 +123,7 @@ pub fn describe(status: &Status) -> String {
         group_table(status),
         peer_table(status),
         agreement_table(status),
+        filter::told_table(status),
         channel_table(status),
         worker_table(status),
         port_table(status),

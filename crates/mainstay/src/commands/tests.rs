@@ -2,8 +2,9 @@
 
 use super::{flows, reload, rules, status};
 use crate::control::types::{
-    Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, Flow, GroupStatus,
-    LazyStatus, NodeStatus, PeerStatus, PortStatus, Rates, RefusedCount, ReloadReport, Status, TakeoverStatus,
+    Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FilterStatus, Flow,
+    GroupStatus, LazyStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus, Rates, RedundancyStatus,
+    RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
 use crate::metrics::{Metric, Samples};
 
@@ -124,6 +125,47 @@ fn a_status_says_what_a_failover_now_would_lose() {
         let expected = format!("\nLazy         {expected} · {lines}");
         assert!(status::describe(&node).contains(&expected), "{}", status::describe(&node));
     }
+}
+
+#[test]
+fn a_status_says_what_is_told_by_a_filter_and_what_peers_told() {
+    let mut node = node_status();
+    let filter = FilterStatus {
+        representation: "multi-level".to_owned(),
+        entries: 12_000,
+        entries_max: 1_000_000,
+        refused: 5,
+        bytes: 345_678,
+        bytes_per_s: 1500.0,
+        ..FilterStatus::default()
+    };
+    node.filter = Some(Box::new(filter));
+    node.peers[0].filter =
+        Some(PeerFilterStatus { entries: 7, filters: 2, drifts: 1, bad_datagrams: 0, is_complete: true });
+    let line = "\nFilter       multi-level: 12 000 of 1 000 000 entries, 5 more than it has room for: raise \
+                replication.filter.entries_max · ";
+    let table = "\
+FILTER OF  ENTRIES  WHOLE  DRIFTS MENDED  UNUSABLE
+        1        7  yes                1         0
+";
+    let text = status::describe(&node);
+    assert!(text.contains(line) && text.contains(table), "{text}");
+}
+
+#[test]
+fn a_status_says_what_the_tunnel_saves_and_what_was_lost_in_it() {
+    let mut node = node_status();
+    let mut tunnel = RedundancyStatus::default();
+    (tunnel.sent.packet_bytes, tunnel.sent.datagram_bytes, tunnel.sent.saved_bytes) = (4_000_000, 1_000_000, 3_000_000);
+    (tunnel.sent.datagrams_again, tunnel.sent.datagrams_given_up) = (70, 2);
+    (tunnel.received.datagrams_lost, tunnel.received.misses, tunnel.received.abandoned) = (9, 4, 1);
+    node.redundancy = Some(Box::new(tunnel));
+    let expected = "\
+Tunnel       open · 4.0 MB of packets sent in 1.0 MB of datagrams (75.0 % saved) · 70 datagrams sent again, 2 given up
+             from the other site 9 datagrams lost for good · 4 packets waited for bytes, 1 abandoned
+";
+    let text = status::describe(&node);
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

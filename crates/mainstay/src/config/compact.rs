@@ -99,19 +99,28 @@ impl Compact {
             update: self.update,
             symbols: self.symbols,
             datagram_bytes_max,
-            budget_bytes_per_second: self.shared_budget(workers),
+            budget_bytes_per_second: self.budget_of_worker(workers),
             ..CompactConfig::new(self.representation, self.entries_max.div_ceil(workers.max(1).into()), secret)
         }
     }
 }
 
 impl Compact {
-    /// What of the budget each worker's filter may take, and its precise words likewise: all of it, or half each where both are
-    /// told.
+    /// What of the budget each worker may take.
+    fn budget_of_worker(&self, workers: u8) -> Option<u64> {
+        self.budget_bytes_per_second.map(|budget| budget / u64::from(workers.max(1)))
+    }
+
+    /// What of that is kept for precise words: half of it. What they or the filter do not use is the other's.
     #[must_use]
-    pub fn shared_budget(&self, workers: u8) -> Option<u64> {
-        let sharers = if self.precise_after.is_some() { 2 } else { 1 };
-        self.budget_bytes_per_second.map(|budget| budget / u64::from(workers.max(1)) / sharers)
+    pub fn budget_of_precise_words(&self, workers: u8) -> Option<u64> {
+        self.budget_of_worker(workers).map(|budget| budget / 2)
+    }
+
+    /// In how many parts the budget is divided when all is used: for each worker, and for precise words and the filter.
+    #[must_use]
+    pub fn budget_parts(&self, workers: u8) -> u64 {
+        u64::from(workers.max(1)) * if self.precise_after.is_some() { 2 } else { 1 }
     }
 
     /// The settings with their names, as a comparison tells them.
@@ -153,19 +162,19 @@ impl Compact {
 pub const fn promise(representation: Representation) -> &'static str {
     match representation {
         Representation::HostAggregate => {
-            "connections between two hosts that had one go on, whatever their ports; where NAT computes these, only once their \
-             inside end speaks"
+            "connections between two hosts that had one go on, whatever their ports; where NAT computes these, an answer that comes \
+             first waits until the host was asked to which of its ports it is, which TCP alone can be"
         }
         Representation::FlowDigest => {
             "membership survives: an established connection goes on, without its state; about one in a hundred others would be \
-             taken for one, so that an answer through computed NAT may have to wait for the inside end to speak"
+             taken for one, so that an answer through computed NAT may have to wait until the inside was asked whose it is"
         }
         Representation::MultiLevel(_) | Representation::DLeft => {
             "every connection goes on in its state, with liberal windows; one in many thousands of others would be taken for one"
         }
         Representation::CountingBloom => {
             "an established connection goes on, in most cases in its state; about one in a hundred others would be taken for one, \
-             so that an answer through computed NAT may have to wait for the inside end to speak"
+             so that an answer through computed NAT may have to wait until the inside was asked whose it is"
         }
     }
 }

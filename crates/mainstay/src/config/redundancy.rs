@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cluster::node::SiteConfig;
 use cluster::wan::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
+use cluster::wan::mirror::MirrorConfig;
 use cluster::wan::{SecondStage, SenderConfig, TunnelConfig};
 use network_functions::tuple_filter::TupleFilter;
 use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
@@ -25,6 +26,7 @@ const ENVELOPE_BYTES: [u16; 2] = [28, 48];
 const GATHER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
 const RECOVER_WITHIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(2);
 const PEER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(60);
+const MIRROR_BITS_PER_SECOND: RangeInclusive<u64> = 1_000_000..=100_000_000_000;
 /// Rules, at most: each packet is held against them one by one.
 const RULES_MAX: usize = 64;
 
@@ -54,6 +56,10 @@ pub struct RawRedundancy {
     pub datagram_bytes_max: Option<Spanned<u16>>,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Option<Spanned<String>>,
+    /// Whether nodes that stand by mirror the caches.
+    pub mirror: Option<bool>,
+    /// Bits that each mirror is told a second, at most.
+    pub mirror_bits_per_second: Option<Spanned<u64>>,
     /// `[redundancy.security]`.
     pub security: Option<Spanned<RawRedundancySecurity>>,
     /// `[[redundancy.rule]]`.
@@ -109,6 +115,8 @@ pub struct Redundancy {
     pub datagram_bytes_max: u16,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Duration,
+    /// Bits that each node that stands by is told a second, at most, so that it has the caches; none: it has not.
+    pub mirror_bits_per_second: Option<u64>,
     /// What the tunnel's datagrams are encrypted by, if they are.
     pub security: Option<Security>,
     /// What goes through the tunnel; none: whatever leaves by the port that leads to the other site.
@@ -161,6 +169,7 @@ impl Redundancy {
                 datagram_bytes_max: self.datagram_bytes_max,
                 envelope_bytes: ENVELOPE_BYTES[usize::from(self.peer.is_ipv6())],
                 peer_timeout: self.peer_timeout,
+                mirror: self.mirror_bits_per_second.map(|bits_per_second| MirrorConfig { bits_per_second }),
                 ..TunnelConfig::default()
             },
             sealing: None,
@@ -214,6 +223,7 @@ impl Redundancy {
             .unwrap_or(datagram_default),
             peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
                 .unwrap_or(defaults.peer_timeout),
+            mirror_bits_per_second: mirror(raw, findings),
             security: security(raw, findings),
             rules: rules(raw, findings),
         };
@@ -274,6 +284,14 @@ fn cache(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<usize> {
     Some(bytes)
 }
 
+/// What mirrors are told, unless there is none.
+fn mirror(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<u64> {
+    let written = raw.mirror_bits_per_second.as_ref();
+    let rate = within("mirror_bits_per_second", written, MIRROR_BITS_PER_SECOND, findings);
+    let rate = rate.unwrap_or(MirrorConfig::default().bits_per_second);
+    raw.mirror.unwrap_or(true).then_some(rate)
+}
+
 fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security> {
     let section = raw.security.as_ref()?;
     let subject = "[redundancy.security]";
@@ -316,7 +334,11 @@ fn time(
     }
     let mistake = Mistake::new(
         format!("{:?} is out of range", written.get_ref()),
-        format!("choose from {:?} to {:?}", range.start(), range.end()),
+        format!(
+            "choose a duration from {} to {}",
+            value::written_duration(*range.start()),
+            value::written_duration(*range.end())
+        ),
     );
     findings.error(written.span(), &subject, mistake);
     None
@@ -402,6 +424,17 @@ addresses = ["192.0.2.1/24"]
     }
 
     #[test]
+    fn caches_are_mirrored_unless_it_is_said_that_they_are_not() {
+        let mirror = |more: &str| {
+            let checked = check(&format!("{NODE}{ENDS}{more}")).expect("it is right");
+            checked.config.redundancy.expect("it is there").site().tunnel.mirror.map(|mirror| mirror.bits_per_second)
+        };
+        assert_eq!(mirror(""), Some(200_000_000));
+        assert_eq!(mirror("mirror_bits_per_second = 5000000\n"), Some(5_000_000));
+        assert_eq!(mirror("mirror = false\nmirror_bits_per_second = 5000000\n"), None);
+    }
+
+    #[test]
     fn mistakes_are_named_where_they_are() {
         for (more, said) in [
             ("cache = \"1GiB\"", "out of range"),
@@ -410,6 +443,7 @@ addresses = ["192.0.2.1/24"]
             ("datagram_bytes_max = 100", "choose from 1232"),
             ("copies_per_mille = 1001", "choose from 0 to 1000"),
             ("second_stage = \"brotli\"", "lz4"),
+            ("mirror_bits_per_second = 1000", "choose from 1000000"),
             ("[redundancy.security]", "0 keys are named"),
             ("[workers]\ncount = 2", "workers would have to share it"),
             ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),

@@ -15,7 +15,7 @@ use cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 use proptest::prelude::*;
 
-use super::validated::{Action, Function, Limits, LogFormat, Workers};
+use super::validated::{Action, Config, Function, Limits, LogFormat, Workers};
 use super::{Checked, ConfigError, load, parse};
 
 /// A small configuration that is right; the cases below break it in one place each.
@@ -152,14 +152,15 @@ fn logs_are_limited_unless_the_file_says_otherwise() {
     assert_eq!(node.firewall_log_per_s, Some(7));
 }
 
+fn example(name: &str) -> Config {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let checked = load(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(checked.warnings, [], "of {name}");
+    checked.config
+}
+
 #[test]
 fn examples_are_right_and_fit_together() {
-    let example = |name: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
-        let checked = load(&path).expect("the example is right");
-        assert_eq!(checked.warnings, []);
-        checked.config
-    };
     let (active, standby) = (example("active.toml"), example("standby.toml"));
     assert_eq!((active.node.id, standby.node.id), (NodeId(0), NodeId(1)));
     assert!(active.node.priority > standby.node.priority);
@@ -171,6 +172,29 @@ fn examples_are_right_and_fit_together() {
     assert_eq!(active.destination_nat, standby.destination_nat);
     let compact = example("compact.toml").cluster.expect("it has a peer").replication;
     assert!(compact.representation.is_compact() && compact.compact.is_some_and(|compact| compact.recovery.block));
+}
+
+#[test]
+fn examples_of_lazy_insertion_and_of_two_sites_are_right() {
+    let lazy = example("lazy.toml").cluster.expect("it has a peer").replication.lazy;
+    assert!(matches!(lazy, Some(replication::lazy::Config::Dynamic(_))), "{lazy:?}");
+    let [left, right] = ["wan-left.toml", "wan-right.toml"].map(example);
+    assert_eq!(left.firewall, right.firewall);
+    let [left, right] = [left, right].map(|site| site.redundancy.expect("it has a tunnel"));
+    assert_eq!((left.local, left.peer), (right.peer, right.local), "each is the other's end");
+    assert_eq!((left.cache_bytes, left.rate_bits_per_second), (right.cache_bytes, right.rate_bits_per_second));
+    assert_ne!(left.rules, right.rules, "each sends to the other's network");
+}
+
+#[test]
+fn no_example_is_left_untried() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let names = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it can be read").file_name());
+    let names = names.filter_map(|name| name.into_string().ok()).filter(|name| name.ends_with(".toml"));
+    // Those of `mainstay sync` have another form, and tests of their own.
+    let gateways: Vec<String> = names.filter(|name| !name.starts_with("sync-")).collect();
+    assert!(gateways.len() >= 8, "{gateways:?}");
+    gateways.iter().for_each(|name| drop(example(name)));
 }
 
 #[test]

@@ -172,6 +172,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
         .ok_or_else(|| Mistake::new(format!("{text:?} is longer than a year"), "write a shorter duration"))
 }
 
+/// A duration as it is written in a file: in the largest unit that it is a whole number of.
+pub(super) fn written_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let units = [("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000)];
+    let whole = units.into_iter().find(|(_, unit_nanos)| nanos > 0 && nanos.is_multiple_of(*unit_nanos));
+    // What a microsecond does not divide is no bound of any setting.
+    let fraction = if nanos.is_multiple_of(1_000_000) { ("ms", 1_000_000) } else { ("us", 1_000) };
+    let (unit, unit_nanos) = whole.unwrap_or(fraction);
+    format!("\"{}{unit}\"", nanos / unit_nanos)
+}
+
 /// Bytes, with a binary prefix where there is one.
 pub(super) fn size(size: &SizeText) -> Result<u64, Mistake> {
     let text = match size {

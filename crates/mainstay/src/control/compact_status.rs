@@ -1,6 +1,12 @@
 //! Connections told as entries of a filter, as operators see it.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use crate::output::{count, duration, scaled};
 
 /// What a node tells of its connections by a filter, and what came of those it was told of.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -17,6 +23,9 @@ pub struct FilterStatus {
     pub beyond: u64,
     /// Bytes that told peers of it, without headers and encryption.
     pub bytes: u64,
+    /// How many of these a second, lately.
+    #[serde(default)]
+    pub bytes_per_s: f64,
     /// Datagrams that did.
     pub datagrams: u64,
     /// Updates that told the whole filter.
@@ -25,8 +34,14 @@ pub struct FilterStatus {
     pub incremental_updates: u64,
     /// Sections that a peer found to be different, and that were told again.
     pub drifts: u64,
-    /// What it takes in memory, in bytes.
+    /// What it takes in memory, in bytes, with those that are told on.
     pub memory_bytes: u64,
+    /// Filters of nodes that are gone, which this one tells on.
+    #[serde(default)]
+    pub heirlooms: u64,
+    /// Their entries whose connections have not come back.
+    #[serde(default)]
+    pub heirloom_entries: u64,
     /// Connections told precisely because they have lived long.
     pub precise_long_lived: u64,
     /// Connections told precisely because a failover would lose them: the filter has no room for them, or the functions cannot
@@ -44,26 +59,9 @@ pub struct RecoveryStatus {
     /// For how long filters are still asked, in seconds, while they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_in_s: Option<f64>,
-    /// Recoveries that ended because everything that was told had come back.
-    pub used_up: u64,
-    /// Connections made again because a filter named them.
-    pub restored: u64,
-    /// Packets of connections that no filter named.
-    pub missed: u64,
-    /// Answers of filters that the rules did not allow.
-    pub denied: u64,
-    /// Answers of filters for connections whose translation is another's by now.
-    pub conflicts: u64,
-    /// Packets that were not asked for because their source had missed too often.
-    pub unasked: u64,
-    /// Connections begun in their middle by a segment from a trusted port.
-    pub cold_started: u64,
-    /// Segments from other ports that went on as keep-alives.
-    pub probed: u64,
-    /// Segments dropped until they come again.
-    pub blocked: u64,
-    /// Connections begun in their middle because a segment came again.
-    pub unblocked: u64,
+    /// What came of it: the counts of [`RecoveryCounters`](cluster::pipeline::RecoveryCounters), by their names.
+    #[serde(flatten)]
+    pub counts: BTreeMap<String, u64>,
 }
 
 impl FilterStatus {
@@ -81,12 +79,53 @@ impl FilterStatus {
             (&mut self.incremental_updates, other.incremental_updates),
             (&mut self.drifts, other.drifts),
             (&mut self.memory_bytes, other.memory_bytes),
+            (&mut self.heirloom_entries, other.heirloom_entries),
             (&mut self.precise_long_lived, other.precise_long_lived),
             (&mut self.precise_urgent, other.precise_urgent),
         ] {
             *sum += part;
         }
+        self.bytes_per_s += other.bytes_per_s;
+        // Each worker tells on its share of the same filters.
+        self.heirlooms = self.heirlooms.max(other.heirlooms);
         self.recovery.add(recovery);
+    }
+
+    /// As people read it: what is told, and what came of what this node was told.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+    pub fn describe(&self) -> String {
+        let without_room = match self.refused + self.beyond {
+            0 => String::new(),
+            entries => {
+                format!(", {} more than it has room for: raise replication.filter.entries_max", count(entries))
+            }
+        };
+        let mut text = format!(
+            "Filter       {}: {} of {} entries{without_room} · {} to peers ({} so far) · {} drifts found and mended\n",
+            self.representation,
+            count(self.entries),
+            count(self.entries_max),
+            scaled(self.bytes_per_s, "B/s"),
+            scaled(self.bytes as f64, "B"),
+            count(self.drifts),
+        );
+        // Writing to a string cannot fail.
+        if self.precise_long_lived + self.precise_urgent > 0 {
+            let (long, urgent) = (count(self.precise_long_lived), count(self.precise_urgent));
+            let _ = writeln!(
+                text,
+                "Precisely    {long} that have lived long, {urgent} that would be lost otherwise, so far"
+            );
+        }
+        if self.recovery.begun > 0 {
+            text.push_str(&self.recovery.describe());
+        }
+        if self.heirlooms > 0 {
+            let (filters, entries) = (count(self.heirlooms), count(self.heirloom_entries));
+            let _ = writeln!(text, "Told on      {entries} entries in {filters} filters of nodes that are gone");
+        }
+        text
     }
 }
 
@@ -95,20 +134,33 @@ impl RecoveryStatus {
     fn add(&mut self, other: &Self) {
         self.begun = self.begun.max(other.begun);
         self.ends_in_s = [self.ends_in_s, other.ends_in_s].into_iter().flatten().reduce(f64::max);
-        for (sum, part) in [
-            (&mut self.used_up, other.used_up),
-            (&mut self.restored, other.restored),
-            (&mut self.missed, other.missed),
-            (&mut self.denied, other.denied),
-            (&mut self.conflicts, other.conflicts),
-            (&mut self.unasked, other.unasked),
-            (&mut self.cold_started, other.cold_started),
-            (&mut self.probed, other.probed),
-            (&mut self.blocked, other.blocked),
-            (&mut self.unblocked, other.unblocked),
-        ] {
-            *sum += part;
+        for (name, count) in &other.counts {
+            *self.counts.entry(name.clone()).or_default() += count;
         }
+    }
+
+    /// One of [`RecoveryStatus::counts`].
+    #[must_use]
+    pub fn count_of(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or_default()
+    }
+
+    fn describe(&self) -> String {
+        let state = match self.ends_in_s.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default()) {
+            Some(left) => format!("asking peers' filters, for {} at most", duration(left)),
+            None => "over".to_owned(),
+        };
+        let of = |name| count(self.count_of(name));
+        format!(
+            "Recovery     {state} · {} connections back, {} of them disowned · packets: {} missed, {} denied by the rules, \
+             {} ambiguous, {} unasked\n",
+            of("restored"),
+            of("disowned"),
+            of("missed"),
+            of("denied"),
+            of("ambiguous"),
+            of("unasked"),
+        )
     }
 }
 
@@ -123,6 +175,9 @@ pub struct PeerFilterStatus {
     pub drifts: u64,
     /// Datagrams that could not be used.
     pub bad_datagrams: u64,
+    /// The filter is here whole, and so is what the peer tells on.
+    #[serde(default)]
+    pub is_complete: bool,
 }
 
 impl PeerFilterStatus {
@@ -132,6 +187,7 @@ impl PeerFilterStatus {
         self.filters = self.filters.min(other.filters);
         self.drifts += other.drifts;
         self.bad_datagrams += other.bad_datagrams;
+        self.is_complete &= other.is_complete;
     }
 }
 
@@ -141,12 +197,40 @@ mod tests {
 
     #[test]
     fn what_workers_have_is_added_and_what_they_do_together_is_not() {
-        let recovery = RecoveryStatus { begun: 1, ends_in_s: Some(2.0), restored: 3, ..RecoveryStatus::default() };
-        let one = FilterStatus { entries: 10, bytes: 100, recovery, ..FilterStatus::default() };
+        let counts = BTreeMap::from([("restored".to_owned(), 3)]);
+        let recovery = RecoveryStatus { begun: 1, ends_in_s: Some(2.0), counts };
+        let one = FilterStatus { entries: 10, bytes: 100, bytes_per_s: 1.5, recovery, ..FilterStatus::default() };
         let mut whole = one.clone();
         whole.add(&one);
         whole.add(&FilterStatus { recovery: RecoveryStatus { begun: 1, ..RecoveryStatus::default() }, ..one });
-        assert_eq!((whole.entries, whole.bytes), (30, 300));
-        assert_eq!((whole.recovery.begun, whole.recovery.restored, whole.recovery.ends_in_s), (1, 6, Some(2.0)));
+        assert_eq!((whole.entries, whole.bytes, whole.bytes_per_s), (30, 300, 4.5));
+        let recovery = &whole.recovery;
+        assert_eq!((recovery.begun, recovery.count_of("restored"), recovery.ends_in_s), (1, 6, Some(2.0)));
+        let json = serde_json::to_value(&whole).expect("it is plain data");
+        assert_eq!((&json["recovery"]["restored"], &json["recovery"]["begun"]), (&6.into(), &1.into()));
+        assert_eq!(serde_json::from_value::<FilterStatus>(json).expect("it was written so"), whole);
+    }
+
+    #[test]
+    fn people_read_what_is_told_and_what_came_of_a_failover() {
+        let counts = [("restored", 900), ("disowned", 2), ("missed", 7)].map(|(name, count)| (name.to_owned(), count));
+        let recovery = RecoveryStatus { begun: 1, ends_in_s: Some(90.0), counts: counts.into() };
+        let filter = FilterStatus {
+            representation: "multi-level".into(),
+            entries: 1000,
+            entries_max: 65_536,
+            bytes_per_s: 2500.0,
+            heirlooms: 1,
+            heirloom_entries: 100,
+            recovery,
+            ..FilterStatus::default()
+        };
+        let text = filter.describe();
+        for part in
+            ["multi-level: 1", "2.5", "drifts found and mended", "900 connections back, 2 of them", "100 entries"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("Precisely"), "there is nothing to say: {text}");
     }
 }

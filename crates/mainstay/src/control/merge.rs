@@ -110,13 +110,17 @@ fn merge_of(name: &str) -> Merge {
             | Metric::NodeActive
             | Metric::GroupActive
             | Metric::PeerUp
-            | Metric::RecoveryActive
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,
-        Some(Metric::ReplicationLag | Metric::LazyThreshold | Metric::LazyLevel | Metric::LazyUtilisation) => {
-            Merge::Greatest
-        }
+        // A worker's recovery ends when what its part of the filter told has come back.
+        Some(
+            Metric::ReplicationLag
+            | Metric::LazyThreshold
+            | Metric::LazyLevel
+            | Metric::LazyUtilisation
+            | Metric::RecoveryActive,
+        ) => Merge::Greatest,
         _ => Merge::Sum,
     }
 }
@@ -204,12 +208,13 @@ mod tests {
             samples.add(Metric::Uptime, &[], 9.0);
             samples.add_count(Metric::Connections, &[], count);
             samples.add_flag(Metric::TakeoverReady, &[], ready);
+            samples.add_flag(Metric::RecoveryActive, &[], !ready);
             samples.add(Metric::ReplicationLag, &["1"], lag_s);
             samples.add_count(Metric::WorkerTaken, &[&count.to_string()], count);
             samples
         };
         let whole = samples(vec![of(3, true, 0.1), of(4, false, 0.2)]);
         let values: Vec<f64> = whole.as_slice().iter().map(|sample| sample.value).collect();
-        assert_eq!(values, [9.0, 7.0, 0.0, 0.2, 3.0, 4.0]);
+        assert_eq!(values, [9.0, 7.0, 0.0, 1.0, 0.2, 3.0, 4.0]);
     }
 }

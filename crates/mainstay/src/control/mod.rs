@@ -13,6 +13,7 @@ pub mod flows;
 pub mod inquiry;
 pub mod lazy_status;
 mod merge;
+pub mod mirror;
 pub mod orders;
 pub mod redundancy;
 pub mod remote;

@@ -3,7 +3,9 @@
 use cluster::wan::{Bypass, TunnelStatus};
 use serde::{Deserialize, Serialize};
 
+use super::mirror::RedundancyMirror;
 use crate::metrics::{Metric, Samples};
+use crate::output::{count, scaled};
 
 /// The tunnel to another site.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -27,6 +29,8 @@ pub struct RedundancyStatus {
     pub sent: RedundancySent,
     /// From the other site.
     pub received: RedundancyReceived,
+    /// Mirrors of the caches, so that they survive this node; none: they are not mirrored.
+    pub mirror: Option<RedundancyMirror>,
 }
 
 /// What went to the other site.
@@ -86,7 +90,7 @@ pub struct RedundancyReceived {
     pub misses: u64,
     /// Pieces of 64 bytes that were asked for and came.
     pub repaired: u64,
-    /// Packets that could not be restored, and are as good as lost.
+    /// Packets that could not be restored or found no room once they were, and are as good as lost.
     pub abandoned: u64,
     /// Packets that made no sense, or had a wrong checksum.
     pub broken: u64,
@@ -145,6 +149,7 @@ impl RedundancyStatus {
                 abandoned: counters.decoder.blocks_abandoned + counters.restored_drops,
                 broken: counters.broken,
             },
+            mirror: status.mirror.as_ref().map(|mirror| RedundancyMirror::of(mirror)),
         }
     }
 
@@ -188,6 +193,7 @@ impl RedundancyStatus {
         {
             samples.add_count(Metric::RedundancyDropped, &[reason], count);
         }
+        self.mirror.iter().for_each(|mirror| mirror.add_to(samples));
     }
 
     /// The tunnel in two lines, for people.
@@ -198,17 +204,20 @@ impl RedundancyStatus {
             None => "open".to_owned(),
             Some(reason) => format!("gone past ({})", reason.replace('_', " ")),
         };
+        let mirror = self.mirror.as_ref().map(RedundancyMirror::describe).unwrap_or_default();
         let share =
             if sent.packet_bytes == 0 { 0.0 } else { 100.0 * sent.saved_bytes as f64 / sent.packet_bytes as f64 };
+        let bytes = |bytes: u64| scaled(bytes as f64, "B");
         format!(
-            "Tunnel       {state}; {} bytes of packets sent in {} bytes of datagrams ({share:.1} % saved)\n             \
-             {} datagrams sent again, {} lost for good; {} misses, {} packets abandoned\n",
-            sent.packet_bytes,
-            sent.datagram_bytes,
-            sent.datagrams_again,
-            received.datagrams_lost,
-            received.misses,
-            received.abandoned,
+            "Tunnel       {state} · {} of packets sent in {} of datagrams ({share:.1} % saved) · {} datagrams sent again, {} given up\n             \
+             from the other site {} datagrams lost for good · {} packets waited for bytes, {} abandoned\n{mirror}",
+            bytes(sent.packet_bytes),
+            bytes(sent.datagram_bytes),
+            count(sent.datagrams_again),
+            count(sent.datagrams_given_up),
+            count(received.datagrams_lost),
+            count(received.misses),
+            count(received.abandoned),
         )
     }
 }

@@ -143,7 +143,7 @@ fn compact(config: &Config) -> Option<CompactNodeConfig> {
     let stream = compact.stream(secret, replication.datagram_bytes_max.into(), workers);
     let precise = compact.precise_after.map_or(WhichPrecise::None, |age| WhichPrecise::LongerThan {
         age,
-        budget_bytes_per_second: compact.shared_budget(workers),
+        budget_bytes_per_second: compact.budget_of_precise_words(workers),
     });
     let validated::Recovery { lasts, cold_start, block, misses_per_source_max } = &compact.recovery;
     let recovery = RecoveryConfig {

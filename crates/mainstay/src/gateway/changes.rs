@@ -78,7 +78,7 @@ impl Changes {
         let Tracking { loose, liberal } = tracking;
         changes.apply("tracking.loose", loose, &new.tracking.loose);
         changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
-        changes.apply("chain", &names(chain), &names(&new.chain));
+        changes.chain(old, new);
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
         changes.apply("firewall.on_reload", on_reload, &new.on_reload);
@@ -245,9 +245,19 @@ impl Changes {
         }
     }
 
+    /// Whether NAT comes or goes is a change of the translations.
+    fn chain(&mut self, old: &Config, new: &Config) {
+        let translates = |config: &Config| config.chain.contains(&Function::Nat);
+        let (before, after) = (names(&old.chain), names(&new.chain));
+        if translates(old) != translates(new) && (is_compact(old) || is_compact(new)) {
+            self.restart("chain", &before, &after);
+        } else {
+            self.apply("chain", &before, &after);
+        }
+    }
+
     /// A filter's entries are translated again by the rules of whoever takes over: they must not have changed meanwhile.
     fn translations(&mut self, old: &Config, new: &Config) {
-        let is_compact = |config: &Config| config.cluster.as_ref().is_some_and(|it| it.replication.compact.is_some());
         let applicable = self.applicable.len();
         self.apply("nat.ports", &old.nat_ports, &new.nat_ports);
         self.apply("nat.mapping_key", &old.nat_mapping_key, &new.nat_mapping_key);
@@ -292,6 +302,11 @@ impl Changes {
     fn list<T: PartialEq>(&mut self, what: &str, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
         self.applicable.extend(list_phrase(what, old, new, name));
     }
+}
+
+/// Connections are told as entries of a filter.
+fn is_compact(config: &Config) -> bool {
+    config.cluster.as_ref().is_some_and(|cluster| cluster.replication.compact.is_some())
 }
 
 fn names(chain: &[Function]) -> Vec<&'static str> {
@@ -410,6 +425,31 @@ mod tests {
             moved.applicable,
             ["port \"inside\": address: added 10.0.0.3/24 of group \"right\"; removed 10.0.0.2/24 of group \"right\""]
         );
+    }
+
+    #[test]
+    fn translations_do_not_change_under_the_entries_of_a_filter() {
+        const COMPACT: &str = include_str!("../../../../examples/compact.toml");
+        let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+        let without_nat = |text: &str| {
+            let (from, to) = (text.find("[nat]").expect("it translates"), text.find("[ftp]").expect("and helps FTP"));
+            format!("{}{}", &text[..from], &text[to..]).replace("\"nat\", ", "")
+        };
+        let narrower = COMPACT.replace("source = [\"10.0.0.0/24\"]", "source = [\"10.0.0.0/25\"]");
+        for (before, after, part) in [
+            (COMPACT, narrower.as_str(), "nat.source: 1 rule before, 1 rule now"),
+            (
+                COMPACT,
+                &without_nat(COMPACT),
+                "chain: [\"firewall\", \"nat\", \"ftp\"] before, [\"firewall\", \"ftp\"] now",
+            ),
+            (&without_nat(COMPACT), COMPACT, "chain: [\"firewall\", \"ftp\"] before"),
+        ] {
+            let changes = Changes::between(&parse(before), &parse(after));
+            assert!(changes.needs_restart.join("\n").contains(part), "{changes:?}");
+        }
+        let precise = Changes::between(&parse(BEFORE), &parse(&without_nat(BEFORE)));
+        assert_eq!(precise.needs_restart, [""; 0], "what is told precisely keeps its translation");
     }
 
     #[test]

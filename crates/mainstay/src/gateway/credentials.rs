@@ -43,6 +43,9 @@ pub enum SecretError {
     /// The file of a secret.
     #[error("{0}: `mainstay key` makes keys; the paths are in [replication.security]")]
     Secret(#[from] SecretFileError),
+    /// The file of the secret that mappings are computed under.
+    #[error("{0}: `mainstay key` makes keys; the path is mapping_key in [nat]")]
+    MappingKey(SecretFileError),
     /// It does not hold a pre-shared key.
     #[error("{}: {source}", path.display())]
     NotAKey {
@@ -72,7 +75,7 @@ pub(crate) fn unix_time() -> Duration {
 
 /// The secret of keyed mappings of source NAT, from a file as `mainstay key` writes it.
 pub(crate) fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
-    let secret = secret_file::read(path)?;
+    let secret = secret_file::read(path).map_err(SecretError::MappingKey)?;
     let text = std::str::from_utf8(&secret).unwrap_or_default();
     let key = PreSharedKey::from_text(text)
         .map_err(|source| SecretError::NotAKey { path: path.to_owned(), source })?

@@ -283,6 +283,7 @@ impl Reporting {
             connections_per_s: per_s(totals.begun, before.begun),
         };
         self.rates_from = (now, totals);
+        self.filter.take_rate(elapsed, node);
         let cpu_time = usage::thread_cpu_time();
         self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
         self.cpu_time = cpu_time;

@@ -125,11 +125,12 @@ metrics! {
     FilterUpdates: Counter "filter_updates_total" ["kind"] "Updates that told peers the whole filter (`whole`) or what had changed (`incremental`).",
     FilterDrifts: Counter "filter_drifts_total" [] "Sections of the filter that a peer found to be different, and that were told again.",
     FilterMemory: Gauge "filter_memory_bytes" [] "What the filter takes in memory.",
+    FilterToldOn: Gauge "filter_told_on_entries" [] "Entries of nodes that are gone, told on because their connections have not come back.",
     PeerFilterEntries: Gauge "peer_filter_entries" ["peer"] "Connections, or pairs of hosts, in the peer's filter, as it said.",
     PreciseConnections: Counter "precise_connections_total" ["because"] "Connections told precisely beside the filter: they have lived long (`long_lived`), or a failover would lose them (`urgent`).",
     RecoveryActive: Gauge "recovery_active" [] "1 while a node that has taken over asks the filters of those that had the connections.",
     RecoveryConnections: Counter "recovery_connections_total" ["how"] "Connections begun in their middle after a take-over: `restored` by a filter, `cold_started` by a trusted host, `unblocked` because a segment came again.",
-    RecoveryPackets: Counter "recovery_packets_total" ["outcome"] "Packets after a take-over that no filter could help: `missed`, `denied` by the rules, `conflict` with another translation, `unasked`, `probed`, `blocked`.",
+    RecoveryPackets: Counter "recovery_packets_total" ["outcome"] "Packets after a take-over that no filter could help: `missed`, `denied` by the rules, `conflicts` with another translation, `ambiguous` (an answer to one of several), `unasked`, `probed`, `blocked`; keep-alives to those that an ambiguous answer may be for (`asked`) and their `denials`; resets of connections that were restored for nobody (`disowned`).",
     ReplicaRounds: Counter "replica_comparisons_total" ["peer"] "Times that the copies of the peer's connections were compared with what it told.",
     ReplicaDivergent: Gauge "replica_divergent" ["peer"] "Copies of the peer's connections known not to be what it told, missing ones included.",
     ReplicaDivergentFound: Counter "replica_divergent_found_total" ["peer"] "Copies found not to be what the peer told.",
@@ -161,6 +162,13 @@ metrics! {
     RedundancyMisses: Counter "redundancy_misses_total" [] "Packets that pointed to bytes that were not here when they came.",
     RedundancyRepaired: Counter "redundancy_repaired_pieces_total" ["direction"] "Pieces of 64 bytes that the other site lacked and was given (`sent`), or that were asked for and came (`received`).",
     RedundancyDropped: Counter "redundancy_dropped_packets_total" ["reason"] "Packets lost in the tunnel: too much waited (`backlog`), what they point to is nowhere (`abandoned`), or they made no sense (`broken`).",
+    RedundancyMirrors: Gauge "redundancy_mirrors" [] "Nodes of this site that mirror this node's caches.",
+    RedundancyMirrorBytes: Counter "redundancy_mirror_bytes_total" ["direction"] "Bytes `told` to nodes that mirror this node's caches, and `heard` from the node whose caches this one mirrors.",
+    RedundancyMirrorHeld: Gauge "redundancy_mirror_held_bytes" ["cache"] "Bytes that this node, standing by, holds of what the tunnel's end `sent` and `received`.",
+    RedundancyMirrorToHold: Gauge "redundancy_mirror_to_hold_bytes" ["cache"] "Bytes that there are to hold.",
+    RedundancyMirrorBlocks: Counter "redundancy_mirror_blocks_total" ["fate"] "Blocks that `passed` while a node mirrored the caches, of those `left_out` for want of room; `heard` while standing by, of those `missed` because they could not be followed.",
+    RedundancyMirrorPieces: Counter "redundancy_mirror_pieces_total" ["direction"] "Pieces of 64 bytes that mirrors lacked and were `given`, or that this one lacked and has `taken`.",
+    RedundancyCachesTakenOver: Counter "redundancy_caches_taken_over_total" [] "Caches that this node went on with when it became the tunnel's end.",
     KernelConnections: Gauge "kernel_connections" [] "Connections that the kernel tracks.",
     KernelConnectionsMax: Gauge "kernel_connections_max" [] "Connections that the kernel tracks at most; 0 is without limit.",
     SyncConnections: Gauge "sync_connections" ["kind"] "Connections known: those whose packets this kernel sees (`own`), peers' (`copy`), and of those the ones that are in this kernel (`injected`).",
@@ -328,7 +336,7 @@ impl Samples {
     fn add_filter(&mut self, filter: &FilterStatus) {
         let recovery = &filter.recovery;
         self.add_flag(Metric::RecoveryActive, &[], recovery.ends_in_s.is_some());
-        let counts: [(Metric, &[&str], u64); 19] = [
+        let counts: [(Metric, &[&str], u64); 11] = [
             (Metric::FilterEntries, &[], filter.entries),
             (Metric::FilterEntriesMax, &[], filter.entries_max),
             (Metric::FilterRefused, &[], filter.refused + filter.beyond),
@@ -339,18 +347,19 @@ impl Samples {
             (Metric::FilterMemory, &[], filter.memory_bytes),
             (Metric::PreciseConnections, &["long_lived"], filter.precise_long_lived),
             (Metric::PreciseConnections, &["urgent"], filter.precise_urgent),
-            (Metric::RecoveryConnections, &["restored"], recovery.restored),
-            (Metric::RecoveryConnections, &["cold_started"], recovery.cold_started),
-            (Metric::RecoveryConnections, &["unblocked"], recovery.unblocked),
-            (Metric::RecoveryPackets, &["missed"], recovery.missed),
-            (Metric::RecoveryPackets, &["denied"], recovery.denied),
-            (Metric::RecoveryPackets, &["conflict"], recovery.conflicts),
-            (Metric::RecoveryPackets, &["unasked"], recovery.unasked),
-            (Metric::RecoveryPackets, &["probed"], recovery.probed),
-            (Metric::RecoveryPackets, &["blocked"], recovery.blocked),
+            (Metric::FilterToldOn, &[], filter.heirloom_entries),
         ];
         for (metric, labels, count) in counts {
             self.add_count(metric, labels, count);
+        }
+        for (name, count) in &recovery.counts {
+            let metric = match name.as_str() {
+                "restored" | "cold_started" | "unblocked" => Metric::RecoveryConnections,
+                // It is told by an event.
+                "used_up" => continue,
+                _ => Metric::RecoveryPackets,
+            };
+            self.add_count(metric, &[name], *count);
         }
     }
 

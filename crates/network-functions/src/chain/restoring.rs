@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use flow::{Connection, PortId, Tuple};
 
 use super::Chain;
-use crate::restoration::{ChainUnrestorable, ORIGINALS_MAX, Restored, Restoring};
+use crate::restoration::{CANDIDATES_MAX, ChainUnrestorable, ORIGINALS_MAX, Restored, Restoring};
 
 impl Chain {
     /// Whether every function's state follows from a connection's tuple, but for connections of which
@@ -46,31 +46,34 @@ impl Chain {
         stays && self.restore(&connection.original, None).is_some_and(|restored| restored.reply == connection.reply)
     }
 
-    /// Adds to `originals` the tuples that a connection to which a packet with `reply` is an answer may have begun with:
-    /// for each, [`Chain::restore`] gives this reply tuple. Without translation that is one, the inverse. Nothing is added
-    /// when there are more than [`ORIGINALS_MAX`].
+    /// Adds to `originals` the tuples that a connection to which a packet with `reply` is an answer may have begun with, each
+    /// once: for each, [`Chain::restore`] gives this reply tuple. Without translation that is one, the inverse. Nothing is
+    /// added when there are more than [`ORIGINALS_MAX`], or more than [`CANDIDATES_MAX`] would have to be tried.
     pub fn originals_of(&self, reply: &Tuple, originals: &mut Vec<Tuple>) {
         let first = originals.len();
         originals.push(reply.inverse());
-        let mut next = Vec::new();
+        let (mut next, mut is_distinct) = (Vec::new(), true);
         for link in self.links.iter().rev().filter(|link| link.function.translates()) {
+            // Each function names a tuple once for each that it is asked about.
+            is_distinct &= originals.len() - first == 1;
             for outgoing in originals.drain(first..) {
-                link.function.incoming_of(&outgoing, &mut next);
+                if next.len() <= CANDIDATES_MAX {
+                    link.function.incoming_of(&outgoing, &mut next);
+                }
             }
             originals.append(&mut next);
         }
-        let is_of = |original: &Tuple| self.restore(original, None).is_some_and(|made| made.reply == *reply);
-        let mut kept = first;
-        for at in first..originals.len() {
-            let original = originals[at];
-            if !originals[first..kept].contains(&original) && is_of(&original) {
-                originals[kept] = original;
-                kept += 1;
-            }
+        let mut candidates = originals.split_off(first);
+        if !is_distinct {
+            candidates.sort_unstable();
+            candidates.dedup();
         }
-        originals.truncate(kept);
-        if originals.len() - first > ORIGINALS_MAX {
-            originals.truncate(first);
+        if candidates.len() > CANDIDATES_MAX {
+            return;
+        }
+        candidates.retain(|original| self.restore(original, None).is_some_and(|made| made.reply == *reply));
+        if candidates.len() <= ORIGINALS_MAX {
+            originals.append(&mut candidates);
         }
     }
 }

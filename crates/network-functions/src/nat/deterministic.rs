@@ -96,7 +96,7 @@ pub enum MappingError {
     BlockTooSmall(u16),
     /// Fewer blocks than hosts.
     #[error(
-        "{hosts} inside addresses, but only {blocks} blocks of {block_ports} ports on {addresses} outside addresses: \
+        "the sources are {hosts} addresses, and {addresses} outside have only {blocks} blocks of {block_ports} ports: \
          narrow the sources, add outside addresses, or choose smaller blocks (down to {BLOCK_PORTS_MIN})"
     )]
     TooFewBlocks {
@@ -200,14 +200,14 @@ impl Computed {
         let algorithm = if self.key.is_some() { "keyed" } else { "sequential" };
         let first = self.hosts.first().map_or(0, |hosts| hosts.first);
         format!(
-            "{algorithm}: {hosts} inside addresses from {} on, in blocks of {} ports of {}, {} to each of {} outside addresses \
-             from {} on; port = first of block + (inside port{}) mod {}",
+            "{algorithm}: inside addresses from {} on, {hosts} in all, in blocks of {} ports of {}; of outside addresses from {} on, \
+             {} in all, each has {} blocks; port = first of block + (inside port{}) mod {}",
             from_tuple_bytes(first.to_be_bytes(), self.family),
             self.block_ports,
             self.ports,
-            self.blocks_per_address,
-            self.addresses.len(),
             self.addresses.first().map_or(IpAddr::from([0; 4]), |address| from_tuple_bytes(*address, self.family)),
+            self.addresses.len(),
+            self.blocks_per_address,
             if self.key.is_some() { " + turn of the host" } else { "" },
             self.block_ports,
         )

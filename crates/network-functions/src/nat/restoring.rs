@@ -6,8 +6,8 @@ use flow::wire::ip_protocol;
 use flow::{PortId, Tuple};
 
 use super::rule::Pool;
-use super::{Nat, NatState};
-use crate::restoration::{Restoring, Unrestorable};
+use super::{Nat, NatState, has_ports};
+use crate::restoration::{CANDIDATES_MAX, Restoring, Unrestorable};
 use crate::rule_set::RuleKey;
 
 /// The code of ICMP queries: all that begin connections have this one (RFC 792, RFC 4443 section 4).
@@ -49,38 +49,53 @@ impl Nat {
         Some(state)
     }
 
-    /// The tuples that may have become `outgoing`: untranslated; from behind its source, if that is computed; to addresses that
-    /// are forwarded to its destination; and both at once. Whoever asks tries each, so rules' other conditions are not asked.
+    /// The tuples that may have become `outgoing`, each once: untranslated; from behind its source, if that is computed; to
+    /// addresses that are forwarded to its destination; and both at once. Whoever asks tries each, so rules' other conditions
+    /// are not asked.
     pub(super) fn invert(&self, outgoing: &Tuple, incoming: &mut Vec<Tuple>) {
         let first = incoming.len();
         incoming.push(*outgoing);
         for pool in &self.pools {
+            // No two compute for one address, so this is one of them at most.
             if let Pool::Computed(mapping) = pool {
                 mapping.invert(outgoing, incoming);
             }
         }
-        let sources = first..incoming.len();
-        for (index, target) in
-            self.targets.iter().enumerate().filter(|(_, target)| target.address == outgoing.destination)
-        {
-            for at in sources.clone() {
-                let translated = incoming[at];
-                let port = match target.moved {
-                    Some((from, to)) => {
-                        let Some(offset) = translated.destination_port.checked_sub(to) else { continue };
-                        let Some(port) = from.checked_add(offset) else { continue };
-                        port
-                    }
-                    None => translated.destination_port,
-                };
-                let forwarded = self.destinations[index].iter();
-                incoming.extend(forwarded.map(|&destination| Tuple {
-                    destination,
-                    destination_port: port,
-                    ..translated
-                }));
+        // An inside host may have the outside address.
+        if let Some(same) = incoming[first + 1..].iter().position(|tuple| tuple == outgoing) {
+            incoming.swap_remove(first + 1 + same);
+        }
+        let forwarded = self.forwarded_to(outgoing);
+        for at in first..incoming.len() {
+            if incoming.len() - first > CANDIDATES_MAX {
+                return;
+            }
+            let translated = incoming[at];
+            incoming.extend(forwarded.iter().map(|&(destination, destination_port)| Tuple {
+                destination,
+                destination_port: if has_ports(outgoing.protocol) {
+                    destination_port
+                } else {
+                    translated.destination_port
+                },
+                ..translated
+            }));
+        }
+    }
+
+    /// The addresses and ports that are forwarded to the destination of `outgoing`, each once.
+    fn forwarded_to(&self, outgoing: &Tuple) -> Vec<([u8; 16], u16)> {
+        let mut forwarded = Vec::new();
+        let targets = self.targets.iter().zip(&self.destinations);
+        for (target, destinations) in targets.filter(|(target, _)| target.address == outgoing.destination) {
+            let Some(port) = target.port_before(outgoing.destination_port) else { continue };
+            for end in destinations.iter().map(|destination| (*destination, port)) {
+                if end != (outgoing.destination, outgoing.destination_port) && !forwarded.contains(&end) {
+                    forwarded.push(end);
+                }
             }
         }
+        forwarded
     }
 }
 

@@ -185,8 +185,17 @@ pub(super) fn check_shared(pools: &[Pool]) -> Result<(), NatError> {
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub(super) address: [u8; 16],
-    /// The first port of the range that is moved, and where it is moved to.
-    pub(super) moved: Option<(u16, u16)>,
+    /// The ports that are moved, and where the first of them is moved to.
+    pub(super) moved: Option<(PortRange, u16)>,
+}
+
+impl Target {
+    /// The port that a packet was sent to that leaves to this target with destination port `port`; `None`: none could have been.
+    pub(super) fn port_before(&self, port: u16) -> Option<u16> {
+        let Some((range, to)) = self.moved else { return Some(port) };
+        let before = range.first().checked_add(port.checked_sub(to)?)?;
+        range.contains(before).then_some(before)
+    }
 }
 
 /// Checks source rule `index`: its conditions narrowed to the pool's family, and its pool; ports are those to translate to.
@@ -220,7 +229,7 @@ pub(super) fn check_destination(index: usize, rule: DestinationRule) -> Result<(
             if u32::from(port) + range.count() - 1 > u32::from(u16::MAX) {
                 return Err(NatError::PortOverflow(index));
             }
-            Some((range.first(), port))
+            Some((*range, port))
         }
         (Some(_), _) => return Err(NatError::PortWithoutRange(index)),
     };

@@ -8,6 +8,16 @@ use super::pcapng::{CaptureInterface, CaptureRecord, PcapngReader, SECTION_HEADE
 /// A file's first bytes, put back before the rest.
 type Whole<R> = Chain<Cursor<[u8; 4]>, R>;
 
+/// What compressed files begin with, who compresses so, and what makes them plain again on standard output. Captures are kept compressed
+/// more often than not, and whoever names one is to be told what to do.
+const COMPRESSED: [(&[u8], &str, &str); 5] = [
+    (&[0x1f, 0x8b], "gzip", "zcat"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstdcat"),
+    (&[0xfd, b'7', b'z', b'X'], "xz", "xzcat"),
+    (b"BZh", "bzip2", "bzcat"),
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4cat"),
+];
+
 #[derive(Debug)]
 enum Format<R> {
     Pcap(PcapReader<Whole<R>>, [CaptureInterface; 1]),
@@ -28,7 +38,11 @@ impl<R: Read> CaptureReader<R> {
     pub fn new(mut reader: R) -> Result<Self, PcapError> {
         let mut magic = [0; 4];
         if !fill(&mut reader, &mut magic)? {
-            return Err(PcapError::CutOff);
+            return Err(PcapError::Empty);
+        }
+        if let Some((_, compressor, decompressor)) = COMPRESSED.into_iter().find(|(begin, ..)| magic.starts_with(begin))
+        {
+            return Err(PcapError::Compressed(compressor, decompressor));
         }
         let whole = Cursor::new(magic).chain(reader);
         // The number of this block reads alike in both byte orders.

@@ -28,6 +28,12 @@ pub enum PcapError {
     /// The file is something else.
     #[error("not a capture (first four bytes {0:#010x}): pcap or pcapng is needed")]
     BadMagic(u32),
+    /// The file is a compressed one.
+    #[error("compressed by {0}, which is not undone here: decompress it ({1} FILE | mainstay … -)")]
+    Compressed(&'static str, &'static str),
+    /// There is nothing in the file.
+    #[error("the file is empty: not even the header of a capture is in it")]
+    Empty,
     /// The file is of a version that nobody writes (pcap has been 2, pcapng 1 for all their lives).
     #[error("capture format version {0}: pcap is of version 2, pcapng of version 1")]
     BadVersion(u16),

@@ -41,9 +41,17 @@ impl Decoder {
                 self.say(Control::Challenge { epoch, decoder, cookie, granules });
             }
             Control::Open { epoch, decoder, cookie, granules, next, parent } => {
+                let is_first = self.awaits_open && (decoder, cookie) == (self.id, 0);
                 let is_last = decoder == self.id && cookie == self.cookies.given && epoch == self.cookies.epoch;
                 let is_fit = granules > 0 && u64::from(granules) <= self.store.granules_max();
-                if !is_last || !is_fit {
+                if !(is_last || is_first) || !is_fit {
+                    return Ok(());
+                }
+                if is_first {
+                    // What is held was told, or is being told, since the channel is this one.
+                    let report = core::mem::take(&mut self.report);
+                    self.open(now, (epoch, u64::from(granules), next), parent);
+                    self.report = report;
                     return Ok(());
                 }
                 if self.cookies.used != Some(cookie) {
@@ -67,12 +75,16 @@ impl Decoder {
         Ok(())
     }
 
-    fn open(&mut self, now: Instant, (epoch, granules, next): (u32, u64, u64), parent: Option<Parent>) {
-        let current = self.stream.filter(|_| self.store.granules() == granules);
+    pub(super) fn open(&mut self, now: Instant, (epoch, granules, next): (u32, u64, u64), parent: Option<Parent>) {
+        self.awaits_open = false;
+        let current = self.stream.or(self.parked.take()).filter(|_| self.store.granules() == granules);
         let heir = parent.filter(|parent| current.is_some_and(|current| current.epoch == parent.epoch));
         match (current, heir) {
             // The same stream: the encoder wants to know what is held.
-            (Some(current), _) if current.epoch == epoch => self.store.next = self.store.next.max(next),
+            (Some(current), _) if current.epoch == epoch => {
+                self.store.next = self.store.next.max(next);
+                self.stream = Some(current);
+            }
             (_, Some(parent)) => {
                 self.store.cut(parent.fork, next);
                 self.stream = Some(Stream { epoch, former: Some(parent) });
@@ -82,6 +94,7 @@ impl Decoder {
                 self.stream = Some(Stream { epoch, former: None });
             }
         }
+        self.begin_order(next);
         self.report.tell_all();
         self.stale_in_a_row = 0;
         self.unknown_told_at = None;
@@ -92,6 +105,7 @@ impl Decoder {
 
     pub(super) fn forget_stream(&mut self) {
         self.stream = None;
+        self.lose_order();
         self.stale_in_a_row = 0;
     }
 

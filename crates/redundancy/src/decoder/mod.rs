@@ -3,8 +3,10 @@
 //! What it lacks it asks for; blocks wait for it, a bounded number and for a bounded time, and then come out of
 //! [`Decoder::poll_event`] by the ticket that they were handed in with.
 
+mod implied;
 mod link;
 mod report;
+mod resuming;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -17,8 +19,10 @@ use core::time::Duration;
 
 use flow::Instant;
 
+use self::implied::Implied;
 use self::link::{Cookies, Stream};
 use self::report::Report;
+pub use self::resuming::{Look, Opening};
 use self::store::Store;
 use self::waiting::Waiting;
 use crate::limits::{GRANULE_BYTES, OUTBOX_MESSAGES_MAX, RANGES_MAX, STALE_BLOCKS_MAX};
@@ -69,7 +73,7 @@ pub enum DecodeError {
     /// It is malformed.
     #[error(transparent)]
     Shim(#[from] ShimError),
-    /// It points to what cannot be: itself, more than a cache before it, or over the cache's end.
+    /// It points to what cannot be: what of itself comes later, more than a cache before it, or over the cache's end.
     #[error("a pointer leads outside of the cache: the encoder misbehaves, or its cache is larger than was agreed on")]
     Pointer,
     /// A number without sense.
@@ -96,6 +100,8 @@ pub struct DecoderCounters {
     pub blocks_stale: u64,
     /// Granules that the encoder gave on request.
     pub granules_filled: u64,
+    /// Blocks that came plain and were filed.
+    pub blocks_remembered: u64,
 }
 
 /// The decoding side.
@@ -103,7 +109,11 @@ pub struct DecoderCounters {
 pub struct Decoder {
     id: u32,
     store: Store,
+    implied: Implied,
     stream: Option<Stream>,
+    /// The stream of a channel that is over, while the new one's is not open yet.
+    parked: Option<Stream>,
+    awaits_open: bool,
     cookies: Cookies,
     waiting: Waiting,
     abandoned: VecDeque<Ticket>,
@@ -141,7 +151,10 @@ impl Decoder {
         Ok(Self {
             id: config.id,
             store: Store::new(granules_of(config.cache_bytes)?),
+            implied: Implied::default(),
             stream: None,
+            parked: None,
+            awaits_open: false,
             cookies: Cookies::default(),
             waiting: Waiting::default(),
             abandoned: VecDeque::new(),
@@ -172,6 +185,7 @@ impl Decoder {
         let mut decoder = Self::new(config)?;
         decoder.stream = Some(Stream { epoch, former: None });
         decoder.store.next = next_number.min(NUMBER_MAX);
+        decoder.begin_order(decoder.store.next);
         Ok(decoder)
     }
 
@@ -197,6 +211,9 @@ impl Decoder {
                 return Ok(Handled::Decoded);
             }
             return Ok(self.wait(now, ticket, block));
+        }
+        if self.fork_of(shim.tag).is_none() {
+            self.verify_order(now, &shim);
         }
         match self.restore(now, &shim, out) {
             Ok(()) => Ok(Handled::Decoded),
@@ -252,7 +269,6 @@ impl Decoder {
 
     fn expand(&mut self, number: u64, encoded: &Encoded<'_>, fork: Option<u64>, out: &mut Vec<u8>) -> Result<(), Lack> {
         let base = number * GRANULE_BYTES as u64;
-        let mut check = ReferenceCheck::default();
         out.clear();
         out.reserve(encoded.restored_bytes);
         let mut literals = encoded.literals;
@@ -260,22 +276,24 @@ impl Decoder {
             let (skipped, rest) = literals.split_at(pointer.skip);
             literals = rest;
             out.extend_from_slice(skipped);
+            if let Some(offset) = pointer.own_offset(base) {
+                copy_own(offset, pointer.length, out)?;
+                continue;
+            }
             let (position, range) = self.locate(base, &pointer)?;
             let is_foreign = fork.is_some_and(|fork| position + pointer.length as u64 > fork * GRANULE_BYTES as u64);
             if is_foreign || !self.store.has(position, &range) {
                 return Err(Lack::Missing);
             }
-            let bytes = self.store.bytes(range);
-            check.add(bytes);
-            out.extend_from_slice(bytes);
+            out.extend_from_slice(self.store.bytes(range));
         }
         out.extend_from_slice(literals);
-        if check.finish() == encoded.check {
+        if check_of(encoded, out) == encoded.check {
             return Ok(());
         }
         // Something in the cache is not what it should be. All that was pointed to is asked for.
         self.counters.check_failures += 1;
-        for pointer in encoded.pointers() {
+        for pointer in encoded.pointers().filter(|pointer| pointer.own_offset(base).is_none()) {
             let (position, _) = self.locate(base, &pointer)?;
             numbers(position, pointer.length).for_each(|number| self.store.forget(number));
         }
@@ -449,9 +467,11 @@ impl Decoder {
     }
 
     pub(crate) fn into_heritage(self) -> Option<Heritage> {
-        let epoch = self.stream?.epoch;
-        let (granules, next) = (self.store.granules(), self.store.next);
-        let (ring, held) = self.store.into_ring();
+        let epoch = self.stream.or(self.parked)?.epoch;
+        let mut this = self;
+        this.lose_order();
+        let (granules, next) = (this.store.granules(), this.store.next);
+        let (ring, held) = this.store.into_ring();
         Some(Heritage { epoch, granules, next, ring, held })
     }
 
@@ -469,6 +489,34 @@ impl Decoder {
         }
         stream.former.map(|former| former.fork)
     }
+}
+
+/// The check of what pointers stand for, of the restored block: copies ask memory for more at once than the check would, and
+/// leave the bytes near.
+fn check_of(encoded: &Encoded<'_>, restored: &[u8]) -> u32 {
+    let mut check = ReferenceCheck::default();
+    let mut at = 0;
+    for pointer in encoded.pointers() {
+        at += pointer.skip;
+        check.add(&restored[at..at + pointer.length]);
+        at += pointer.length;
+    }
+    check.finish()
+}
+
+/// Appends what stands at `offset` of the block so far. It may run into what is appended: then that is copied on.
+fn copy_own(offset: usize, length: usize, out: &mut Vec<u8>) -> Result<(), Lack> {
+    if offset >= out.len() {
+        return Err(Lack::Error(DecodeError::Pointer));
+    }
+    let mut left = length;
+    while left > 0 {
+        // All of it is as long as the copy is whole turns of what lies between.
+        let copied = left.min(out.len() - offset);
+        out.extend_from_within(offset..offset + copied);
+        left -= copied;
+    }
+    Ok(())
 }
 
 /// The numbers of bytes from `position` on.

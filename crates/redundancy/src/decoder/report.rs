@@ -68,7 +68,7 @@ impl Decoder {
             message.write(out);
             return true;
         }
-        let Some(stream) = &self.stream else { return false };
+        let Some(stream) = self.stream.or(self.parked) else { return false };
         let (epoch, decoder) = (stream.epoch, self.id);
         if let Some(from) = self.report.all_from {
             let mut ranges = NumberRanges::new();

@@ -6,11 +6,15 @@ use alloc::vec::Vec;
 use super::{Encoder, Encoding, Finder, FlowPosition};
 use crate::encoder::Trust;
 use crate::fingerprint::Marks;
-use crate::limits::{BATCH_BLOCKS_MAX, BLOCK_BYTES_MAX, GRANULE_BYTES, MARGIN_DIVISOR};
-use crate::matching::Reach;
+use crate::limits::{
+    BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, BLOCK_BYTES_MAX, GRANULE_BYTES, IMPLIED_BYTES_MAX, MARGIN_DIVISOR,
+};
 use crate::matching::max_match::{MaxMatch, Probe};
+use crate::matching::{Match, Reach};
 use crate::packet_cache::{Place, granules_for};
-use crate::wire::shim::{self, ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYTES};
+use crate::reference_check::ReferenceCheck;
+use crate::scan::Work;
+use crate::wire::shim::{self, ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYTES, Pointer};
 
 /// What is to be encoded.
 #[derive(Clone, Copy, Debug)]
@@ -31,33 +35,62 @@ pub(super) struct Lane {
     probe: Probe,
 }
 
+/// Some of the blocks, at most as many as there are lanes.
+struct Turn<'a, 'b> {
+    encoder: &'a mut Encoder,
+    segments: &'a [Segment<'b>],
+    outs: &'a mut [Vec<u8>],
+}
+
+impl Work for Turn<'_, '_> {
+    type Output = [Encoding; BATCH_BLOCKS_MAX];
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { encoder, segments, outs } = self;
+        let mut told = [Encoding::Plain; BATCH_BLOCKS_MAX];
+        let blocks = segments.len().min(outs.len()).min(BATCH_BLOCKS_MAX);
+        // Each block's candidates are asked for one block before they are compared.
+        for lane in 0..=blocks {
+            if lane < blocks {
+                encoder.probe(lane);
+            }
+            if let Some(former) = lane.checked_sub(1) {
+                told[former] = encoder.finish(former, segments[former].bytes, &mut outs[former]);
+            }
+        }
+        told
+    }
+}
+
 impl Encoder {
     /// Encodes blocks, one after another as they are, and faster than one by one. `outs` has at least as many buffers as
     /// there are blocks; each gets what goes on the wire for its block. `told` gets what became of each, in order.
     pub fn encode_batch(&mut self, segments: &[Segment<'_>], outs: &mut [Vec<u8>], told: &mut Vec<Encoding>) {
         told.clear();
-        for (segments, outs) in segments.chunks(BATCH_BLOCKS_MAX).zip(outs.chunks_mut(BATCH_BLOCKS_MAX)) {
-            for (lane, segment) in segments.iter().enumerate() {
-                self.begin(lane, segment);
-            }
-            self.probe(0);
-            for (lane, (segment, out)) in segments.iter().zip(outs).enumerate() {
-                if lane + 1 < segments.len() {
-                    self.probe(lane + 1);
-                }
-                told.push(self.finish(lane, segment.bytes, out));
-            }
+        let (mut segments, mut outs) = (segments, outs);
+        while !segments.is_empty() && !outs.is_empty() {
+            let blocks = blocks_of_turn(segments).min(outs.len());
+            let (turn, later) = segments.split_at(blocks);
+            let (turn_outs, later_outs) = outs.split_at_mut(blocks);
+            told.extend_from_slice(&self.encode_turn(turn, turn_outs)[..blocks]);
+            (segments, outs) = (later, later_outs);
         }
     }
 
-    pub(super) fn encode_alone(&mut self, segment: &Segment<'_>, out: &mut Vec<u8>) -> Encoding {
-        self.begin(0, segment);
-        self.probe(0);
-        self.finish(0, segment.bytes, out)
+    pub(super) fn encode_alone(&mut self, segment: Segment<'_>, out: &mut Vec<u8>) -> Encoding {
+        self.encode_turn(&[segment], core::slice::from_mut(out))[0]
     }
 
-    /// Gives a block its place, and finds its markers.
-    fn begin(&mut self, lane: usize, segment: &Segment<'_>) {
+    fn encode_turn(&mut self, segments: &[Segment<'_>], outs: &mut [Vec<u8>]) -> [Encoding; BATCH_BLOCKS_MAX] {
+        for (lane, segment) in segments.iter().enumerate() {
+            self.give_place(lane, segment);
+            self.mark(lane, segment.bytes);
+        }
+        self.scan.run(Turn { encoder: self, segments, outs })
+    }
+
+    fn give_place(&mut self, lane: usize, segment: &Segment<'_>) {
         let block = segment.bytes;
         let is_cautious = segment.at.is_some_and(|at| !self.flows.is_new(at, block.len()));
         self.counters.blocks_cautious += u64::from(is_cautious);
@@ -66,16 +99,22 @@ impl Encoder {
             // What would fill half of the smallest cache is not worth what it displaces.
             && granules_for(block.len()) * 2 <= self.granules;
         let place = (self.link.is_open() && is_fit).then(|| self.placement.peek(block.len()));
-        let Lane { place: lane_place, is_cautious: lane_is_cautious, marks, probe } = &mut self.lanes[lane];
-        (*lane_place, *lane_is_cautious) = (place, is_cautious);
-        let Some(place) = place else { return };
-        self.placement.take(place, block.len());
+        if let Some(place) = place {
+            self.placement.take(place, block.len());
+        }
+        (self.lanes[lane].place, self.lanes[lane].is_cautious) = (place, is_cautious);
+    }
+
+    /// Finds the markers of a block that has a place, and asks for their slots.
+    fn mark(&mut self, lane: usize, block: &[u8]) {
+        let Lane { place: Some(_), marks, .. } = &mut self.lanes[lane] else { return };
         self.fingerprinter.mark(block, marks);
         if let Finder::Max { finder, .. } = &self.finder {
-            finder.ask_slots(marks, probe);
+            finder.ask_slots(marks);
         }
     }
 
+    #[inline(always)]
     fn probe(&mut self, lane: usize) {
         let Lane { place, marks, probe, .. } = &mut self.lanes[lane];
         if let (Finder::Max { finder, ring }, Some(place)) = (&mut self.finder, place) {
@@ -83,6 +122,7 @@ impl Encoder {
         }
     }
 
+    #[inline(always)]
     fn finish(&mut self, lane: usize, block: &[u8], out: &mut Vec<u8>) -> Encoding {
         out.clear();
         self.matches.clear();
@@ -96,6 +136,7 @@ impl Encoder {
         let counters = &mut self.counters;
         match encoding {
             Encoding::Plain => counters.blocks_plain += 1,
+            Encoding::Remembered => counters.blocks_remembered += 1,
             Encoding::Literal => counters.blocks_literal += 1,
             Encoding::Encoded => counters.blocks_encoded += 1,
         }
@@ -104,6 +145,7 @@ impl Encoder {
         encoding
     }
 
+    #[inline(always)]
     fn finish_at(&mut self, lane: usize, place: Place, block: &[u8], out: &mut Vec<u8>) -> Encoding {
         self.find(lane, place, block);
         let matched: usize = self.matches.iter().map(|found| found.length).sum();
@@ -111,27 +153,40 @@ impl Encoder {
         let encoding = if matched > shim_bytes {
             self.credit.earn(block.len(), matched - shim_bytes);
             self.write_encoded(place.number, block, out);
+            self.unnumbered_bytes = self.unnumbered_bytes.map(|_| 0);
             Encoding::Encoded
         } else {
             self.matches.clear();
-            if self.credit.spend(block.len(), LITERAL_SHIM_BYTES) {
-                shim::put_literal(out, self.epoch, place.number);
-                out.extend_from_slice(block);
-                Encoding::Literal
-            } else {
-                // Its place is passed over: the index has it already, and must not find another block there.
-                Encoding::Plain
-            }
+            self.write_whole(place.number, block, out)
         };
         if let Finder::Max { ring, .. } = &mut self.finder {
             ring.write(place.offset, block);
         }
         let first = place.offset / GRANULE_BYTES;
-        let is_usable = encoding.has_shim() && self.trust == Trust::Sent;
+        let is_usable = encoding != Encoding::Plain && self.trust == Trust::Sent;
         self.view.put(first..first + granules_for(block.len()) as usize, is_usable);
         encoding
     }
 
+    /// A block in which nothing was found.
+    fn write_whole(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) -> Encoding {
+        let unnumbered_bytes = self.unnumbered_bytes.map(|bytes| bytes + block.len());
+        if let Some(bytes) = unnumbered_bytes.filter(|bytes| *bytes <= IMPLIED_BYTES_MAX) {
+            self.unnumbered_bytes = Some(bytes);
+            self.credit.spend(block.len(), 0);
+            return Encoding::Remembered;
+        }
+        if self.credit.spend(block.len(), LITERAL_SHIM_BYTES) {
+            self.unnumbered_bytes = self.unnumbered_bytes.map(|_| 0);
+            shim::put_literal(out, self.epoch, number);
+            out.extend_from_slice(block);
+            return Encoding::Literal;
+        }
+        // Its place is passed over: the index has it already, and must not find another block there.
+        Encoding::Plain
+    }
+
+    #[inline(always)]
     fn find(&mut self, lane: usize, place: Place, block: &[u8]) {
         let Lane { is_cautious, marks, probe, .. } = &self.lanes[lane];
         let ring_bytes = self.granules as usize * GRANULE_BYTES;
@@ -145,4 +200,42 @@ impl Encoder {
             Finder::Chunk(finder) => finder.find(&reach, (block, marks), &mut self.matches),
         }
     }
+
+    #[inline(always)]
+    fn write_encoded(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) {
+        out.reserve(block.len());
+        shim::put_encoded(out, self.epoch, number, check_of(block, &self.matches), self.matches.len());
+        let mut end = 0;
+        for Match { start, length, source } in &self.matches {
+            Pointer { skip: start - end, length: *length, source: *source as u32 }.put(out);
+            end = start + length;
+            self.counters.bytes_matched += *length as u64;
+        }
+        self.counters.pointers += self.matches.len() as u64;
+        end = 0;
+        for Match { start, length, .. } in &self.matches {
+            out.extend_from_slice(&block[end..*start]);
+            end = start + length;
+        }
+        out.extend_from_slice(&block[end..]);
+    }
+}
+
+/// How many blocks are encoded at once: one at least.
+fn blocks_of_turn(segments: &[Segment<'_>]) -> usize {
+    let mut bytes = 0;
+    let fit = segments.iter().take(BATCH_BLOCKS_MAX).take_while(|segment| {
+        bytes += segment.bytes.len();
+        bytes <= BATCH_BYTES_MAX
+    });
+    fit.count().max(1)
+}
+
+/// The check of what pointers stand for. Not inlined, so that it is compiled for every processor alike: where it may use
+/// vectors, the compiler makes wide products of many narrow ones, which takes longer.
+#[inline(never)]
+fn check_of(block: &[u8], matches: &[Match]) -> u32 {
+    let mut check = ReferenceCheck::default();
+    matches.iter().for_each(|found| check.add(&block[found.start..found.start + found.length]));
+    check.finish()
 }

@@ -38,6 +38,7 @@ impl DecoderView {
     }
 
     /// New bytes were put in these granules of the ring, and sent or not.
+    #[inline(always)]
     pub(super) fn put(&mut self, granules: Range<usize>, is_usable: bool) {
         self.usable.set(granules.clone(), is_usable);
         self.held.set(granules.clone(), false);

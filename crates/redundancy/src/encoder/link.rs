@@ -76,8 +76,11 @@ impl Encoder {
                 }
             }
             Control::Opened { epoch, decoder, cookie } => self.handle_opened([epoch, decoder, cookie]),
-            Control::Held { epoch, decoder, ranges } if epoch == self.epoch => {
+            Control::Held { epoch, decoder, mut ranges } if self.numbers_of(epoch).is_some() => {
+                let known = self.numbers_of(epoch).unwrap_or_default();
                 if self.hears(now, decoder) {
+                    ranges.retain(|range| range.start < known.end);
+                    ranges.iter_mut().for_each(|range| range.end = range.end.min(known.end));
                     self.handle_held(&ranges);
                 }
             }
@@ -138,6 +141,10 @@ impl Encoder {
 
     /// The next message to the decoder, in place of what was in `out`. Returns false when there is none.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        if core::mem::take(&mut self.is_to_open) {
+            self.opening().write(out);
+            return true;
+        }
         match &mut self.link {
             Link::Greeting { again_at } if *again_at <= now => {
                 *again_at = now + ASK_AGAIN;

@@ -6,10 +6,12 @@ mod expansion;
 mod flow_memory;
 mod link;
 mod repair;
+mod resuming;
 mod take_over;
 #[cfg(test)]
 mod tests;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -30,9 +32,8 @@ use crate::matching::Match;
 use crate::matching::chunk_match::ChunkMatch;
 use crate::matching::max_match::MaxMatch;
 use crate::packet_cache::{CacheSizeError, Placement, Ring, granules_of};
-use crate::reference_check::ReferenceCheck;
+use crate::scan::Scan;
 use crate::wire::control::Parent;
-use crate::wire::shim::{self, Pointer};
 
 /// How matches are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,9 @@ pub struct EncoderConfig {
     pub epoch: u32,
     /// A secret for fingerprints and chunk hashes, at random: without it nobody can make two chunks look alike.
     pub key: [u64; 2],
+    /// Blocks in which nothing is found may go plain and be remembered all the same ([`Encoding::Remembered`]): only where who
+    /// carries blocks keeps their order and tells such blocks from others.
+    pub remembers_plain: bool,
 }
 
 impl Default for EncoderConfig {
@@ -76,6 +80,7 @@ impl Default for EncoderConfig {
             flows_max: FLOWS_DEFAULT,
             epoch: 0,
             key: [0; 2],
+            remembers_plain: false,
         }
     }
 }
@@ -85,6 +90,9 @@ impl Default for EncoderConfig {
 pub enum Encoding {
     /// It is to be sent as it is, without a shim: the decoder does not see it, and nothing is written.
     Plain,
+    /// It is to be sent as it is, without a shim, and nothing is written: but the decoder is to be handed it, by
+    /// [`crate::Decoder::handle_plain`], as it is remembered here too.
+    Remembered,
     /// It is whole behind a shim.
     Literal,
     /// Pointers stand for parts of it.
@@ -95,7 +103,7 @@ impl Encoding {
     /// Whether something was written, which goes to the decoder.
     #[must_use]
     pub const fn has_shim(self) -> bool {
-        !matches!(self, Self::Plain)
+        matches!(self, Self::Literal | Self::Encoded)
     }
 
     /// Bytes that go on the wire: those written, or the block's own.
@@ -130,6 +138,8 @@ pub struct EncoderCounters {
     pub granules_gone: u64,
     /// Times that the encoder and a decoder came together.
     pub openings: u64,
+    /// Blocks that went as they are and are remembered.
+    pub blocks_remembered: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -145,14 +155,21 @@ pub struct Encoder {
     trust: Trust,
     granules: u64,
     fingerprinter: Fingerprinter,
+    scan: Scan,
     finder: Finder,
     placement: Placement,
     view: DecoderView,
     flows: FlowMemory,
     credit: ExpansionCredit,
+    /// Bytes of blocks remembered since the last that brought its number. None: all bring theirs.
+    unnumbered_bytes: Option<usize>,
     link: Link,
     requests: Requests,
     parent: Option<Parent>,
+    /// An Open is to be said before all else.
+    is_to_open: bool,
+    /// Parts of the ring, in bytes, that were taken over and are not in the index yet: the oldest first.
+    unindexed: VecDeque<Range<usize>>,
     lanes: [Lane; BATCH_BLOCKS_MAX],
     matches: Vec<Match>,
     counters: EncoderCounters,
@@ -177,14 +194,18 @@ impl Encoder {
             trust: config.trust,
             granules,
             fingerprinter: Fingerprinter::new(config.sampling, config.key[0]),
+            scan: Scan::detect(),
             finder,
             placement: Placement::new(granules, 0),
             view: DecoderView::new(granules, None),
             flows: FlowMemory::new(config.flows_max.clamp(1, FLOWS_MAX)),
             credit: ExpansionCredit::default(),
+            unnumbered_bytes: config.remembers_plain.then_some(0),
             link: Link::default(),
             requests: Requests::default(),
             parent: None,
+            is_to_open: false,
+            unindexed: VecDeque::new(),
             lanes: Default::default(),
             matches: Vec::new(),
             counters: EncoderCounters::default(),
@@ -202,36 +223,22 @@ impl Encoder {
         Ok(encoder)
     }
 
+    /// The same, reading bytes as told instead of in the fastest way that the processor knows. What it writes is the same.
+    #[must_use]
+    pub fn with_scan(self, scan: Scan) -> Self {
+        Self { fingerprinter: self.fingerprinter.with_scan(scan), scan, ..self }
+    }
+
     /// Encodes a block that is new for sure, or of which nothing is known: `out` is what goes on the wire, in place of what
     /// was in it.
     pub fn encode_block(&mut self, block: &[u8], out: &mut Vec<u8>) -> Encoding {
-        self.encode_alone(&Segment { bytes: block, at: None }, out)
+        self.encode_alone(Segment { bytes: block, at: None }, out)
     }
 
     /// Encodes a segment of a flow. One that may be a retransmission points only to what the decoder is known to hold: were it
     /// to point to its own first copy, that was lost, it would be lost again (seed, section 3.4).
     pub fn encode_segment(&mut self, at: FlowPosition, segment: &[u8], out: &mut Vec<u8>) -> Encoding {
-        self.encode_alone(&Segment { bytes: segment, at: Some(at) }, out)
-    }
-
-    fn write_encoded(&mut self, number: u64, block: &[u8], out: &mut Vec<u8>) {
-        let mut check = ReferenceCheck::default();
-        self.matches.iter().for_each(|found| check.add(&block[found.start..found.start + found.length]));
-        out.reserve(block.len());
-        shim::put_encoded(out, self.epoch, number, check.finish(), self.matches.len());
-        let mut end = 0;
-        for Match { start, length, source } in &self.matches {
-            Pointer { skip: start - end, length: *length, source: *source as u32 }.put(out);
-            end = start + length;
-            self.counters.bytes_matched += *length as u64;
-        }
-        self.counters.pointers += self.matches.len() as u64;
-        end = 0;
-        for Match { start, length, .. } in &self.matches {
-            out.extend_from_slice(&block[end..*start]);
-            end = start + length;
-        }
-        out.extend_from_slice(&block[end..]);
+        self.encode_alone(Segment { bytes: segment, at: Some(at) }, out)
     }
 
     /// The parts of the last block for which there are pointers.
@@ -240,7 +247,7 @@ impl Encoder {
     }
 
     /// The same parts, and the positions of what they point to. A position counts bytes as numbers count granules: a block of
-    /// number n begins at 64 n. For those who study where redundancy comes from.
+    /// number n begins at 64 n; what lies from there on is in the block itself. For those who study where redundancy comes from.
     pub fn last_pointers(&self) -> impl Iterator<Item = (Range<usize>, u64)> + '_ {
         self.matches.iter().map(|found| (found.start..found.start + found.length, found.source))
     }

@@ -48,18 +48,10 @@ impl Encoder {
 
     pub(super) fn poll_repair(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(range) = self.requests.0.pop_front() else { return false };
-        let next = self.placement.next();
-        let first = (range.start % self.granules) as usize;
-        let count = (range.end - range.start).min(FILL_GRANULES_MAX as u64).min(self.granules - first as u64);
-        let is_there = range.start + self.granules >= next
-            && range.start + count <= next
-            && self.view.owns(first..first + count as usize);
-        let Finder::Max { ring, .. } = &self.finder else { return self.tell_gone(range, out) };
-        if !is_there {
-            return self.tell_gone(range, out);
-        }
-        let bytes = &ring.bytes()[first * GRANULE_BYTES..(first + count as usize) * GRANULE_BYTES];
-        Control::Fill { epoch: self.epoch, number: range.start, bytes }.write(out);
+        let Some(count) = self.write_fill(&range, out) else {
+            self.counters.granules_gone += self.write_gone(range, out);
+            return true;
+        };
         self.counters.granules_filled += count;
         if range.start + count < range.end {
             self.requests.0.push_front(range.start + count..range.end);
@@ -67,9 +59,24 @@ impl Encoder {
         true
     }
 
-    fn tell_gone(&mut self, range: Range<u64>, out: &mut Vec<u8>) -> bool {
-        self.counters.granules_gone += range.end - range.start;
+    /// The beginning of a range as a message, and how many granules it has. `None`: they are not all here.
+    pub(super) fn write_fill(&self, range: &Range<u64>, out: &mut Vec<u8>) -> Option<u64> {
+        let next = self.placement.next();
+        let first = (range.start % self.granules) as usize;
+        let count = (range.end - range.start).min(FILL_GRANULES_MAX as u64).min(self.granules - first as u64);
+        let is_there = range.start + self.granules >= next
+            && range.start + count <= next
+            && self.view.owns(first..first + count as usize);
+        let Finder::Max { ring, .. } = &self.finder else { return None };
+        let bytes = ring.bytes().get(first * GRANULE_BYTES..(first + count as usize) * GRANULE_BYTES)?;
+        is_there.then(|| Control::Fill { epoch: self.epoch, number: range.start, bytes }.write(out))?;
+        Some(count)
+    }
+
+    /// That a range is not here, as a message. How many granules it has.
+    pub(super) fn write_gone(&self, range: Range<u64>, out: &mut Vec<u8>) -> u64 {
+        let count = range.end - range.start;
         Control::Gone { epoch: self.epoch, ranges: vec![range] }.write(out);
-        true
+        count
     }
 }

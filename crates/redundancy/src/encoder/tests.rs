@@ -38,8 +38,8 @@ fn a_batch_is_encoded_as_its_blocks_are_one_by_one() {
     for matcher in [Matcher::MaxMatch, Matcher::ChunkMatch] {
         for method in Method::ALL {
             let [mut one_by_one, mut together] = [encoder(method, matcher), encoder(method, matcher)];
-            let (mut out, mut outs, mut told) = (Vec::new(), vec![Vec::new(); 7], Vec::new());
-            for group in blocks.chunks(7) {
+            let (mut out, mut outs, mut told) = (Vec::new(), vec![Vec::new(); 21], Vec::new());
+            for group in blocks.chunks(21) {
                 let segments: Vec<_> = group.iter().map(|bytes| Segment { bytes, at: None }).collect();
                 together.encode_batch(&segments, &mut outs, &mut told);
                 for ((block, told), written) in group.iter().zip(&told).zip(&outs) {
@@ -50,6 +50,24 @@ fn a_batch_is_encoded_as_its_blocks_are_one_by_one() {
             assert_eq!(one_by_one.counters(), together.counters());
             assert!(together.counters().blocks_encoded > 0 || method == Method::Fixed, "{method:?} {matcher:?}");
         }
+    }
+}
+
+#[test]
+fn every_way_of_reading_bytes_writes_the_same() {
+    let blocks = blocks(300);
+    for method in [Method::SampleByte, Method::Maxp] {
+        let mut encoders: Vec<_> = Scan::all().map(|scan| encoder(method, Matcher::MaxMatch).with_scan(scan)).collect();
+        let mut out = Vec::new();
+        for block in &blocks {
+            let mut written = encoders.iter_mut().map(|encoder| {
+                let encoding = encoder.encode_block(block, &mut out);
+                (encoding, out.clone())
+            });
+            let portable = written.next().expect("one is always there");
+            assert!(written.all(|other| other == portable), "{method:?}");
+        }
+        assert!(encoders.iter().all(|encoder| encoder.counters().blocks_encoded > 0));
     }
 }
 

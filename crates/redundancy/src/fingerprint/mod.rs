@@ -11,16 +11,22 @@ mod maxp;
 mod rabin;
 mod sample_byte;
 mod training;
+#[cfg(target_arch = "x86_64")]
 mod vector;
 mod window_hash;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+#[cfg(target_arch = "x86_64")]
+use self::vector::{Halves, Marking};
+use crate::scan::Scan;
+#[cfg(target_arch = "x86_64")]
+use crate::scan::Way;
+
 pub use self::rabin::Rabin;
 pub use self::sample_byte::SampleTable;
 pub use self::training::{TRAINING_BYTES_MAX, Training};
-pub use self::vector::Scan;
 pub(crate) use self::window_hash::WindowHash;
 
 /// How markers are chosen.
@@ -149,7 +155,9 @@ impl Default for Sampling {
 /// The markers of a block and their fingerprints, to be used again for the next.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
+    /// The markers' places, and behind them what a method left there.
     offsets: Vec<u32>,
+    found: usize,
     fingerprints: Vec<u64>,
     /// Flags by byte that a method works with.
     scratch: Vec<u8>,
@@ -161,7 +169,7 @@ impl Marks {
     /// Where the markers are, ascending.
     #[must_use]
     pub fn offsets(&self) -> &[u32] {
-        &self.offsets
+        &self.offsets[..self.found]
     }
 
     /// What the windows at the markers hash to, in the same order.
@@ -175,6 +183,10 @@ impl Marks {
 #[derive(Clone, Debug)]
 pub struct Fingerprinter {
     sampling: Sampling,
+    /// The sampling's table, as vectors look it up.
+    #[cfg(target_arch = "x86_64")]
+    halves: Halves,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     scan: Scan,
     hash: WindowHash,
     /// Its tables are large, and only MODP's.
@@ -186,7 +198,14 @@ impl Fingerprinter {
     #[must_use]
     pub fn new(sampling: Sampling, key: u64) -> Self {
         let rabin = (sampling.method == Method::Modp).then(|| Box::new(Rabin::new(sampling.window.bytes())));
-        Self { hash: WindowHash::new(key), scan: Scan::detect(), rabin, sampling }
+        Self {
+            hash: WindowHash::new(key),
+            #[cfg(target_arch = "x86_64")]
+            halves: Halves::of(&sampling.table),
+            scan: Scan::detect(),
+            rabin,
+            sampling,
+        }
     }
 
     /// The same, reading bytes as told instead of in the fastest way that the processor knows. The marks are the same.
@@ -210,27 +229,58 @@ impl Fingerprinter {
     /// From the next block on with another table.
     pub const fn set_table(&mut self, table: SampleTable) {
         self.sampling.table = table;
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.halves = Halves::of(&self.sampling.table);
+        }
     }
 
     /// Finds the markers of `block`. A block of at least a window has at least one; a shorter one has none.
     pub fn mark(&self, block: &[u8], marks: &mut Marks) {
+        marks.found = 0;
+        marks.fingerprints.clear();
+        let Some(last) = block.len().checked_sub(self.sampling.window.bytes()) else { return };
+        #[cfg(target_arch = "x86_64")]
+        if self.sampling.method == Method::SampleByte && self.mark_by_vectors(block, marks) {
+            return;
+        }
+        self.mark_one_by_one(block, last, marks);
+    }
+
+    /// Returns false if it cannot.
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    fn mark_by_vectors(&self, block: &[u8], marks: &mut Marks) -> bool {
+        let (window_bytes, skip_bytes) = (self.sampling.window.bytes(), self.sampling.period.bytes() / 2);
+        let marking = Marking { halves: &self.halves, skip_bytes, window_bytes, hash: &self.hash };
+        match self.scan.way() {
+            Way::Portable => return false,
+            // SAFETY: such a way is there only where the processor has the instructions.
+            Way::Avx2 => unsafe { vector::mark_avx2(&marking, block, marks) },
+            // SAFETY: such a way is there only where the processor has the instructions.
+            Way::Avx512 => unsafe { vector::mark_avx512(&marking, block, marks) },
+        }
+        true
+    }
+
+    fn mark_one_by_one(&self, block: &[u8], last: usize, marks: &mut Marks) {
         let Sampling { method, window, period, table } = &self.sampling;
         let (window_bytes, period_bytes) = (window.bytes(), period.bytes());
         marks.offsets.clear();
-        marks.fingerprints.clear();
-        let Some(last) = block.len().checked_sub(window_bytes) else { return };
         match (method, &self.rabin) {
-            (Method::Modp, Some(rabin)) => return rabin.mark(block, period_bytes, marks),
+            (Method::Modp, Some(rabin)) => {
+                rabin.mark(block, period_bytes, marks);
+                marks.found = marks.offsets.len();
+                return;
+            }
             (Method::Modp, None) | (Method::Fixed, _) => {
                 marks.offsets.extend((0..=last as u32).step_by(period_bytes));
             }
             (Method::Maxp, _) => maxp::mark(&block[..=last], period_bytes, marks),
-            (Method::SampleByte, _) => self.scan.mark(table, &block[..=last], period_bytes / 2, marks),
+            (Method::SampleByte, _) => sample_byte::mark(table, &block[..=last], period_bytes / 2, marks),
         }
-        if marks.offsets.is_empty() {
-            marks.offsets.push(0);
-        }
-        self.hash.hash_all(block, &marks.offsets, window_bytes, &mut marks.fingerprints);
+        marks.found = marks.offsets.len();
+        self.hash.finish(block, window_bytes, marks);
     }
 }
 

@@ -1,5 +1,7 @@
 //! SAMPLEBYTE: bytes of a table (seed, figure 4.3).
 
+use super::Marks;
+
 /// The set of bytes that are markers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SampleTable([bool; 256]);
@@ -35,5 +37,14 @@ impl SampleTable {
     /// Its bytes, ascending.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
         (0..=255).filter(|byte| self.has(*byte))
+    }
+}
+
+/// Marks the bytes of `candidates` that are in the table, `skip_bytes` passed over after each, reading one by one.
+pub(super) fn mark(table: &SampleTable, candidates: &[u8], skip_bytes: usize, marks: &mut Marks) {
+    let mut at = 0;
+    while let Some(found) = candidates.get(at..).and_then(|rest| rest.iter().position(|byte| table.has(*byte))) {
+        marks.offsets.push((at + found) as u32);
+        at += found + skip_bytes + 1;
     }
 }

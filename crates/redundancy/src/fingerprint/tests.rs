@@ -25,18 +25,26 @@ fn blocks() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn vectors_mark_what_bytes_one_by_one_mark(block in blocks(), power in 2..11_u32, table in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn every_way_of_reading_marks_what_bytes_one_by_one_mark(
+        block in blocks(),
+        power in 2..11_u32,
+        window in 12..65_usize,
+        table in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
         let sampling = Sampling {
             period: Period::new(1 << power).expect("a period that can be"),
+            window: Window::new(window).expect("a window that can be"),
             table: SampleTable::of(&table),
             ..Sampling::default()
         };
-        let [mut one_by_one, mut vectors] = [Marks::default(), Marks::default()];
         let fingerprinter = Fingerprinter::new(sampling, 1);
+        let [mut one_by_one, mut vectors] = [Marks::default(), Marks::default()];
         fingerprinter.clone().with_scan(Scan::PORTABLE).mark(&block, &mut one_by_one);
-        fingerprinter.mark(&block, &mut vectors);
-        prop_assert_eq!(one_by_one.offsets(), vectors.offsets());
-        prop_assert_eq!(one_by_one.fingerprints(), vectors.fingerprints());
+        for scan in Scan::all() {
+            fingerprinter.clone().with_scan(scan).mark(&block, &mut vectors);
+            prop_assert_eq!(one_by_one.offsets(), vectors.offsets(), "{}", scan.name());
+            prop_assert_eq!(one_by_one.fingerprints(), vectors.fingerprints(), "{}", scan.name());
+        }
     }
 
     #[test]

@@ -1,180 +1,231 @@
-//! Reading bytes for SAMPLEBYTE, one by one or 32 at a time.
+//! Reading bytes for SAMPLEBYTE, 64 at a time.
 //!
-//! The vectors classify all bytes (two shuffles look a byte's low half up, one its high half) and leave a bit for each; the
-//! walk from marker to marker then reads bits. What is passed over is classified for nothing, and still that is faster: a walk
-//! that depends on each byte's lookup waits for every one. Both ways choose the same markers.
+//! All bytes are classified (two shuffles look a byte's low half up, one its high half), which leaves a bit for each. The walk
+//! from marker to marker then is made of bits too, and has no branch that depends on them: of 64 bits, no more can be markers
+//! than fit with what is passed over between them, so that many are taken, those that are not there included.
 
+use core::arch::x86_64::{
+    __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256,
+    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_shuffle_epi8,
+    _mm256_srli_epi16, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_mask_shuffle_epi8,
+    _mm512_movepi8_mask, _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_test_epi8_mask,
+};
+
+use alloc::vec::Vec;
+
+use super::window_hash::WindowHash;
 use super::{Marks, SampleTable};
 
-/// How bytes are read.
+/// Bytes classified at once.
+const STRIDE_BYTES: usize = 64;
+
+/// A table as shuffles look it up: for each low half of a byte the high halves below eight with which it is in the table, as
+/// bits; and those from eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scan(Way);
+pub(super) struct Halves([[u8; 16]; 2]);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    Portable,
-    /// Only [`Scan::detect`] makes this, where the processor and the system have AVX2.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-}
-
-impl Scan {
-    /// One by one, on every processor.
-    pub const PORTABLE: Self = Self(Way::Portable);
-
-    /// The fastest that this processor knows.
-    #[must_use]
-    pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if avx2::is_there() {
-            return Self(Way::Avx2);
-        }
-        Self::PORTABLE
-    }
-
-    /// The name of what it uses.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self.0 {
-            Way::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Way::Avx2 => "AVX2",
-        }
-    }
-
-    /// Marks the bytes of `candidates` that are in the table, `skip_bytes` passed over after each.
-    #[inline]
-    pub(super) fn mark(self, table: &SampleTable, candidates: &[u8], skip_bytes: usize, marks: &mut Marks) {
-        match self.0 {
-            Way::Portable => mark_one_by_one(table, candidates, skip_bytes, marks),
-            #[cfg(target_arch = "x86_64")]
-            Way::Avx2 => {
-                avx2::classify(table, candidates, &mut marks.scratch);
-                walk(candidates.len(), skip_bytes, marks);
-            }
-        }
-    }
-}
-
-fn mark_one_by_one(table: &SampleTable, candidates: &[u8], skip_bytes: usize, marks: &mut Marks) {
-    let mut at = 0;
-    while let Some(found) = candidates.get(at..).and_then(|rest| rest.iter().position(|byte| table.has(*byte))) {
-        marks.offsets.push((at + found) as u32);
-        at += found + skip_bytes + 1;
-    }
-}
-
-/// Goes from set bit to set bit. Behind the bits of `length` bytes there are eight bytes of zeros at least.
-fn walk(length: usize, skip_bytes: usize, marks: &mut Marks) {
-    /// Bits that a read which begins anywhere in a byte is sure to have.
-    const SURE_BITS: usize = 57;
-    let Marks { offsets, scratch: bits, .. } = marks;
-    let mut at = 0;
-    while at < length {
-        let Some(bytes) = bits.get(at / 8..at / 8 + 8) else { return };
-        let word = u64::from_le_bytes(bytes.try_into().expect("it is cut to eight bytes")) >> (at % 8);
-        if word == 0 {
-            at += SURE_BITS;
-            continue;
-        }
-        at += word.trailing_zeros() as usize;
-        offsets.push(at as u32);
-        at += skip_bytes + 1;
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use core::arch::x86_64::{
-        __cpuid, __cpuid_count, __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_blendv_epi8,
-        _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8,
-        _mm256_shuffle_epi8, _mm256_srli_epi16, _xgetbv,
-    };
-
-    use alloc::vec::Vec;
-
-    use super::SampleTable;
-
-    const VECTOR_BYTES: usize = 32;
-    /// The walk reads so many bytes of bits at once.
-    const SLACK_BYTES: usize = 8;
-
-    /// Whether the processor has AVX2 and the system keeps its registers (Intel SDM volume 1, section 14.3).
-    #[allow(unsafe_code, unused_unsafe)]
-    pub(super) fn is_there() -> bool {
-        const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
-        const AVX2: u32 = 1 << 5;
-        const XMM_AND_YMM: u64 = 0b110;
-        // SAFETY: every x86_64 processor has the instruction. Newer compilers know.
-        let [most, features, more_features] = unsafe { [__cpuid(0).eax, __cpuid(1).ecx, __cpuid_count(7, 0).ebx] };
-        if most < 7 || features & OSXSAVE_AND_AVX != OSXSAVE_AND_AVX {
-            return false;
-        }
-        // SAFETY: OSXSAVE says that the system has enabled the instruction.
-        let kept = unsafe { enabled_registers() };
-        kept & XMM_AND_YMM == XMM_AND_YMM && more_features & AVX2 != 0
-    }
-
-    /// # Safety
-    /// The processor must have OSXSAVE set.
-    #[target_feature(enable = "xsave")]
-    #[allow(unsafe_code)]
-    unsafe fn enabled_registers() -> u64 {
-        // SAFETY: register 0 is there where the instruction is, and that is the caller's promise.
-        unsafe { _xgetbv(0) }
-    }
-
-    /// For each low half of a byte the high halves below eight with which it is in the table, as bits; and those from eight.
-    fn halves(table: &SampleTable) -> [[u8; 16]; 2] {
+impl Halves {
+    pub(super) const fn of(table: &SampleTable) -> Self {
         let mut halves = [[0; 16]; 2];
-        for byte in table.bytes() {
-            halves[usize::from(byte >> 7)][usize::from(byte & 0xf)] |= 1 << (byte >> 4 & 7);
+        let mut byte = 0;
+        while byte < 256 {
+            if table.has(byte as u8) {
+                halves[byte >> 7][byte & 0xf] |= 1 << (byte >> 4 & 7);
+            }
+            byte += 1;
         }
-        halves
+        Self(halves)
+    }
+}
+
+/// What all blocks are marked by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marking<'a> {
+    pub(super) halves: &'a Halves,
+    pub(super) skip_bytes: usize,
+    pub(super) window_bytes: usize,
+    pub(super) hash: &'a WindowHash,
+}
+
+impl Marking<'_> {
+    /// Marks a block of at least a window.
+    #[inline(always)]
+    fn mark_by(&self, classify: impl Fn(&[u8; STRIDE_BYTES]) -> u64, block: &[u8], marks: &mut Marks) {
+        let mut walk = Walk::new(block, self.window_bytes);
+        let offsets = &mut marks.offsets;
+        // The steps within are unrolled.
+        match STRIDE_BYTES.div_ceil(self.skip_bytes + 1) {
+            0 | 1 => walk.walk_far(offsets, self.skip_bytes, &classify),
+            2 => walk.walk_near::<2>(offsets, self.skip_bytes, &classify),
+            3 | 4 => walk.walk_near::<4>(offsets, self.skip_bytes, &classify),
+            5..=8 => walk.walk_near::<8>(offsets, self.skip_bytes, &classify),
+            _ => walk.walk_near::<32>(offsets, self.skip_bytes, &classify),
+        }
+        marks.found = walk.found;
+        self.hash.finish(block, self.window_bytes, marks);
+    }
+}
+
+/// A block that is walked through.
+struct Walk<'a> {
+    block: &'a [u8],
+    /// Where the last window begins, and one more.
+    candidates: usize,
+    /// Markers found.
+    found: usize,
+    /// Bits of the next 64 bytes that are passed over.
+    passed: u64,
+}
+
+/// What is the same for every step.
+struct Step<const STEPS: usize> {
+    /// The bits behind the first and what it passes over.
+    after: u64,
+    /// The bits from which on something is passed over of what follows.
+    last: u32,
+}
+
+impl<const STEPS: usize> Step<STEPS> {
+    #[inline(always)]
+    const fn new(skip_bytes: usize) -> Self {
+        Self { after: u64::MAX << ((skip_bytes + 1) % STRIDE_BYTES), last: ((STRIDE_BYTES - 1) - skip_bytes) as u32 }
+    }
+}
+
+impl<'a> Walk<'a> {
+    #[inline(always)]
+    const fn new(block: &'a [u8], window_bytes: usize) -> Self {
+        Self { block, candidates: (block.len() + 1).saturating_sub(window_bytes), found: 0, passed: 0 }
     }
 
-    /// A bit for each of `bytes` that is in the table, and zeros behind them.
-    #[allow(unsafe_code)]
-    pub(super) fn classify(table: &SampleTable, bytes: &[u8], bits: &mut Vec<u8>) {
-        bits.clear();
-        bits.resize(bytes.len().div_ceil(VECTOR_BYTES) * VECTOR_BYTES / 8 + SLACK_BYTES, 0);
-        // SAFETY: only a `Scan` that found AVX2 calls this.
-        unsafe { classify_vectors(&halves(table), bytes, bits) }
+    /// A bit for each of 64 bytes that is in the table and at which a window begins.
+    #[inline(always)]
+    fn flags(&self, stride: usize, classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64) -> u64 {
+        let base = stride * STRIDE_BYTES;
+        let flags = if let Some(bytes) = self.block.get(base..).and_then(<[u8]>::first_chunk) {
+            classify(bytes)
+        } else if let Some(last) = self.block.last_chunk() {
+            // The block's last 64 bytes, those before the stride shifted out.
+            classify(last) >> ((base + STRIDE_BYTES - self.block.len()) % STRIDE_BYTES)
+        } else {
+            let mut padded = [0; STRIDE_BYTES];
+            padded[..self.block.len()].copy_from_slice(self.block);
+            classify(&padded)
+        };
+        let left = self.candidates.saturating_sub(base);
+        if left < STRIDE_BYTES { flags & ((1 << left) - 1) } else { flags }
     }
 
-    /// # Safety
-    /// The processor must have AVX2.
-    #[target_feature(enable = "avx2")]
-    #[allow(unsafe_code)]
-    unsafe fn classify_vectors(halves: &[[u8; 16]; 2], bytes: &[u8], bits: &mut [u8]) {
-        const BIT_OF_HALF: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
-        // SAFETY: each array has the sixteen bytes that are read.
-        let [low, high, bit] = unsafe {
-            [&halves[0], &halves[1], &BIT_OF_HALF]
-                .map(|table| _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast::<__m128i>())))
-        };
-        let half = _mm256_set1_epi8(0xf);
-        let classify = |bytes: &[u8; VECTOR_BYTES]| {
-            // SAFETY: the array has the 32 bytes that are read.
-            let vector = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast::<__m256i>()) };
-            // A shuffle looks at the low half of a byte, and gives zero where the highest bit is set.
-            let lower = _mm256_and_si256(vector, half);
-            let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(vector), half);
-            let row = _mm256_blendv_epi8(_mm256_shuffle_epi8(low, lower), _mm256_shuffle_epi8(high, lower), vector);
-            let column = _mm256_shuffle_epi8(bit, upper);
-            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(row, column), column)) as u32
-        };
-        let (vectors, rest) = bytes.as_chunks::<VECTOR_BYTES>();
-        let (words, tail) = bits.as_chunks_mut::<4>();
-        for (word, vector) in words.iter_mut().zip(vectors) {
-            *word = classify(vector).to_le_bytes();
+    /// Goes from 64 bytes to the next.
+    #[inline(always)]
+    fn walk_near<const STEPS: usize>(
+        &mut self,
+        offsets: &mut Vec<u32>,
+        skip_bytes: usize,
+        classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64,
+    ) {
+        // Each step writes where the next marker would be, whether there is one or not.
+        let room = self.candidates.div_ceil(skip_bytes + 1) + STEPS;
+        if offsets.len() < room {
+            offsets.resize(room, 0);
         }
-        if !rest.is_empty() {
-            let mut padded = [0; VECTOR_BYTES];
-            padded[..rest.len()].copy_from_slice(rest);
-            let mask = (1_u32 << rest.len()) - 1;
-            words[vectors.len()] = (classify(&padded) & mask).to_le_bytes();
+        let step = Step::<STEPS>::new(skip_bytes);
+        let (strides, _) = self.block[..self.candidates].as_chunks::<STRIDE_BYTES>();
+        for (stride, bytes) in strides.iter().enumerate() {
+            self.step(&step, stride, classify(bytes), offsets);
         }
-        debug_assert!(tail.is_empty());
+        if strides.len() * STRIDE_BYTES < self.candidates {
+            self.step(&step, strides.len(), self.flags(strides.len(), classify), offsets);
+        }
     }
+
+    /// Takes the markers of 64 bytes, of which there are at most `STEPS`.
+    #[inline(always)]
+    fn step<const STEPS: usize>(&mut self, step: &Step<STEPS>, stride: usize, flags: u64, offsets: &mut [u32]) {
+        let Some(slots) = offsets.get_mut(self.found..).and_then(<[u32]>::first_chunk_mut::<STEPS>) else { return };
+        let base = (stride * STRIDE_BYTES) as u32;
+        let mut left = flags & !self.passed;
+        let mut markers = 0;
+        for slot in slots {
+            let at = left.trailing_zeros();
+            *slot = base + at;
+            markers |= left & left.wrapping_neg();
+            // Where nothing was left, nothing is.
+            left &= step.after << (at % STRIDE_BYTES as u32);
+        }
+        self.found += markers.count_ones() as usize;
+        // Only the last marker passes over something of what follows.
+        self.passed = (markers >> (step.last % STRIDE_BYTES as u32)).saturating_sub(1);
+    }
+
+    /// Goes from marker to marker, more than 64 bytes at a time.
+    #[inline(always)]
+    fn walk_far(&mut self, offsets: &mut Vec<u32>, skip_bytes: usize, classify: &impl Fn(&[u8; STRIDE_BYTES]) -> u64) {
+        offsets.clear();
+        let mut at = 0;
+        while at < self.candidates {
+            let stride = at / STRIDE_BYTES;
+            let flags = self.flags(stride, classify) & u64::MAX << (at % STRIDE_BYTES);
+            if flags == 0 {
+                at = (stride + 1) * STRIDE_BYTES;
+                continue;
+            }
+            at = stride * STRIDE_BYTES + flags.trailing_zeros() as usize;
+            offsets.push(at as u32);
+            self.found += 1;
+            at += skip_bytes + 1;
+        }
+    }
+}
+
+const BIT_OF_HALF: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+
+#[inline(always)]
+#[allow(unsafe_code)]
+fn load_tables(Halves(halves): &Halves) -> [__m128i; 3] {
+    // SAFETY: each array has the sixteen bytes that are read, and SSE2 is part of x86_64.
+    [&halves[0], &halves[1], &BIT_OF_HALF].map(|table| unsafe { _mm_loadu_si128(table.as_ptr().cast::<__m128i>()) })
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(super) fn mark_avx2(marking: &Marking<'_>, block: &[u8], marks: &mut Marks) {
+    let tables = load_tables(marking.halves).map(|table| _mm256_broadcastsi128_si256(table));
+    let classify = |bytes: &[u8; STRIDE_BYTES]| {
+        let (vectors, _) = bytes.as_chunks::<32>();
+        u64::from(classify_32(&vectors[0], tables)) | u64::from(classify_32(&vectors[1], tables)) << 32
+    };
+    marking.mark_by(classify, block, marks);
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+#[allow(unsafe_code)]
+fn classify_32(bytes: &[u8; 32], [low, high, bit]: [__m256i; 3]) -> u32 {
+    let half = _mm256_set1_epi8(0xf);
+    // SAFETY: the array has the 32 bytes that are read.
+    let vector = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+    // A shuffle looks at the low half of a byte, and gives zero where the highest bit is set.
+    let lower = _mm256_and_si256(vector, half);
+    let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(vector), half);
+    let row = _mm256_blendv_epi8(_mm256_shuffle_epi8(low, lower), _mm256_shuffle_epi8(high, lower), vector);
+    let column = _mm256_shuffle_epi8(bit, upper);
+    _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(row, column), column)) as u32
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
+#[allow(unsafe_code)]
+pub(super) fn mark_avx512(marking: &Marking<'_>, block: &[u8], marks: &mut Marks) {
+    let [low, high, bit] = load_tables(marking.halves).map(|table| _mm512_broadcast_i32x4(table));
+    let half = _mm512_set1_epi8(0xf);
+    let classify = |bytes: &[u8; STRIDE_BYTES]| {
+        // SAFETY: the array has the 64 bytes that are read.
+        let vector = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+        let lower = _mm512_and_si512(vector, half);
+        let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(vector), half);
+        // The rows of bytes below 128, and over them those of the others.
+        let row = _mm512_shuffle_epi8(low, lower);
+        let row = _mm512_mask_shuffle_epi8(row, _mm512_movepi8_mask(vector), high, lower);
+        _mm512_test_epi8_mask(row, _mm512_shuffle_epi8(bit, upper))
+    };
+    marking.mark_by(classify, block, marks);
 }

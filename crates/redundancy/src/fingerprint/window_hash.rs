@@ -1,6 +1,6 @@
 //! What a window hashes to: Jenkins's place in the seed, with multiplications of twice the width, which today cost less.
 
-use alloc::vec::Vec;
+use super::Marks;
 
 const KEYS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
@@ -32,17 +32,26 @@ impl WindowHash {
         Self { keys: KEYS.map(|own| own ^ fold(key ^ KEYS[0], own)) }
     }
 
-    /// Appends the hashes of the windows at `offsets`, all of which lie within `block`. Twelve bytes at least.
-    pub(crate) fn hash_all(&self, block: &[u8], offsets: &[u32], window_bytes: usize, hashes: &mut Vec<u64>) {
+    /// Hashes the windows at the markers, all of which lie within `block`. Twelve bytes at least. A block without a marker
+    /// gets one at its beginning.
+    #[inline(always)]
+    pub(super) fn finish(&self, block: &[u8], window_bytes: usize, marks: &mut Marks) {
+        if marks.found == 0 {
+            marks.offsets.clear();
+            marks.offsets.push(0);
+            marks.found = 1;
+        }
+        let Marks { offsets, found, fingerprints, .. } = marks;
+        let offsets = &offsets[..*found];
         // The usual window without a loop.
         if window_bytes == 32 {
-            hashes.extend(offsets.iter().map(|offset| {
+            fingerprints.extend(offsets.iter().map(|offset| {
                 let offset = *offset as usize;
                 let window: &[u8; 32] = block[offset..offset + 32].try_into().expect("it is cut to 32 bytes");
                 self.hash_32(window)
             }));
         } else {
-            hashes.extend(offsets.iter().map(|offset| {
+            fingerprints.extend(offsets.iter().map(|offset| {
                 let offset = *offset as usize;
                 self.hash(&block[offset..offset + window_bytes])
             }));

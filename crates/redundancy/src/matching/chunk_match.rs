@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{Match, Reach};
 use crate::chunk_index::{Chunk, ChunkIndex};
 use crate::fingerprint::Marks;
-use crate::limits::{GRANULE_BYTES, MATCHES_MAX};
+use crate::limits::MATCHES_MAX;
 
 /// Shorter chunks are not worth a pointer.
 const CHUNK_BYTES_MIN: usize = 16;
@@ -31,17 +31,21 @@ impl ChunkMatch {
     /// become one match.
     pub(crate) fn find(&mut self, reach: &Reach<'_>, (block, marks): (&[u8], &Marks), matches: &mut Vec<Match>) {
         self.cut(block, marks);
-        let base = reach.place.number * GRANULE_BYTES as u64;
+        let base = reach.base();
         for (start, length, hash) in &self.chunks {
             let here = Chunk { position: base + *start as u64, length: *length };
             let Some(chunk) = self.index.replace(*hash, here) else { continue };
-            if !is_held(reach, chunk) {
+            // What lies in the block itself was put there just now, and needs no cache.
+            let is_own = chunk.position >= base;
+            if !is_own && !is_held(reach, chunk) {
                 continue;
             }
             let is_full = matches.len() == MATCHES_MAX;
             match matches.last_mut() {
                 Some(last)
-                    if last.start + last.length == *start && last.source + last.length as u64 == chunk.position =>
+                    if last.start + last.length == *start
+                        && last.source + last.length as u64 == chunk.position
+                        && (last.source >= base) == is_own =>
                 {
                     last.length += length;
                 }

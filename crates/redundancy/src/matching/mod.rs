@@ -14,7 +14,8 @@ pub(crate) struct Match {
     /// Where it begins in the block.
     pub(crate) start: usize,
     pub(crate) length: usize,
-    /// Its position in the cache, counted as numbers are, in bytes.
+    /// Its position in the cache, counted as numbers are, in bytes. From the block's own position on it lies in the block
+    /// itself.
     pub(crate) source: u64,
 }
 
@@ -47,7 +48,7 @@ impl<'a> Reach<'a> {
     }
 
     /// The run of ring bytes around `offset` that may be pointed to, but for granules that the decoder lacks.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn run_of(&self, offset: usize) -> Option<Range<usize>> {
         if offset < self.place.offset {
             Some(0..self.place.offset)
@@ -58,15 +59,31 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// The position of what is in the ring at `offset`.
+    /// The position of the block itself.
     #[inline]
+    pub(crate) const fn base(&self) -> u64 {
+        self.place.number * GRANULE_BYTES as u64
+    }
+
+    /// Where in the block itself a place of the ring lies before byte `at` of it, if it does: what repeats within a block needs
+    /// no cache.
+    #[inline]
+    pub(crate) const fn own_offset(&self, offset: usize, at: usize) -> Option<usize> {
+        match offset.checked_sub(self.place.offset) {
+            Some(own) if own < at => Some(own),
+            _ => None,
+        }
+    }
+
+    /// The position of what is in the ring at `offset`.
+    #[inline(always)]
     pub(crate) const fn position(&self, offset: usize) -> u64 {
         let turn = self.place.number * GRANULE_BYTES as u64 - self.place.offset as u64;
         if offset < self.place.offset { turn + offset as u64 } else { turn + offset as u64 - self.ring_bytes as u64 }
     }
 
     /// The part of `range` around `anchor` whose granules the decoder has.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn usable_around(&self, anchor: usize, range: Range<usize>) -> Range<usize> {
         let touched = granules_touched(&range);
         if self.usable.has_all(touched.clone()) {

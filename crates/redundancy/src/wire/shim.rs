@@ -16,15 +16,17 @@
 //! |  bytes verbatim, of all runs together …
 //! ```
 //!
-//! `Ver` is 1. `Epoch` is the lowest five bits of the encoder's epoch. A position counts bytes as numbers count granules: a
-//! block of number n begins at position 64 n. The source lies before the block, and at most a cache before.
+//! `Ver` is 2. `Epoch` is the lowest five bits of the encoder's epoch. A position counts bytes as numbers count granules: a
+//! block of number n begins at position 64 n. The source lies before the block, and at most a cache before; or it lies in the
+//! block itself, before the bytes that the pointer stands for. Those are then copied from the front, so that what was just
+//! copied may be copied on: a source one byte before them, and they are all that byte.
 
 use alloc::vec::Vec;
 
-use crate::limits::{BLOCK_BYTES_MAX, GRANULE_BYTES, MATCHES_MAX};
+use crate::limits::{BLOCK_BYTES_MAX, CACHE_BYTES_MAX, GRANULE_BYTES, MATCHES_MAX};
 
 /// The version of this format.
-pub const SHIM_VERSION: u8 = 1;
+pub const SHIM_VERSION: u8 = 2;
 /// Bytes before a block that goes verbatim.
 pub const LITERAL_SHIM_BYTES: usize = 4;
 /// Bytes before the pointers of an encoded block.
@@ -37,6 +39,8 @@ const TAG: u8 = 0b0001_1111;
 const NUMBER_BITS: u32 = 24;
 const POSITION_BITS: u32 = NUMBER_BITS + GRANULE_BYTES.trailing_zeros();
 
+const _: () = assert!(CACHE_BYTES_MAX + BLOCK_BYTES_MAX < 1 << POSITION_BITS);
+
 /// Why a shim cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShimError {
@@ -44,7 +48,7 @@ pub enum ShimError {
     #[error("the block is cut off: it has fewer bytes than its shim says")]
     Truncated,
     /// A version that is not known.
-    #[error("the shim has version {0}, and only 1 is known: the encoder is of another release")]
+    #[error("the shim has version {0}, and only 2 is known: the encoder is of another release")]
     Version(u8),
     /// Pointers that cannot be.
     #[error("a pointer is empty, or there are more of them than a block may have")]
@@ -87,6 +91,13 @@ impl Pointer {
     pub(crate) const fn position(&self, base: u64) -> Option<u64> {
         let distance = base.wrapping_sub(self.source as u64) & ((1 << POSITION_BITS) - 1);
         if distance == 0 { None } else { base.checked_sub(distance) }
+    }
+
+    /// Where in the block at position `base` itself the source lies. None: it lies before the block. No cache is so large that
+    /// what lies before could be taken for what lies within.
+    pub(crate) const fn own_offset(&self, base: u64) -> Option<usize> {
+        let offset = (self.source as u64).wrapping_sub(base) & ((1 << POSITION_BITS) - 1);
+        if offset <= BLOCK_BYTES_MAX as u64 { Some(offset as usize) } else { None }
     }
 }
 
@@ -241,6 +252,19 @@ mod tests {
     }
 
     #[test]
+    fn a_source_in_the_block_itself_is_told_from_every_one_before_it() {
+        let base = (5 << 30) - 64;
+        let pointer = |position: u64| Pointer { skip: 0, length: 40, source: position as u32 };
+        for offset in [0, 1, 63, 64, 1459, 65_534] {
+            assert_eq!(pointer(base + offset).own_offset(base), Some(offset as usize));
+        }
+        for distance in [1, 64, 65_536, CACHE_BYTES_MAX as u64] {
+            assert_eq!(pointer(base - distance).own_offset(base), None);
+            assert_eq!(pointer(base - distance).position(base), Some(base - distance));
+        }
+    }
+
+    #[test]
     fn what_lies_is_refused() {
         let encoded = |count: usize, pointers: &[Pointer], literals: &[u8]| {
             let mut out = Vec::new();
@@ -256,7 +280,7 @@ mod tests {
         assert_eq!(encoded(1, &[pointer(4, 40)], &[0; 3]), Err(ShimError::Truncated));
         assert_eq!(encoded(1, &[pointer(0, 0)], &[0; 3]), Err(ShimError::Pointers));
         assert_eq!(encoded(2, &[pointer(0, 40_000), pointer(0, 40_000)], &[]), Err(ShimError::TooLong));
-        assert_eq!(Shim::parse(&[0x80, 0, 0, 0, 1]).err(), Some(ShimError::Version(2)));
-        assert_eq!(Shim::parse(&[0x40, 0, 0]).err(), Some(ShimError::Truncated));
+        assert_eq!(Shim::parse(&[0x40, 0, 0, 0, 1]).err(), Some(ShimError::Version(1)));
+        assert_eq!(Shim::parse(&[0x80, 0, 0]).err(), Some(ShimError::Truncated));
     }
 }

@@ -13,7 +13,7 @@ const STORM: Weather = Weather { lost: 100, repeated: 50, late: 200 };
 
 fn setting(seed: u64, weather: Weather) -> Setting {
     let (method, matcher, trust) = (Method::SampleByte, Matcher::MaxMatch, Trust::Sent);
-    Setting { seed, weather, cache_bytes: CACHE_BYTES, method, matcher, trust }
+    Setting { seed, weather, cache_bytes: CACHE_BYTES, method, matcher, trust, remembers_plain: false }
 }
 
 fn open(setting: Setting) -> World {
@@ -117,6 +117,84 @@ fn a_retransmission_never_points_to_its_own_lost_copy() {
     assert_eq!(world.decoder.counters().blocks_waited, 0);
 }
 
+/// Random blocks, shorter than what may have a shim within the bound on growth.
+fn short_and_new(world: &mut World, blocks: usize) -> Vec<Vec<u8>> {
+    let random: Vec<Vec<u8>> = (0..blocks)
+        .map(|_| {
+            let length = 40 + world.random.below(300);
+            (0..length).map(|_| world.random.next() as u8).collect()
+        })
+        .collect();
+    for block in &random {
+        world.send(block.clone());
+        world.run(1);
+    }
+    random
+}
+
+#[test]
+fn what_went_plain_is_remembered_and_costs_nothing_where_the_order_is_kept() {
+    let mut world = open(Setting { remembers_plain: true, ..setting(9, FAIR) });
+    let sent = short_and_new(&mut world, 200);
+    world.run(20);
+    let counters = world.encoder.counters();
+    assert!(counters.blocks_remembered > 190 && counters.blocks_plain == 0, "{counters:?}");
+    assert!((counters.bytes_out - counters.bytes_in) * 4000 <= counters.bytes_in, "four bytes in 16 KB: {counters:?}");
+    for block in sent {
+        world.send(block);
+        world.run(1);
+    }
+    world.run(20);
+    // A short block has few markers, and others may have taken their slots.
+    let encoded = world.encoder.counters().blocks_encoded;
+    assert!(encoded > 150, "{encoded} of 200 were found again");
+    let decoder = world.decoder.counters();
+    assert_eq!((decoder.blocks_waited, decoder.check_failures), (0, 0), "both filed the same under the same numbers");
+    assert_eq!(world.delivered.len(), 400);
+}
+
+#[test]
+fn a_loss_among_what_went_plain_is_found_out_by_the_next_number() {
+    let mut world = open(Setting { remembers_plain: true, ..setting(10, FAIR) });
+    let sent = short_and_new(&mut world, 20);
+    // It brings its number, and all before it is sure from then on.
+    let (_, encoding) = world.send(sent[0].repeat(20));
+    assert_eq!(encoding, Encoding::Encoded);
+    world.set_weather(Weather { lost: 1000, ..FAIR });
+    let lost = short_and_new(&mut world, 1);
+    world.set_weather(FAIR);
+    let after = short_and_new(&mut world, 20);
+    let before = world.encoder.counters().blocks_encoded;
+    for block in lost.iter().chain(&after).chain(&sent) {
+        let (number, _) = world.send(block.clone());
+        world.run(40);
+        assert!(world.delivered.contains(&number), "what was forgotten is given again");
+    }
+    let encoded = world.encoder.counters().blocks_encoded - before;
+    assert!(encoded > 15, "{encoded} of the 20 before the loss, and some after it, were found again");
+    let counters = world.decoder.counters();
+    assert_eq!((counters.check_failures, counters.blocks_abandoned), (0, 0), "numbers alone are enough: {counters:?}");
+    assert!(counters.granules_filled > 0);
+}
+
+#[test]
+fn what_repeats_within_a_block_needs_no_cache() {
+    for matcher in [Matcher::MaxMatch, Matcher::ChunkMatch] {
+        let mut world = open(Setting { matcher, ..setting(11, FAIR) });
+        let line: Vec<u8> = (0..97).map(|_| world.random.next() as u8).collect();
+        let (_, encoding) = world.send(line.repeat(15));
+        assert_eq!(encoding, Encoding::Encoded, "{matcher:?}");
+        let bytes = world.encoder.counters().bytes_out;
+        // Max-Match: the line and one pointer that runs into itself. Chunks are found one by one, and joined.
+        let most = if matcher == Matcher::MaxMatch { 97 + 64 + 18 } else { 97 + 200 };
+        assert!(bytes <= most, "{matcher:?}: {bytes} bytes");
+        let (_, encoding) = world.send(vec![0; 1400]);
+        assert_eq!(encoding, Encoding::Encoded, "{matcher:?}: a byte over and over");
+        world.run(20);
+        assert_eq!(world.delivered.len(), 2);
+    }
+}
+
 #[test]
 fn whoever_takes_over_the_encoder_goes_on_with_what_the_decoder_holds() {
     let mut world = open(setting(6, Weather { lost: 20, ..FAIR }));
@@ -180,12 +258,11 @@ fn settings() -> impl Strategy<Value = Setting> {
         (0..150_u32, 0..100_u32, 0..300_u32).prop_map(|(lost, repeated, late)| Weather { lost, repeated, late });
     let matcher = prop::sample::select(vec![Matcher::MaxMatch, Matcher::MaxMatch, Matcher::ChunkMatch]);
     let trust = prop::sample::select(vec![Trust::Sent, Trust::Held]);
-    (any::<u32>(), weather, prop::sample::select(Method::ALL.to_vec()), matcher, trust).prop_map(
-        |(seed, weather, method, matcher, trust)| Setting {
-            method,
-            matcher,
-            trust,
-            ..setting(u64::from(seed), weather)
+    (any::<u32>(), weather, prop::sample::select(Method::ALL.to_vec()), matcher, trust, any::<bool>()).prop_map(
+        |(seed, weather, method, matcher, trust, remembers_plain)| {
+            // Who remembers by the order needs a network that keeps it.
+            let weather = if remembers_plain { Weather { lost: weather.lost, ..FAIR } } else { weather };
+            Setting { method, matcher, trust, remembers_plain, ..setting(u64::from(seed), weather) }
         },
     )
 }

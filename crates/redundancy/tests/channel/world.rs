@@ -50,11 +50,14 @@ pub(crate) struct Setting {
     pub(crate) method: Method,
     pub(crate) matcher: Matcher,
     pub(crate) trust: Trust,
+    /// Only in weather that keeps the order.
+    pub(crate) remembers_plain: bool,
 }
 
 enum Parcel {
     Block(usize, Vec<u8>),
     Plain(usize, Vec<u8>),
+    Remembered(usize, Vec<u8>),
     ToDecoder(Vec<u8>),
     ToEncoder(Vec<u8>),
 }
@@ -82,8 +85,9 @@ pub(crate) const CACHE_BYTES: usize = 1 << 17;
 
 fn encoder_config(setting: &Setting, epoch: u32) -> EncoderConfig {
     let sampling = Sampling { method: setting.method, ..Sampling::default() };
-    let Setting { cache_bytes, matcher, trust, .. } = *setting;
-    EncoderConfig { cache_bytes, sampling, matcher, trust, epoch, key: [7, 9], ..EncoderConfig::default() }
+    let Setting { cache_bytes, matcher, trust, remembers_plain, .. } = *setting;
+    let config = EncoderConfig { cache_bytes, sampling, matcher, trust, epoch, ..EncoderConfig::default() };
+    EncoderConfig { key: [7, 9], remembers_plain, ..config }
 }
 
 impl World {
@@ -120,7 +124,11 @@ impl World {
         let mut block = Vec::with_capacity(length);
         while block.len() < length {
             let run = 20 + self.random.below(800);
-            if !self.blocks.is_empty() && self.random.chance(500) {
+            if block.len() > 32 && self.random.chance(100) {
+                // What repeats within the block, and may run into itself.
+                let start = self.random.below(block.len());
+                (0..run).for_each(|at| block.push(block[start + at]));
+            } else if !self.blocks.is_empty() && self.random.chance(500) {
                 // Mostly of late, and sometimes of what has left the cache long ago.
                 let far = if self.random.chance(900) { 30 } else { 400 };
                 let back = 1 + self.random.below(far);
@@ -153,6 +161,11 @@ impl World {
         if encoding.has_shim() {
             self.hand_to_mirror(number, &out);
             self.carry(|| Parcel::Block(number, out.clone()));
+        } else if encoding == Encoding::Remembered {
+            if !self.random.chance(self.setting.weather.lost) {
+                self.mirror.handle_plain(&block);
+            }
+            self.carry(|| Parcel::Remembered(number, block.clone()));
         } else {
             self.carry(|| Parcel::Plain(number, block.clone()));
         }
@@ -208,6 +221,10 @@ impl World {
     fn deliver(&mut self, parcel: Parcel) {
         match parcel {
             Parcel::Plain(number, block) => self.arrived(number, &block),
+            Parcel::Remembered(number, block) => {
+                self.decoder.handle_plain(&block);
+                self.arrived(number, &block);
+            }
             Parcel::Block(number, wire) => {
                 let mut restored = Vec::new();
                 let handled = self.decoder.handle_block(self.now, Ticket(number as u64), &wire, &mut restored);

@@ -153,6 +153,9 @@ pub enum CompactConfigError {
 }
 
 impl CompactConfig {
+    /// How long the first change waits for others, usually.
+    pub const BATCH_USUAL: Duration = Duration::from_millis(10);
+
     /// The usual one for a representation and so many entries: told at once, in batches of 10 ms, with symbols, without
     /// a budget. Bloom filters have ten counters an item and four hash functions (1.2 % false positives), the others all the
     /// bits of fingerprint that a cell has room for.
@@ -164,7 +167,7 @@ impl CompactConfig {
             fingerprint_bits: FINGERPRINT_BITS_MAX,
             counters_per_item: 10,
             hashes: 4,
-            update: UpdateRule::Immediate { batch: Duration::from_millis(10) },
+            update: UpdateRule::Immediate { batch: Self::BATCH_USUAL },
             symbols: true,
             secret,
             datagram_bytes_max: 1472,

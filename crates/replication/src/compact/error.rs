@@ -18,6 +18,9 @@ pub enum CompactError {
     /// Of a kind that is not known, or for the other side.
     #[error("a datagram of kind {0}, which is not known here")]
     Kind(u8),
+    /// Of more streams than a node tells on.
+    #[error("a datagram of stream {0}, which no node of this release tells: update this node")]
+    Stream(u8),
     /// The bytes cannot be read.
     #[error("the datagram cannot be read: {0}")]
     Malformed(&'static str),

@@ -99,21 +99,24 @@ impl Hearing {
             }
             kind::DIGESTS => self.compare(number, body, status),
             _ => {
-                if !self.note(now, number)? {
+                self.check(number)?;
+                if !self.is_news(number) {
                     status.late += 1;
                     return Ok(());
                 }
                 match message {
-                    kind::WORDS => self.take_words(body),
-                    kind::CHANGES => self.take_changes(body),
+                    kind::WORDS => self.take_words(body)?,
+                    kind::CHANGES => self.take_changes(body)?,
                     kind::WHOLE => {
                         self.entries = body.u64()?;
                         self.is_whole = true;
                         self.ack_at = Some(now);
-                        Ok(())
                     }
-                    other => Err(CompactError::Kind(other)),
+                    other => return Err(CompactError::Kind(other)),
                 }
+                // Only what was used: the peer takes what is acknowledged for known here.
+                self.note(now, number);
+                Ok(())
             }
         }
     }
@@ -182,20 +185,21 @@ impl Hearing {
         Ok(())
     }
 
-    /// A datagram with this number came. False if it came before, or too late to be used.
-    fn note(&mut self, now: Instant, number: u32) -> Result<bool, CompactError> {
-        self.check(number)?;
+    /// Whether no datagram with this number was used, and it is not too late for one.
+    const fn is_news(&self, number: u32) -> bool {
+        !serial::is_before(number, self.next) || !serial::is_before(number, self.floor) && !self.has(number)
+    }
+
+    /// A datagram with this number, which is news, was used.
+    fn note(&mut self, now: Instant, number: u32) {
         if !serial::is_before(number, self.next) {
             self.advance(number.wrapping_add(1));
             self.received_at = now;
-        } else if serial::is_before(number, self.floor) || self.has(number) {
-            return Ok(false);
         }
         self.seen[(number / 64 % 4) as usize] |= 1 << (number % 64);
         self.unacknowledged += 1;
         let due = if self.unacknowledged >= ACK_EVERY { now } else { now + ACK_DELAY };
         self.ack_at = Some(self.ack_at.map_or(due, |at| at.min(due)));
-        Ok(true)
     }
 
     /// Numbers below this were sent, of which those not seen so far were not received.

@@ -20,6 +20,10 @@ pub struct Known {
 }
 
 /// Words that are told: one of the structures.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there are a few for each peer, and a look-up goes through no further pointer"
+)]
 pub(super) enum Held {
     Bits(Bloom),
     Cells(MultiLevel<States>),
@@ -42,6 +46,14 @@ impl Held {
             Self::Bits(filter) => filter.memory(),
             Self::Cells(filter) => filter.memory(),
             Self::Counting(filter) => filter.memory(),
+        }
+    }
+
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        match self {
+            Self::Bits(filter) => filter.memory_mut(),
+            Self::Cells(filter) => filter.memory_mut(),
+            Self::Counting(filter) => filter.memory_mut(),
         }
     }
 
@@ -114,12 +126,13 @@ impl Held {
         }
     }
 
-    /// Takes the connection out, where it has a cell of its own.
-    pub(super) fn take(&mut self, representation: Representation, secret: &Secret, tuple: &Tuple) {
-        if let Self::Cells(filter) = self
-            && representation.has_states()
-        {
-            filter.remove(key_of(representation, secret, tuple));
+    /// Takes the connection out, where it has a cell of its own. Whether it had.
+    pub(super) fn take(&mut self, representation: Representation, secret: &Secret, tuple: &Tuple) -> bool {
+        match self {
+            Self::Cells(filter) if representation.has_states() => {
+                filter.remove(key_of(representation, secret, tuple)).is_some()
+            }
+            _ => false,
         }
     }
 }

@@ -44,6 +44,7 @@ mod cell;
 mod config;
 mod error;
 mod hearing;
+mod heirloom;
 mod held;
 mod in_flight;
 mod key;
@@ -62,9 +63,10 @@ pub use config::{
     CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, Representation, UpdateRule,
 };
 pub use error::CompactError;
+pub use heirloom::{HEIRLOOMS_MAX, Heirloom};
 pub use held::Known;
 pub use receiver::{ACK_DELAY, CompactReceiver, ReceiverLimits};
 pub use sender::CompactSender;
 pub use status::{CompactReceiverStatus, CompactSenderStatus};
 pub use telling::COMPARE_INTERVAL;
-pub use wire::{Addressee, addressee, is_compact};
+pub use wire::{Addressee, addressee, is_compact, set_stream, stream, telling_bytes, tells_entries};

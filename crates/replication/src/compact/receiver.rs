@@ -174,16 +174,6 @@ impl CompactReceiver {
         })
     }
 
-    /// As [`CompactReceiver::lookup`]; and where the connection has an entry of its own, it is used up, so that whoever looks like it
-    /// is not found a second time. To be called of a peer that is gone: one that is there would find the copy wanting.
-    pub fn take(&mut self, original: &Tuple) -> Option<Known> {
-        let known = self.lookup(original)?;
-        for hearing in [self.staging.as_mut(), self.current.as_mut()].into_iter().flatten() {
-            hearing.held.take(hearing.announcement.representation, &hearing.secret, original);
-        }
-        Some(known)
-    }
-
     /// While true, the filter that is whole now can be looked up even when the peer was started anew and has told another one: a
     /// node that has taken the peer's connections over goes on asking for those that have sent nothing yet. There may then be
     /// three filters. False forgets what was kept so.

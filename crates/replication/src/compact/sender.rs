@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use filters::Shape;
 use filters::memory::MARKS_MAX;
 use flow::{Instant, NodeId, Tuple};
 
@@ -61,10 +62,19 @@ impl CompactSender {
     /// There is no such filter, or there are too many peers.
     pub fn new(config: CompactConfig, peers: &[NodeId]) -> Result<Self, CompactConfigError> {
         config.check()?;
+        Self::with_source(config, config.shape(), Source::new(&config)?, peers)
+    }
+
+    /// Tells these nodes a filter that is there already.
+    pub(super) fn with_source(
+        config: CompactConfig,
+        shape: Shape,
+        source: Source,
+        peers: &[NodeId],
+    ) -> Result<Self, CompactConfigError> {
         if peers.len() > MARKS_MAX {
             return Err(CompactConfigError::TooManyPeers(peers.len()));
         }
-        let shape = config.shape();
         let CompactConfig { representation, symbols, secret, .. } = config;
         let announcement = Announcement { representation, symbols, secret, shape };
         let words = shape.words()? as u32;
@@ -77,7 +87,7 @@ impl CompactSender {
             datagram_bytes_max: config.datagram_bytes_max,
             budget_of_a_peer: config.budget_bytes_per_second.map(|bytes| bytes / peers.len().max(1) as u64),
         };
-        let mut source = Source::new(&config)?;
+        let mut source = source;
         let mark = |source: &mut Source| source.memory_mut().mark().expect("as many peers as there are marks");
         let tellings = peers.iter().map(|peer| Telling::new(*peer, &common, mark(&mut source))).collect();
         let schedule = Schedule::new(config.update);
@@ -88,6 +98,24 @@ impl CompactSender {
     #[must_use]
     pub const fn config(&self) -> &CompactConfig {
         &self.config
+    }
+
+    pub(super) const fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// These bytes were told each peer by other means, and count as if they had been told here: they come off the budget.
+    pub fn charge(&mut self, now: Instant, bytes: usize) {
+        self.tellings.iter_mut().for_each(|telling| telling.charge(now, bytes));
+    }
+
+    /// From when on others may use what this filter leaves of its budget: nothing of it waits to be told then. `None` while
+    /// something waits for it, or nobody is told, and without a budget.
+    #[must_use]
+    pub fn spare_budget_at(&self) -> Option<Instant> {
+        let mut told = self.tellings.iter().filter(|telling| telling.is_told());
+        let first = told.next()?.spare_budget_at(self.source.memory())?;
+        told.try_fold(first, |at, telling| Some(at.max(telling.spare_budget_at(self.source.memory())?)))
     }
 
     /// A connection begins. One that finds no room is counted, and is not in the filter until it does.
@@ -183,6 +211,16 @@ impl CompactSender {
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.source.refused
+    }
+
+    /// The share of its cells that is taken in each level of the filter, the largest level first; nothing for filters without levels.
+    /// All cells are looked at.
+    #[must_use]
+    pub fn loads_by_level(&self) -> Vec<f64> {
+        let Shape::MultiLevel(shape, _) = self.config.shape() else { return Vec::new() };
+        let (Some(items), Ok(buckets)) = (self.source.items_by_level(), shape.buckets()) else { return Vec::new() };
+        let cells = buckets.into_iter().map(|buckets| buckets * u64::from(shape.cells_per_bucket));
+        items.zip(cells).filter(|(_, cells)| *cells > 0).map(|(items, cells)| items as f64 / cells as f64).collect()
     }
 
     /// Its figures.

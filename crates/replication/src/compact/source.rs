@@ -9,7 +9,8 @@ use flow::Tuple;
 use hashbrown::HashMap;
 
 use super::cell::CellState;
-use super::config::CompactConfig;
+use super::config::{CompactConfig, Representation};
+use super::held::Held;
 use super::key;
 
 /// What a cell says of a pair of hosts.
@@ -33,14 +34,28 @@ impl Hasher for Hashed {
     }
 }
 
-/// How many connections each pair of hosts has.
-type Connections = HashMap<KeyHash, u32, BuildHasherDefault<Hashed>>;
+/// A pair of hosts that has connections.
+#[derive(Default)]
+struct Pair {
+    /// How many, also of those that began when there was no room for the pair.
+    connections: u32,
+    /// It is in the filter.
+    is_told: bool,
+}
+
+/// As many as there are connections at most: whoever owns them bounds both.
+type Pairs = HashMap<KeyHash, Pair, BuildHasherDefault<Hashed>>;
 
 enum Structure {
-    Hosts { connections: Connections, told: MultiLevel<States> },
+    Hosts { pairs: Pairs, told: MultiLevel<States> },
     Digest(CountingBloom),
     Cells(MultiLevel<States>),
     Counting(StatefulBloom),
+    /// That of a node that is gone, as it was: of its connections no more is known than their entries.
+    Inherited {
+        representation: Representation,
+        held: Held,
+    },
 }
 
 /// The filter of a node's own connections.
@@ -65,12 +80,38 @@ impl Source {
         let structure = match (config.shape(), config.representation.has_states()) {
             (Shape::Bloom(_), _) => Structure::Digest(CountingBloom::with_digest(config.counting_shape())?),
             (Shape::StatefulBloom(shape), _) => Structure::Counting(StatefulBloom::new(shape)?),
-            (shape, false) => Structure::Hosts { connections: Connections::default(), told: MultiLevel::empty(shape)? },
+            (shape, false) => Structure::Hosts { pairs: Pairs::default(), told: MultiLevel::empty(shape)? },
             (shape, true) => Structure::Cells(MultiLevel::empty(shape)?),
         };
         let secret = Secret::new(config.secret);
         let items_max = config.items_max;
         Ok(Self { secret, items_max, structure, entries: 0, changes: 0, refused: 0, absent: 0, beyond: 0 })
+    }
+
+    /// The filter of a node that is gone.
+    pub(super) fn inherited(secret: Secret, representation: Representation, held: Held) -> Self {
+        let entries = held.occupied();
+        let structure = Structure::Inherited { representation, held };
+        Self { secret, items_max: entries, structure, entries, changes: 0, refused: 0, absent: 0, beyond: 0 }
+    }
+
+    pub(super) const fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    pub(super) const fn inherited_filter(&self) -> Option<(Representation, &Held)> {
+        match &self.structure {
+            Structure::Inherited { representation, held } => Some((*representation, held)),
+            _ => None,
+        }
+    }
+
+    /// A connection of a node that is gone is another's now.
+    pub(super) fn take_inherited(&mut self, tuple: &Tuple) {
+        let Structure::Inherited { representation, held } = &mut self.structure else { return };
+        if held.take(*representation, &self.secret, tuple) {
+            self.note_removed();
+        }
     }
 
     /// The words that peers are told.
@@ -79,6 +120,7 @@ impl Source {
             Structure::Hosts { told, .. } | Structure::Cells(told) => told.memory(),
             Structure::Digest(counting) => counting.digest().map_or(counting.memory(), Bloom::memory),
             Structure::Counting(filter) => filter.memory(),
+            Structure::Inherited { held, .. } => held.memory(),
         }
     }
 
@@ -89,16 +131,26 @@ impl Source {
                 counting.digest_mut().expect("it was made with a digest, which is never taken away").memory_mut()
             }
             Structure::Counting(filter) => filter.memory_mut(),
+            Structure::Inherited { held, .. } => held.memory_mut(),
+        }
+    }
+
+    /// Cells taken in each level of a filter that has levels.
+    pub(super) fn items_by_level(&self) -> Option<impl Iterator<Item = usize> + use<>> {
+        match &self.structure {
+            Structure::Hosts { told, .. } | Structure::Cells(told) => Some(told.items_by_level().into_iter()),
+            Structure::Digest(_) | Structure::Counting(_) | Structure::Inherited { .. } => None,
         }
     }
 
     /// What the whole takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.structure {
-            Structure::Hosts { connections, told } => told.bytes() + connections.allocation_size(),
+            Structure::Hosts { pairs, told } => told.bytes() + pairs.allocation_size(),
             Structure::Digest(counting) => counting.memory().bytes() + self.memory().bytes(),
             Structure::Cells(filter) => filter.bytes(),
             Structure::Counting(filter) => filter.memory().bytes(),
+            Structure::Inherited { held, .. } => held.memory().bytes(),
         }
     }
 
@@ -188,18 +240,24 @@ impl Source {
                 self.beyond += u64::from(self.entries >= self.items_max);
                 self.note_inserted();
             }
-            Structure::Hosts { connections, told } => {
+            Structure::Hosts { pairs, told } => {
                 let key = key::of_hosts(&self.secret, tuple);
-                if let Some(number) = connections.get_mut(&key) {
-                    *number = number.saturating_add(1);
-                } else if self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok() {
-                    connections.insert(key, 1);
+                let pair = pairs.entry(key).or_default();
+                pair.connections = pair.connections.saturating_add(1);
+                if pair.is_told {
+                    return;
+                }
+                let is_first = pair.connections == 1;
+                pair.is_told = self.entries < self.items_max && told.insert_distinct(key, TALKING).is_ok();
+                if pair.is_told {
+                    self.absent -= u64::from(!is_first);
                     self.note_inserted();
                 } else {
                     self.refused += 1;
+                    self.absent += u64::from(is_first);
                 }
             }
-            Structure::Cells(_) | Structure::Counting(_) => {}
+            Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
         }
     }
 
@@ -210,21 +268,23 @@ impl Source {
                     self.note_removed();
                 }
             }
-            Structure::Hosts { connections, told } => {
+            Structure::Hosts { pairs, told } => {
                 let key = key::of_hosts(&self.secret, tuple);
-                match connections.get_mut(&key) {
-                    Some(number) if *number > 1 => *number -= 1,
-                    Some(_) => {
-                        connections.remove(&key);
-                        told.remove_state(key, TALKING);
-                        self.note_removed();
-                    }
-                    // There was no room for the pair when this connection began. (Had it come to room since, by another
-                    // connection, that one would be forgotten with this one: what is refused is counted for this reason, too.)
-                    None => {}
+                let Some(pair) = pairs.get_mut(&key) else { return };
+                pair.connections -= 1;
+                if pair.connections > 0 {
+                    return;
+                }
+                let was_told = pair.is_told;
+                pairs.remove(&key);
+                if was_told {
+                    told.remove_state(key, TALKING);
+                    self.note_removed();
+                } else {
+                    self.absent -= 1;
                 }
             }
-            Structure::Cells(_) | Structure::Counting(_) => {}
+            Structure::Cells(_) | Structure::Counting(_) | Structure::Inherited { .. } => {}
         }
     }
 

@@ -31,12 +31,12 @@ use crate::session::round_trip::RoundTrip;
 
 /// Time from the first announcement to the second; doubles from then on
 const ANNOUNCE_INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// up to this.
-const ANNOUNCE_INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// up to this: a peer that is there and hears badly is not to wait for what it needs if this node dies.
+const ANNOUNCE_INTERVAL_MAX: Duration = Duration::from_millis(100);
 /// What was not acknowledged for two round trips, but at least this long, and [`super::receiver::ACK_DELAY`] is asked after.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(4);
-/// Asking again backs off up to this.
-const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(1);
+/// Asking again backs off up to this, as announcing does.
+const PROBE_TIMEOUT_MAX: Duration = Duration::from_millis(250);
 /// Datagrams under way at first, and the least.
 const WINDOW_FIRST: usize = 64;
 const WINDOW_MIN: usize = 8;
@@ -322,6 +322,19 @@ impl Telling {
             }
         }
         is_any
+    }
+
+    /// These bytes were told the peer by other means.
+    pub(super) fn charge(&mut self, now: Instant, bytes: usize) {
+        if let Some(budget) = &mut self.budget {
+            budget.spend(now, bytes);
+        }
+    }
+
+    /// From when on what is left of the budget is not wanted here; `None` while something waits for it, and without a budget.
+    pub(super) fn spare_budget_at(&self, memory: &Memory) -> Option<Instant> {
+        let waits = self.is_short || self.left > 0 || !self.raw.is_empty() || memory.changed(self.mark) > 0;
+        self.budget.as_ref().filter(|_| !waits).map(Budget::may_send_at)
     }
 
     fn poll_announcement(&mut self, now: Instant, common: &Common, out: &mut Vec<u8>) -> bool {

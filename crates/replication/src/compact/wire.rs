@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0         1     2         6
-//! 0xc1      kind  hearing   …        0xc: compact; 1: version
+//! 0xc1      kind  hearing   …        0xc: compact; 1: version; kind: bits 4 to 6 are the stream, 0 the node's own filter,
+//!                                   1 and more those that it tells on (super::heirloom)
 //!
 //! by the sender of a filter
 //!   1 shape     representation u8, flags u8 (1: symbols), 0 u16, secret 16, shape 32 (filters::shape)
@@ -51,6 +52,8 @@ pub(super) mod kind {
     pub(in super::super) const WHOLE: u8 = 4;
     pub(in super::super) const PROBE: u8 = 5;
     pub(in super::super) const DIGESTS: u8 = 6;
+    /// The bits that say which stream.
+    pub(in super::super) const STREAM: u8 = 0x70;
     pub(in super::super) const BY_RECEIVER: u8 = 0x80;
     pub(in super::super) const ACK: u8 = 0x81;
     pub(in super::super) const ASK: u8 = 0x82;
@@ -80,6 +83,40 @@ pub fn addressee(datagram: &[u8]) -> Option<Addressee> {
     Some(if kind & kind::BY_RECEIVER == 0 { Addressee::Receiver } else { Addressee::Sender })
 }
 
+/// How many of a datagram's bytes tell a receiver of the filter what is in it: what stands behind the headers. 0 for datagrams that only
+/// compare the copy with the original or ask for an acknowledgement, for the description of a filter, and for what is not a
+/// datagram of a filter's sender.
+#[must_use]
+pub fn telling_bytes(datagram: &[u8]) -> usize {
+    match datagram.get(1).filter(|_| is_compact(datagram)).map(|kind| kind & !kind::STREAM) {
+        Some(kind::WORDS | kind::CHANGES | kind::WHOLE) => datagram.len().saturating_sub(NUMBERED_BYTES),
+        _ => 0,
+    }
+}
+
+/// Whether a datagram tells of entries, or that there are none any more.
+#[must_use]
+pub fn tells_entries(datagram: &[u8]) -> bool {
+    let kind = datagram.get(1).filter(|_| is_compact(datagram)).map(|kind| kind & !kind::STREAM);
+    matches!(kind, Some(kind::WORDS | kind::CHANGES))
+}
+
+/// Which of its sender's streams a compact datagram is of: 0 is that of the node's own filter, others are those that it tells
+/// on for nodes that are gone.
+#[must_use]
+pub fn stream(datagram: &[u8]) -> u8 {
+    datagram.get(1).map_or(0, |kind| (kind & kind::STREAM) >> kind::STREAM.trailing_zeros())
+}
+
+/// Makes a compact datagram one of this stream, up to [`super::HEIRLOOMS_MAX`]. Answers are of the stream that they answer.
+pub fn set_stream(datagram: &mut [u8], stream: u8) {
+    if let Some(kind) = datagram.get_mut(1) {
+        *kind = *kind & !kind::STREAM | stream << kind::STREAM.trailing_zeros() & kind::STREAM;
+    }
+}
+
+const _: () = assert!(super::HEIRLOOMS_MAX <= (kind::STREAM >> kind::STREAM.trailing_zeros()) as usize);
+
 /// Replaces what is in `out` by a header.
 pub(super) fn begin(out: &mut Vec<u8>, kind: u8, hearing: u32) {
     out.clear();
@@ -96,7 +133,7 @@ pub(super) fn parse(datagram: &[u8]) -> Result<(u8, u32, Body<'_>), CompactError
         return Err(CompactError::Version(datagram[0] & 0xf));
     }
     let mut body = Body(&datagram[1..]);
-    let kind = body.take::<1>()?[0];
+    let kind = body.take::<1>()?[0] & !kind::STREAM;
     Ok((kind, body.u32()?, body))
 }
 

@@ -1,3 +1,5 @@
+//! That what is told in symbols is understood as it was meant, and costs what it should.
+
 use super::*;
 use filters::{BloomShape, CountingBloomShape, MultiLevelShape, StatefulBloomShape, Update};
 use proptest::prelude::*;

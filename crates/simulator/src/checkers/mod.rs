@@ -45,7 +45,11 @@ pub(crate) struct Conditions {
 
 /// Whether the peer has told the node everything.
 fn has_been_told(node: &Node) -> bool {
-    node.status(Instant::ZERO).peers.iter().all(|peer| peer.session.is_some_and(|session| session.heard))
+    let status = node.status(Instant::ZERO);
+    status.peers.iter().all(|peer| {
+        let has_filter = peer.compact.as_ref().is_none_or(|filter| filter.filters > 0);
+        peer.session.is_some_and(|session| session.heard) && has_filter
+    })
 }
 
 /// All checkers of a run.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster::node::Node;
 use cluster::role::State;
 use flow::{DropReason, Instant, NodeId, Tuple};
+use replication::compact::{CellState, Representation};
 use replication::lazy::IDLE_LOOK_AGAIN;
 
 use super::{Conditions, View};
@@ -236,7 +237,8 @@ impl Survival {
             // Established, or about to be: its first answer may be on the wire.
             let is_new = self.excused.insert(conversation.number);
             let had_time = established_at.is_some_and(|at| self.had_time(now, 1 - node, at)) && heir.is_some();
-            if (is_held || had_time) && knows(former, &tuple) && is_new {
+            let is_told_of = is_told_of(view.scenario, former, &tuple);
+            if (is_held || had_time) && knows(former, &tuple) && is_told_of && is_new {
                 let why = if had_time { "it had time" } else { "first replies are held" };
                 let text = format!(
                     "conversation {} was established at {established_at:?} and the backup does not know it, though {why}: {tuple}",
@@ -291,6 +293,14 @@ fn differ(one: &Node, other: &Node, tuple: &Tuple) -> bool {
     };
     let replies = (reply(one), reply(other));
     replies.0.is_some() && replies.1.is_some() && replies.0 != replies.1
+}
+
+/// The way in which nodes tell of connections tells of this one as `node` has it: filters without states hold those that both
+/// ends have agreed to and have not taken leave from.
+fn is_told_of(scenario: &Scenario, node: &Node, tuple: &Tuple) -> bool {
+    let has_states = scenario.representation.is_none_or(Representation::has_states);
+    let known = || node.pipeline().lookup(tuple).and_then(|(slot, _)| node.pipeline().connection(slot));
+    has_states || known().is_none_or(|known| CellState::of(known).is_established(known.original.protocol))
 }
 
 fn knows(node: &Node, tuple: &Tuple) -> bool {

@@ -4,7 +4,13 @@ use std::time::Duration;
 
 use replication::compact::Representation;
 
-use super::Scenario;
+use super::{FaultSet, Scenario};
+use crate::random::mix;
+
+/// Of so many seeds of everything that can go wrong, one has nodes that tell each other of connections by a filter.
+const ONE_IN: u64 = 3;
+/// So that it is drawn without changing what else is.
+const DRAW: u64 = 0xf117_e250;
 
 /// There is no such representation: whoever asked for it made a mistake.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -32,11 +38,23 @@ pub fn representation_named(name: &str) -> Result<Representation, UnknownReprese
 }
 
 impl Scenario {
-    /// The same, with nodes that tell each other of connections so. First replies do not wait where nobody confirms single
-    /// connections.
+    /// The same, with nodes that tell each other of connections so; `None`: as was drawn. First replies do not wait where nobody
+    /// confirms single connections.
     #[must_use]
     pub fn told_by(self, representation: Option<Representation>) -> Self {
-        let hold_first_reply = if representation.is_some() { Duration::ZERO } else { self.hold_first_reply };
-        Self { representation, hold_first_reply, ..self }
+        if representation.is_none() {
+            return self;
+        }
+        Self { representation, hold_first_reply: Duration::ZERO, ..self }
+    }
+
+    /// The same, told by one of the filters if the seed says so: where everything may go wrong.
+    pub(super) fn draw_representation(self, faults: FaultSet) -> Self {
+        let drawn = mix(self.seed ^ DRAW);
+        if faults != FaultSet::ALL || !drawn.is_multiple_of(ONE_IN) {
+            return self;
+        }
+        let which = (drawn / ONE_IN) % Representation::ALL.len() as u64;
+        self.told_by(Some(Representation::ALL[which as usize]))
     }
 }

@@ -122,7 +122,7 @@ pub struct Scenario {
     pub selection: Selection,
     /// How long first replies are held back at most; zero: not at all.
     pub hold_first_reply: Duration,
-    /// By which filter the nodes tell each other of connections; `None`: precisely.
+    /// By which filter the nodes tell each other of connections; `None`: precisely. Drawn for one seed in three of all faults.
     pub representation: Option<Representation>,
     /// How long connections are put off before they are told; zero: not at all. Never drawn: whoever wants it sets it.
     pub put_off: Duration,
@@ -159,6 +159,7 @@ impl Scenario {
             waits_for_expiry: random.chance(100),
             ends_at: Instant::from_millis(calm_at_ms) + GRACE,
         }
+        .draw_representation(faults)
     }
 
     /// Kinds of trouble in the run.

@@ -3,13 +3,15 @@
 use std::ops::Range;
 
 use crate::redundancy_study::analysis::{Outcome, StagesOutcome};
+use crate::redundancy_study::end_hosts::EndHostsOutcome;
 use crate::redundancy_study::http::HttpOutcome;
 use crate::redundancy_study::ledger::LedgerOutcome;
 use crate::redundancy_study::microscope::MicroscopeOutcome;
 use crate::redundancy_study::options::Codec;
 use crate::redundancy_study::plan::Job;
 use crate::redundancy_study::state::State;
-use crate::redundancy_study::tally::Savings;
+use crate::redundancy_study::tally::{Savings, Tally};
+use crate::redundancy_study::trained::TrainedOutcome;
 
 /// What is asked for is what all of the sites have; where one of them lacks it, there is none.
 #[derive(Clone, Debug)]
@@ -45,11 +47,38 @@ impl<'a> Book<'a> {
     }
 
     pub(super) fn savings(&self, job: &Job) -> Option<Savings> {
-        self.sum(job, |sum: &mut Savings, outcome| {
-            if let Outcome::Savings(savings) = outcome {
-                sum.merge(savings);
+        self.sum(job, |sum: &mut Savings, outcome| match outcome {
+            Outcome::Savings(savings) => sum.merge(savings),
+            Outcome::Bound(bound) => sum.merge(&bound.between),
+            _ => {}
+        })
+    }
+
+    /// The bound with what repeats within packets.
+    pub(super) fn bound_with_own(&self, job: &Job) -> Option<f64> {
+        let with_own = self.sum(job, |sum: &mut Tally, outcome| {
+            if let Outcome::Bound(bound) = outcome {
+                sum.merge(&bound.with_own);
+            }
+        });
+        with_own.map(|tally| tally.saved())
+    }
+
+    pub(super) fn trained(&self, job: &Job) -> Option<TrainedOutcome> {
+        self.sum(job, |sum: &mut TrainedOutcome, outcome| {
+            if let Outcome::Trained(trained) = outcome {
+                sum.merge(trained);
             }
         })
+    }
+
+    pub(super) fn end_hosts(&self) -> EndHostsOutcome {
+        let add = |sum: &mut EndHostsOutcome, outcome: &Outcome| {
+            if let Outcome::EndHosts(end_hosts) = outcome {
+                sum.merge(end_hosts);
+            }
+        };
+        self.sum(&Job::EndHosts, add).unwrap_or_default()
     }
 
     pub(super) fn saved(&self, job: &Job) -> Option<f64> {

@@ -2,9 +2,12 @@
 //! not be encoded among them, as the seed's bandwidth savings are.
 
 mod book;
+mod end_hosts;
+mod http;
 mod matches;
 mod over_time;
 mod series;
+mod sites;
 
 use std::collections::BTreeMap;
 
@@ -12,11 +15,13 @@ use redundancy::{Matcher, Method};
 use serde::Serialize;
 
 use self::book::Book;
+pub use self::end_hosts::{EndHosts, HostMemory};
+pub use self::http::Http;
 pub use self::matches::{Hits, MatchLengths, Origins, Step};
 pub use self::over_time::{Energy, OverTime, Volume, WayOverTime};
 pub use self::series::{CacheSize, PeriodRow, WindowRow};
+pub use self::sites::SiteRow;
 use super::compressors::Library;
-use super::http::HttpOutcome;
 use super::microscope::ZipfFit;
 use super::options::{Codec, Options, Site};
 use super::plan::{self, Job};
@@ -36,8 +41,12 @@ pub struct Findings {
     pub saved_by_way: BTreeMap<&'static str, f64>,
     /// By method: what both matchers save.
     pub saved: BTreeMap<&'static str, Saved>,
-    /// What could be saved at most with the same window and cache.
+    /// What could be saved at most with the same window and cache, of what repeats between packets: the seed's bound.
     pub optimal: Option<f64>,
+    /// The same with what repeats within packets, which a codec whose pointers may lead into the packet itself saves too.
+    pub optimal_with_own: Option<f64>,
+    /// SAMPLEBYTE with a table that was trained on the beginning of the traffic.
+    pub trained: Option<Trained>,
     /// With a compression library, alone and after the codec.
     pub combined: Vec<Combined>,
     /// By protocol, those with most bytes first.
@@ -46,6 +55,8 @@ pub struct Findings {
     pub http: Option<Http>,
     /// Where matches come from.
     pub origins: Origins,
+    /// Matches within packets, which all that is said of matches leaves out: they need no cache.
+    pub within_packets: WithinPackets,
     /// How long matches are.
     pub match_lengths: MatchLengths,
     /// How far back the copies lie: share of the cache, share of what is saved up to there.
@@ -70,10 +81,30 @@ pub struct Findings {
     pub cache_enough_bytes: Option<usize>,
     /// Over time, at the site with most bytes.
     pub over_time: Option<OverTime>,
+    /// What end hosts would need, had they caches of their own instead of gateways.
+    pub end_hosts: EndHosts,
     /// The sites.
     pub sites: Vec<SiteRow>,
     /// What was not done because it does not fit the memory, in words.
     pub left_out: Vec<String>,
+}
+
+/// SAMPLEBYTE with a table of its own.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Trained {
+    /// What is saved.
+    pub saved: f64,
+    /// The table's bytes by way; of several sites the first's.
+    pub tables: BTreeMap<&'static str, Vec<u8>>,
+}
+
+/// Matches within packets.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct WithinPackets {
+    /// How many there are.
+    pub matches: u64,
+    /// What they save, as a share of all bytes.
+    pub saved: f64,
 }
 
 /// How it was studied.
@@ -178,54 +209,6 @@ pub struct ProtocolRow {
     pub share_of_saved: f64,
 }
 
-/// HTTP. Shares are of all bytes of HTTP's ports.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Http {
-    /// All bytes of HTTP's ports.
-    pub bytes: u64,
-    /// Objects that came whole, and those of which something is missing.
-    pub objects: u64,
-    /// Those of which something is missing.
-    pub objects_lost: u64,
-    /// Bytes of objects.
-    pub object_bytes: u64,
-    /// Bytes of objects that servers had compressed.
-    pub compressed_already_bytes: u64,
-    /// Objects compressed one by one by gzip.
-    pub saved_by_object_gzip: f64,
-    /// By zstd.
-    pub saved_by_object_zstd: f64,
-    /// The codec on the same packets.
-    pub saved: f64,
-    /// The codec, and gzip over 10 ms after it.
-    pub saved_with_gzip_10_ms: f64,
-}
-
-/// A site: a row of the seed's table 2.2.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct SiteRow {
-    /// Its captures' names.
-    pub name: String,
-    /// Addresses.
-    pub hosts: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Gzip, each packet by itself.
-    pub gzip: Option<f64>,
-    /// Gzip over 10 ms.
-    pub gzip_10_ms: Option<f64>,
-    /// By method, Max-Match.
-    pub saved: BTreeMap<&'static str, Option<f64>>,
-    /// The codec with a cache four times as large.
-    pub larger_cache: Option<f64>,
-    /// The codec, and gzip over 10 ms after it.
-    pub with_gzip_10_ms: Option<f64>,
-    /// The codec to the site and from it.
-    pub by_way: BTreeMap<&'static str, f64>,
-    /// The bound.
-    pub optimal: Option<f64>,
-}
-
 impl Findings {
     /// Puts together what was found at the sites.
     #[must_use]
@@ -251,10 +234,19 @@ impl Findings {
             saved_by_way: by_way(&savings),
             saved: Method::ALL.map(|method| (method.name(), Saved::of(&book, &base, method, optimal))).into(),
             optimal,
+            optimal_with_own: book.bound_with_own(&plan::optimal(&base)),
+            trained: book.trained(&plan::trained(&base)).map(|trained| Trained {
+                saved: trained.savings.total().saved(),
+                tables: super::Way::ALL.map(|way| (way.name(), trained.tables[way as usize].clone())).into(),
+            }),
             combined: combined(&book, &base),
             by_protocol: protocols(&savings),
             http: Http::of(&book.http(&base)),
             origins: Origins::of(&microscope),
+            within_packets: WithinPackets {
+                matches: microscope.within_packets[0],
+                saved: share(microscope.within_packets[1] as f64, total.bytes),
+            },
             match_lengths: MatchLengths::of(&microscope),
             distances: matches::distances(&microscope),
             ages: matches::ages(&microscope),
@@ -267,6 +259,7 @@ impl Findings {
             cache_enough_bytes: series::enough(&cache_sizes),
             cache_sizes,
             over_time: over_time::of_largest(sites, state, &base),
+            end_hosts: EndHosts::of(&book.end_hosts()),
             sites: sites.iter().enumerate().map(|(at, site)| SiteRow::of(site, &book.of_site(at), &base)).collect(),
             left_out: left_out
                 .iter()
@@ -354,43 +347,4 @@ fn protocols(savings: &Savings) -> Vec<ProtocolRow> {
     let mut rows: Vec<ProtocolRow> = savings.protocols.iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     rows
-}
-
-impl Http {
-    fn of(outcome: &HttpOutcome) -> Option<Self> {
-        let bytes = outcome.codec.bytes;
-        (bytes > 0).then(|| Self {
-            bytes,
-            objects: outcome.objects,
-            objects_lost: outcome.lost,
-            object_bytes: outcome.object_bytes,
-            compressed_already_bytes: outcome.compressed_already[1],
-            saved_by_object_gzip: share(outcome.saved_by_gzip as f64, bytes),
-            saved_by_object_zstd: share(outcome.saved_by_zstd as f64, bytes),
-            saved: outcome.codec.saved(),
-            saved_with_gzip_10_ms: outcome.codec_gzip.saved(),
-        })
-    }
-}
-
-impl SiteRow {
-    fn of(site: &Site, book: &Book<'_>, base: &Codec) -> Self {
-        let ledger = book.ledger();
-        let savings = book.savings(&Job::Savings(*base)).unwrap_or_default();
-        let gzip = book.stages(&Job::Stages(None, Library::Gzip));
-        let after = book.stages(&Job::Stages(Some(*base), Library::Gzip));
-        let saved = |method| book.saved(&Job::Savings(base.with(method, Matcher::MaxMatch)));
-        Self {
-            name: site.name.clone(),
-            hosts: ledger.hosts,
-            bytes: ledger.traffic.total().bytes,
-            gzip: gzip.as_ref().map(|stages| stages.by_packet.saved()),
-            gzip_10_ms: gzip.as_ref().map(|stages| stages.gathered.saved()),
-            saved: Method::ALL.map(|method| (method.name(), saved(method))).into(),
-            larger_cache: book.saved(&Job::Savings(plan::larger(base))),
-            with_gzip_10_ms: after.map(|stages| stages.gathered.saved()),
-            by_way: by_way(&savings),
-            optimal: book.saved(&plan::optimal(base)),
-        }
-    }
 }

@@ -47,6 +47,8 @@ pub(super) struct MicroscopeOutcome {
     pub same_source_port: u64,
     /// Matches and bytes by length, the step's number first.
     pub lengths: BTreeMap<usize, [u64; 2]>,
+    /// Matches within a packet, and bytes: they need no cache, and are none of the others.
+    pub within_packets: [u64; 2],
     /// Matches of whole payloads, and bytes.
     pub whole: [u64; 2],
     /// Bytes by how far back in the cache the copy lay, in hundredths of the cache.
@@ -75,6 +77,8 @@ impl MicroscopeOutcome {
             let own = self.lengths.entry(*step).or_default();
             *own = [own[0] + matches, own[1] + bytes];
         }
+        let within = other.within_packets;
+        self.within_packets = [self.within_packets[0] + within[0], self.within_packets[1] + within[1]];
         self.whole = [self.whole[0] + other.whole[0], self.whole[1] + other.whole[1]];
         other.distances.iter().for_each(|(part, bytes)| *self.distances.entry(*part).or_default() += bytes);
         self.ages.merge(&other.ages);
@@ -110,10 +114,15 @@ impl Microscope {
         let here = Owner::of(number, packet);
         let owners = &mut self.owners[packet.way as usize];
         for (range, position) in encoder.last_pointers() {
-            let Some(owner) = owners.owner_of(position) else { continue };
-            let bytes = &payload[range.clone()];
             let saved = (range.len() as u64).saturating_sub(POINTER_BYTES as u64);
             let outcome = &mut self.outcome;
+            if position >= here.position() {
+                let [matches, bytes] = &mut outcome.within_packets;
+                (*matches, *bytes) = (*matches + 1, *bytes + saved);
+                continue;
+            }
+            let Some(owner) = owners.owner_of(position) else { continue };
+            let bytes = &payload[range.clone()];
             outcome.matches += 1;
             let origin = here.origin_from(owner);
             *outcome.origins.entry(origin).or_default() += saved;

@@ -1,17 +1,19 @@
 //! The findings as a page for people: what would I save, where, with which cache.
 
+mod in_short;
 mod plots;
 mod tables;
 
 use self::plots as plot;
 pub use self::tables::tables;
-use super::findings::Findings;
+use super::findings::{EndHosts, Findings, HostMemory};
 use crate::report::{Block, Report, Section, Tile, short};
 
 /// The page.
 #[must_use]
 pub fn report(findings: &Findings, footer: String) -> Report {
     let sections = [
+        in_short::section(findings),
         savings(findings),
         cache(findings),
         protocols(findings),
@@ -19,6 +21,7 @@ pub fn report(findings: &Findings, footer: String) -> Report {
         matches(findings),
         hits(findings),
         over_time(findings),
+        end_hosts(findings),
         parameters(findings),
         skipped(findings),
     ];
@@ -36,9 +39,21 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// A length of time in the unit that people would say it in.
+#[must_use]
+pub fn lasting(seconds: f64) -> String {
+    let units = [(365.25 * 86_400.0, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")];
+    let (length, unit) = units.into_iter().find(|(length, _)| seconds >= 2.0 * length).unwrap_or((1.0, "seconds"));
+    format!("{} {unit}", short(seconds / length))
+}
+
 /// Caches are powers of two, or what an operator chose: megabytes of 2^20 bytes, as everywhere in this.
 fn size(bytes: usize) -> String {
-    if bytes < 1 << 20 { format!("{} KB", bytes >> 10) } else { format!("{} MB", bytes >> 20) }
+    match bytes {
+        ..0x10_0000 => format!("{} KB", bytes >> 10),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MB", bytes >> 20),
+        _ => format!("{:.1} MB", bytes as f64 / f64::from(1 << 20)),
+    }
 }
 
 fn base(findings: &Findings) -> f64 {
@@ -54,14 +69,14 @@ fn summary(findings: &Findings) -> String {
     let captures =
         if findings.sites.len() == 1 { "one site".to_owned() } else { format!("{} sites", findings.sites.len()) };
     format!(
-        "Studied were {} bytes in {} packets of {captures}, {} to it and {} from it, over {} seconds{}. Unless said otherwise it is \
-         {} with Max-Match, w = {}, p = {} and a cache of {} for each way. What is saved is a share of all bytes on the wire from \
+        "Studied were {} bytes in {} packets of {captures}, {} to it and {} from it, over {}{}. Unless said otherwise it is {} \
+         with Max-Match, w = {}, p = {} and a cache of {} for each way. What is saved is a share of all bytes on the wire from \
          the IP header on; headers, shims and pointers are paid.",
         short(traffic.bytes as f64),
         short(traffic.packets as f64),
         short(traffic.bytes_by_way["inbound"] as f64),
         short(traffic.bytes_by_way["outbound"] as f64),
-        short(traffic.seconds),
+        lasting(traffic.seconds),
         if findings.sites.len() > 1 { " (the longest)" } else { "" },
         settings.method.to_uppercase(),
         settings.window_bytes,
@@ -78,7 +93,9 @@ fn tiles(findings: &Findings) -> Vec<Tile> {
     let mut tiles = vec![tile(
         "saved",
         percent(base(findings)),
-        findings.optimal.map_or(String::new(), |optimal| format!("of {} that could be at most", percent(optimal))),
+        findings.optimal.map_or(String::new(), |optimal| {
+            format!("{} could be at most, of what repeats between packets", percent(optimal))
+        }),
     )];
     for (way, name) in [("inbound", "to the site"), ("outbound", "from the site")] {
         if findings.traffic.bytes_by_way[way] > 0 {
@@ -117,6 +134,20 @@ fn savings(findings: &Findings) -> Section {
             percent(traffic.saved_of_retransmissions)
         )));
     }
+    if findings.within_packets.matches > 0 {
+        blocks.push(text(format!(
+            "{} of all bytes repeat within their own packet and are saved by pointers into it. What could be at most counts only what \
+             repeats between packets; with what repeats within them it is {}.",
+            percent(findings.within_packets.saved),
+            findings.optimal_with_own.map_or("not known".to_owned(), percent),
+        )));
+    }
+    if let Some(trained) = &findings.trained {
+        blocks.push(text(format!(
+            "SAMPLEBYTE with a table trained on the first 2 MB of each way would save {}.",
+            percent(trained.saved)
+        )));
+    }
     if !findings.combined.is_empty() {
         blocks.push(Block::Heading("With compression".to_owned()));
         blocks.push(Block::Table(tables::combined(findings)));
@@ -127,7 +158,13 @@ fn savings(findings: &Findings) -> Section {
     }
     if findings.sites.len() > 1 {
         blocks.push(Block::Heading("By site".to_owned()));
-        blocks.push(Block::Table(tables::sites(findings)));
+        blocks.push(Block::Table(tables::sites_in_short(findings)));
+        let empty = findings.sites.iter().filter(|site| site.bytes == 0).count();
+        if empty > 0 {
+            blocks
+                .push(note(&format!("{empty} more had nothing in them that could be studied: see what was skipped.")));
+        }
+        blocks.push(Block::Folded("All figures of each site".to_owned(), tables::sites(findings)));
     }
     section("What would be saved", blocks)
 }
@@ -251,6 +288,38 @@ fn over_time(findings: &Findings) -> Section {
         }
     }
     section("Over time", blocks)
+}
+
+fn end_hosts(findings: &Findings) -> Section {
+    let EndHosts { pairs, packets_left_out, clients, servers } = &findings.end_hosts;
+    if *pairs == 0 {
+        return section("Without gateways", Vec::new());
+    }
+    let needs = |hosts: &HostMemory| {
+        let sizes = [hosts.median_bytes, hosts.percentile_99_bytes, hosts.most_bytes].map(|bytes| size(bytes as usize));
+        let [median, percentile_99, most] = sizes;
+        format!("half of them {median} at most, 99 in 100 {percentile_99}, none more than {most}")
+    };
+    let mut blocks = vec![
+        text(format!(
+            "Had clients and servers caches of their own, one for each of {} pairs: {} clients would need memory for them, {}; {} \
+             servers, {}, and an eighth more for Max-Match's index. With Chunk-Match a server needs three eighths of it, and no cache.",
+            short(*pairs as f64),
+            short(clients.hosts as f64),
+            needs(clients),
+            short(servers.hosts as f64),
+            needs(servers),
+        )),
+        Block::Plot(plot::end_hosts(findings)),
+        note(
+            "As in the seed: 10 MB for a pair that speaks HTTP, 4 MB for SMB, 1 MB for what is else; filled by what the server sends, let \
+             go after ten hours of silence.",
+        ),
+    ];
+    if *packets_left_out > 0 {
+        blocks.push(note("There were more pairs than are followed: these needs are those of the first."));
+    }
+    section("Without gateways", blocks)
 }
 
 fn parameters(findings: &Findings) -> Section {

@@ -88,6 +88,13 @@ pub(super) fn origins(findings: &Findings) -> Plot {
     Plot::new(PlotKind::Bar, "Origins", Axis::of_categories("", "", names), Axis::new("of what is saved", "%"), series)
 }
 
+pub(super) fn end_hosts(findings: &Findings) -> Plot {
+    let hosts = &findings.end_hosts;
+    let series = vec![steps("clients", &hosts.clients.megabytes, 1.0), steps("servers", &hosts.servers.megabytes, 1.0)];
+    let x = Axis::new("caches at most", "MB").logarithmic();
+    Plot::new(PlotKind::Cdf, "What end hosts would need", x, share_axis("of hosts"), series)
+}
+
 pub(super) fn lengths(findings: &Findings) -> Plot {
     let lengths = &findings.match_lengths;
     let series = vec![steps("of matches", &lengths.of_matches, 1.0), steps("of what is saved", &lengths.of_saved, 1.0)];
@@ -155,7 +162,11 @@ pub(super) fn energy(way: &str, of: &WayOverTime) -> Plot {
         Series::reference("if all of it shrank alike", line(&|at| of.energy[at].log2_energy_uniform)),
     ];
     let title = format!("Burstiness {}", way_name(way));
+    // What differs by a factor differs by little on this axis: only the part that is needed is drawn.
+    let values = || series.iter().flat_map(|series: &Series| &series.points).map(|point| point.y);
+    let ends = [values().fold(f64::MAX, f64::min).floor(), values().fold(f64::MIN, f64::max).ceil()];
     let y = Axis::new("energy, binary logarithm", "");
+    let y = if ends[0] < ends[1] { y.between(ends[0], ends[1]) } else { y };
     Plot::new(PlotKind::Line, title, Axis::new("scale", "s").logarithmic(), y, series)
         .with_note("Energy of the Haar wavelet's details, by the length of two neighbouring times that are compared.")
 }

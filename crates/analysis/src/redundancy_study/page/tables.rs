@@ -28,6 +28,7 @@ pub fn tables(findings: &Findings) -> Vec<Dataset> {
         volume(findings),
         usage(findings),
         energy(findings),
+        end_hosts(findings),
         skipped(findings),
     ];
     tables.extend(findings.http.as_ref().map(http));
@@ -97,6 +98,41 @@ pub(super) fn sites(findings: &Findings) -> Dataset {
         row.extend(["inbound", "outbound"].map(|way| Value::from(site.by_way[way])));
         row.push(site.optimal.into());
         table.push(row);
+    }
+    table
+}
+
+/// What tells sites apart, the largest first, for the page.
+pub(super) fn sites_in_short(findings: &Findings) -> Dataset {
+    let mut table = Dataset::new(
+        "redundancy_sites_in_short",
+        &[
+            ("site", "site", TEXT),
+            ("bytes", "bytes", COUNT),
+            ("saved", "saved", SHARE),
+            ("optimal", "at most", SHARE),
+            ("gzip_10_ms", "gzip alone", SHARE),
+            ("with_gzip_10_ms", "with gzip", SHARE),
+        ],
+    );
+    let mut sites: Vec<_> = findings.sites.iter().filter(|site| site.bytes > 0).collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+    for site in sites {
+        let saved = site.saved[findings.settings.method];
+        let mut row: Vec<Value> = vec![site.name.clone().into(), site.bytes.into()];
+        row.extend([saved, site.optimal, site.gzip_10_ms, site.with_gzip_10_ms].map(Value::from));
+        table.push(row);
+    }
+    table
+}
+
+fn end_hosts(findings: &Findings) -> Dataset {
+    let number = ColumnKind::Number(6);
+    let columns = [("hosts", "hosts", TEXT), ("megabytes", "up to megabytes", number), ("share", "of hosts", SHARE)];
+    let mut table = Dataset::new("redundancy_end_hosts", &columns);
+    let hosts = &findings.end_hosts;
+    for (name, memory) in [("clients", &hosts.clients), ("servers", &hosts.servers)] {
+        memory.megabytes.iter().for_each(|step| table.push(vec![name.into(), step.to.into(), step.share.into()]));
     }
     table
 }

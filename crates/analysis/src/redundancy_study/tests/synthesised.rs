@@ -57,7 +57,9 @@ fn what_was_put_in_is_found_but_for_pointers_and_shims() {
         assert!(optimal > least - 0.01 && optimal < most + 0.01, "{optimal} is not from {least} to {most}");
         for method in ["maxp", "samplebyte"] {
             let saved = findings.saved[method].max_match.expect("it fits the memory");
-            assert!(saved <= optimal && saved > 0.8 * optimal, "{method} saves {saved} of {optimal}");
+            // Some of the text repeats within its packet, which the bound between packets leaves out.
+            let most = findings.optimal_with_own.expect("it is found with the other bound");
+            assert!(saved <= most && saved > 0.8 * optimal, "{method} saves {saved} of {optimal}");
         }
         let encrypted = findings.skipped.encrypted_by_port;
         assert!(encrypted.saved < 0.01, "{encrypted:?}");

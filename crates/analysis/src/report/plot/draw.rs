@@ -9,7 +9,7 @@ use crate::report::text::{escaped, short};
 /// The size of a drawing in user units, which are pixels at full width.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::report) struct Size {
-    width: f64,
+    pub(super) width: f64,
     height: f64,
 }
 
@@ -37,6 +37,9 @@ pub(in crate::report) const fn colour(series: usize) -> usize {
 
 /// The drawing.
 pub(in crate::report) fn draw(plot: &Plot, size: Size) -> String {
+    if plot.kind == PlotKind::Rows {
+        return super::rows::draw(plot, size);
+    }
     let title = escaped(&plot.title);
     let mut svg = format!(
         "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>",
@@ -46,7 +49,7 @@ pub(in crate::report) fn draw(plot: &Plot, size: Size) -> String {
     frame.axes(&mut svg);
     for (number, series) in plot.series.iter().enumerate() {
         match plot.kind {
-            PlotKind::Bar => frame.bars(&mut svg, number, series),
+            PlotKind::Bar | PlotKind::Rows => frame.bars(&mut svg, number, series),
             PlotKind::Line | PlotKind::Cdf | PlotKind::Scatter => frame.line(&mut svg, number, series),
         }
     }
@@ -124,7 +127,9 @@ impl<'a> Frame<'a> {
     }
 
     fn line(&self, svg: &mut String, number: usize, series: &Series) {
-        let beside = if self.plot.x.categories.is_empty() {
+        // Where figures may lie within spans, these must not lie on each other.
+        let has_spans = self.plot.series.iter().flat_map(|series| &series.points).any(|point| point.span.is_some());
+        let beside = if self.plot.x.categories.is_empty() || !has_spans {
             0.0
         } else {
             (number as f64 - (self.plot.series.len() as f64 - 1.0) / 2.0) * BESIDE

@@ -1,6 +1,7 @@
 //! Drawings of series of figures over two axes.
 
 mod draw;
+mod rows;
 mod scale;
 
 use serde::Serialize;
@@ -15,6 +16,8 @@ pub enum PlotKind {
     Line,
     /// A bar for each point; the horizontal axis has categories.
     Bar,
+    /// As `Bar`, lying one below the other, each with its figure: for names that are long.
+    Rows,
     /// A share that grows in steps: how much lies at or below.
     Cdf,
     /// Points alone.

@@ -63,6 +63,8 @@ pub enum Ending {
     Closed,
     /// The client resets it.
     Reset,
+    /// The client closes it, and nothing is seen of the server's side: its packets go another way, or it is gone.
+    HalfClosed,
     /// Nobody says that it is over.
     Abandoned,
 }
@@ -157,6 +159,8 @@ pub struct ReplicationConfig {
     pub arrivals: Arrivals,
     /// What they are.
     pub components: Vec<Component>,
+    /// Connections that stand from the first second to the end, beside those that come and go.
+    pub standing: u32,
     /// Hosts that begin connections, each as likely.
     pub clients: u32,
     /// Hosts that they go to.
@@ -202,6 +206,7 @@ impl ReplicationConfig {
         within("the servers' popularity", self.server_popularity, 0.0..=4.0)?;
         within("the share of IPv6", self.ipv6_share, 0.0..=1.0)?;
         within("the round trip in seconds", self.round_trip.as_secs_f64(), 0.0..=60.0)?;
+        within("standing connections", self.standing.into(), 0.0..=f64::from(CONNECTIONS_OPEN_MAX))?;
         within("components", self.components.len() as f64, 1.0..=COMPONENTS_MAX as f64)?;
         if let Arrivals::Bursty { peak, burst } = self.arrivals {
             within("the peak of bursts", peak, 1.01..=1000.0)?;
@@ -218,7 +223,7 @@ impl ReplicationConfig {
             (mean + share * of_mean, if share > 0.0 { longest.max(of_longest) } else { longest })
         });
         let rate = self.connections_per_second;
-        let expected = rate * mean.min(self.duration.as_secs_f64());
+        let expected = rate * mean.min(self.duration.as_secs_f64()) + f64::from(self.standing);
         if expected > f64::from(CONNECTIONS_OPEN_MAX) {
             return Err(ConfigError::TooManyOpen { expected, most: CONNECTIONS_OPEN_MAX });
         }
@@ -232,7 +237,30 @@ impl ReplicationConfig {
     }
 }
 
+/// What a standing connection says: now and then something, so that it does not expire.
+const STANDING: Exchanges = Exchanges {
+    at_least: 2,
+    per_second: 0.1,
+    most: u32::MAX,
+    request_bytes: 80,
+    response_packets: 1,
+    response_bytes: 200,
+};
+
 impl Component {
+    /// Connections that outlast traffic of `duration`.
+    pub(super) fn standing(duration: Duration) -> Self {
+        let lifetime = Quantiles::constant(duration.as_secs_f64() * 2.0);
+        Self {
+            name: "standing".into(),
+            share: 0.0,
+            behaviour: Behaviour::Tcp { lifetime, ending: Ending::Abandoned, exchanges: STANDING },
+            together: 1.0,
+            sweeps: false,
+            server_ports: vec![443],
+        }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         within("a component's share", self.share, 0.0..=1.0)?;
         within("connections that begin together", self.together, 1.0..=f64::from(TOGETHER_MAX) / 4.0)?;

@@ -34,6 +34,8 @@ pub use made::Made;
 
 /// How soon after each other the connections of a session begin, on average.
 const GAP_PER_SECOND: f64 = 500.0;
+/// Standing connections begin within so long.
+const STANDING_BEGIN: Duration = Duration::from_secs(1);
 /// The first port that clients use.
 const CLIENT_PORT_MIN: u16 = 1024;
 /// Bytes that payloads are cut from.
@@ -87,8 +89,11 @@ impl ReplicationTraffic {
     ///
     /// # Errors
     /// No traffic can be made of the configuration.
-    pub fn new(config: ReplicationConfig, seed: u64) -> Result<Self, ConfigError> {
+    pub fn new(mut config: ReplicationConfig, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
+        let standing = (config.standing > 0).then(|| Component::standing(config.duration));
+        let of_standing = config.components.len();
+        config.components.extend(standing);
         let mut random = SmallRng::seed_from_u64(seed);
         let mut payload = vec![0; PAYLOAD_BYTES + SEGMENT_BYTES_MAX].into_boxed_slice();
         random.fill_bytes(&mut payload);
@@ -113,8 +118,30 @@ impl ReplicationTraffic {
             made: Made::new(&config),
             config,
         };
+        new.begin_standing(of_standing);
         new.wait_for_session();
         Ok(new)
+    }
+
+    /// Enters the connections that stand from the first second on, evenly over that.
+    fn begin_standing(&mut self, component: usize) {
+        let within_nanos = self.config.duration.min(STANDING_BEGIN).as_nanos() as u64;
+        for number in 0..u64::from(self.config.standing) {
+            let at = within_nanos * number / u64::from(self.config.standing);
+            let server_ports = &self.config.components[component].server_ports;
+            let server_port = server_ports[number as usize % server_ports.len()];
+            let client = self.random.random_range(0..self.config.clients);
+            let server = self.servers.sample(&mut self.random) as u32;
+            let client_port = self.next_port(client);
+            let is_ipv6 = self.is_ipv6(client);
+            let ends = Ends { client, server, client_port, server_port, is_ipv6 };
+            self.begin(component, self.config.begins_at + Duration::from_nanos(at), ends);
+        }
+    }
+
+    /// Whether a client uses IPv6.
+    fn is_ipv6(&self, client: u32) -> bool {
+        f64::from(client) < self.config.ipv6_share * f64::from(self.config.clients)
     }
 
     /// The next frame and its time, which never falls. `None` when the traffic is over.
@@ -201,7 +228,7 @@ impl ReplicationTraffic {
         let count = geometric(&mut self.random, together, TOGETHER_MAX);
         let client = self.random.random_range(0..self.config.clients);
         let server = self.servers.sample(&mut self.random) as u32;
-        let is_ipv6 = f64::from(client) < self.config.ipv6_share * f64::from(self.config.clients);
+        let is_ipv6 = self.is_ipv6(client);
         let mut begins_at = self.next_session;
         for number in 0..count {
             if begins_at >= self.ends_at {

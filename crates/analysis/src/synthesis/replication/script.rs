@@ -3,6 +3,7 @@
 //! ```text
 //!  TCP       SYN ─► SYN/ACK ─► ACK ─► (request ─► response … ─► ACK) × n ─┬─► FIN ─► FIN ─► ACK     closed
 //!            │ began        │ + a round trip                              ├─► RST                   reset
+//!            │                                                            ├─► FIN                   half closed
 //!            │                                                            └─► nothing               abandoned
 //!            └──────────────────────── lifetime ─────────────────────────────────────────┘
 //! ```
@@ -209,13 +210,16 @@ impl Script {
                 (self.packet, self.exchange) = (0, self.exchange + 1);
                 match ending {
                     _ if self.exchange < self.exchanges => (Step::Request, self.request_at(ending, sender.random)),
-                    Ending::Closed => (Step::Fin, self.data_ends(ending)),
+                    Ending::Closed | Ending::HalfClosed => (Step::Fin, self.data_ends(ending)),
                     Ending::Reset => (Step::Reset, self.ends_at),
                     Ending::Abandoned => return None,
                 }
             }
             Step::Fin => {
                 *sender.frame = self.segment(Side::Client, FIN | ACK);
+                if ending == Ending::HalfClosed {
+                    return None;
+                }
                 (Step::FinBack, self.at + half_a_round_trip)
             }
             Step::FinBack => {

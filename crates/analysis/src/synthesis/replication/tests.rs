@@ -80,7 +80,7 @@ fn a_strict_tracker_follows_every_connection_of_every_preset() {
 fn shares_rate_and_lifetimes_are_those_that_were_asked_for() {
     let mut config = small("ipls-3", 20_000.0);
     // A few port scans of 64 would make more noise than what is measured.
-    config.components[4].together = 4.0;
+    config.components[5].together = 4.0;
     let mut traffic = ReplicationTraffic::new(config.clone(), 1).unwrap();
     let (found, _) = follow(&mut traffic);
     assert_near("connections", found.begun as f64, 20_000.0, 1000.0);
@@ -163,6 +163,28 @@ fn traffic_that_stops_stops_at_its_end_and_one_that_runs_out_closes_what_is_open
     config.runs_out = true;
     let (found, _) = follow(&mut ReplicationTraffic::new(config, 1).unwrap());
     assert_eq!(found.ended_by(End::Closed), found.begun, "{found:?}");
+}
+
+#[test]
+fn standing_connections_stand_from_the_first_second_to_the_end() {
+    let config = ReplicationConfig { standing: 300, runs_out: false, ..small("classification", 1000.0) };
+    let mut traffic = ReplicationTraffic::new(config, 1).unwrap();
+    let (found, _) = follow(&mut traffic);
+    assert_eq!(
+        traffic.made().components.last().map(|one| (one.name.as_str(), one.connections)),
+        Some(("standing", 300))
+    );
+    assert!(found.ended_by(End::Trace) >= 300 && found.ended_by(End::Expired) == 0, "{found:?}");
+    assert!(found.answered_lifetimes.quantile_s(1.0) > 7.0, "{found:?}");
+}
+
+#[test]
+fn a_connection_that_one_side_closes_waits_until_its_time_is_over() {
+    let mut config = small("classification", 500.0);
+    let Behaviour::Tcp { ending, .. } = &mut config.components[0].behaviour else { panic!("it is TCP") };
+    *ending = Ending::HalfClosed;
+    let (found, _) = follow(&mut ReplicationTraffic::new(config, 1).unwrap());
+    assert_eq!((found.ended_by(End::Closed), found.one_way), (0, 0), "{found:?}");
 }
 
 #[test]

@@ -7,9 +7,9 @@
 //! 2. what sends nothing for as long as a recovery lasts, or is idle through two failovers: connections that have lived long, as
 //!    a rule. These are told precisely from a certain age on, the oldest first.
 //!
-//! Short connections are most of all changes and the least of all losses; they stay in the filter. Precise words share a budget
-//! of bytes: when it is used up the next oldest waits, so that as many of the longest-lived are told precisely as the budget
-//! allows.
+//! Short connections are most of all changes and the least of all losses; they stay in the filter. Precise words and the filter
+//! share a budget of bytes: a half of it is kept for each, and what either does not use is the other's. When it is used up the
+//! next oldest waits, so that as many of the longest-lived are told precisely as the budget allows.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -33,7 +33,8 @@ pub enum WhichPrecise {
     LongerThan {
         /// How long a connection lives before it is told precisely.
         age: Duration,
-        /// What precise words may take, all peers together; `None`: whatever they take.
+        /// What precise words may take in any case, all peers together; `None`: whatever they take. What the filter leaves of
+        /// its own budget is there for them as well, and what they take comes off that.
         budget_bytes_per_second: Option<u64>,
     },
 }
@@ -114,9 +115,10 @@ impl Mixture {
         }
     }
 
-    /// The next connection to be told precisely now, if its time has come and the budget allows.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Candidate> {
-        if !self.may_spend(now) {
+    /// The next connection to be told precisely now, if its time has come and the budget allows: its own, or what is to spare
+    /// from `spare_at` on.
+    pub(super) fn pop_due(&mut self, now: Instant, spare_at: Option<Instant>) -> Option<Candidate> {
+        if self.may_spend_at(spare_at) > now {
             return None;
         }
         if let Some(candidate) = self.urgent.pop_front() {
@@ -127,18 +129,18 @@ impl Mixture {
         if is_due { self.growing_old.pop_front() } else { None }
     }
 
-    /// When [`Mixture::pop_due`] has something next.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    /// When [`Mixture::pop_due`] has something next, if `spare_at` stays as it is.
+    pub(super) fn poll_timeout(&self, spare_at: Option<Instant>) -> Option<Instant> {
         let due = match (self.urgent.front(), self.growing_old.front(), self.age()) {
             (Some(_), ..) => Instant::ZERO,
             (None, Some(oldest), Some(age)) => oldest.began_at + age,
             _ => return None,
         };
-        Some(due.max(self.paid_until))
+        Some(due.max(self.may_spend_at(spare_at)))
     }
 
-    fn may_spend(&self, now: Instant) -> bool {
-        self.paid_until <= now
+    fn may_spend_at(&self, spare_at: Option<Instant>) -> Instant {
+        spare_at.map_or(self.paid_until, |spare_at| spare_at.min(self.paid_until))
     }
 
     /// So many bytes were, or are about to be, told precisely.
@@ -183,12 +185,13 @@ mod tests {
     fn the_oldest_comes_first_and_not_before_its_time() {
         let mut mixture = mixture(None);
         (0..3).for_each(|nth| mixture.note_begun(at(1000 * nth), Slot(nth as u32), nth as u32, |_| true));
-        assert_eq!(mixture.poll_timeout(), Some(at(10_000)));
-        assert!(mixture.pop_due(at(9_999)).is_none());
-        let names =
-            |mixture: &mut Mixture, now| core::iter::from_fn(|| mixture.pop_due(now)).map(|it| it.name).sum::<u32>();
+        assert_eq!(mixture.poll_timeout(None), Some(at(10_000)));
+        assert!(mixture.pop_due(at(9_999), None).is_none());
+        let names = |mixture: &mut Mixture, now| {
+            core::iter::from_fn(|| mixture.pop_due(now, None)).map(|it| it.name).sum::<u32>()
+        };
         assert_eq!(names(&mut mixture, at(11_000)), 1, "the first two");
-        assert_eq!(mixture.poll_timeout(), Some(at(12_000)));
+        assert_eq!(mixture.poll_timeout(None), Some(at(12_000)));
     }
 
     #[test]
@@ -196,8 +199,8 @@ mod tests {
         let mut mixture = mixture(None);
         mixture.note_begun(at(0), Slot(1), 1, |_| true);
         mixture.note_urgent(at(20_000), Slot(2), 2);
-        assert_eq!(mixture.pop_due(at(20_000)).map(|it| it.name), Some(2));
-        assert_eq!(mixture.pop_due(at(20_000)).map(|it| it.name), Some(1));
+        assert_eq!(mixture.pop_due(at(20_000), None).map(|it| it.name), Some(2));
+        assert_eq!(mixture.pop_due(at(20_000), None).map(|it| it.name), Some(1));
     }
 
     #[test]
@@ -206,14 +209,25 @@ mod tests {
         (0..8).for_each(|nth| mixture.note_begun(at(0), Slot(nth), nth, |_| true));
         let mut told = 0;
         for ms in 20_000..22_000 {
-            while mixture.pop_due(at(ms)).is_some() {
+            while mixture.pop_due(at(ms), None).is_some() {
                 mixture.spend(at(ms), 500);
                 told += 1;
             }
         }
         // What was saved up in a second, and two seconds' worth of two a second.
         assert!((4..=7).contains(&told), "{told}");
-        assert!(mixture.poll_timeout().is_some_and(|next| next > at(21_500)));
+        assert!(mixture.poll_timeout(None).is_some_and(|next| next > at(21_500)));
+    }
+
+    #[test]
+    fn what_the_filter_leaves_is_there_for_precise_words_as_well() {
+        let mut mixture = mixture(Some(1000));
+        (0..60).for_each(|nth| mixture.note_begun(at(0), Slot(nth), nth, |_| true));
+        mixture.spend(at(20_000), 10_000);
+        assert!(mixture.pop_due(at(20_000), None).is_none(), "its own part is spent for ten seconds");
+        assert!(mixture.pop_due(at(20_000), Some(at(20_500))).is_none());
+        assert_eq!(mixture.poll_timeout(Some(at(20_500))), Some(at(20_500)));
+        assert!(mixture.pop_due(at(20_500), Some(at(20_500))).is_some());
     }
 
     #[test]
@@ -221,16 +235,16 @@ mod tests {
         let mut mixture = mixture(None);
         (0..100).for_each(|nth| mixture.note_begun(at(nth.into()), Slot(nth), nth, |it| it.name >= 95));
         assert!(mixture.growing_old.len() <= 8);
-        assert_eq!(mixture.pop_due(at(60_000)).map(|it| it.name), Some(95));
+        assert_eq!(mixture.pop_due(at(60_000), None).map(|it| it.name), Some(95));
     }
 
     #[test]
     fn without_a_mixture_only_what_would_be_lost_is_told_precisely() {
         let mut mixture = Mixture::new(WhichPrecise::None, 4);
         mixture.note_begun(at(0), Slot(1), 1, |_| true);
-        assert_eq!(mixture.poll_timeout(), None);
+        assert_eq!(mixture.poll_timeout(None), None);
         mixture.note_urgent(at(1), Slot(2), 2);
-        assert_eq!(mixture.pop_due(at(1)).map(|it| it.name), Some(2));
-        assert!(mixture.pop_due(at(100_000)).is_none());
+        assert_eq!(mixture.pop_due(at(1), None).map(|it| it.name), Some(2));
+        assert!(mixture.pop_due(at(100_000), None).is_none());
     }
 }

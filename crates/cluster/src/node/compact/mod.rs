@@ -15,6 +15,8 @@
 //! [`CompactReceiver`]: replication::compact::CompactReceiver
 
 mod cells;
+mod doubting;
+mod heirlooms;
 mod leaving;
 mod mixture;
 mod receiving;
@@ -30,11 +32,14 @@ use super::ConfigError;
 use crate::pipeline::RecoveryConfig;
 
 pub(super) use cells::Cells;
+use doubting::Doubting;
+use heirlooms::Heirlooms;
+pub(super) use heirlooms::ToldOn;
 use mixture::Mixture;
 pub use mixture::WhichPrecise;
 pub(super) use receiving::recall;
 use standing_by::StandingBy;
-pub use status::{CompactStatus, PrecisionCounters};
+pub use status::{CompactStatus, HeirloomStatus, PrecisionCounters};
 
 /// How connections are told compactly.
 #[derive(Clone, Debug)]
@@ -64,8 +69,10 @@ pub(super) struct Compact {
     pub(super) sender: CompactSender,
     pub(super) cells: Cells,
     mixture: Mixture,
+    heirlooms: Heirlooms,
     recovery: RecoveryConfig,
     standing_by: StandingBy,
+    doubting: Doubting,
     counters: PrecisionCounters,
     /// This node is about to leave: at the latest then.
     leaves_by: Option<Instant>,
@@ -82,8 +89,10 @@ impl Compact {
             sender,
             cells: Cells::new(connections_max),
             mixture: Mixture::new(config.precise, connections_max),
+            heirlooms: Heirlooms::default(),
             recovery: config.recovery.clone(),
             standing_by: StandingBy::default(),
+            doubting: Doubting::default(),
             counters: PrecisionCounters::default(),
             leaves_by: None,
             awaits_entries_until: None,
@@ -93,15 +102,23 @@ impl Compact {
     /// The peer listens, or does not.
     pub(super) fn note_session(&mut self, now: Instant, peer: NodeId, event: SessionEvent) {
         match event {
-            SessionEvent::PeerUp | SessionEvent::PeerRestarted => self.sender.peer_back(now, peer),
-            SessionEvent::PeerSilent | SessionEvent::PeerLeft => self.sender.peer_lost(peer),
+            SessionEvent::PeerUp | SessionEvent::PeerRestarted => {
+                self.sender.peer_back(now, peer);
+                self.heirlooms.peer_back(now, peer);
+            }
+            SessionEvent::PeerSilent | SessionEvent::PeerLeft => {
+                self.sender.peer_lost(peer);
+                self.heirlooms.peer_lost(peer);
+            }
             _ => {}
         }
     }
 
     /// When it has something to do next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let told_by = [self.sender.poll_timeout(), self.mixture.poll_timeout(), self.standing_by.poll_timeout()];
-        told_by.into_iter().chain([self.leaves_by, self.awaits_entries_until]).flatten().min()
+        let precise_at = self.mixture.poll_timeout(self.sender.spare_budget_at());
+        let told_by = [self.sender.poll_timeout(), self.heirlooms.poll_timeout(), precise_at];
+        let told_by = told_by.into_iter().chain([self.standing_by.poll_timeout(), self.doubting.poll_timeout()]);
+        told_by.chain([self.leaves_by, self.awaits_entries_until]).flatten().min()
     }
 }

@@ -6,6 +6,7 @@ use core::time::Duration;
 use flow::{Instant, NodeId, Tuple};
 use replication::compact::{self, Addressee, CompactReceiver, Representation};
 
+use super::ToldOn;
 use crate::node::peer::Peer;
 use crate::node::roles::forwards;
 use crate::node::{Node, NodeError, NodeEvent};
@@ -17,10 +18,12 @@ const ENTRIES_AWAITED: Duration = Duration::from_secs(2);
 /// What a peer told of the connection that began with this tuple.
 pub(in crate::node) fn recall(peers: &[Peer], original: &Tuple) -> Option<Recalled> {
     peers.iter().find_map(|peer| {
-        let receiver = peer.compact.as_ref()?;
-        let known = receiver.lookup(original)?;
+        let own =
+            peer.compact.as_ref().and_then(|receiver| Some((receiver.lookup(original)?, receiver.representation())));
+        let told_on = || peer.told_on.as_ref()?.lookup(original);
+        let (known, representation) = own.or_else(told_on)?;
         let state = known.state.map(|cell| (cell.protocol_state(original.protocol), cell.connection_flags()));
-        let is_of_hosts = receiver.representation() == Some(Representation::HostAggregate);
+        let is_of_hosts = representation == Some(Representation::HostAggregate);
         Some(Recalled { owner: peer.id, state, is_of_hosts })
     })
 }
@@ -29,6 +32,16 @@ impl Peer {
     /// The peer's filter is here whole, or there is none.
     pub(in crate::node) fn has_told_filter(&self) -> bool {
         self.compact.as_ref().is_none_or(CompactReceiver::is_complete)
+    }
+
+    /// So is what it tells on. Nothing waits for that: it may be given up before it is whole.
+    pub(in crate::node) fn has_told_on(&self) -> bool {
+        self.told_on.as_ref().is_none_or(ToldOn::is_complete)
+    }
+
+    /// All the filters that it has told.
+    fn told_filters(&self) -> impl Iterator<Item = &CompactReceiver> {
+        self.compact.iter().chain(self.told_on.iter().flat_map(ToldOn::receivers))
     }
 }
 
@@ -52,9 +65,20 @@ impl Node {
         if peer.refused.is_some() {
             return Ok(());
         }
+        peer.heard_compactly_at = Some(now);
         match compact::addressee(datagram) {
+            _ if compact::stream(datagram) > 0 => {
+                self.handle_told_on(now, from, compact::stream(datagram), datagram)?;
+                self.handle_session_events(now);
+                return Ok(());
+            }
             Some(Addressee::Sender) => compact_node.sender.handle_datagram(now, from, datagram)?,
-            Some(Addressee::Receiver) | None => receiver.handle_datagram(now, datagram)?,
+            Some(Addressee::Receiver) | None => {
+                receiver.handle_datagram(now, datagram)?;
+                if compact::tells_entries(datagram) {
+                    compact_node.doubting.note_told(now);
+                }
+            }
         }
         let awaits_entries = compact_node.awaits_entries_until.is_some();
         if awaits_entries && self.told_entries() > 0 {
@@ -70,7 +94,16 @@ impl Node {
         let told = self.peers.iter_mut().filter(|peer| peer.can_be_told() && peer.refused.is_none());
         for peer in told {
             let Some(receiver) = &mut peer.compact else { continue };
-            if receiver.poll_transmit(now, buffer) || compact.sender.poll_transmit(now, peer.id, buffer) {
+            let mut answers_on =
+                |buffer: &mut Vec<u8>| peer.told_on.as_mut().is_some_and(|told_on| told_on.poll_transmit(now, buffer));
+            if receiver.poll_transmit(now, buffer)
+                || answers_on(buffer)
+                || compact.sender.poll_transmit(now, peer.id, buffer)
+            {
+                return Some(peer.id);
+            }
+            if compact.heirlooms.poll_transmit(now, peer.id, buffer) {
+                compact.sender.charge(now, buffer.len());
                 return Some(peer.id);
             }
         }
@@ -94,22 +127,25 @@ impl Node {
             return;
         }
         compact.awaits_entries_until = None;
-        self.pipeline.begin_recovery(now, &compact.recovery, told);
+        let is_new = self.pipeline.begin_recovery(now, &compact.recovery, told);
         // The peer may come back with nothing before all its connections have sent something.
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(true));
-        self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
+        self.adopt_heirlooms(now);
+        if is_new {
+            self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
+        }
     }
 
     /// Connections that can come back from what peers told, at most.
     fn told_entries(&self) -> u64 {
-        let receivers = self.peers.iter().filter_map(|peer| peer.compact.as_ref());
+        let receivers = self.peers.iter().flat_map(Peer::told_filters);
         receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.occupied())).sum()
     }
 
     /// As [`Node::told_entries`], as the peers last said it themselves.
     fn said_entries(&self) -> u64 {
-        let receivers = self.peers.iter().filter_map(|peer| peer.compact.as_ref());
+        let receivers = self.peers.iter().flat_map(Peer::told_filters);
         receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.entries())).sum()
     }
 
@@ -126,7 +162,10 @@ impl Node {
         self.pipeline.end_recovery();
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(false));
-        self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
+        if let Some(compact) = &mut self.compact {
+            compact.awaits_entries_until = None;
+            compact.heirlooms.clear();
+        }
     }
 
     pub(super) fn look_after_recovery(&mut self, now: Instant) {
@@ -141,6 +180,7 @@ impl Node {
             }
             return;
         }
+        self.forget_silent_heirlooms(now);
         let Some(until) = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until) else { return };
         if self.said_entries() > 0 {
             self.begin_recovery(now, true);
@@ -153,6 +193,9 @@ impl Node {
     pub(in crate::node) fn has_compact_words(&self) -> bool {
         let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
         let Some(compact) = &self.compact else { return false };
-        self.peers.iter().filter(listens).any(|peer| !compact.sender.is_settled(peer.id))
+        self.peers
+            .iter()
+            .filter(listens)
+            .any(|peer| !compact.sender.is_settled(peer.id) || !compact.heirlooms.is_settled(peer.id))
     }
 }

@@ -19,11 +19,26 @@ pub struct PrecisionCounters {
     pub let_go: u64,
 }
 
+/// What a node tells on for others that are gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeirloomStatus {
+    /// Filters.
+    pub filters: u64,
+    /// Their entries whose connections have not come back.
+    pub entries: u64,
+    /// Bytes that told them on.
+    pub bytes: u64,
+    /// What they take, in bytes.
+    pub memory_bytes: u64,
+}
+
 /// How compact replication stands.
 #[derive(Clone, Debug)]
 pub struct CompactStatus {
     /// What this node tells.
     pub sender: CompactSenderStatus,
+    /// What it tells on for nodes that are gone.
+    pub heirlooms: HeirloomStatus,
     /// What it tells precisely beside that.
     pub precision: PrecisionCounters,
     /// What came of connections that it was told of.
@@ -36,9 +51,18 @@ impl Compact {
     pub(in crate::node) fn status(&self, node: &Node) -> CompactStatus {
         CompactStatus {
             sender: self.sender.status(),
+            heirlooms: self.heirlooms.status(),
             precision: self.counters,
             recovery: node.pipeline.recovery_counters(),
             recovery_ends_at: node.pipeline.recovery_ends_at(),
         }
+    }
+}
+
+impl Node {
+    /// How compact replication stands; `None`: there is none.
+    #[must_use]
+    pub fn compact_status(&self) -> Option<CompactStatus> {
+        self.compact.as_ref().map(|compact| compact.status(self))
     }
 }

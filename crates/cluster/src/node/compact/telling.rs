@@ -60,6 +60,18 @@ impl Compact {
         }
     }
 
+    /// The next connection to be told precisely now. What the filter leaves of the budget is there for it as well.
+    fn pop_due(&mut self, now: Instant) -> Option<Candidate> {
+        let spare_at = self.sender.spare_budget_at();
+        self.mixture.pop_due(now, spare_at)
+    }
+
+    /// So many bytes are told each of so many peers precisely: they come off what the filter may take, too.
+    fn spend_precisely(&mut self, now: Instant, bytes: usize, peers: usize) {
+        self.mixture.spend(now, bytes * peers);
+        self.sender.charge(now, bytes);
+    }
+
     /// A connection is this node's no more. Whether it was told precisely.
     pub(super) fn leave(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
         let (was_precise, state) = self.cells.forget(slot, name(pipeline, original));
@@ -83,6 +95,7 @@ impl Node {
         }
         let refused_before = compact.sender.refused();
         compact.enter(pipeline, slot, connection);
+        compact.heirlooms.take(&connection.original);
         let has_no_room = compact.mixture.is_mixed() && compact.sender.refused() != refused_before;
         if has_no_room || !is_restorable(pipeline, connection) {
             compact.mixture.note_urgent(now, slot, name);
@@ -111,7 +124,7 @@ impl Node {
         let is_precise = compact.cells.is_precise_as(slot, name(pipeline, &connection.original));
         if is_worth_telling(self.selection, protocol, previous_state, state, change) {
             if is_precise {
-                compact.mixture.spend(now, PRECISE_BYTES_BESIDE * self.peers.len());
+                compact.spend_precisely(now, PRECISE_BYTES_BESIDE, self.peers.len());
             }
             compact.change(pipeline, slot, connection);
         }
@@ -162,15 +175,17 @@ impl Node {
             return;
         }
         for _ in 0..PROMOTED_PER_TIMEOUT_MAX {
-            let Some(candidate) = self.compact.as_mut().and_then(|compact| compact.mixture.pop_due(now)) else { break };
+            let Some(candidate) = self.compact.as_mut().and_then(|compact| compact.pop_due(now)) else { break };
             self.promote(now, candidate);
         }
         self.look_for_confirmations();
         self.let_go_while_standing_by(now);
+        self.doubt_what_peers_claim(now);
         self.look_after_recovery(now);
         self.leave_when_told(now);
         if let Some(compact) = &mut self.compact {
             compact.sender.handle_timeout(now);
+            compact.heirlooms.handle_timeout(now);
         }
         for receiver in self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut()) {
             receiver.handle_timeout(now);
@@ -189,7 +204,7 @@ impl Node {
         }
         self.attributes.clear();
         precise::encode(now, connection, &ChainStates(pipeline.chain()), &mut self.attributes);
-        compact.mixture.spend(now, (self.attributes.len() + PRECISE_BYTES_BESIDE) * self.peers.len());
+        compact.spend_precisely(now, self.attributes.len() + PRECISE_BYTES_BESIDE, self.peers.len());
         compact.counters.long_lived += u64::from(!candidate.is_urgent);
         compact.counters.urgent += u64::from(candidate.is_urgent);
         compact.cells.set_precise(slot, known_as);

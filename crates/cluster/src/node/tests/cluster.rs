@@ -24,7 +24,7 @@ use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
 use crate::forwarding::MssClamp;
 use crate::group::GroupId;
 use crate::node::{CompactNodeConfig, Node, NodeConfig, NodeError, PeerConfig, Security, Transmit, WhichPrecise};
-use crate::pipeline::{Limits, RecoveryConfig, SharingConfig};
+use crate::pipeline::{Limits, RECOVERY_LASTS_DEFAULT, RecoveryConfig, SharingConfig};
 use crate::{failure_detector, forwarding, role};
 
 pub(super) const INSIDE: PortId = PortId(0);
@@ -80,18 +80,32 @@ pub(super) struct Compactly {
     pub(super) precise: WhichPrecise,
     /// The inside is trusted after a take-over.
     pub(super) cold_start: bool,
+    /// How long filters are asked after a take-over.
+    pub(super) recovery_lasts: Duration,
+    /// What filter and precise words may take together.
+    pub(super) budget_bytes_per_second: Option<u64>,
 }
 
 impl Compactly {
     pub(super) const fn of(representation: Representation) -> Self {
-        Self { representation, items_max: 8192, precise: WhichPrecise::None, cold_start: false }
+        Self {
+            representation,
+            items_max: 8192,
+            precise: WhichPrecise::None,
+            cold_start: false,
+            recovery_lasts: RECOVERY_LASTS_DEFAULT,
+            budget_bytes_per_second: None,
+        }
     }
 
     /// `start` differs from start to start.
     fn config(self, id: u8, start: u64) -> CompactNodeConfig {
-        let config = CompactConfig::new(self.representation, self.items_max, [id.into(), start]);
+        let config = CompactConfig {
+            budget_bytes_per_second: self.budget_bytes_per_second,
+            ..CompactConfig::new(self.representation, self.items_max, [id.into(), start])
+        };
         let cold_start = if self.cold_start { std::vec![INSIDE] } else { Vec::new() };
-        let recovery = RecoveryConfig { cold_start, ..RecoveryConfig::default() };
+        let recovery = RecoveryConfig { cold_start, lasts: self.recovery_lasts, ..RecoveryConfig::default() };
         CompactNodeConfig { config, precise: self.precise, recovery }
     }
 }

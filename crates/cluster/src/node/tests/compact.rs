@@ -12,19 +12,19 @@ use super::{ACK, FIN_ACK, events, exchange};
 use crate::node::{ConfigError, Node, NodeEvent, WhichPrecise};
 use crate::role::State;
 
-const MULTI_LEVEL: Representation = Representation::ALL[2];
+pub(super) const MULTI_LEVEL: Representation = Representation::ALL[2];
 const CONNECTIONS: u16 = 2000;
 
 /// Connections under their own addresses, in a table that has room for all.
-fn options(compact: Compactly) -> Options {
+pub(super) fn options(compact: Compactly) -> Options {
     Options { compact: Some(compact), is_translated: false, connections_max: 8192, ..Options::default() }
 }
 
-fn outwards(port: u16) -> Tuple {
+pub(super) fn outwards(port: u16) -> Tuple {
     Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80))
 }
 
-fn client_says(cluster: &mut Cluster, port: u16, flags: u8, sequence: u32, acknowledgement: u32) -> bool {
+pub(super) fn client_says(cluster: &mut Cluster, port: u16, flags: u8, sequence: u32, acknowledgement: u32) -> bool {
     cluster.client_sends(port, segment(flags, sequence, acknowledgement), b"");
     cluster.server_receives().is_some_and(|got| got.tuple == outwards(port))
 }
@@ -35,7 +35,7 @@ fn server_says(cluster: &mut Cluster, port: u16, flags: u8, sequence: u32, ackno
     cluster.client_receives().is_some_and(|got| got.tuple == back)
 }
 
-fn connect(cluster: &mut Cluster, port: u16) {
+pub(super) fn connect(cluster: &mut Cluster, port: u16) {
     cluster.client_sends(port, syn(), b"");
     assert!(cluster.server_receives().is_some(), "the SYN of port {port} passes");
     let back = outwards(port).inverse();
@@ -44,18 +44,18 @@ fn connect(cluster: &mut Cluster, port: u16) {
     assert!(client_says(cluster, port, ACK, 1001, 5001));
 }
 
-fn ports(count: u16) -> impl Iterator<Item = u16> + Clone {
+pub(super) fn ports(count: u16) -> impl Iterator<Item = u16> + Clone {
     20_000..20_000 + count
 }
 
-fn connected(options: Options, count: u16) -> Cluster {
+pub(super) fn connected(options: Options, count: u16) -> Cluster {
     let mut cluster = Cluster::start(options);
     ports(count).for_each(|port| connect(&mut cluster, port));
     cluster
 }
 
 /// Far beyond what anybody was told; by turns the client or the server speaks first.
-fn goes_on(cluster: &mut Cluster, port: u16) -> bool {
+pub(super) fn goes_on(cluster: &mut Cluster, port: u16) -> bool {
     let client_first = port.is_multiple_of(2);
     [client_first, !client_first].into_iter().all(|is_client| {
         if is_client {
@@ -66,7 +66,7 @@ fn goes_on(cluster: &mut Cluster, port: u16) -> bool {
     })
 }
 
-fn going_on(cluster: &mut Cluster, count: u16) -> usize {
+pub(super) fn going_on(cluster: &mut Cluster, count: u16) -> usize {
     ports(count).filter(|port| goes_on(cluster, *port)).count()
 }
 
@@ -75,11 +75,11 @@ fn entries(cluster: &Cluster, id: u8) -> u64 {
 }
 
 /// All that the node has to tell compactly has been told.
-fn is_told(node: &Node) -> bool {
+pub(super) fn is_told(node: &Node) -> bool {
     !node.has_last_words()
 }
 
-fn take_over(cluster: &mut Cluster, from: u8) {
+pub(super) fn take_over(cluster: &mut Cluster, from: u8) {
     cluster.run_until("everything to be told", |cluster| is_told(cluster.node(from)));
     cluster.kill(from);
     cluster.run_until("the other to take over", |cluster| cluster.node(1 - from).holds_addresses());

@@ -5,6 +5,7 @@ use flow::connection::flags;
 use flow::wire::{Packet, Transport, tcp_flags};
 use flow::{Connection, Direction, DropReason, Instant, PortId, Segmentation, Tuple};
 use network_functions::chain::Runtime;
+use network_functions::function::Verdict;
 use network_functions::restoration::Restored;
 
 use super::{Edge, Pipeline, Recalled, Recollection, Recovery, assumed_state};
@@ -28,9 +29,8 @@ impl Pipeline {
             self.recovery_counters.cold_started += u64::from(matches!(recollection, Recollection::Known(..)));
             return recollection;
         }
+        let name = self.name_of(&tuple);
         let Recovery { config, blocked, .. } = recovery;
-        let name = self.table.hash(&tuple)
-            ^ u64::from((tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port));
         if config.blocks && blocked.is_sent_again(name, segment.sequence) {
             let recollection = self.begin_in_the_middle(now, recovery, &tuple, ingress);
             self.recovery_counters.unblocked += u64::from(matches!(recollection, Recollection::Known(..)));
@@ -92,22 +92,30 @@ impl Pipeline {
     ) -> Option<Recollection> {
         let Transport::Tcp(segment) = packet.headers.transport else { return None };
         let tuple = packet.headers.tuple;
-        // A FIN without its payload would stand at another place.
-        if segment.has(tcp_flags::FIN) || packet.headers.is_fragment {
+        if packet.headers.is_fragment {
             return None;
         }
         let (original, _, restored) = self.only_original(recovery, &tuple, packet.frame.ingress)?;
-        let payload_bytes = packet.payload().len();
-        if !packet.replace_payload(0..payload_bytes, &[]) {
+        if !make_keep_alive(packet, segment.sequence, segment.acknowledgement) {
             return None;
         }
-        packet.frame.segmentation = Segmentation::default();
-        packet.renumber_tcp(segment.sequence.wrapping_sub(1), segment.acknowledgement, |edge| edge);
-        // A connection only for the functions to translate by: it is in no table.
+        let direction = if original == tuple { Direction::Original } else { Direction::Reply };
+        let verdict = self.translate(now, packet, original, &restored, direction);
+        Some(Recollection::Done(self.send(now, packet, verdict, edge)))
+    }
+
+    /// Has the functions translate a packet as one of the connection that they make of this tuple, which is in no table.
+    pub(super) fn translate(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet<'_, '_>,
+        original: Tuple,
+        restored: &Restored,
+        direction: Direction,
+    ) -> Verdict {
         let (protocol, told) = assumed_state(original.protocol);
         let mut passing = Connection::new(original, self.node, protocol, now);
         (passing.reply, passing.functions, passing.flags) = (restored.reply, restored.functions, told | flags::COPY);
-        let direction = if original == tuple { Direction::Original } else { Direction::Reply };
         let mut runtime = Runtime {
             now,
             node: self.node,
@@ -115,7 +123,18 @@ impl Pipeline {
             log: &mut self.log,
             expectations: &mut self.expectations,
         };
-        let verdict = self.chain.process(&mut runtime, &mut passing, packet, direction).verdict;
-        Some(Recollection::Done(self.send(now, packet, verdict, edge)))
+        self.chain.process(&mut runtime, &mut passing, packet, direction).verdict
     }
+}
+
+/// Makes a segment a keep-alive: without its payload and its FIN, and numbered one before it. False if that cannot be.
+pub(super) fn make_keep_alive(packet: &mut Packet<'_, '_>, sequence: u32, acknowledgement: u32) -> bool {
+    let payload_bytes = packet.payload().len();
+    if !packet.replace_payload(0..payload_bytes, &[]) {
+        return false;
+    }
+    packet.frame.segmentation = Segmentation::default();
+    packet.clear_tcp_flags(tcp_flags::FIN);
+    packet.renumber_tcp(sequence.wrapping_sub(1), acknowledgement, |edge| edge);
+    true
 }

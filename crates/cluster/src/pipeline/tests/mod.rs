@@ -35,6 +35,8 @@ const SHARED6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
 #[derive(Default)]
 struct TwoLinks {
     told: Vec<(Tuple, Recalled)>,
+    /// What the pipeline sent of its own making.
+    posted: Vec<Vec<u8>>,
 }
 
 impl Edge for TwoLinks {
@@ -56,6 +58,10 @@ impl Edge for TwoLinks {
 
     fn forward(&mut self, _: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
         Disposition::Transmit(PortId(1 - packet.frame.ingress.0))
+    }
+
+    fn post(&mut self, _: Instant, packet: &mut Packet<'_, '_>) {
+        self.posted.push(packet.frame.bytes().to_vec());
     }
 }
 

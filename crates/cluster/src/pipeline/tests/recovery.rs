@@ -37,7 +37,7 @@ fn bench_with(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>, translates: 
     let chain = ChainBuilder::new().push(firewall.unwrap()).push(nat.unwrap()).build().unwrap();
     let tracker = Tracker::new(TrackerConfig::default());
     let mut bench = Bench::of(Pipeline::new(NodeId(0), 256, HashKey([1, 2]), tracker, chain));
-    bench.pipeline.begin_recovery(bench.now, &config, told.len() as u64);
+    let _ = bench.pipeline.begin_recovery(bench.now, &config, told.len() as u64);
     bench.links.told = told;
     bench
 }
@@ -93,15 +93,89 @@ fn a_connection_goes_on_whichever_side_speaks_first() {
     }
 }
 
+/// The client's ports that were asked about an answer, as it would see the questions.
+fn asked(bench: &mut Bench) -> Vec<u16> {
+    let questions = core::mem::take(&mut bench.links.posted);
+    let port_of = |frame: Vec<u8>| {
+        let (tuple, segment) = segment_of(&frame);
+        assert_eq!((tuple.source_ip(), tuple.destination_ip()), (SERVER.into(), CLIENT.into()));
+        assert_eq!((segment.payload_bytes, segment.flags), (0, ACK), "a keep-alive");
+        tuple.destination_port
+    };
+    questions.into_iter().map(port_of).collect()
+}
+
 #[test]
-fn of_hosts_that_talk_only_the_side_that_names_its_port_restores_a_translated_connection() {
+fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner_goes_on() {
     let hosts = Recalled { is_of_hosts: true, ..MEMBER };
-    let told = (4000..6000).map(|port| (outwards(port), hosts)).collect();
+    let told = (1024..=u16::MAX).map(|port| (outwards(port), hosts)).collect();
     let mut bench = bench(RecoveryConfig::default(), told);
     let reply = answers(&bench, 4000);
-    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"to which port?")).is_none());
-    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 1, 1, b"mine")).is_some());
-    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 5, b"to that one")).is_some());
+    let answer = |bench: &mut Bench| bench.feed_one(OUTSIDE, tcp(&reply, ACK | tcp_flags::FIN, 700, 900, b"whose?"));
+    assert!(answer(&mut bench).is_none());
+    assert_eq!(bench.dropped(DropReason::RecoveryAmbiguous), 1);
+    let ports = asked(&mut bench);
+    assert!(ports.contains(&4000) && ports.len() > 50, "all that the outside port stands for: {ports:?}");
+    assert!(answer(&mut bench).is_none() && asked(&mut bench).is_empty(), "a window of segments asks once");
+
+    // Half of them deny it, which the server must not hear of: it would end the right one.
+    for port in ports.iter().copied().filter(|port| *port != 4000).step_by(2) {
+        assert!(bench.feed_one(INSIDE, tcp(&outwards(port), tcp_flags::RST, 900, 0, b"")).is_none());
+    }
+    let denials = bench.dropped(DropReason::RecoveryDenial) as usize;
+    bench.now = bench.now + Duration::from_millis(200);
+    assert!(answer(&mut bench).is_none());
+    assert_eq!(asked(&mut bench).len(), ports.len() - denials, "the others are asked again");
+
+    let acknowledgement = bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 900, 700, b"")).expect("it is mine");
+    assert_eq!(segment_of(&acknowledgement).0, reply.inverse());
+    assert!(answer(&mut bench).is_some(), "now it is known whose it is");
+    let other = *ports.iter().find(|port| **port != 4000).unwrap();
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(other), tcp_flags::RST, 900, 0, b"")).is_none(), "a late denial");
+    let counters = bench.pipeline.recovery_counters();
+    assert_eq!((counters.restored, counters.ambiguous, counters.denials), (1, 3, denials as u64 + 1));
+}
+
+#[test]
+fn of_several_ports_that_a_filter_seems_to_know_none_gets_the_answer_before_one_has_acknowledged() {
+    let mut bench = bench(RecoveryConfig::default(), Vec::new());
+    let reply = answers(&bench, 4000);
+    let mut originals = Vec::new();
+    bench.pipeline.chain().originals_of(&reply, &mut originals);
+    let is_other = |original: &&Tuple| original.source_ip() == CLIENT && original.source_port != 4000;
+    let mistaken = *originals.iter().find(is_other).unwrap();
+    bench.links.told = std::vec![(mistaken, MEMBER), (outwards(4000), MEMBER)];
+    let _ = bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 2);
+    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"whose?")).is_none());
+    let mut ports = asked(&mut bench);
+    ports.sort_unstable();
+    let mut expected = std::vec![4000, mistaken.source_port];
+    expected.sort_unstable();
+    assert_eq!(ports, expected);
+    assert!(bench.feed_one(INSIDE, tcp(&mistaken, tcp_flags::RST, 900, 0, b"")).is_none());
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 900, 700, b"")).is_some());
+    assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"again")).is_some());
+}
+
+#[test]
+fn a_reset_that_nobody_asked_for_passes() {
+    let mut bench = bench(RecoveryConfig::default(), std::vec![(outwards(4000), MEMBER)]);
+    assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), tcp_flags::RST, 900, 0, b"")).is_some());
+}
+
+#[test]
+fn strangers_have_no_more_questions_sent_than_a_second_allows() {
+    let hosts = Recalled { is_of_hosts: true, ..MEMBER };
+    let told = (4000..5200).map(|port| (outwards(port), hosts)).collect();
+    let mut bench = bench(RecoveryConfig { misses_per_source_max: 2, ..RecoveryConfig::default() }, told);
+    let is_asked_about = |bench: &mut Bench, port| {
+        let reply = answers(bench, port);
+        assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_none());
+        !asked(bench).is_empty()
+    };
+    let asked_about = (4000..4100).filter(|port| is_asked_about(&mut bench, *port)).count();
+    assert_eq!(asked_about, 20, "ten answers for each miss that a source may have");
+    assert_eq!(bench.pipeline.recovery_counters().ambiguous, 100);
 }
 
 #[test]
@@ -159,7 +233,7 @@ fn no_more_comes_back_than_was_told() {
     let told: Vec<_> = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
     let mut bench = bench(RecoveryConfig::default(), told);
     // The peer said that it had one connection.
-    bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 1);
+    let _ = bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 1);
     (4000..4200).for_each(|port| drop(bench.feed_one(INSIDE, tcp(&outwards(port), ACK, 1, 1, b""))));
     assert_eq!(bench.pipeline.recovery_counters().restored, 65);
     bench.pipeline.end_recovery_if_over(bench.now);

@@ -6,8 +6,11 @@
 //! the room stand a [`BinaryFuse8`](xorf::BinaryFuse8), the fastest filter for a set that never changes, and a `hashbrown`
 //! map. *The paper's numbers*: its simulations are repeated and compared with what its text says.
 //!
-//! Time is the thread's processor time, so that other programs do not count; what they do to the caches does.
+//! Time is the thread's processor time, so that other programs do not count; what they do to the caches does. What the structures
+//! do to each other's does not: before each is timed in a round, some lookups that are not fetch it back. Each key is looked up on its own
+//! and none waits for another's answer, so that as many are under way as the processor sees ahead.
 
+mod classification;
 mod large;
 mod paper;
 mod report;
@@ -32,7 +35,20 @@ const SECRET: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
 /// A structure does not do what it is measured at, which is a defect, or the result cannot be printed.
 pub fn run(args: &BenchFiltersArgs) -> Result<(), CommandError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    let classification = classification::measure(args.rounds).map_err(BenchError::from)?;
+    let all = WithClassification { report, classification };
+    rounds::print(&all, args.json, || {
+        format!("{}\n{}", all.report.describe(), classification::describe(&all.classification))
+    })
+}
+
+/// All that is printed.
+#[derive(Debug, serde::Serialize)]
+struct WithClassification {
+    #[serde(flatten)]
+    report: Report,
+    /// Figures 17 and 19.
+    classification: Vec<classification::Row>,
 }
 
 fn measure(args: &BenchFiltersArgs) -> Result<Report, BenchError> {

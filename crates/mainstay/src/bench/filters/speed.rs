@@ -13,6 +13,9 @@ use crate::output::Progress;
 
 /// The part of the items that is removed, inserted and changed in a round.
 const CHANGED_DIVISOR: usize = 16;
+/// The part of the keys that are looked up before a round's lookups are timed: so many that they fetch a structure back into the caches
+/// that others have pushed it out of.
+const WARMING_DIVISOR: usize = 8;
 /// Keys whose insertions are counted by the words that they change.
 const COUNTED_KEYS: usize = 4096;
 /// Keys that are not in FA(4,8), for the share of those that are found: so many that a few are expected to be.
@@ -85,6 +88,7 @@ pub(super) fn measure(args: &BenchFiltersArgs, progress: &Progress, keys: &Keys)
     speed.fuse.bytes_per_item = fuse.bytes() as f64 / keys.held.len() as f64;
     speed.fuse.false_positive = fuse.count(&keys.misses) as f64 / keys.misses.len() as f64;
     rounds::repeat(progress, "speed", args.rounds, |_| {
+        black_box(fuse.count(&keys.misses[..keys.misses.len() / WARMING_DIVISOR]));
         speed.fuse.hit.push(nanos_each(&keys.hits, |keys| fuse.count(keys)).0);
         speed.fuse.miss.push(nanos_each(&keys.misses, |keys| fuse.count(keys)).0);
         subjects.each(|index, subject| pass(subject, keys, &mut speed.subjects[index]))
@@ -115,6 +119,7 @@ fn fill(subject: &mut dyn Visit, keys: &Keys, figures: &mut Figures) -> Result<(
 
 fn pass(subject: &mut dyn Visit, keys: &Keys, figures: &mut Figures) -> Result<(), BenchError> {
     let name = subject.name();
+    black_box(subject.count(&keys.misses[..keys.misses.len() / WARMING_DIVISOR]));
     let (nanos, hits) = nanos_each(&keys.hits, |keys| subject.count(keys));
     carried_out(name, "looking up", hits, keys.hits.len())?;
     figures.hit.push(nanos);

@@ -81,7 +81,7 @@ fn measure(args: &BenchRedundancyArgs) -> Result<Report, BenchError> {
             subjects.push(Subject::new(method, block_bytes, cache_bytes, &traffic)?);
         }
     }
-    let mut baselines = baselines::Libraries::new(&traffic)?;
+    let mut baselines = baselines::Libraries::new(&traffic, cache_bytes)?;
     rounds::repeat(&progress, "speed", args.rounds, |round| {
         for baseline in rounds::turns(round, [true, false]) {
             if baseline {

@@ -19,6 +19,8 @@ pub(super) struct Speeds {
     pub(super) encode: ByMethod,
     pub(super) decode: ByMethod,
     pub(super) memcpy: f64,
+    /// Copied block by block, and once more into a ring of the cache's size.
+    pub(super) memcpy_kept: BTreeMap<String, f64>,
     pub(super) zstd_long: f64,
     pub(super) lz4: f64,
     pub(super) fastcdc: f64,
@@ -115,7 +117,10 @@ impl Report {
         let Figures { mark, encode, decode, saved, baselines, savings } = figures;
         let median = |rounds: &Rounds| rounded(rounds.median(), 3);
         let mut spans = Vec::new();
-        for (what, of) in [("marking", &mark), ("encoding", &encode), ("decoding", &decode)] {
+        let kept = &baselines.memcpy_kept;
+        for (what, of) in
+            [("marking", &mark), ("encoding", &encode), ("decoding", &decode), ("copying and keeping", kept)]
+        {
             for ((method, block), rounds) in of {
                 spans.push((format!("{what}, {method}, {block} bytes"), rounds.median(), rounds.span()));
             }
@@ -137,6 +142,7 @@ impl Report {
                 encode: by_method(&encode, median),
                 decode: by_method(&decode, median),
                 memcpy: median(&baselines.memcpy),
+                memcpy_kept: by_method(&baselines.memcpy_kept, median).remove("memcpy").unwrap_or_default(),
                 zstd_long: median(&baselines.zstd_long),
                 lz4: median(&baselines.lz4),
                 fastcdc: median(&baselines.fastcdc),

@@ -15,6 +15,10 @@ fn a_small_measurement_has_all_its_figures() {
             }
         }
     }
+    for block in BLOCK_BYTES {
+        let figure = &json["gb_per_s"]["memcpy_kept"][block.to_string()];
+        assert!(figure.as_f64().is_some_and(|figure| figure > 0.0), "{block}: {json}");
+    }
     for what in ["memcpy", "zstd_long", "lz4", "fastcdc"] {
         assert!(json["gb_per_s"][what].as_f64().is_some_and(|figure| figure > 0.0), "{what}: {json}");
     }

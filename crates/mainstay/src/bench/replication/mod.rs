@@ -16,7 +16,6 @@ pub mod network;
 pub mod objects;
 mod page;
 pub mod pair;
-mod plot;
 mod report;
 mod seed;
 mod statistics;

@@ -2,28 +2,12 @@
 
 use std::fmt::Write;
 
-use super::plot::{Line, Plot, Point};
+use analysis::report::{Axis, Plot, PlotKind, Point, Series};
+
 use super::report::{CellReport, Report, Row};
 use super::seed;
 use super::table::{cells, conditions, percent, rows_of, spread};
-use crate::demo::html::{STYLE, date, escaped, round_up};
-
-/// What sets the lines apart.
-const LINES: &str = "
-:root { --s-native: #1f6fd1; --s-native-held: #0b8a72; --s-udp: #d9730d; --s-tcp: #c0272d; --s-conntrackd: #8a3ffc;
-  --s-conntrackd-udp: #a2191f; --s-conntrackd-tcp: #6f6f6f; }
-@media (prefers-color-scheme: dark) { :root { --s-native: #6aa9ff; --s-native-held: #3fcfb0; --s-udp: #f5a35b; --s-tcp: #ff7b7f; --s-conntrackd: #b58cff;
-  --s-conntrackd-udp: #ff9ea2; --s-conntrackd-tcp: #b0b0b0; } }
-.s-native { stroke: var(--s-native); } .f-native { fill: var(--s-native); }
-.s-native-held { stroke: var(--s-native-held); } .f-native-held { fill: var(--s-native-held); }
-.s-udp { stroke: var(--s-udp); } .f-udp { fill: var(--s-udp); }
-.s-tcp { stroke: var(--s-tcp); } .f-tcp { fill: var(--s-tcp); }
-.s-conntrackd { stroke: var(--s-conntrackd); } .f-conntrackd { fill: var(--s-conntrackd); }
-.s-conntrackd-udp { stroke: var(--s-conntrackd-udp); } .f-conntrackd-udp { fill: var(--s-conntrackd-udp); }
-.s-conntrackd-tcp { stroke: var(--s-conntrackd-tcp); } .f-conntrackd-tcp { fill: var(--s-conntrackd-tcp); }
-.legend svg { display: inline-block; width: 18px; height: 6px; margin-right: 7px; vertical-align: middle; }
-td.text { text-align: left; white-space: normal; vertical-align: top; }
-";
+use crate::demo::html::{STYLE, date, escaped};
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
@@ -35,7 +19,7 @@ pub(super) fn page(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>Mainstay: what replication saves</title><style>\n{STYLE}{LINES}</style></head><body><main>\n{}\n\
+         <title>Mainstay: what replication saves</title><style>\n{STYLE}</style></head><body><main>\n{}\n\
          </main></body></html>\n",
         sections.join("\n")
     )
@@ -57,28 +41,25 @@ fn header(report: &Report) -> String {
 fn charts(report: &Report, loss: f64, rtt_ms: u32) -> String {
     let conditions = format!("{:.0} % lost between the gateways, round trip {rtt_ms} ms", loss * 100.0);
     let mut html = format!("<section class=\"card\"><h2>{conditions}</h2><div class=\"legend\">");
-    for cell in cells(report, loss, rtt_ms) {
+    for (number, cell) in cells(report, loss, rtt_ms).enumerate() {
         // Writing to a string cannot fail, here and below.
         let _ = write!(
             html,
-            "<span><svg viewBox=\"0 0 18 6\"><path class=\"series s-{0}\" d=\"M0 3H18\"/></svg>{0}</span>",
+            "<span><svg viewBox=\"0 0 22 8\"><path class=\"series s{number}\" d=\"M0 4H22\"/></svg>{}</span>",
             cell.transport
         );
     }
     html.push_str("</div><h3>Recovered</h3>");
     let share = |row: &Row| {
         let (value, span) = (row.recovered?, row.recovered_interval?);
-        Some(Point { value: value * 100.0, span: span.map(|bound| bound * 100.0) })
+        Some((value * 100.0, span.map(|bound| bound * 100.0)))
     };
-    html.push_str(&plot(report, (loss, rtt_ms), &format!("recovered, {conditions}"), "%", 100.0, share));
+    let percent = Axis::new("", "%").between(0.0, 100.0);
+    html.push_str(&plot(report, (loss, rtt_ms), &format!("recovered, {conditions}"), percent, share));
     html.push_str("<h3>Time to recover</h3>");
-    let time = |row: &Row| {
-        let spread = row.time_to_recover_ms?;
-        Some(Point { value: spread.median, span: [spread.median, spread.p99] })
-    };
-    let rows = || report.rows.iter().filter(|row| (row.loss, row.rtt_ms) == (loss, rtt_ms));
-    let top = rows().filter_map(|row| Some(row.time_to_recover_ms?.p99)).fold(0.0, f64::max);
-    html.push_str(&plot(report, (loss, rtt_ms), &format!("time to recover, {conditions}"), "ms", round_up(top), time));
+    let time = |row: &Row| row.time_to_recover_ms.map(|spread| (spread.median, [spread.median, spread.p99]));
+    let millis = Axis::new("", "ms");
+    html.push_str(&plot(report, (loss, rtt_ms), &format!("time to recover, {conditions}"), millis, time));
     html.push_str(
         "<p class=\"note\">Above: shares, and between what they lie with a confidence of 95 %. Below: medians, and up to \
          where all but one in a hundred lie, from the kill on.</p></section>",
@@ -86,19 +67,24 @@ fn charts(report: &Report, loss: f64, rtt_ms: u32) -> String {
     html
 }
 
+/// A line for each transport, by the size of objects; `figure` says a row's figure and between what it may lie.
 fn plot(
     report: &Report,
     (loss, rtt_ms): (f64, u32),
     title: &str,
-    unit: &str,
-    top: f64,
-    point: impl Fn(&Row) -> Option<Point>,
+    y: Axis,
+    figure: impl Fn(&Row) -> Option<(f64, [f64; 2])>,
 ) -> String {
-    let lines = cells(report, loss, rtt_ms)
-        .map(|cell| Line { name: cell.transport, points: rows_of(report, cell).map(&point).collect() });
-    let plot =
-        Plot { title: title.to_owned(), sizes_kb: &report.settings.object_kb, unit, top, lines: lines.collect() };
-    plot.draw()
+    let series = cells(report, loss, rtt_ms).map(|cell| {
+        let figures = rows_of(report, cell).map(&figure).enumerate();
+        let points = figures.filter_map(|(size, figure)| {
+            let (y, span) = figure?;
+            Some(Point { x: size as f64, y, span: Some(span) })
+        });
+        Series { points: points.collect(), ..Series::new(cell.transport, []) }
+    });
+    let sizes = report.settings.object_kb.iter().map(ToString::to_string);
+    Plot::new(PlotKind::Line, title, Axis::of_categories("object", "KB", sizes), y, series.collect()).svg()
 }
 
 fn comparison(report: &Report) -> String {

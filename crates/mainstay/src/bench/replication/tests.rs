@@ -97,7 +97,7 @@ fn the_page_has_charts_raw_figures_and_the_comparison() {
     let html = page::page(&report());
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
     assert_eq!(html.matches("<svg viewBox=\"0 0 920").count(), 4, "two for each loss");
-    for expected in ["why they differ", "6 to 7 s", "s-native-held", "not &lt;installed&gt;", "By size"] {
+    for expected in ["why they differ", "6 to 7 s", "class=\"series s1\"", "not &lt;installed&gt;", "By size"] {
         assert!(html.contains(expected), "{expected} is missing");
     }
     assert!(!html.contains("NaN"), "no figure is made of nothing");

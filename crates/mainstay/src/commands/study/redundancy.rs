@@ -7,10 +7,11 @@ use analysis::redundancy_study::{
     Findings, Options, Progress as Far, Site, Source, State, StudyError as Error, TraceSource, Watch, digest_of, page,
     run as study,
 };
+use analysis::trace::Skip;
 use redundancy::Window;
 
 use super::{StudyError, footer, write_out};
-use crate::cli::StudyRedundancyArgs;
+use crate::cli::{StudyRedundancyArgs, admission};
 use crate::commands::CommandError;
 use crate::output::{self, Align, Progress, Table};
 
@@ -29,6 +30,14 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
         let reasons =
             findings.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", output::count(*frames)));
         eprintln!("{} frames were not studied: {}", output::count(skipped), reasons.collect::<Vec<_>>().join(", "));
+    }
+    let wrong: u64 = WRONG_CHECKSUMS.iter().filter_map(|skip| findings.skipped.frames.get(skip.label())).sum();
+    if wrong > 0 {
+        eprintln!(
+            "{} of them have wrong checksums: if they were captured on the host that sent them, or their addresses were changed \
+             afterwards, --checksums believe studies them",
+            output::count(wrong)
+        );
     }
     for left_out in &findings.left_out {
         eprintln!("left out: {left_out}; give --memory-megabytes more");
@@ -54,6 +63,7 @@ fn options(args: &StudyRedundancyArgs) -> Options {
         cache_bytes: usize::from(args.cache_megabytes) << 20,
         inside: args.inside.clone(),
         skips_encrypted: args.skip_encrypted,
+        admission: admission(args.checksums, args.loopback),
         is_quick: args.quick,
         threads: args.jobs.unwrap_or(usual.threads),
         memory_bytes: u64::from(args.memory_megabytes) << 20,
@@ -83,9 +93,13 @@ fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result
     if args.captures.iter().filter(|path| path.as_os_str() == STANDARD_INPUT).count() > 1 {
         return Err(analysis::trace::TraceError::StandardInputTwice.into());
     }
+    // What cannot be read is said now, and not in an hour.
+    for site in sites.iter().filter(|site| !site.is_standard_input()) {
+        TraceSource::open(&site.captures, options.admission)?;
+    }
     let progress = Progress::new();
     let show = |far: &Far| progress.show(&how_far(far, &sites[far.site]));
-    let open = |site: &Site| Ok(Box::new(TraceSource::open(&site.captures)?) as Box<dyn Source>);
+    let open = |site: &Site| Ok(Box::new(TraceSource::open(&site.captures, options.admission)?) as Box<dyn Source>);
     let left_out = study(sites, options, &mut state, &open, &Watch { progress: &show, stop: &AtomicBool::new(false) })?;
     Ok(Findings::new(sites, options, &state, &left_out))
 }
@@ -106,18 +120,19 @@ fn percent(share: Option<f64>) -> String {
 fn render(findings: &Findings) -> String {
     let traffic = &findings.traffic;
     let mut text = format!(
-        "{} packets, {} from the IP header on, {} from {:.1} s\n\n",
+        "{} packets, {} from the IP header on, {} over {}\n\n",
         output::count(traffic.packets),
         output::scaled(traffic.bytes as f64, "B"),
         output::counted(findings.sites.len(), "site"),
-        traffic.seconds
+        page::lasting(traffic.seconds)
     );
     let mut table =
         Table::new(&[("saved by", Align::Left), ("Max-Match", Align::Right), ("Chunk-Match", Align::Right)]);
     for (method, saved) in &findings.saved {
         table.row([method.to_uppercase(), percent(saved.max_match), percent(saved.chunk_match)]);
     }
-    table.row(["at most".to_owned(), percent(findings.optimal), String::new()]);
+    table.row(["at most, between packets".to_owned(), percent(findings.optimal), String::new()]);
+    table.row(["and within packets".to_owned(), percent(findings.optimal_with_own), String::new()]);
     text.push_str(&table.render());
     let mut table =
         Table::new(&[("protocol", Align::Left), ("of all bytes", Align::Right), ("saved of them", Align::Right)]);
@@ -140,5 +155,7 @@ fn render(findings: &Findings) -> String {
     text
 }
 
+/// Frames that are studied if checksums are believed.
+const WRONG_CHECKSUMS: [Skip; 2] = [Skip::IpChecksum, Skip::TransportChecksum];
 /// Protocols in the table for people; all are in the JSON.
 const PROTOCOLS_SHOWN: usize = 8;

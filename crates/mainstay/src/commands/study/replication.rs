@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use analysis::replication_study::{Cost, Method, Outcome, Study, StudyConfig, datasets, report};
-use analysis::trace::Trace;
 use analysis::trace::connections::ConnectionsConfig;
+use analysis::trace::{Skip, Trace};
 
 use super::{StudyError, footer, how_far, write_out};
-use crate::cli::StudyReplicationArgs;
+use crate::cli::{StudyReplicationArgs, admission};
 use crate::commands::CommandError;
 use crate::output::{self, Align, Progress, Table};
 
@@ -24,13 +24,7 @@ const URL_BYTES_MAX: usize = 16 << 10;
 /// The captures cannot be opened, there is no such study, or the result cannot be written.
 pub fn run(args: &StudyReplicationArgs) -> Result<(), CommandError> {
     let outcome = study(args)?;
-    for damage in &outcome.not_studied.damaged {
-        eprintln!("{damage}; what came before it is studied");
-    }
-    if outcome.not_studied.table_full > 0 {
-        let packets = output::count(outcome.not_studied.table_full);
-        eprintln!("{packets} packets would have begun a connection without room for it: give --connections more");
-    }
+    remarks(args, &outcome).iter().for_each(|remark| eprintln!("{remark}"));
     if let Some(folder) = &args.out {
         let page = report(&outcome, "Mainstay study replication", &footer());
         write_out(folder, "replication", &page, &outcome, &datasets(&outcome))?;
@@ -43,6 +37,39 @@ pub fn run(args: &StudyReplicationArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// What whoever reads the figures must know of how they came about, and can do about it.
+fn remarks(args: &StudyReplicationArgs, outcome: &Outcome) -> Vec<String> {
+    let left_out = &outcome.not_studied;
+    let frames = |skip: Skip| left_out.frames.get(skip.label()).copied().unwrap_or_default();
+    let mut remarks: Vec<String> =
+        left_out.damaged.iter().map(|damage| format!("{damage}; what came before it is studied")).collect();
+    if left_out.table_full > 0 {
+        let packets = output::count(left_out.table_full);
+        remarks.push(format!(
+            "{packets} packets would have begun a connection without room for it: give --connections more"
+        ));
+    }
+    let broken = frames(Skip::TransportChecksum) + frames(Skip::IpChecksum);
+    if broken > 0 {
+        remarks.push(format!(
+            "{} frames have wrong checksums and are left out. If they were captured on the host that sent them, or their addresses were \
+             changed afterwards, --checksums believe studies them",
+            output::count(broken)
+        ));
+    }
+    if frames(Skip::Address) > 0 && !args.loopback {
+        remarks.push(format!(
+            "{} frames are from or to addresses that no wire carries and are left out; those between loopback addresses are studied \
+             with --loopback",
+            output::count(frames(Skip::Address))
+        ));
+    }
+    if outcome.traffic.connections == 0 && !args.captures.is_empty() {
+        remarks.push("there is no connection in what was studied: all figures are of nothing".into());
+    }
+    remarks
+}
+
 fn study(args: &StudyReplicationArgs) -> Result<Outcome, StudyError> {
     let following = if args.as_in_the_paper { ConnectionsConfig::seed() } else { ConnectionsConfig::default() };
     let mut study = Study::new(config(args), following)?;
@@ -53,7 +80,7 @@ fn study(args: &StudyReplicationArgs) -> Result<Outcome, StudyError> {
     if args.captures.is_empty() {
         return Ok(study.finish(None));
     }
-    let mut trace = Trace::open(&args.captures)?;
+    let mut trace = Trace::open(&args.captures)?.admitting(admission(args.checksums, args.loopback));
     let mut packets = 0_u64;
     while let Some(packet) = trace.next() {
         study.handle_packet(&packet);
@@ -106,7 +133,7 @@ fn render(outcome: &Outcome) -> String {
     let mut text = format!(
         "{} connections in {:.1} s, {} at a time at most; {:.1} % were never answered\n\n",
         output::count(traffic.connections),
-        traffic.duration_s,
+        traffic.busy_s,
         output::count(traffic.connections_max),
         traffic.one_way_share * 100.0
     );
@@ -117,6 +144,9 @@ fn render(outcome: &Outcome) -> String {
     let costs = Method::ALL.into_iter().filter_map(|of| Some((of.name(), &outcome.methods.get(of.name())?.cost)));
     costs.for_each(|(name, cost)| table.row(cells(name, cost)));
     text.push_str(&table.render());
+    for sentence in outcome.advice.iter().flat_map(|advice| &advice.sentences) {
+        text.push_str(&format!("\n{sentence}\n"));
+    }
     if let Some(urls) = &outcome.urls {
         let found = urls.structures.get("multi-level-fa");
         let saved = found.map_or(0.0, |found| found.network_reduction * 100.0);

@@ -1,3 +1,5 @@
+//! `mainstay synthesize` takes what is asked for, and refuses what cannot be.
+
 use std::time::Duration;
 
 use analysis::synthesis::replication::Behaviour;

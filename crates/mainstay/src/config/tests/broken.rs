@@ -170,7 +170,7 @@ pub(super) const BROKEN: &[(&str, &str, &str)] = &[
     (
         "interval = \"10ms\"",
         "interval = \"1m\"",
-        "mainstay.toml:37:12: failure_detection.interval: \"1m\" is out of range: choose a duration from 1ms to 10s\n",
+        "mainstay.toml:37:12: failure_detection.interval: \"1m\" is out of range: choose a duration from \"1ms\" to \"10s\"\n",
     ),
     (
         "[failure_detection]",

@@ -80,7 +80,27 @@ fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
     assert!(groups.contains("nodes that forward at the same time must know each other's connections"), "{groups}");
 
     let small = said(&with(&format!("{filter}\nbudget_bytes_per_second = 10"), ""));
-    assert!(small.contains("less than a datagram"), "{small}");
+    assert!(small.contains("less than a datagram") && small.contains("write 1472 or more"), "{small}");
+    // What suffices for one worker's filter need not for two workers' filters and precise words.
+    let text =
+        with(&format!("{filter}\nbudget_bytes_per_second = 5000"), "[replication.filter]\nprecise_after = \"1s\"\n");
+    let without_nat = |text: &str| {
+        let (from, to) = (text.find("[[nat.source]]").unwrap(), text.find("[replication]").unwrap());
+        format!("{}{}", &text[..from], &text[to..]).replace(", \"nat\"", "")
+    };
+    assert!(check(&without_nat(&text)).is_ok(), "{}", said(&without_nat(&text)));
+    let shared = said(&without_nat(&format!("{text}[workers]\ncount = 2\n")));
+    assert!(
+        shared.contains("replication.budget_bytes_per_second") && shared.contains("write 5888 or more"),
+        "{shared}"
+    );
+
+    let large = said(&with(filter, "[replication.filter]\nentries_max = 2000000000\n"));
+    assert!(large.contains("replication.filter.entries_max: there is no such filter"), "{large}");
+    assert!(large.contains("lower it, or the bits and counters of an entry"), "{large}");
+
+    let misspelt = said(&with("representation = \"multilevel\"", "[replication.filter]\nentries_max = 5\n"));
+    assert_eq!(misspelt.lines().count(), 1, "what follows from it is not told of: {misspelt}");
 
     let bits = said(&with(filter, "[replication.filter]\nfingerprint_bits = 3\n"));
     assert!(bits.contains("3 is out of range"), "{bits}");
@@ -109,6 +129,8 @@ fn a_mapping_is_computed_if_the_file_says_so_and_says_what_is_missing() {
         mapping(&keyed.replacen("[[nat.source]]\n", key, 1)),
         Some(NatMapping { is_keyed: true, block_ports: None })
     );
+    let small = said(&rule("mapping = \"deterministic\"\nblock_ports = 100"));
+    assert_eq!(small.lines().count(), 1, "once: {small}");
     for (text, remedy) in [
         (keyed, "write mapping_key ="),
         (rule("block_ports = 512"), "add mapping = \"deterministic\""),

@@ -50,7 +50,7 @@ fn what_contradicts_it_or_has_no_effect_is_refused_with_what_to_do_instead() {
         ("[replication.lazy]\nthreshold = \"soon\"".to_owned(), "\"soon\" is not a duration"),
         (
             "[replication.lazy]\nthreshold = \"1s\"\nlevels = 5".to_owned(),
-            "levels has no effect, as the threshold is fixed",
+            "replication.lazy.levels: it has no effect, as the threshold is fixed",
         ),
         (format!("{dynamic}utilisation_max = 1.5"), "choose a number from 0 to 1"),
         (format!("{dynamic}levels = 0"), "choose a number from 1 to 100"),

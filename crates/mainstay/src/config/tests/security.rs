@@ -51,7 +51,7 @@ fn each_mistake_is_named() {
         ("[replication.security]\nmode = \"plain\"\npre_shared_keys = [\"/a\"]\n", "yet keys are given: remove either"),
         ("[replication.security]\npre_shared_keys = [\"/a\", \"/a\"]\n", "\"/a\" is named twice"),
         ("[replication.security]\npre_shared_keys = [\"1\", \"2\", \"3\", \"4\", \"5\"]\n", "remove the oldest"),
-        ("[replication.security]\npre_shared_keys = [\"/a\"]\nrotate_interval = \"1s\"\n", "from 5s to 86400s"),
+        ("[replication.security]\npre_shared_keys = [\"/a\"]\nrotate_interval = \"1s\"\n", "from \"5s\" to \"1d\""),
         ("[replication.security]\npre_shared_keys = [\"/a\"]\nrotate_datagrams = 5\n", "from 10000 to 4294967296"),
     ];
     for (section, mistake) in cases {

@@ -56,8 +56,7 @@ pub(super) fn cluster(
     let failure_detection = failure_detection(detection, local, ports, findings);
     check_local_ports(raw, local, &failure_detection, findings);
     let security = super::security::security(section.get_ref(), &replication, findings);
-    let representation = replication.representation;
-    let compact = super::compact::compact(section.get_ref(), representation, connections_max, ports, findings);
+    let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, findings);
     let replication = Replication { security, compact, ..replication };
     super::transport::check(section.get_ref(), &replication, findings);
     super::lazy::check(raw, section.get_ref(), &replication, findings);
@@ -294,7 +293,11 @@ pub(super) fn ranged(
     if !range.contains(&duration) {
         let mistake = Mistake::new(
             format!("{:?} is out of range", text.get_ref()),
-            format!("choose a duration from {:?} to {:?}", range.start(), range.end()),
+            format!(
+                "choose a duration from {} to {}",
+                value::written_duration(*range.start()),
+                value::written_duration(*range.end())
+            ),
         );
         findings.error(text.span(), subject, mistake);
         return default;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cluster::pipeline::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT};
 use replication::Transport;
-use replication::compact::{CompactConfig, UpdateRule};
+use replication::compact::{CompactConfig, CompactConfigError, UpdateRule};
 use toml::Spanned;
 
 use super::super::compact::{Compact, RawFilter, RawRecovery, Recovery};
@@ -23,13 +23,17 @@ const THRESHOLD_PER_MILLE_DEFAULT: u16 = 10;
 /// What the section says of filters; `None` when connections are told precisely.
 pub(super) fn compact(
     raw: &RawReplication,
-    representation: Representation,
+    replication: &Replication,
     connections_max: u32,
     ports: &[Port],
     findings: &mut Findings<'_>,
 ) -> Option<Compact> {
-    let Representation::Compact(filter) = representation else {
-        check_unused(raw, findings);
+    let Representation::Compact(filter) = replication.representation else {
+        // A name that is not known has been told of; what was meant may well be a filter.
+        let is_meant = |text: &Text| text.get_ref() == replication.representation.name();
+        if raw.representation.as_ref().is_none_or(is_meant) {
+            check_unused(raw, findings);
+        }
         return None;
     };
     let defaults = RawFilter::default();
@@ -61,7 +65,6 @@ pub(super) fn compact(
         precise_after: precise_after(section, findings),
         recovery: recovery(raw.recovery.as_ref().map(Spanned::get_ref), ports, findings),
     };
-    check_stream(raw, &compact, findings);
     Some(compact)
 }
 
@@ -147,14 +150,34 @@ fn recovery(raw: Option<&RawRecovery>, ports: &[Port], findings: &mut Findings<'
     }
 }
 
-/// What the filter itself has against its settings.
-fn check_stream(raw: &RawReplication, compact: &Compact, findings: &mut Findings<'_>) {
-    let datagram_bytes_max = raw.datagram_bytes_max.as_ref().map_or(1472, |written| usize::from(*written.get_ref()));
-    if let Err(error) = compact.stream([0; 2], datagram_bytes_max, 1).check() {
-        let span = raw.filter.as_ref().map(Spanned::span).or(raw.representation.as_ref().map(Spanned::span));
-        let remedy = "change [replication.filter] or the budget";
-        findings.error(span.unwrap_or(0..0), "[replication.filter]", Mistake::new(error.to_string(), remedy));
-    }
+/// What the filter itself has against its settings, as the workers share them.
+fn check_stream(
+    raw: &RawReplication,
+    text: &Text,
+    compact: &Compact,
+    replication: &Replication,
+    workers: u8,
+    findings: &mut Findings<'_>,
+) {
+    let datagram_bytes_max = usize::from(replication.datagram_bytes_max);
+    let Err(error) = compact.stream([0; 2], datagram_bytes_max, workers).check() else { return };
+    let settings = raw.filter.as_ref().map(|section| (section.span(), section.get_ref()));
+    let (subject, span, remedy) = match error {
+        CompactConfigError::Budget(_) => {
+            // Each part has to suffice for a datagram.
+            let least = datagram_bytes_max as u64 * compact.budget_parts(workers);
+            let remedy = format!("write {least} or more, or remove it for no limit");
+            ("replication.budget_bytes_per_second", raw.budget_bytes_per_second.as_ref().map(Spanned::span), remedy)
+        }
+        CompactConfigError::Shape(_) | CompactConfigError::Items(_) => {
+            let written = settings.as_ref().and_then(|(_, section)| section.entries_max.as_ref()).map(Spanned::span);
+            let remedy = "lower it, or the bits and counters of an entry";
+            ("replication.filter.entries_max", written, remedy.to_owned())
+        }
+        _ => ("[replication.filter]", None, "change its settings".to_owned()),
+    };
+    let span = span.or(settings.map(|(span, _)| span)).unwrap_or(text.span());
+    findings.error(span, subject, Mistake::new(error.to_string(), remedy));
 }
 
 /// Finds what filters cannot do for the rest of the configuration: each is refused with what could be done instead.
@@ -163,6 +186,7 @@ pub(super) fn check(raw: &RawConfig, config: &Config, findings: &mut Findings<'_
     let replication = &cluster.replication;
     let (Some(compact), Some(text)) = (&replication.compact, &section.get_ref().representation) else { return };
     let name = compact.representation.name();
+    check_stream(section.get_ref(), text, compact, replication, config.workers.count, findings);
     check_nat(text, name, config, findings);
     check_replication(section.get_ref(), text, replication, findings);
     if let Some(second) = raw.group.get(1) {

@@ -24,8 +24,9 @@ pub(super) fn lazy(raw: &RawReplication, findings: &mut Findings<'_>) -> Option<
     let config = if section.threshold.get_ref() == DYNAMIC {
         Config::Dynamic(dynamic(section, findings))
     } else {
+        let threshold = parsed("replication.lazy.threshold", &section.threshold, value::duration, findings)?;
         check_fixed(written, findings);
-        Config::Fixed(parsed("replication.lazy.threshold", &section.threshold, value::duration, findings)?)
+        Config::Fixed(threshold)
     };
     if let Err(error) = config.check() {
         let mistake = Mistake::new(error.to_string(), "see docs/configuration.md for what goes together");
@@ -72,22 +73,23 @@ fn dynamic(section: &RawLazy, findings: &mut Findings<'_>) -> Dynamic {
 /// With a fixed threshold nothing is decided.
 fn check_fixed(written: &Spanned<RawLazy>, findings: &mut Findings<'_>) {
     let section = written.get_ref();
+    let whole = || Some(written.span());
     let decides = [
-        ("utilisation_max", section.utilisation_max.is_some()),
-        ("interval", section.interval.is_some()),
-        ("levels", section.levels.is_some()),
-        ("responsiveness", section.responsiveness.is_some()),
-        ("threshold_min", section.threshold_min.is_some()),
-        ("threshold_max", section.threshold_max.is_some()),
-        ("lifetime_max", section.lifetime_max.is_some()),
-        ("bounded", section.bounded.is_some()),
+        ("utilisation_max", section.utilisation_max.as_ref().map(Spanned::span)),
+        ("interval", section.interval.as_ref().map(Spanned::span)),
+        ("levels", section.levels.as_ref().map(Spanned::span)),
+        ("responsiveness", section.responsiveness.as_ref().map(Spanned::span)),
+        ("threshold_min", section.threshold_min.as_ref().map(Spanned::span)),
+        ("threshold_max", section.threshold_max.as_ref().map(Spanned::span)),
+        ("lifetime_max", section.lifetime_max.as_ref().map(Spanned::span)),
+        ("bounded", section.bounded.and_then(|_| whole())),
     ];
-    for (key, _) in decides.iter().filter(|(_, is_written)| *is_written) {
+    for (key, span) in decides.into_iter().filter_map(|(key, span)| Some((key, span?))) {
         let mistake = Mistake::new(
-            format!("{key} has no effect, as the threshold is fixed"),
+            "it has no effect, as the threshold is fixed",
             format!("remove it, or write threshold = \"{DYNAMIC}\""),
         );
-        findings.error(written.span(), SUBJECT, mistake);
+        findings.error(span, &format!("replication.lazy.{key}"), mistake);
     }
 }
 

@@ -49,7 +49,10 @@ pub(super) fn check(
 ) -> Option<PathBuf> {
     let raw = raw?;
     for (written, rule) in raw.source.iter().zip(rules) {
-        if rule.mapping.is_some() && !rule.to.is_empty() && !rule.source.is_empty() {
+        // Blocks that are too small have been told of already.
+        let is_too_small = |mapping: NatMapping| mapping.block_ports.is_some_and(|ports| ports < BLOCK_PORTS_MIN);
+        let is_computed = rule.mapping.is_some_and(|mapping| !is_too_small(mapping));
+        if is_computed && !rule.to.is_empty() && !rule.source.is_empty() {
             check_rule(written, rule, ports, findings);
         }
     }

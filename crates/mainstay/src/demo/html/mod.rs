@@ -11,7 +11,7 @@ use super::run::{BULK_BYTES_PER_S, MIX};
 use super::table::{bytes, headline, lateness, ms, repetitions, survived_of};
 use super::traffic::Kind;
 use crate::output::count;
-pub(crate) use analysis::report::{STYLE, date, escaped, round_up};
+pub(crate) use analysis::report::{STYLE, date, escaped};
 use chart::{NARROW, Quantity, WIDE, chart};
 
 /// The page.

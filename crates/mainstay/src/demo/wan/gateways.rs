@@ -50,24 +50,39 @@ impl Gateway {
     }
 }
 
+/// What goes between the sites.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tunnels {
+    /// Packets as they are.
+    None,
+    /// What is new of them, and the nodes that stand by know nothing of it.
+    Alone,
+    /// What is new of them, and the nodes that stand by mirror the caches.
+    Mirrored,
+}
+
 /// The running nodes. Dropping it ends the processes and removes the files.
 pub(super) struct Gateways {
     nodes: Vec<Gateway>,
-    has_tunnel: bool,
+    tunnels: Tunnels,
     directory: Directory,
 }
 
 impl Gateways {
-    pub(super) fn start(topology: &Topology, has_tunnel: bool, rate_bits_per_second: u64) -> Result<Self, WanError> {
+    pub(super) fn start(topology: &Topology, tunnels: Tunnels, rate_bits_per_second: u64) -> Result<Self, WanError> {
         let directory = Directory::create()?;
         let mut nodes = Vec::new();
         for site in 0..SITES.len() {
             for number in 0..2 {
-                let tunnel = if has_tunnel { tunnel(site, rate_bits_per_second) } else { String::new() };
+                let tunnel = match tunnels {
+                    Tunnels::None => String::new(),
+                    Tunnels::Alone => tunnel(site, rate_bits_per_second, false),
+                    Tunnels::Mirrored => tunnel(site, rate_bits_per_second, true),
+                };
                 nodes.push(start(topology, &directory, (site, number), &tunnel)?);
             }
         }
-        Ok(Self { nodes, has_tunnel, directory })
+        Ok(Self { nodes, tunnels, directory })
     }
 
     pub(super) fn keep_files(&mut self) -> PathBuf {
@@ -99,7 +114,7 @@ impl Gateways {
                 return Some(format!("site {} has no standby: {}", plan.name, active.takeover.why_not.join("; ")));
             }
             let is_open = active.redundancy.as_ref().is_some_and(|tunnel| tunnel.bypass.is_none());
-            if self.has_tunnel && !is_open {
+            if self.tunnels != Tunnels::None && !is_open {
                 return Some(format!("the tunnel is not open at site {}", plan.name));
             }
         }
@@ -116,19 +131,20 @@ impl Gateways {
         statuses.find(|status| status.node.role == "active")?.redundancy.map(|tunnel| *tunnel)
     }
 
-    /// Kills the active node of the site with the server as a power cut would: it encodes what the client is sent.
-    pub(super) fn kill_encoder(&mut self) -> Result<(), WanError> {
+    /// Kills the active node of a site as a power cut would. That of the site with the server encodes what the client is sent,
+    /// that of the other site decodes it.
+    pub(super) fn kill_active(&mut self, site: usize) -> Result<(), WanError> {
         let is_active =
-            |node: &Gateway| node.site == 0 && node.status().is_some_and(|status| status.node.role == "active");
-        let index = self.nodes.iter().position(is_active).ok_or(WanError::NoEncoder)?;
+            |node: &Gateway| node.site == site && node.status().is_some_and(|status| status.node.role == "active");
+        let index = self.nodes.iter().position(is_active).ok_or(WanError::NobodyToKill(SITES[site].name))?;
         // Dropping it kills it.
         drop(self.nodes.remove(index));
         Ok(())
     }
 
-    /// Whether the site with the server has an active node.
-    pub(super) fn has_encoder(&self) -> bool {
-        self.of_site(0).filter_map(Gateway::status).any(|status| status.node.role == "active")
+    /// Whether a site has an active node.
+    pub(super) fn has_active(&self, site: usize) -> bool {
+        self.of_site(site).filter_map(Gateway::status).any(|status| status.node.role == "active")
     }
 }
 
@@ -181,11 +197,11 @@ fn configuration(plan: &SitePlan, number: usize, control_socket: &std::path::Pat
 }
 
 /// What a site's configuration says of the tunnel.
-fn tunnel(site: usize, rate_bits_per_second: u64) -> String {
+fn tunnel(site: usize, rate_bits_per_second: u64, is_mirrored: bool) -> String {
     let (own, other) = (&SITES[site], &SITES[1 - site]);
     format!(
         "[redundancy]\nlocal = \"{}:{TUNNEL_PORT}\"\npeer = \"{}:{TUNNEL_PORT}\"\ncache = \"{CACHE}\"\n\
-         rate_bits_per_second = {rate_bits_per_second}\n\n\
+         rate_bits_per_second = {rate_bits_per_second}\nmirror = {is_mirrored}\n\n\
          [[redundancy.rule]]\nprotocol = \"tcp\"\nport = {}\n",
         own.wan,
         other.wan,

@@ -1,5 +1,5 @@
 //! Redundancy elimination between two sites: repeated downloads over a thin link that loses packets, with the tunnel and
-//! without, and the encoder's node killed half-way.
+//! without, and the nodes of both of its ends killed half-way.
 //!
 //! `topology` makes the network, `gateways` runs two nodes at either site, `objects` writes files and later versions of
 //! them, `transfers` downloads them over ordinary TCP and checks every byte, and `report` holds what came of it.
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 use packet_io::IoError;
 use packet_io::namespace::Namespace;
 
-use self::gateways::Gateways;
+use self::gateways::{Gateways, Tunnels};
 use self::objects::{OBJECTS, Objects};
-use self::report::{Failover, Measured, Report, describe};
+use self::report::{Failover, Failovers, Measured, Report, describe};
 use self::topology::Topology;
 use self::transfers::{Downloads, Outcome, Server};
 use super::DemoError;
 use super::cluster::{ClusterError, Directory};
 use super::watch::{Watch, WatchError};
 use crate::cli::DemoArgs;
-use crate::emulator::LinkError;
 use crate::emulator::channel::Settings;
+use crate::emulator::{LinkError, Report as LinkReport};
 use crate::output;
 
 /// The link: 20 Mbit/s, 50 ms in each direction, 1 % loss. Its queue takes what is under way in a round trip.
@@ -70,8 +70,8 @@ pub enum WanError {
         logs: String,
     },
     /// There is no node to kill.
-    #[error("no node of the server's site is active: is the machine overloaded?")]
-    NoEncoder,
+    #[error("no node of site {0} is active: is the machine overloaded?")]
+    NobodyToKill(&'static str),
     /// Downloads that do not come to an end.
     #[error("downloads were not over within {} s", DOWNLOADED_WITHIN.as_secs())]
     TooSlow,
@@ -79,7 +79,7 @@ pub enum WanError {
     #[error(transparent)]
     Watch(#[from] WatchError),
     /// Downloads broke.
-    #[error("{failed} downloads failed, {corrupted} were corrupted, and the failover was {survived}")]
+    #[error("{failed} downloads failed, {corrupted} were corrupted, and the failovers were {survived}")]
     Broken {
         /// Those that did not end.
         failed: usize,
@@ -104,7 +104,8 @@ pub fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     if report.is_success() {
         return Ok(());
     }
-    let survived = if report.survived_encoder_failover { "survived" } else { "not survived" };
+    let has_survived = report.survived_encoder_failover && report.survived_decoder_failover;
+    let survived = if has_survived { "survived" } else { "not survived" };
     Err(WanError::Broken { failed: report.failed, corrupted: report.corrupted, survived }.into())
 }
 
@@ -137,33 +138,39 @@ impl Demo<'_> {
             queue_packets: QUEUE_PACKETS,
             ..Settings::default()
         };
-        let mut stage = self.stage("without", &objects, settings, false)?;
-        let without = self.measure("without", &mut stage, &objects)?;
+        let mut stage = self.stage("without tunnel", &objects, settings, Tunnels::None)?;
+        let without = self.measure("without tunnel", &mut stage, &objects)?;
         drop(stage);
-        let mut stage = self.stage("with", &objects, settings, true)?;
-        let with = self.measure("with", &mut stage, &objects)?;
+        let mut stage = self.stage("with tunnel", &objects, settings, Tunnels::Mirrored)?;
+        let with = self.measure("with tunnel", &mut stage, &objects)?;
         let tunnels = [stage.gateways.tunnel(0), stage.gateways.tunnel(1)];
-        let (failover, downloads) = self.fail_over(&mut stage, &objects)?;
         let congestion_control = stage.congestion_control.clone();
+        let encoder = self.fail_over("with tunnel", &mut stage, &objects, 0)?;
+        let decoder = self.fail_over("with tunnel", &mut stage, &objects, 1)?;
+        drop(stage);
+        let mut stage = self.stage("without mirrors", &objects, settings, Tunnels::Alone)?;
+        let alone = self.measure("without mirrors", &mut stage, &objects)?;
+        let unmirrored = self.fail_over("without mirrors", &mut stage, &objects, 0)?;
+        let failovers = Failovers { encoder, decoder, unmirrored };
         Ok(Report::new(
             (settings.to_string(), CLIENTS, congestion_control, self.args.object_mib),
-            [&with, &without],
-            (failover, &downloads),
+            [&with, &without, &alone],
+            failovers,
             tunnels,
         ))
     }
 
-    fn stage(&self, name: &str, objects: &Objects, settings: Settings, has_tunnel: bool) -> Result<Stage, WanError> {
-        self.progress.show(&format!("{name} tunnel: building the network"));
+    fn stage(&self, name: &str, objects: &Objects, settings: Settings, tunnels: Tunnels) -> Result<Stage, WanError> {
+        self.progress.show(&format!("{name}: building the network"));
         let topology = Topology::build(settings, packet_io::random::number())?;
         let congestion_control = topology.set_congestion_control(self.args.congestion_control.as_deref())?;
-        let mut gateways = Gateways::start(&topology, has_tunnel, TUNNEL_BITS_PER_S)?;
+        let mut gateways = Gateways::start(&topology, tunnels, TUNNEL_BITS_PER_S)?;
         if self.args.keep_logs {
             let files = gateways.keep_files();
             self.progress.show("");
-            eprintln!("{name} tunnel: configurations and logs are in {}", files.display());
+            eprintln!("{name}: configurations and logs are in {}", files.display());
         }
-        self.progress.show(&format!("{name} tunnel: waiting for the nodes"));
+        self.progress.show(&format!("{name}: waiting for the nodes"));
         gateways.wait_until_ready(self.watch)?;
         let server = Server::start(&topology.sites[0].host, &objects.files)?;
         let client = Arc::clone(&topology.sites[1].host);
@@ -172,18 +179,17 @@ impl Demo<'_> {
 
     /// Downloads everything for the first time, and then the same and its edited versions.
     fn measure(&self, name: &str, stage: &mut Stage, objects: &Arc<Objects>) -> Result<Measured, WanError> {
-        self.progress.show(&format!("{name} tunnel: downloading for the first time"));
+        self.progress.show(&format!("{name}: downloading for the first time"));
         let first = self.download(stage, objects, |client| vec![client])?;
         stage.topology.link.reset()?;
-        self.progress.show(&format!("{name} tunnel: downloading again"));
+        self.progress.show(&format!("{name}: downloading again"));
         let repeated = self.download(stage, objects, repeated)?;
         let report = stage.topology.link.report()?;
-        let (forward, backward) = (&report.forward.counters, &report.backward.counters);
         Ok(Measured {
             first,
             repeated,
-            link_bytes: forward.received_bytes + backward.received_bytes,
-            link_packets: forward.received_packets + backward.received_packets,
+            link_bytes: link_bytes(&report),
+            link_packets: report.forward.counters.received_packets + report.backward.counters.received_packets,
             lateness_p99_us: report.lateness.p99_us,
         })
     }
@@ -206,31 +212,51 @@ impl Demo<'_> {
         if waited == super::watch::Waited::Met { Ok(()) } else { Err(WanError::TooSlow) }
     }
 
-    /// The same once more; half-way through, the encoder's node dies.
-    fn fail_over(&self, stage: &mut Stage, objects: &Arc<Objects>) -> Result<(Failover, Outcome), WanError> {
-        self.progress.show("with tunnel: downloading while the encoder's node is killed");
+    /// The same once more; half-way through, the active node of a site dies.
+    fn fail_over(
+        &self,
+        name: &str,
+        stage: &mut Stage,
+        objects: &Arc<Objects>,
+        site: usize,
+    ) -> Result<Failover, WanError> {
+        let killed = ["encoder", "decoder"][site];
+        self.progress.show(&format!("{name}: downloading while the {killed}'s node is killed"));
         let lists: Vec<Vec<usize>> = (0..CLIENTS).map(repeated).collect();
         let bytes: usize = lists.iter().flatten().map(|file| objects.bytes[*file]).sum();
         let kill_at = (bytes as f64 * KILL_AT) as u64;
         let downloads = Downloads::start(&stage.client, objects, lists);
         self.wait_for(&downloads, || downloads.received_bytes() >= kill_at)?;
-        stage.gateways.kill_encoder()?;
+        stage.topology.link.reset()?;
+        let received_before = downloads.received_bytes();
+        stage.gateways.kill_active(site)?;
         self.wait_for(&downloads, || downloads.are_over())?;
         let outcome = downloads.finish();
+        let link_bytes = link_bytes(&stage.topology.link.report()?);
         let deadline = Instant::now() + OPEN_AGAIN_WITHIN;
-        let is_open = |gateways: &Gateways| gateways.tunnel(0).is_some_and(|tunnel| tunnel.bypass.is_none());
+        let is_open = |gateways: &Gateways| gateways.tunnel(site).is_some_and(|tunnel| tunnel.bypass.is_none());
         let waited = self.watch.until(deadline, || -> Result<bool, WanError> { Ok(is_open(&stage.gateways)) })?;
-        let failover = Failover {
+        Ok(Failover {
             transfers: outcome.transfers,
             failed: outcome.failed,
             corrupted: outcome.corrupted,
-            took_over: stage.gateways.has_encoder(),
+            took_over: stage.gateways.has_active(site),
             longest_pause_ms: outcome.longest_pause.as_secs_f64() * 1e3,
             effective_mbit_per_s: outcome.mbit_per_s(),
             tunnel_open_again: waited == super::watch::Waited::Met,
-        };
-        Ok((failover, outcome))
+            saved_after: saved(link_bytes, outcome.bytes - received_before),
+        })
     }
+}
+
+/// Bytes given to the link in both directions.
+const fn link_bytes(report: &LinkReport) -> u64 {
+    report.forward.counters.received_bytes + report.backward.counters.received_bytes
+}
+
+/// The share of what the clients got that the link did not carry.
+fn saved(link_bytes: u64, bytes: u64) -> f64 {
+    1.0 - link_bytes as f64 / bytes.max(1) as f64
 }
 
 /// What a client downloads of what was transferred before: the same again, and the later version of what another had.

@@ -16,7 +16,7 @@ pub struct Compared<T> {
     pub without: T,
 }
 
-/// What came of it when the encoder's node was killed.
+/// What came of it when the node of one of the tunnel's ends was killed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Failover {
     /// Downloads that were made meanwhile.
@@ -33,6 +33,31 @@ pub struct Failover {
     pub effective_mbit_per_s: f64,
     /// The tunnel is open again at the end.
     pub tunnel_open_again: bool,
+    /// Share of the bytes that came after the kill that the link did not carry, what went past the tunnel included.
+    pub saved_after: f64,
+}
+
+impl Failover {
+    /// Another node went on with all of it.
+    const fn is_survived(&self) -> bool {
+        self.took_over && self.failed == 0 && self.corrupted == 0
+    }
+}
+
+/// A share with mirrors of the caches at the nodes that stand by, and without.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Mirrored {
+    /// With mirrors.
+    pub mirrored: f64,
+    /// Without.
+    pub unmirrored: f64,
+}
+
+/// All failovers.
+pub(super) struct Failovers {
+    pub(super) encoder: Failover,
+    pub(super) decoder: Failover,
+    pub(super) unmirrored: Failover,
 }
 
 /// The result.
@@ -70,8 +95,18 @@ pub struct Report {
     pub longest_pause_ms: Compared<f64>,
     /// Every download went on to its end although the encoder's node was killed.
     pub survived_encoder_failover: bool,
-    /// The failover.
+    /// Every download went on to its end although the decoder's node was killed.
+    pub survived_decoder_failover: bool,
+    /// The failover of the encoder.
     pub failover: Failover,
+    /// The failover of the decoder.
+    pub decoder_failover: Failover,
+    /// The failover of the encoder where the node that stood by had no mirror of its cache.
+    pub unmirrored_failover: Failover,
+    /// Share of the bytes that came that the link did not carry, of repeated content before any failover.
+    pub saved_before_failover: f64,
+    /// The same of what came after the encoder's node was killed.
+    pub saved_after_failover: Mirrored,
     /// The encoder's tunnel before the kill.
     pub encoder: Option<RedundancyStatus>,
     /// The decoder's tunnel at that time.
@@ -92,11 +127,14 @@ pub(super) struct Measured {
 impl Report {
     pub(super) fn new(
         (link, clients, congestion_control, object_mib): (String, usize, String, u8),
-        [with, without]: [&Measured; 2],
-        (failover, downloads): (Failover, &Outcome),
+        [with, without, alone]: [&Measured; 3],
+        Failovers { encoder: failover, decoder: decoder_failover, unmirrored }: Failovers,
         tunnels: [Option<RedundancyStatus>; 2],
     ) -> Self {
-        let all = [&with.first, &with.repeated, &without.first, &without.repeated, downloads];
+        let outcomes = [with, without, alone].into_iter().flat_map(|of| [&of.first, &of.repeated]);
+        let downloads = outcomes.map(|outcome| (outcome.corrupted, outcome.failed));
+        let failovers = [&failover, &decoder_failover, &unmirrored];
+        let all: Vec<(usize, usize)> = downloads.chain(failovers.map(|of| (of.corrupted, of.failed))).collect();
         let rate = Compared { with: with.repeated.mbit_per_s(), without: without.repeated.mbit_per_s() };
         let milliseconds = |outcome: &Outcome| outcome.longest_pause.as_secs_f64() * 1e3;
         let [encoder, decoder] = tunnels;
@@ -113,21 +151,26 @@ impl Report {
             link_packets: Compared { with: with.link_packets, without: without.link_packets },
             saved: 1.0 - with.link_bytes as f64 / without.link_bytes.max(1) as f64,
             transfers: with.repeated.transfers,
-            corrupted: all.iter().map(|outcome| outcome.corrupted).sum(),
-            failed: all.iter().map(|outcome| outcome.failed).sum(),
+            corrupted: all.iter().map(|(corrupted, _)| corrupted).sum(),
+            failed: all.iter().map(|(_, failed)| failed).sum(),
             longest_pause_ms: Compared { with: milliseconds(&with.repeated), without: milliseconds(&without.repeated) },
-            survived_encoder_failover: failover.took_over && failover.failed == 0 && failover.corrupted == 0,
+            survived_encoder_failover: failover.is_survived() && unmirrored.is_survived(),
+            survived_decoder_failover: decoder_failover.is_survived(),
+            saved_before_failover: super::saved(with.link_bytes, with.repeated.bytes),
+            saved_after_failover: Mirrored { mirrored: failover.saved_after, unmirrored: unmirrored.saved_after },
             failover,
+            decoder_failover,
+            unmirrored_failover: unmirrored,
             encoder,
             decoder,
             link_lateness_p99_us: with.lateness_p99_us.max(without.lateness_p99_us),
         }
     }
 
-    /// Nothing was corrupted, nothing failed, and the failover was survived.
+    /// Nothing was corrupted, nothing failed, and the failovers were survived.
     #[must_use]
     pub const fn is_success(&self) -> bool {
-        self.corrupted == 0 && self.failed == 0 && self.survived_encoder_failover
+        self.corrupted == 0 && self.failed == 0 && self.survived_encoder_failover && self.survived_decoder_failover
     }
 }
 
@@ -135,14 +178,8 @@ impl Report {
 #[must_use]
 pub fn describe(report: &Report) -> String {
     let mut text = String::new();
-    let Report {
-        effective_mbit_per_s: rate,
-        first_mbit_per_s: first,
-        link_bytes,
-        longest_pause_ms: pause,
-        failover,
-        ..
-    } = report;
+    let Report { effective_mbit_per_s: rate, first_mbit_per_s: first, link_bytes, longest_pause_ms: pause, .. } =
+        report;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     // Writing to a string cannot fail.
     let _ = write!(
@@ -173,19 +210,31 @@ pub fn describe(report: &Report) -> String {
         pause.with,
         pause.without,
     );
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "{:.1} times the throughput, {:.1} % of the link's bytes saved; {} downloads corrupted, {} failed\n\
-         the encoder's node was killed: {} downloads, {} failed, {} corrupted, longest pause {:.0} ms, tunnel {} again\n",
+        "{:.1} times the throughput, {:.1} % of the link's bytes saved; {} downloads corrupted, {} failed",
         report.speedup,
         100.0 * report.saved,
         report.corrupted,
         report.failed,
-        failover.transfers,
-        failover.failed,
-        failover.corrupted,
-        failover.longest_pause_ms,
-        if failover.tunnel_open_again { "open" } else { "not open" },
     );
+    for (killed, failover) in [
+        ("the encoder's node was killed", &report.failover),
+        ("the decoder's node was killed", &report.decoder_failover),
+        ("the encoder's, without mirrors", &report.unmirrored_failover),
+    ] {
+        let _ = writeln!(
+            text,
+            "{killed}: {} downloads, {} failed, {} corrupted, longest pause {:.0} ms, tunnel {} again, \
+             {:.1} % saved from then on ({:.1} % before)",
+            failover.transfers,
+            failover.failed,
+            failover.corrupted,
+            failover.longest_pause_ms,
+            if failover.tunnel_open_again { "open" } else { "not open" },
+            100.0 * failover.saved_after,
+            100.0 * report.saved_before_failover,
+        );
+    }
     text
 }

@@ -96,3 +96,15 @@ fn certificates_are_read_as_openssl_writes_them() {
         assert!(refusal(&security).contains("openssl genpkey"));
     }
 }
+
+#[test]
+fn the_secret_of_mappings_is_looked_for_where_it_is_named() {
+    let folder = Folder::new();
+    let missing = mapping_key(&folder.0.join("nat.key")).expect_err("there is none").to_string();
+    assert!(missing.ends_with("the path is mapping_key in [nat]"), "{missing}");
+    let text = "0123456789abcdef".repeat(4);
+    let [one, other] =
+        [("one", &text), ("other", &text.replace('f', "0"))].map(|(name, text)| folder.write(name, text, 0o600));
+    assert_eq!(mapping_key(&one).unwrap(), mapping_key(&one).unwrap());
+    assert_ne!(mapping_key(&one).unwrap(), mapping_key(&other).unwrap());
+}

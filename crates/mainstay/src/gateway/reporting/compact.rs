@@ -1,17 +1,27 @@
 //! Connections told as entries of a filter, as it is told to operators.
 
-use cluster::node::{NodeStatus, PeerStatus};
+use std::time::Duration;
+
+use cluster::node::{CompactStatus, Node, NodeStatus, PeerStatus};
 use flow::Instant;
 
 use crate::config::validated::Config;
 use crate::control::types::{FilterStatus, PeerFilterStatus, RecoveryStatus};
 
 /// What of the filter is configured and does not change.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Filter {
     representation: &'static str,
     /// Of this worker.
     entries_max: u64,
+    /// Bytes that it was told with when that was looked at last, and how many a second since before.
+    bytes: u64,
+    bytes_per_s: f64,
+}
+
+/// Bytes by which a node told of its connections, and what others told that are gone.
+const fn bytes_told(compact: &CompactStatus) -> u64 {
+    compact.sender.bytes + compact.heirlooms.bytes
 }
 
 impl Filter {
@@ -20,7 +30,17 @@ impl Filter {
         compact.map_or_else(Self::default, |compact| Self {
             representation: compact.representation.name(),
             entries_max: compact.entries_max.div_ceil(config.workers.count.max(1).into()),
+            ..Self::default()
         })
+    }
+
+    /// So much time has passed since this was called last.
+    pub(super) fn take_rate(&mut self, elapsed: Duration, node: &Node) {
+        let Some(compact) = node.compact_status() else { return };
+        let bytes = bytes_told(&compact);
+        // What was told on ends some day, and its bytes with it.
+        self.bytes_per_s = bytes.saturating_sub(self.bytes) as f64 / elapsed.as_secs_f64();
+        self.bytes = bytes;
     }
 
     /// How this node tells its connections by it, and what came of those it was told of; `None`: there is none.
@@ -33,27 +53,21 @@ impl Filter {
             entries_max: self.entries_max,
             refused: sender.refused,
             beyond: sender.beyond,
-            bytes: sender.bytes,
+            bytes: bytes_told(compact),
+            bytes_per_s: self.bytes_per_s,
             datagrams: sender.datagrams,
             whole_updates: sender.whole_updates,
             incremental_updates: sender.incremental_updates,
             drifts: sender.drifts,
-            memory_bytes: sender.memory_bytes,
+            memory_bytes: sender.memory_bytes + compact.heirlooms.memory_bytes,
+            heirlooms: compact.heirlooms.filters,
+            heirloom_entries: compact.heirlooms.entries,
             precise_long_lived: precision.long_lived,
             precise_urgent: precision.urgent,
             recovery: RecoveryStatus {
                 begun: recovery.begun,
                 ends_in_s: compact.recovery_ends_at.map(|at| at.saturating_since(now).as_secs_f64()),
-                used_up: recovery.used_up,
-                restored: recovery.restored,
-                missed: recovery.missed,
-                denied: recovery.denied,
-                conflicts: recovery.conflicts,
-                unasked: recovery.unasked,
-                cold_started: recovery.cold_started,
-                probed: recovery.probed,
-                blocked: recovery.blocked,
-                unblocked: recovery.unblocked,
+                counts: recovery.named().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             },
         }))
     }
@@ -67,5 +81,6 @@ pub(super) fn of_peer(peer: &PeerStatus) -> Option<PeerFilterStatus> {
         filters: told.filters,
         drifts: told.drifts,
         bad_datagrams: told.bad_datagrams,
+        is_complete: peer.has_told_filter,
     })
 }

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU8;
 
-use flow::wire::ip_protocol::TCP;
+use flow::wire::ip_protocol::{TCP, UDP};
 use flow::{Direction, DropReason, HashKey, NodeId, Tuple};
 
 use crate::chain::{Chain, ChainBuilder};
@@ -149,6 +149,75 @@ fn a_host_that_has_used_up_its_block_takes_no_port_of_another() {
     assert_eq!(refused, Err(DropReason::NatBlockExhausted));
     assert_eq!(gateway.counter("nat.ports_exhausted"), 1);
     assert!(gateway.begin(INSIDE, tcp("10.0.0.10:20000", "198.51.100.1:443")).is_ok());
+}
+
+/// Port forwarding to one server inside, as many rules as there are `forwards`, of a protocol, an outside port and an inside one.
+fn forwarding(forwards: &[(u8, PortRange, u16)]) -> Chain {
+    let rule = |&(protocol, ports, port): &(u8, PortRange, u16)| DestinationRule {
+        conditions: Conditions {
+            destinations: vec!["192.0.2.1".parse().unwrap()],
+            protocols: vec![protocol],
+            destination_ports: vec![ports],
+            ..Conditions::default()
+        },
+        address: "10.0.0.80".parse().unwrap(),
+        port: Some(port),
+    };
+    let inside = Conditions { sources: vec!["10.0.0.0/25".parse().unwrap()], ..Conditions::default() };
+    let nat = Nat::new(NatConfig {
+        destination_rules: forwards.iter().map(rule).collect(),
+        source_rules: vec![SourceRule { conditions: inside, action: computed(Some(128)) }],
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(0),
+        nodes: NonZeroU8::MIN,
+        key: HashKey([1, 2]),
+    });
+    ChainBuilder::new().push(nat.unwrap()).build().unwrap()
+}
+
+#[test]
+fn all_ports_inside_that_an_outside_port_stands_for_are_listed_once_each() {
+    let chain = forwarding(&[]);
+    let begun = tcp("10.0.0.9:40000", "198.51.100.1:443");
+    let found = originals(&chain, &chain.restore(&begun, None).unwrap().reply);
+    // The host's, and one that nobody translated: whoever has the outside address.
+    assert_eq!(found.len(), 512 + 1);
+    assert!(found.contains(&begun));
+    assert_eq!(found.iter().filter(|tuple| tuple.source == begun.source).count(), 512);
+    let distinct: std::collections::BTreeSet<_> = found.iter().collect();
+    assert_eq!(distinct.len(), found.len());
+}
+
+#[test]
+fn of_many_ports_that_are_forwarded_to_a_server_an_answer_is_to_the_right_one() {
+    // Each of 200 ports to itself plus 7000, for two protocols; and a range.
+    let mut forwards: Vec<_> = (1..=200)
+        .flat_map(|port| [TCP, UDP].map(|protocol| (protocol, PortRange::single(port), 7000 + port)))
+        .collect();
+    forwards.push((TCP, PortRange::new(1000, 1099).unwrap(), 9000));
+    let chain = forwarding(&forwards);
+    for (outside, inside) in [(80, 7080), (1042, 9042)] {
+        let begun = tcp("198.51.100.1:40000", &std::format!("192.0.2.1:{outside}"));
+        let restored = chain.restore(&begun, None).unwrap();
+        assert_eq!(restored.reply, tcp(&std::format!("10.0.0.80:{inside}"), "198.51.100.1:40000"));
+        let found = originals(&chain, &restored.reply);
+        let direct = tcp("198.51.100.1:40000", &std::format!("10.0.0.80:{inside}"));
+        assert_eq!(found, [direct, begun], "{outside}");
+    }
+}
+
+#[test]
+fn an_answer_that_may_be_to_more_connections_than_anybody_asks_for_is_to_none() {
+    // Nine services outside are one inside, and whoever is inside may have begun with any of them.
+    let forwards: Vec<_> = (1..=9).map(|port| (TCP, PortRange::single(port), 80)).collect();
+    let chain = forwarding(&forwards);
+    let hairpin = tcp("10.0.0.9:40000", "192.0.2.1:7");
+    let reply = chain.restore(&hairpin, None).unwrap().reply;
+    assert_eq!(originals(&chain, &reply), [], "ten times 513");
+    let few: Vec<_> = (1..=2).map(|port| (TCP, PortRange::single(port), 80)).collect();
+    let chain = forwarding(&few);
+    let reply = chain.restore(&tcp("10.0.0.9:40000", "192.0.2.1:2"), None).unwrap().reply;
+    assert_eq!(originals(&chain, &reply).len(), 3 * 513);
 }
 
 #[test]

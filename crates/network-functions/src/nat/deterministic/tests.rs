@@ -50,7 +50,7 @@ fn hosts_have_their_blocks_in_order_and_an_operator_can_compute_them_by_hand() {
     assert_eq!(leaves("10.0.1.0:40000"), tcp("192.0.2.2:22880", "198.51.100.1:443"));
     assert_eq!(mapping.translate(&tcp("10.0.2.1:40000", "198.51.100.1:443")), None, "no host of the rule");
     let text = mapping.describe();
-    assert!(text.contains("192 inside addresses") && text.contains("672 ports of 1024-65535"), "{text}");
+    assert!(text.contains("192 in all, in blocks of") && text.contains("672 ports of 1024-65535"), "{text}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn mappings_that_cannot_be_computed_say_what_to_change() {
     assert!(error(&[], None).contains("list their prefixes"));
     assert!(error(&["10.0.0.0/24"], Some(64)).contains("write 128 or more"));
     let many = error(&["10.0.0.0/16"], None);
-    assert!(many.contains("65536 inside addresses") && many.contains("504 blocks of 128 ports"), "{many}");
+    assert!(many.contains("the sources are 65536 addresses") && many.contains("504 blocks of 128 ports"), "{many}");
     assert!(error(&["10.0.0.0/24"], Some(4096)).contains("15 blocks"));
     assert!(mapping(&["10.0.0.0/24"], &["192.0.2.1"], SECRET, None).is_ok(), "a network behind one address");
     let six = mapping(&["fd00::/8"], &["2001:db8::1"], SECRET, None).unwrap_err();

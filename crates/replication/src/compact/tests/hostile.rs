@@ -65,7 +65,7 @@ fn a_filter_that_is_full_says_what_it_left_out() {
         pair.set(1, tcp(TcpState::Established));
         pair.until_equal(SECOND);
         assert!(pair.receiver.lookup(&tuple(1)).is_some(), "there is room again");
-        if representation.has_states() && !is_bloom {
+        if !is_bloom {
             assert_eq!((pair.sender.status().entries, pair.sender.status().absent), (1, 0));
         }
     }
@@ -81,6 +81,39 @@ fn what_found_no_room_is_put_in_when_it_changes_and_there_is_room() {
     (300..1000).for_each(|number| pair.set(number, tcp(TcpState::Established)));
     let status = pair.sender.status();
     assert!(status.entries > 100 && status.entries + status.absent == 700, "{status:?}");
+}
+
+#[test]
+fn a_pair_of_hosts_that_found_no_room_is_told_with_its_next_connection_and_until_its_last_ends() {
+    /// The number of another connection between the same hosts.
+    const ANOTHER: u32 = 1 << 24;
+    let mut pair = Pair::new(config(Representation::HostAggregate, 1), FAIR);
+    let established = tcp(TcpState::Established);
+    pair.set(1, established);
+    pair.set(2, established);
+    assert_eq!((pair.sender.status().refused, pair.sender.status().absent), (1, 1));
+    pair.end(1);
+    pair.set(2 + ANOTHER, established);
+    assert_eq!((pair.sender.status().entries, pair.sender.status().absent), (1, 0));
+    // The one that there was no room for ends before the other.
+    pair.end(2);
+    pair.until_equal(SECOND);
+    assert!(pair.receiver.lookup(&tuple(2 + ANOTHER)).is_some(), "it lives");
+    pair.end(2 + ANOTHER);
+    pair.until_equal(SECOND);
+    assert!(pair.receiver.lookup(&tuple(2)).is_none() && pair.sender.status().entries == 0);
+}
+
+#[test]
+fn what_cannot_be_used_is_not_acknowledged_and_may_come_as_it_should_be() {
+    let mut pair = Pair::new(config(MULTI_LEVEL, 100), FAIR);
+    pair.set(1, tcp(TcpState::Established));
+    let changes = datagram_of_kind(&mut pair, 3);
+    let damaged = &changes[..changes.len() - 1];
+    pair.receiver.handle_datagram(pair.now, damaged).expect_err("it ends within a change");
+    assert!(pair.receiver.lookup(&tuple(1)).is_none());
+    assert_eq!(pair.receiver.handle_datagram(pair.now, &changes), Ok(()));
+    assert!(pair.receiver.lookup(&tuple(1)).is_some() && pair.receiver.status().late == 0);
 }
 
 #[test]

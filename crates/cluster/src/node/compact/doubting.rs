@@ -1,0 +1,75 @@
+//! Connections of which a peer says that they are its own, though this node goes on with them.
+//!
+//! A precise word of a peer that took a connection over makes this node's record a copy, whose windows are learnt afresh with its next
+//! packet. A filter says it less loudly: an entry appears in it. So a node that forwards looks through its own connections when a
+//! peer that lives tells of entries: those that the peer's filter has are marked as copies are. Both nodes may have passed
+//! packets of them while neither heard the other; what this one saw last may be far behind. A mistake costs little: the next
+//! packet is taken as the first of a copy is.
+
+use core::time::Duration;
+
+use flow::Instant;
+use flow::connection::flags;
+use flow::table::Slot;
+
+use crate::node::Node;
+use crate::node::roles::forwards;
+
+/// Slots looked at in one step.
+const SLOTS_PER_STEP: usize = 256;
+/// From a peer's word to the round that follows it: what else it tells by then is looked at in the same one.
+const ROUND_DELAY: Duration = Duration::from_millis(100);
+
+/// Where the round stands.
+#[derive(Debug, Default)]
+pub(super) struct Doubting {
+    cursor: Option<Slot>,
+    /// The next round begins then.
+    next_at: Option<Instant>,
+}
+
+impl Doubting {
+    /// A peer that lives told of entries.
+    pub(super) fn note_told(&mut self, now: Instant) {
+        self.next_at = self.next_at.or(Some(now + ROUND_DELAY));
+    }
+
+    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+        if self.cursor.is_some() { Some(Instant::ZERO) } else { self.next_at }
+    }
+}
+
+impl Node {
+    pub(super) fn doubt_what_peers_claim(&mut self, now: Instant) {
+        let forwards_none = self.roles.groups_in(forwards).is_empty();
+        let Some(compact) = &mut self.compact else { return };
+        let doubting = &mut compact.doubting;
+        if forwards_none {
+            *doubting = Doubting::default();
+            return;
+        }
+        if doubting.cursor.is_none() && doubting.next_at.is_some_and(|at| at <= now) {
+            *doubting = Doubting { cursor: Some(Slot(0)), next_at: None };
+        }
+        let Some(mut cursor) = doubting.cursor.take() else { return };
+        for _ in 0..SLOTS_PER_STEP {
+            let Some(slot) = self.pipeline.table().next_occupied(cursor) else { return };
+            self.doubt(slot);
+            cursor = Slot(slot.0 + 1);
+        }
+        if let Some(compact) = &mut self.compact {
+            compact.doubting.cursor = Some(cursor);
+        }
+    }
+
+    fn doubt(&mut self, slot: Slot) {
+        let is_own =
+            |connection: &&flow::Connection| connection.owner == self.id && connection.flags & flags::COPY == 0;
+        let Some(connection) = self.pipeline.connection(slot).filter(is_own) else { return };
+        let original = connection.original;
+        let receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
+        if receivers.into_iter().any(|receiver| receiver.lookup(&original).is_some()) {
+            self.pipeline.keep_as_copy(slot);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Connections told compactly, through one failover after the other, with several workers, and put off besides.
+
+use std::time::Duration;
+use std::vec::Vec;
+
+use flow::wire::{ip_protocol, tcp_flags};
+use flow::{DropReason, NodeId, Tuple, WorkerId};
+use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::rule_set::Conditions;
+use replication::compact::{HEIRLOOMS_MAX, Representation};
+use replication::lazy;
+
+use super::cluster::{CLIENT, Cluster, Compactly, Options, SERVER, segment, syn, syn_ack};
+use super::compact::{
+    MULTI_LEVEL, client_says, connect, connected, goes_on, going_on, is_told, options, outwards, ports, take_over,
+};
+use super::site::Site;
+use super::{ACK, FIN_ACK};
+use crate::node::{HeirloomStatus, WhichPrecise};
+
+const THRESHOLD: Duration = Duration::from_millis(500);
+
+/// The dead node starts again, and is told all that the other has to tell.
+fn comes_back(cluster: &mut Cluster, id: u8) {
+    cluster.restart(id);
+    cluster.run_until("it to be told", |cluster| {
+        cluster.node(1 - id).status(cluster.now).peers[0].could_take_over() && is_told(cluster.node(1 - id))
+    });
+}
+
+fn heirlooms(cluster: &Cluster, id: u8) -> HeirloomStatus {
+    cluster.node(id).compact_status().expect("connections are told compactly").heirlooms
+}
+
+#[test]
+fn a_connection_that_is_idle_through_several_failovers_goes_on_after_the_last_one() {
+    for representation in Representation::ALL {
+        let mut cluster = connected(options(Compactly::of(representation)), 100);
+        // Those of even ports speak after each failover, the others only after the last.
+        let speaking = |cluster: &mut Cluster| ports(100).step_by(2).filter(|port| goes_on(cluster, *port)).count();
+        for from in [0, 1, 0] {
+            take_over(&mut cluster, from);
+            assert_eq!(speaking(&mut cluster), 50, "{}", representation.name());
+            comes_back(&mut cluster, from);
+        }
+        take_over(&mut cluster, 1);
+        assert_eq!(going_on(&mut cluster, 100), 100, "{}", representation.name());
+    }
+}
+
+#[test]
+fn what_is_told_on_is_what_has_not_come_back() {
+    let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 100);
+    take_over(&mut cluster, 0);
+    let told_on = heirlooms(&cluster, 1);
+    assert_eq!((told_on.filters, told_on.entries), (1, 100));
+    assert_eq!(ports(60).filter(|port| goes_on(&mut cluster, *port)).count(), 60);
+    assert_eq!(heirlooms(&cluster, 1).entries, 40);
+    comes_back(&mut cluster, 0);
+    let is_recalled = |cluster: &Cluster, port: u16| cluster.node(0).recalls(&outwards(port)).is_some();
+    assert!(ports(100).all(|port| is_recalled(&cluster, port)), "from one filter or the other");
+}
+
+#[test]
+fn what_is_told_on_ends_with_the_recovery_and_is_forgotten_by_those_who_heard_it() {
+    let lasts = Duration::from_secs(5);
+    let mut cluster = connected(options(Compactly { recovery_lasts: lasts, ..Compactly::of(MULTI_LEVEL) }), 10);
+    take_over(&mut cluster, 0);
+    comes_back(&mut cluster, 0);
+    assert!(cluster.node(0).recalls(&outwards(20_000)).is_some());
+    cluster.run_until("the recovery to end", |cluster| !cluster.node(1).pipeline().is_recovering());
+    assert_eq!(heirlooms(&cluster, 1), HeirloomStatus::default());
+    // It is told no more: that shows by the silence.
+    cluster.run(Duration::from_secs(40));
+    assert!(cluster.node(0).recalls(&outwards(20_000)).is_none());
+}
+
+#[test]
+fn no_more_filters_are_told_on_than_there_are_streams() {
+    let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 10);
+    for failover in 0..HEIRLOOMS_MAX as u8 + 2 {
+        let from = failover % 2;
+        take_over(&mut cluster, from);
+        // Each filter has something that never comes back.
+        connect(&mut cluster, 30_000 + u16::from(failover));
+        comes_back(&mut cluster, from);
+        assert!(heirlooms(&cluster, 1 - from).filters <= HEIRLOOMS_MAX as u64);
+    }
+    assert_eq!(heirlooms(&cluster, 1).filters, HEIRLOOMS_MAX as u64);
+}
+
+#[test]
+fn precise_words_take_what_the_filter_leaves_of_the_budget_and_the_filter_is_not_starved_by_them() {
+    // Both together may take 4000 bytes a second; a half of it is kept for precise words.
+    let precise = WhichPrecise::LongerThan { age: Duration::from_secs(1), budget_bytes_per_second: Some(2000) };
+    let compact = Compactly { precise, budget_bytes_per_second: Some(4000), ..Compactly::of(MULTI_LEVEL) };
+    let mut cluster = connected(options(compact), 400);
+    cluster.run(Duration::from_secs(1));
+    let told = |cluster: &Cluster| cluster.node(0).compact_status().unwrap().precision.long_lived;
+    // Nothing waits for the filter while these grow old.
+    let (before, began_at) = (told(&cluster), cluster.now);
+    cluster.run(Duration::from_secs(5));
+    let idle = told(&cluster) - before;
+    let by_half = 2000 * cluster.now.saturating_since(began_at).as_secs() / 150;
+    assert!(idle > by_half * 5 / 4, "more than a half: {idle} of about 150 bytes each, {by_half} would be a half");
+    connect(&mut cluster, 30_000);
+    cluster.run_until("the new one to be in the filter all the same", |cluster| {
+        cluster.node(1).recalls(&outwards(30_000)).is_some()
+    });
+}
+
+#[test]
+fn connections_that_are_put_off_come_into_the_filter_when_they_are_old_enough() {
+    let lazy = Some(lazy::Config::Fixed(THRESHOLD));
+    let mut cluster = Cluster::start(Options { lazy, ..options(Compactly::of(MULTI_LEVEL)) });
+    let sent = |cluster: &Cluster| cluster.node(0).compact_status().unwrap().sender.words;
+    for port in ports(50) {
+        connect(&mut cluster, port);
+        assert!(client_says(&mut cluster, port, FIN_ACK, 1001, 5001));
+        let back = outwards(port).inverse();
+        cluster.server_sends_frame(|envelope| envelope.tcp(&back, segment(FIN_ACK, 5001, 1002), b""));
+        assert!(cluster.client_receives().is_some() && client_says(&mut cluster, port, ACK, 1002, 5002));
+    }
+    connect(&mut cluster, 30_000);
+    cluster.run_until("the one that lives to be told", |cluster| {
+        cluster.node(0).compact_status().unwrap().sender.entries == 1
+    });
+    cluster.run_until("it to have arrived", |cluster| is_told(cluster.node(0)));
+    assert_eq!((sent(&cluster), cluster.node(0).lazy_status().unwrap().spared), (1, 50), "the short ones cost nothing");
+    connect(&mut cluster, 30_001);
+    cluster.kill(0);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    assert!(goes_on(&mut cluster, 30_000));
+    assert!(!client_says(&mut cluster, 30_001, ACK, 1_000_001, 2_000_001), "too young to be told");
+    assert_eq!(cluster.dropped(1, DropReason::NoConnection), 1);
+    assert!(!cluster.node(1).is_put_off(cluster.node(1).pipeline().lookup(&outwards(30_000)).unwrap().0));
+}
+
+#[test]
+fn a_node_that_leaves_tells_the_filter_first_what_it_has_put_off() {
+    let lazy = Some(lazy::Config::Fixed(Duration::from_secs(30)));
+    let mut cluster = connected(Options { lazy, ..options(Compactly::of(MULTI_LEVEL)) }, 100);
+    assert_eq!(cluster.node(0).lazy_status().unwrap().put_off, 100);
+    let now = cluster.now;
+    cluster.node_mut(0).leave(now);
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+    cluster.kill(0);
+    assert_eq!(going_on(&mut cluster, 100), 100);
+}
+
+/// A firewall that lets everything pass, and no translation.
+fn open(_: u8, _: Options) -> Chain {
+    let accept = Rule { name: "all".into(), conditions: Conditions::default(), action: Action::Accept, log: false };
+    let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
+    ChainBuilder::new().push(firewall).build().unwrap()
+}
+
+fn passes(site: &mut Site, port: u16, is_clients: bool, tcp: flow::wire::build::Tcp<'_>) -> bool {
+    let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
+    if is_clients {
+        site.client_sends_frame(|envelope| envelope.tcp(&tuple, tcp, b""));
+        site.server_receives().is_some()
+    } else {
+        site.server_sends_frame(|envelope| envelope.tcp(&tuple.inverse(), tcp, b""));
+        site.client_receives().is_some()
+    }
+}
+
+fn site(lazy: Option<lazy::Config>) -> (Site, Vec<u16>) {
+    let compact = Some(Compactly::of(MULTI_LEVEL));
+    let options = Options { lazy, compact, is_translated: false, connections_max: 512, ..Options::default() };
+    let mut site = Site::start_with([2; 2], options, open).ready();
+    let ports: Vec<u16> = (40_000..40_064).collect();
+    for port in &ports {
+        assert!(passes(&mut site, *port, true, syn()) && passes(&mut site, *port, false, syn_ack()));
+        assert!(passes(&mut site, *port, true, segment(ACK, 1001, 5001)));
+    }
+    (site, ports)
+}
+
+fn entries(site: &Site, id: u8) -> Vec<u64> {
+    let of = |worker| site.worker(id, WorkerId(worker)).compact_status().expect("it tells compactly").sender.entries;
+    [0, 1].map(of).into()
+}
+
+fn site_goes_on(site: &mut Site, port: u16) -> bool {
+    let client_first = port.is_multiple_of(2);
+    [client_first, !client_first].into_iter().all(|is_clients| {
+        let (sequence, acknowledgement) = if is_clients { (9_001, 8_001) } else { (8_001, 9_001) };
+        passes(site, port, is_clients, segment(tcp_flags::ACK, sequence, acknowledgement))
+    })
+}
+
+fn site_take_over(site: &mut Site) {
+    site.run_until("all workers to have told", |site| site.nodes[0].iter().all(|node| !node.has_last_words()));
+    site.kill(0);
+    site.run_until("node 1 to take over", |site| site.lead(1).holds_addresses());
+}
+
+#[test]
+fn each_worker_tells_its_share_by_a_filter_of_its_own_and_all_connections_outlive_their_node() {
+    let (mut site, ports) = site(None);
+    let shares = entries(&site, 0);
+    assert!(shares.iter().all(|share| *share > 10) && shares.iter().sum::<u64>() == 64, "{shares:?}");
+    site_take_over(&mut site);
+    assert_eq!(site.connections(1), [0, 0], "the standby's tables are untouched");
+    assert!(ports.into_iter().all(|port| site_goes_on(&mut site, port)));
+    assert_eq!(site.connections(1).iter().sum::<u32>(), 64);
+    assert_eq!(entries(&site, 1), shares, "each came back to the worker that its packets come to");
+}
+
+#[test]
+fn all_workers_tell_their_filters_what_they_have_put_off_before_the_node_leaves() {
+    let (mut site, ports) = site(Some(lazy::Config::Fixed(Duration::from_secs(30))));
+    assert_eq!(entries(&site, 0), [0, 0]);
+    let now = site.now;
+    site.nodes[0][0].leave(now);
+    site.run_until("node 1 to take over", |site| site.lead(1).holds_addresses());
+    site.kill(0);
+    assert!(ports.into_iter().all(|port| site_goes_on(&mut site, port)));
+}
+
+#[test]
+fn all_workers_tell_on_what_a_peer_told_that_has_handed_over_and_dies_later() {
+    let (mut site, _) = site(None);
+    let now = site.now;
+    site.nodes[0][0].drain(now, false).expect("node 1 can take over");
+    site.run_until("node 1 to have taken over", |site| site.lead(1).holds_addresses());
+    let filters =
+        |site: &Site| [0, 1].map(|at| site.worker(1, WorkerId(at)).compact_status().unwrap().heirlooms.filters);
+    assert_eq!(filters(&site), [0, 0], "node 0 lives and has its connections itself");
+    site.kill(0);
+    site.run_until("both workers to know that node 0 is gone", |site| filters(site) == [1, 1]);
+    assert!(site.events(1).iter().any(|event| *event == crate::node::NodeEvent::PeerDown(NodeId(0))));
+}

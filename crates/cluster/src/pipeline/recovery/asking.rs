@@ -1,0 +1,169 @@
+//! Answers that may be to several connections: those inside are asked to which.
+//!
+//! Behind a computed translation one outside port stands for many inside ports. Of an answer that comes first after a
+//! take-over, the filter says which of them may be meant: the right one, and those that it mistakes for known, or all where it
+//! holds no ports. Each end point that may be meant gets a keep-alive in the answer's place (as a TCP cold start sends it, seed
+//! 000 section 2.1.2). The one that has the connection acknowledges it, which restores the connection as any packet of the
+//! original direction does; the others reset it, and these resets are not passed on: they would end the right one's
+//! connection. The answer itself is dropped; its sender repeats it, and if need be those are asked again that have not
+//! denied yet.
+//!
+//! ```text
+//!   server               node that has taken over           inside ports that may be meant
+//!     │─ segment ──────────────►│── keep-alive ──────────────────►│ │ │
+//!     │                         │◄───────────── RST ──────────────│ │     dropped: recovery_denial
+//!     │                         │◄───────────── ACK ──────────────│       restored
+//!     │◄──────────── ACK ───────│
+//!     │─ segment again ────────►│── segment ─────────────────────►│
+//! ```
+//!
+//! Strangers can have questions sent as well. A source has so many answers asked about in a second, all together so many
+//! questions are sent, and a question is smaller than what it was asked for, or as large.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::source_counts::SourcePrefixes;
+use flow::source_rates::SourceRates;
+use flow::wire::{Headers, Packet, Parsed, Transport, parse_into, tcp_flags};
+use flow::{Direction, HashKey, Instant, OwnedFrame, Tuple};
+use network_functions::function::Verdict;
+
+use super::missed::make_keep_alive;
+use super::{Edge, Pipeline, Recovery};
+
+/// Answers of which it is remembered who has denied them; the oldest gives way, and its next repetition is asked about anew.
+const ANSWERS_MAX: usize = 4096;
+/// Questions of all sources together, a second; what comes beyond waits for its sender to repeat it.
+const QUESTIONS_PER_SECOND_MAX: u64 = 32_768;
+/// A source has so many more answers asked about than it may send tuples that no filter names: servers send many.
+const ANSWERS_PER_MISS: u32 = 10;
+/// From a question to the next one about the same answer: a sender's window of segments asks once.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What is known of an answer that may be to several connections.
+#[derive(Debug)]
+struct Answer {
+    /// Names of the tuples that it is not to.
+    denied: Vec<u64>,
+    asked_at: Instant,
+}
+
+/// The questions of a recovery.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// By the answer's name.
+    answers: BTreeMap<u64, Answer>,
+    order: VecDeque<u64>,
+    sources: SourceRates,
+    /// When as many questions as a second allows may be sent at once.
+    rested_at: Instant,
+}
+
+impl Asking {
+    pub(super) fn new(key: HashKey, misses_per_source_max: u32) -> Self {
+        let answers_max = misses_per_source_max.saturating_mul(ANSWERS_PER_MISS);
+        Self {
+            answers: BTreeMap::new(),
+            order: VecDeque::new(),
+            sources: SourceRates::new(key, SourcePrefixes::default(), answers_max),
+            rested_at: Instant::ZERO,
+        }
+    }
+
+    /// Whether those inside may be asked now about an answer. If so, it is remembered.
+    fn may_ask(&mut self, now: Instant, answer: u64, source: &Tuple) -> bool {
+        let is_too_soon = self.answers.get(&answer).is_some_and(|known| now < known.asked_at + ASK_AGAIN);
+        if is_too_soon || self.rested_at > now + Duration::from_secs(1) || !self.sources.may_begin(now, source) {
+            return false;
+        }
+        self.sources.note_begun(now, source);
+        if let Some(known) = self.answers.get_mut(&answer) {
+            known.asked_at = now;
+            return true;
+        }
+        if self.answers.len() >= ANSWERS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.answers.remove(&oldest);
+        }
+        self.answers.insert(answer, Answer { denied: Vec::new(), asked_at: now });
+        self.order.push_back(answer);
+        true
+    }
+
+    fn has_denied(&self, answer: u64, name: u64) -> bool {
+        self.answers.get(&answer).is_some_and(|known| known.denied.contains(&name))
+    }
+
+    fn note_question(&mut self, now: Instant) {
+        const COST: Duration = Duration::from_nanos(1_000_000_000 / QUESTIONS_PER_SECOND_MAX);
+        self.rested_at = self.rested_at.max(now) + COST;
+    }
+}
+
+impl Pipeline {
+    /// Whether the packet is an end point's reset in answer to a question. If so, that end point is not asked again.
+    pub(super) fn is_denial(&self, recovery: &mut Recovery, packet: &Packet<'_, '_>) -> bool {
+        let is_reset = matches!(packet.headers.transport, Transport::Tcp(segment) if segment.has(tcp_flags::RST));
+        if !is_reset || recovery.asking.answers.is_empty() {
+            return false;
+        }
+        let tuple = packet.headers.tuple;
+        let Some(restored) = self.chain.restore(&tuple, Some(packet.frame.ingress)) else { return false };
+        let (answer, name) = (self.name_of(&restored.reply), self.name_of(&tuple));
+        let Some(known) = recovery.asking.answers.get_mut(&answer) else { return false };
+        if !known.denied.contains(&name) {
+            known.denied.push(name);
+        }
+        true
+    }
+
+    /// The answer `packet` may be to any of the connections in `recovery.recalled`: each end point that has not denied it
+    /// is asked.
+    pub(super) fn ask_those_inside<E: Edge>(
+        &mut self,
+        now: Instant,
+        recovery: &mut Recovery,
+        packet: &mut Packet<'_, '_>,
+        edge: &mut E,
+    ) {
+        self.recovery_counters.ambiguous += 1;
+        let Transport::Tcp(segment) = packet.headers.transport else { return };
+        let is_of_open_connection =
+            segment.has(tcp_flags::ACK) && segment.flags & (tcp_flags::SYN | tcp_flags::RST) == 0;
+        if !is_of_open_connection || packet.headers.is_fragment {
+            return;
+        }
+        let tuple = packet.headers.tuple;
+        let answer = self.name_of(&tuple);
+        if !recovery.asking.may_ask(now, answer, &tuple)
+            || !make_keep_alive(packet, segment.sequence, segment.acknowledgement)
+        {
+            return;
+        }
+        for at in 0..recovery.recalled.len() {
+            let (original, _) = recovery.recalled[at];
+            if !recovery.asking.has_denied(answer, self.name_of(&original)) && self.lookup(&original).is_none() {
+                recovery.asking.note_question(now);
+                self.ask_one(now, original, packet, edge);
+            }
+        }
+    }
+
+    /// Sends a copy of a keep-alive to the end point of one connection that it may belong to.
+    fn ask_one<E: Edge>(&mut self, now: Instant, original: Tuple, keep_alive: &Packet<'_, '_>, edge: &mut E) {
+        let Some(restored) = self.chain.restore(&original, None) else { return };
+        let mut copy = OwnedFrame::copy_of(keep_alive.frame);
+        let (mut frame, mut headers) = (copy.frame(), Headers::NONE);
+        if !matches!(parse_into(&frame, &mut headers), Ok(Parsed::Ip(()))) {
+            return;
+        }
+        let mut packet = Packet { frame: &mut frame, headers: &mut headers };
+        if self.translate(now, &mut packet, original, &restored, Direction::Reply) == Verdict::Forward {
+            self.recovery_counters.asked += 1;
+            edge.post(now, &mut packet);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `mainstay synthesize replication` and `mainstay study replication` as an operator runs them: a pipe between them, files that are no
+//! captures, captures that break off, and readers that do.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mainstay-study-replication-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).expect("a temporary file");
+        path
+    }
+
+    /// A capture of some hundred connections.
+    fn capture(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        let made = synthesize("5").arg("--write").arg(&path).output().expect("it can be run");
+        assert!(made.status.success(), "{}", said(&made));
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn mainstay(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+    command.args(arguments);
+    command
+}
+
+fn synthesize(seconds: &str) -> Command {
+    mainstay(&[
+        "synthesize",
+        "replication",
+        "--preset",
+        "ipls-3",
+        "--connections-per-second",
+        "100",
+        "--seconds",
+        seconds,
+    ])
+}
+
+fn study(captures: &[&Path]) -> Command {
+    let mut command = mainstay(&["study", "replication", "--json", "--connections", "20000", "--thresholds", "0,500"]);
+    command.args(captures);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", said(output));
+    serde_json::from_slice(&output.stdout).expect("one object of JSON")
+}
+
+fn piped(mut from: Child, to: &mut Command) -> Output {
+    let pipe = from.stdout.take().expect("its output is a pipe");
+    let output = to.stdin(Stdio::from(pipe)).output().expect("it can be run");
+    assert!(from.wait().expect("it was started").success());
+    output
+}
+
+#[test]
+fn synthetic_traffic_is_studied_through_a_pipe_as_from_a_file() {
+    let folder = Folder::new("pipe");
+    let capture = folder.capture("made.pcap");
+    let out = folder.0.join("report");
+    let from = synthesize("5").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it can be run");
+    let of_pipe = json(&piped(from, study(&[Path::new("-")]).arg("--out").arg(&out)));
+    assert_eq!(of_pipe, json(&study(&[&capture]).output().expect("it can be run")));
+    for method in ["precise-eager", "flow-digest", "multi-level-fa-symbols", "d-left", "counting-bloom"] {
+        let found = &of_pipe["methods"][method];
+        for figure in ["bytes", "messages", "reduction", "entries_at_backup", "false_positive", "false_negative"] {
+            assert!(found[figure].is_number(), "{method}: {figure} in {found}");
+        }
+        assert!(found["inaccurate_state"].is_number() || method == "flow-digest", "{found}");
+    }
+    assert!(of_pipe["advice"]["sentences"].as_array().is_some_and(|sentences| !sentences.is_empty()), "{of_pipe}");
+    let page = std::fs::read_to_string(out.join("replication.html")).expect("it is written");
+    assert!(page.contains("Which one to choose") && !page.contains("<script") && !page.contains("NaN"));
+    for table in ["methods", "thresholds", "lifetimes", "beside_the_paper"] {
+        let parquet = std::fs::read(out.join(format!("{table}.parquet"))).expect("it is written");
+        assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"), "{table}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut from = synthesize("600").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be run");
+    let mut begin = [0; 1000];
+    from.stdout.take().expect("its output is a pipe").read_exact(&mut begin).expect("there is more than that");
+    let output = from.wait_with_output().expect("it was started");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("connections in") && !said(&output).contains("roken pipe"), "{}", said(&output));
+    assert_eq!(u32::from_le_bytes([begin[0], begin[1], begin[2], begin[3]]), 0xa1b2_3c4d, "a capture begins there");
+}
+
+#[test]
+fn what_is_no_capture_is_refused_with_what_to_do() {
+    let folder = Folder::new("refused");
+    let capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
+    let refused = [
+        (folder.file("empty.pcap", b""), "the file is empty"),
+        (folder.file("packed.pcap.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "zcat FILE"),
+        (folder.file("packed.pcap.zst", b"\x28\xb5\x2f\xfd\0\0\0\0"), "zstdcat FILE"),
+        (folder.file("script.sh", b"#!/bin/sh\nexit 0\n# and some more"), "not a capture"),
+        (folder.file("header.pcap", &capture[..20]), "ends within a record"),
+        (folder.0.clone(), "is a folder: name the captures that are in it"),
+        (folder.0.join("nothing.pcap"), "No such file"),
+    ];
+    for (path, remedy) in refused {
+        let output = study(&[&path]).output().expect("it can be run");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{}", path.display());
+        assert!(said(&output).contains(remedy), "{}: {}", path.display(), said(&output));
+        assert!(said(&output).contains(&path.display().to_string()), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_capture_that_breaks_off_is_named_with_the_place_and_studied_up_to_there() {
+    let folder = Folder::new("broken");
+    let capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
+    let cut = folder.file("cut.pcap", &capture[..capture.len() / 2 + 5]);
+    let output = study(&[&cut]).output().expect("it can be run");
+    assert!(json(&output)["traffic"]["connections"].as_u64().is_some_and(|count| count > 50), "{}", said(&output));
+    assert!(said(&output).contains("cut.pcap: read up to frame"), "{}", said(&output));
+    assert!(said(&output).contains("what came before it is studied"), "{}", said(&output));
+    let bare = folder.file("bare.pcap", &capture[..24]);
+    let output = study(&[&bare]).output().expect("it can be run");
+    assert_eq!(json(&output)["traffic"]["connections"], 0);
+    assert!(said(&output).contains("there is no connection"), "{}", said(&output));
+}
+
+#[test]
+fn frames_with_wrong_checksums_are_named_with_the_option_that_believes_them() {
+    let folder = Folder::new("checksums");
+    let mut capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
+    // The last bytes of all transport checksums: behind the file's header, each record's and its frame's up to the field.
+    let mut record = 24;
+    while record < capture.len() {
+        let length = capture[record + 8..record + 12].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        capture[record + 16 + 14 + 20 + 16] ^= 0x55;
+        record += 16 + length as usize;
+    }
+    let path = folder.file("broken.pcap", &capture);
+    let verified = study(&[&path]).output().expect("it can be run");
+    // One in 65 536 wrong checksums looks like one that was left to hardware.
+    assert!(json(&verified)["traffic"]["connections"].as_u64().is_some_and(|count| count < 5), "{}", said(&verified));
+    assert!(said(&verified).contains("--checksums believe"), "{}", said(&verified));
+    let believed = study(&[&path]).args(["--checksums", "believe"]).output().expect("it can be run");
+    assert!(json(&believed)["traffic"]["connections"].as_u64().is_some_and(|count| count > 200), "{}", said(&believed));
+    assert_eq!(said(&believed), "");
+}

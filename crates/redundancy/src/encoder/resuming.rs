@@ -1,0 +1,55 @@
+//! An encoder outlives the channel that it speaks by: see the decoder's side.
+
+use core::ops::Range;
+
+use alloc::vec::Vec;
+
+use super::link::Link;
+use super::{Encoder, EncoderCounters};
+use crate::decoder::Opening;
+use crate::limits::GRANULE_BYTES;
+
+impl Encoder {
+    /// From now on it speaks by a new channel, which keeps order and lets nothing from another time through. The first message is
+    /// an Open. Nothing that was sent before is pointed to until the decoder has said that it holds it.
+    pub fn resume(&mut self) {
+        self.link = Link::Open { decoder: 0 };
+        self.view.forget();
+        self.requests.clear();
+        self.is_to_open = true;
+        self.counters.openings += 1;
+    }
+
+    /// Its stream, for others to follow.
+    #[must_use]
+    pub const fn opening(&self) -> Opening {
+        let (granules, next) = (self.granules as u32, self.placement.next());
+        Opening { epoch: self.epoch, granules, next, parent: self.parent }
+    }
+
+    /// Of what a decoder says of `epoch`, the numbers that mean the same here: all of this stream's, and those of its parent up to
+    /// the fork.
+    pub(super) fn numbers_of(&self, epoch: u32) -> Option<Range<u64>> {
+        if epoch == self.epoch {
+            return Some(0..u64::MAX);
+        }
+        self.parent.filter(|parent| parent.epoch == epoch).map(|parent| 0..parent.fork)
+    }
+
+    /// Writes the beginning of what is asked for as a message into `out`, in place of what was there: a Fill, or a Gone if it is not
+    /// here. Returns how many numbers that deals with.
+    pub fn give(&self, range: &Range<u64>, out: &mut Vec<u8>) -> u64 {
+        self.write_fill(range, out).unwrap_or_else(|| self.write_gone(range.clone(), out))
+    }
+
+    /// Bytes of the cache.
+    #[must_use]
+    pub const fn cache_bytes(&self) -> usize {
+        self.granules as usize * GRANULE_BYTES
+    }
+
+    /// What it did so far, which begins at nothing again.
+    pub fn take_counters(&mut self) -> EncoderCounters {
+        core::mem::take(&mut self.counters)
+    }
+}

@@ -1,0 +1,340 @@
+//! Caches that outlive the channel between them: either end moves to another node, which has a copy of its cache, and what was
+//! sent before goes on being saved.
+
+use std::collections::VecDeque;
+
+use flow::Instant;
+use proptest::prelude::*;
+use redundancy::wire::control::Control;
+use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Handled, Ticket};
+
+const CACHE_BYTES: usize = 1 << 17;
+/// Large enough to be remembered, whatever the traffic.
+const BLOCK_BYTES: usize = 1400;
+/// Pieces that a copy is given in one step, at most.
+const GIVEN_MAX: u64 = 512;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)) >> 8
+    }
+
+    fn chance(&mut self, per_mille: u64) -> bool {
+        self.next() % 1000 < per_mille
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn decoder() -> Decoder {
+    Decoder::new(DecoderConfig { cache_bytes: CACHE_BYTES, id: 0 }).expect("the size is right")
+}
+
+fn encoder_config(epoch: u32) -> EncoderConfig {
+    EncoderConfig { cache_bytes: CACHE_BYTES, epoch, ..EncoderConfig::default() }
+}
+
+/// What is under way to the decoder, in order.
+enum Parcel {
+    Block(Vec<u8>, Vec<u8>),
+    Message(Vec<u8>),
+}
+
+/// Both ends, a copy of either's cache on another node, and what is between them.
+struct World {
+    random: Random,
+    now: Instant,
+    lost_per_mille: u64,
+    encoder: Encoder,
+    decoder: Decoder,
+    copies: [Decoder; 2],
+    forward: VecDeque<Parcel>,
+    epochs: u32,
+    restored: u64,
+}
+
+impl World {
+    fn new(seed: u64, lost_per_mille: u64) -> Self {
+        let mut world = Self {
+            random: Random(seed),
+            now: Instant::from_millis(1),
+            lost_per_mille,
+            encoder: Encoder::new(encoder_config(1)).expect("the size is right"),
+            decoder: decoder(),
+            copies: [decoder(), decoder()],
+            forward: VecDeque::new(),
+            epochs: 1,
+            restored: 0,
+        };
+        world.begin_channel();
+        world
+    }
+
+    /// The channel is a new one: what was under way is gone.
+    fn begin_channel(&mut self) {
+        self.forward.clear();
+        self.encoder.resume();
+        self.decoder.resume();
+        self.step();
+    }
+
+    fn epoch(&mut self) -> u32 {
+        self.epochs += 1 + self.random.next() as u32 % 100;
+        self.epochs
+    }
+
+    /// The encoder dies; the node with the copy goes on.
+    fn fail_over_encoder(&mut self) {
+        let copy = std::mem::replace(&mut self.copies[0], decoder());
+        let epoch = self.epoch();
+        self.encoder = Encoder::take_over(encoder_config(epoch), copy).expect("the size is right");
+        self.begin_channel();
+    }
+
+    fn fail_over_decoder(&mut self) {
+        self.decoder = std::mem::replace(&mut self.copies[1], decoder());
+        self.begin_channel();
+    }
+
+    /// The copies hear the streams, and are given some of what they lack.
+    fn copy(&mut self) {
+        if self.random.chance(self.lost_per_mille) {
+            return;
+        }
+        let openings = [Some(self.encoder.opening()), self.decoder.opening()];
+        for (copy, opening) in self.copies.iter_mut().zip(openings) {
+            let Some(opening) = opening else { continue };
+            assert!(copy.attend(self.now, &opening));
+        }
+        let mut message = Vec::new();
+        for side in 0..2 {
+            let mut lacking = Vec::new();
+            let next = self.copies[side].next_number();
+            let _ = self.copies[side].look_back(next, [u64::MAX, GIVEN_MAX], &mut lacking);
+            for mut range in lacking {
+                while !range.is_empty() {
+                    let count = match side {
+                        0 => self.encoder.give(&range, &mut message),
+                        _ => self.decoder.give(&range, &mut message),
+                    };
+                    if count == 0 {
+                        break;
+                    }
+                    range.start += count;
+                    self.copies[side].handle_control(self.now, &message).expect("it is a message");
+                }
+            }
+        }
+    }
+
+    fn hand_to_copy(&mut self, side: usize, wire: &[u8], block: &[u8]) {
+        let mut out = Vec::new();
+        let copy = &mut self.copies[side];
+        if !self.random.chance(self.lost_per_mille)
+            && copy.handle_block(self.now, Ticket(0), wire, &mut out) == Ok(Handled::Decoded)
+        {
+            assert_eq!(out, block, "a copy is as exact as what it is a copy of");
+        }
+        while copy.poll_event(self.now, &mut out).is_some() {}
+    }
+
+    /// Sends a block. Returns how many bytes that took.
+    fn send(&mut self, block: &[u8]) -> usize {
+        let mut wire = Vec::new();
+        let encoding = self.encoder.encode_block(block, &mut wire);
+        if !encoding.has_shim() {
+            return block.len();
+        }
+        self.hand_to_copy(0, &wire, block);
+        let bytes = wire.len();
+        if !self.random.chance(self.lost_per_mille) {
+            self.forward.push_back(Parcel::Block(wire, block.to_vec()));
+        }
+        bytes
+    }
+
+    /// What is under way arrives, and so do the answers.
+    fn step(&mut self) {
+        self.now = self.now + std::time::Duration::from_millis(30);
+        for _ in 0..6 {
+            let mut out = Vec::new();
+            self.encoder.handle_timeout(self.now);
+            self.decoder.handle_timeout(self.now);
+            while self.encoder.poll_transmit(self.now, &mut out) {
+                // What an encoder says first is said before its blocks.
+                self.forward.push_front(Parcel::Message(out.clone()));
+            }
+            while let Some(parcel) = self.forward.pop_front() {
+                match parcel {
+                    Parcel::Message(message) => {
+                        self.decoder.handle_control(self.now, &message).expect("the encoder is well");
+                    }
+                    Parcel::Block(wire, block) => self.arrive(&wire, &block),
+                }
+                while self.decoder.poll_event(self.now, &mut out).is_some() {}
+            }
+            while self.decoder.poll_transmit(self.now, &mut out) {
+                self.encoder.handle_control(self.now, &out).expect("the decoder is well");
+            }
+        }
+    }
+
+    fn arrive(&mut self, wire: &[u8], block: &[u8]) {
+        let mut out = Vec::new();
+        if self.decoder.handle_block(self.now, Ticket(0), wire, &mut out) == Ok(Handled::Decoded) {
+            assert_eq!(out, block, "byte by byte");
+            self.restored += 1;
+            self.hand_to_copy(1, wire, block);
+        }
+    }
+
+    /// Sends an object in blocks. Returns the share of its bytes that was saved.
+    fn transfer(&mut self, object: &[u8]) -> f64 {
+        let mut bytes = 0;
+        for (number, block) in object.chunks(BLOCK_BYTES).enumerate() {
+            bytes += self.send(block);
+            if number % 4 == 3 {
+                self.step();
+            }
+        }
+        self.step();
+        1.0 - bytes as f64 / object.len() as f64
+    }
+}
+
+#[test]
+fn what_was_sent_before_a_failover_of_either_end_is_saved_after_it_as_before() {
+    for end in 0..2 {
+        let mut world = World::new(3, 0);
+        let object = world.random.bytes(60_000);
+        world.transfer(&object);
+        let before = world.transfer(&object);
+        (0..5).for_each(|_| world.copy());
+        if end == 0 {
+            world.fail_over_encoder()
+        } else {
+            world.fail_over_decoder()
+        }
+        let after = world.transfer(&object);
+        assert!(before > 0.97 && after > 0.97, "end {end}: {before} before, {after} after");
+    }
+}
+
+#[test]
+fn without_a_copy_nothing_is_saved_until_it_was_sent_again() {
+    for end in 0..2 {
+        let mut world = World::new(4, 0);
+        let object = world.random.bytes(60_000);
+        world.transfer(&object);
+        world.copies = [decoder(), decoder()];
+        if end == 0 {
+            world.fail_over_encoder()
+        } else {
+            world.fail_over_decoder()
+        }
+        assert!(world.transfer(&object) < 0.01);
+        assert!(world.transfer(&object) > 0.97);
+    }
+}
+
+#[test]
+fn a_channel_that_is_renewed_costs_neither_end_its_cache() {
+    let mut world = World::new(5, 0);
+    let object = world.random.bytes(60_000);
+    world.transfer(&object);
+    world.begin_channel();
+    assert!(world.transfer(&object) > 0.97);
+}
+
+#[test]
+fn a_copy_that_joins_late_is_given_what_it_lacks_the_newest_first() {
+    let mut world = World::new(6, 0);
+    let object = world.random.bytes(90_000);
+    world.transfer(&object);
+    world.copies = [decoder(), decoder()];
+    world.copy();
+    let of_use = world.copies[0].numbers_of_use();
+    let look = world.copies[0].look_back(of_use.end, [u64::MAX, u64::MAX], &mut Vec::new());
+    assert_eq!(look.held, GIVEN_MAX, "so much in one step");
+    let newest = world.copies[0].look_back(of_use.end, [GIVEN_MAX, u64::MAX], &mut Vec::new());
+    assert_eq!(newest.held, GIVEN_MAX, "and that is the newest");
+    (0..5).for_each(|_| world.copy());
+    world.fail_over_encoder();
+    assert!(world.transfer(&object) > 0.97);
+}
+
+#[test]
+fn a_copy_says_what_it_lacks_so_that_blocks_can_be_restored_there() {
+    let mut world = World::new(7, 0);
+    let object = world.random.bytes(20_000);
+    world.transfer(&object);
+    world.copies = [decoder(), decoder()];
+    let opening = world.encoder.opening();
+    assert!(world.copies[0].attend(world.now, &opening));
+    let mut wire = Vec::new();
+    world.encoder.encode_block(&object[..BLOCK_BYTES], &mut wire);
+    let mut out = Vec::new();
+    let handled = world.copies[0].handle_block(world.now, Ticket(9), &wire, &mut out);
+    assert_eq!(handled, Ok(Handled::Waiting));
+    let mut asked = Vec::new();
+    while world.copies[0].poll_transmit(world.now, &mut out) {
+        if let Ok(Control::Missing { ranges, .. }) = Control::parse(&out) {
+            asked.extend(ranges);
+        }
+    }
+    assert!(!asked.is_empty());
+    for mut range in asked {
+        while !range.is_empty() {
+            range.start += world.encoder.give(&range, &mut out);
+            world.copies[0].handle_control(world.now, &out).expect("it is a message");
+        }
+    }
+    assert_eq!(world.copies[0].poll_event(world.now, &mut out), Some(redundancy::Event::Decoded(Ticket(9))));
+    assert_eq!(out, object[..BLOCK_BYTES]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever comes out is what went in (the world checks each block), whichever end moves when, however old and incomplete
+    /// its copy is; and in the end all is as it was.
+    #[test]
+    fn ends_that_move_to_incomplete_copies_stay_exact(
+        seed in any::<u32>(),
+        lost in 0..300_u64,
+        troubles in prop::collection::vec((1..60_usize, 0..6_usize), 0..12),
+    ) {
+        let mut world = World::new(seed.into(), lost);
+        let object = world.random.bytes(50_000);
+        for (blocks, trouble) in troubles {
+            let start = world.random.next() as usize % 40_000;
+            world.transfer(&object[start..][..(blocks * 700).min(10_000)]);
+            let fresh = world.random.bytes(blocks * 50);
+            world.transfer(&fresh);
+            match trouble {
+                0 => world.fail_over_encoder(),
+                1 => world.fail_over_decoder(),
+                2 => world.begin_channel(),
+                3 => {
+                    world.fail_over_decoder();
+                    world.fail_over_encoder();
+                }
+                4 => world.copies[seed as usize % 2] = decoder(),
+                _ => world.copy(),
+            }
+        }
+        world.lost_per_mille = 0;
+        world.transfer(&object);
+        world.copy();
+        let before = world.restored;
+        let saved = world.transfer(&object);
+        prop_assert!(saved > 0.9, "{}", saved);
+        prop_assert_eq!(world.restored - before, object.len().div_ceil(BLOCK_BYTES) as u64);
+    }
+}
