@@ -47,7 +47,10 @@ struct Pair {
 type Pairs = HashMap<KeyHash, Pair, BuildHasherDefault<Hashed>>;
 
 enum Structure {
-    Hosts { pairs: Pairs, told: MultiLevel<States> },
+    Hosts {
+        pairs: Pairs,
+        told: MultiLevel<States>,
+    },
     Digest(CountingBloom),
     Cells(MultiLevel<States>),
     Counting(StatefulBloom),

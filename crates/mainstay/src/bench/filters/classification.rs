@@ -125,7 +125,7 @@ fn filters() -> Result<Vec<(&'static str, Filter)>, ShapeError> {
     let plain = |shape| Ok(Filter::Cells(Box::new(MultiLevel::new(shape)?), shape));
     let auxiliary = CountingBloomShape { counters: FLOWS * CELLS_PER_FLOW, hashes: HASHES };
     let spared = |shape| Ok(Filter::Cells(Box::new(MultiLevel::with_auxiliary(shape, auxiliary)?), shape));
-    let bloom = StatefulBloomShape { cells: FLOWS * CELLS_PER_FLOW, hashes: HASHES, state_bits: 8 };
+    let bloom = StatefulBloomShape { cells: FLOWS * CELLS_PER_FLOW, hashes: HASHES, state_bits: 12 };
     Ok(vec![
         ("fa_4_8", plain(fa_4_8)?),
         ("fa_4_8_acbf", spared(fa_4_8)?),
