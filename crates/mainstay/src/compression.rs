@@ -94,21 +94,4 @@ impl Compressor for Lz4 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn either_library_restores_what_it_compressed_and_refuses_what_it_did_not() {
-        let text = b"one and one and one and another ".repeat(40);
-        for stage in [1, 2] {
-            let mut library = library(stage).expect("it is there");
-            assert_eq!(library.stage(), stage);
-            let (mut small, mut whole) = (Vec::new(), Vec::new());
-            assert!(library.compress(&text, &mut small) && small.len() * 5 < text.len());
-            assert!(library.expand(&small, text.len(), &mut whole));
-            assert_eq!(whole, text);
-            assert!(!library.expand(&small[..small.len() / 2], text.len(), &mut Vec::new()));
-        }
-        assert!(library(3).is_none());
-    }
-}
+mod tests;
