@@ -65,6 +65,26 @@ impl Decoder {
         run.for_each(|number| self.store.forget(number));
     }
 
+    /// The number up to which nothing is unsure.
+    pub(super) fn sure_next(&self) -> u64 {
+        if self.implied.run.is_empty() { self.store.next } else { self.implied.run.start }
+    }
+
+    /// Whoever has the same stream is sure of all before `next`, and said so after the last block that it told.
+    pub(super) fn hold_order_against(&mut self, now: Instant, next: u64) {
+        match self.implied.placement.map(|placement| placement.next()) {
+            Some(here) if here == next => {
+                let run = core::mem::take(&mut self.implied.run);
+                if !run.is_empty() {
+                    self.report.add(now, run);
+                }
+            }
+            // It is not sure itself of what was told since.
+            Some(here) if here > next => {}
+            _ => self.begin_order(next),
+        }
+    }
+
     /// A block of the present stream brought its number.
     pub(super) fn verify_order(&mut self, now: Instant, shim: &Shim<'_>) {
         let Some(number) = shim.number(self.store.next) else { return };

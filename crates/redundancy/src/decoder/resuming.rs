@@ -22,7 +22,7 @@ pub struct Opening {
     pub epoch: u32,
     /// The size of its cache, in pieces of 64 bytes.
     pub granules: u32,
-    /// The number that the next block gets, or less.
+    /// The number that the next block gets, or less: whoever says it is sure of all before it.
     pub next: u64,
     /// The stream that it continues, if it does.
     pub parent: Option<Parent>,
@@ -70,6 +70,7 @@ impl Decoder {
         let is_same = self.stream.is_some_and(|stream| stream.epoch == opening.epoch);
         if is_same && self.store.granules() == granules {
             self.store.next = self.store.next.max(opening.next);
+            self.hold_order_against(now, opening.next);
         } else {
             self.open(now, (opening.epoch, granules, opening.next), opening.parent);
         }
@@ -80,7 +81,7 @@ impl Decoder {
     #[must_use]
     pub fn opening(&self) -> Option<Opening> {
         let stream = self.stream?;
-        let (granules, next) = (self.store.granules() as u32, self.store.next);
+        let (granules, next) = (self.store.granules() as u32, self.sure_next());
         Some(Opening { epoch: stream.epoch, granules, next, parent: stream.former })
     }
 
