@@ -96,8 +96,10 @@ impl Session {
     pub(super) fn restart(&mut self, now: Instant) {
         // Zero stands for nobody.
         self.own = (self.random.next() >> 32) as u32 | 1;
-        // The other end may well be the same: what it said to the former name does not count any more.
+        // The other end may well be the same: what it said to the former name does not count any more. So nothing from another time
+        // can come for the new one, and whoever was taken for gone, because the greeting of a life before it came late, is let in.
         self.peer = None;
+        self.former.clear();
         (self.answer_to, self.alive_at, self.heard_at) = (None, now, now);
         (self.heard_bytes, self.heard_since, self.path_bytes) = ([0; 2], now, 0);
     }
@@ -213,5 +215,33 @@ impl Session {
         let interval = if is_open { ALIVE_INTERVAL } else { GREETING_INTERVAL };
         self.alive_at = if self.hurried > 0 { now } else { now + interval };
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALIVE: Datagram<'static> = Datagram::Alive { heard_bytes: 1472, granules: 1024 };
+
+    /// A sign of life of `from` to whoever has that name now.
+    fn hear(session: &mut Session, now: Instant, from: u32) -> Heard {
+        let to = session.sessions().from;
+        session.handle(now, Sessions { from, to }, &ALIVE, 1472)
+    }
+
+    #[test]
+    fn the_late_greeting_of_a_life_between_shuts_nobody_out_for_good() {
+        let mut session = Session::new(1, 1024, 1472, 0);
+        let at = Instant::from_millis;
+        // The other end's node died twice in short order, and what the second said comes after what the third does.
+        let [first, second, third] = [11, 12, 13];
+        assert_eq!(hear(&mut session, at(1), first), Heard::Begun);
+        assert_eq!(hear(&mut session, at(100), third), Heard::Begun);
+        assert_eq!(hear(&mut session, at(101), second), Heard::Begun);
+        assert_eq!(hear(&mut session, at(102), third), Heard::Nothing, "what was the other end and is no more");
+        let renamed = at(101) + RENAME_AFTER;
+        assert!(session.handle_timeout(renamed), "the second is not heard of any more");
+        assert_eq!(hear(&mut session, renamed, third), Heard::Begun);
     }
 }
