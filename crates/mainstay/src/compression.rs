@@ -70,7 +70,7 @@ impl Compressor for Zstd {
 
     fn expand(&mut self, input: &[u8], expanded_bytes: usize, out: &mut Vec<u8>) -> bool {
         let expanded = self.decompressor.decompress(input, expanded_bytes);
-        expanded.map(|expanded| out.extend_from_slice(&expanded)).is_ok()
+        take_whole(expanded.ok(), expanded_bytes, out)
     }
 }
 
@@ -89,8 +89,14 @@ impl Compressor for Lz4 {
 
     fn expand(&mut self, input: &[u8], expanded_bytes: usize, out: &mut Vec<u8>) -> bool {
         let expanded = lz4_flex::block::decompress(input, expanded_bytes);
-        expanded.map(|expanded| out.extend_from_slice(&expanded)).is_ok()
+        take_whole(expanded.ok(), expanded_bytes, out)
     }
+}
+
+/// What was cut off may expand to less than there was.
+fn take_whole(expanded: Option<Vec<u8>>, expanded_bytes: usize, out: &mut Vec<u8>) -> bool {
+    let whole = expanded.filter(|expanded| expanded.len() == expanded_bytes);
+    whole.map(|whole| out.extend_from_slice(&whole)).is_some()
 }
 
 #[cfg(test)]

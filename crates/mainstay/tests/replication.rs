@@ -43,7 +43,7 @@ fn a_cluster_with_each_transport_survives_a_kill_when_nothing_is_lost() {
     }
     let html = fs::read_to_string(&page).expect("the page was written");
     fs::remove_file(&page).expect("it can be removed");
-    assert!(html.starts_with("<!doctype html>") && html.contains("s-native-held"));
+    assert!(html.starts_with("<!doctype html>") && html.contains("<svg") && html.contains("native-held"));
 }
 
 fn of_transport<'a>(list: &'a Value, transport: &'a str) -> impl Iterator<Item = &'a Value> {

@@ -237,7 +237,7 @@ fn connections_outlive_their_node_and_keys_are_exchanged_under_traffic() {
     assert!(second.is_secured());
     ends.store(true, Ordering::Relaxed);
     let (mut stream, answers) = asking.join().expect("every question was answered");
-    assert!(answers > 10, "{answers}");
+    assert!(answers > 2, "the exchange is over before anybody asked: {answers}");
     for id in 0..2 {
         let events = site.client(id).expect("it answers").events().unwrap();
         let is_trouble = |kind: &EventKind| matches!(kind, EventKind::PeerDown | EventKind::ReplicationDown);

@@ -117,12 +117,6 @@ impl Compact {
         self.budget_of_worker(workers).map(|budget| budget / 2)
     }
 
-    /// In how many parts the budget is divided when all is used: for each worker, and for precise words and the filter.
-    #[must_use]
-    pub fn budget_parts(&self, workers: u8) -> u64 {
-        u64::from(workers.max(1)) * if self.precise_after.is_some() { 2 } else { 1 }
-    }
-
     /// The settings with their names, as a comparison tells them.
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, String)> {

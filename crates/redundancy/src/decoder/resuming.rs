@@ -6,7 +6,6 @@
 
 use core::ops::Range;
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::Instant;
@@ -157,7 +156,7 @@ impl Decoder {
         let gone = wanted.take_while(|number| !is_held(number)).count() as u64;
         let gone = gone.max(count.min(1));
         if gone > 0 {
-            Control::Gone { epoch, ranges: vec![range.start..range.start + gone] }.write(out);
+            Control::Gone { epoch, ranges: core::iter::once(range.start..range.start + gone).collect() }.write(out);
         }
         gone
     }

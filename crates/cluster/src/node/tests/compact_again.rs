@@ -232,5 +232,5 @@ fn all_workers_tell_on_what_a_peer_told_that_has_handed_over_and_dies_later() {
     assert_eq!(filters(&site), [0, 0], "node 0 lives and has its connections itself");
     site.kill(0);
     site.run_until("both workers to know that node 0 is gone", |site| filters(site) == [1, 1]);
-    assert!(site.events(1).iter().any(|event| *event == crate::node::NodeEvent::PeerDown(NodeId(0))));
+    assert!(site.events(1).contains(&crate::node::NodeEvent::PeerDown(NodeId(0))));
 }

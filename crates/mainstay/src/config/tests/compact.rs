@@ -54,9 +54,9 @@ fn a_filter_takes_its_settings_from_its_sections() {
     assert_eq!(compact.recovery.cold_start, [PortId(0)]);
     assert_eq!((compact.recovery.lasts, compact.recovery.block), (Duration::from_secs(120), true));
     assert_eq!(compact.recovery.misses_per_source_max, 9);
-    // Precise words and the filter share the budget; of two workers each has half of what there is.
+    // Of two workers each has half of the budget; what precise words leave of that is the filter's.
     let stream = compact.stream([1, 2], 1472, 2);
-    assert_eq!((stream.items_max, stream.budget_bytes_per_second), (2500, Some(25_000)));
+    assert_eq!((stream.items_max, stream.budget_bytes_per_second), (2500, Some(50_000)));
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
 
     let small = said(&with(&format!("{filter}\nbudget_bytes_per_second = 10"), ""));
     assert!(small.contains("less than a datagram") && small.contains("write 1472 or more"), "{small}");
-    // What suffices for one worker's filter need not for two workers' filters and precise words.
+    // What suffices for one worker need not for two.
     let text =
-        with(&format!("{filter}\nbudget_bytes_per_second = 5000"), "[replication.filter]\nprecise_after = \"1s\"\n");
+        with(&format!("{filter}\nbudget_bytes_per_second = 2000"), "[replication.filter]\nprecise_after = \"1s\"\n");
     let without_nat = |text: &str| {
         let (from, to) = (text.find("[[nat.source]]").unwrap(), text.find("[replication]").unwrap());
         format!("{}{}", &text[..from], &text[to..]).replace(", \"nat\"", "")
@@ -91,7 +91,7 @@ fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
     assert!(check(&without_nat(&text)).is_ok(), "{}", said(&without_nat(&text)));
     let shared = said(&without_nat(&format!("{text}[workers]\ncount = 2\n")));
     assert!(
-        shared.contains("replication.budget_bytes_per_second") && shared.contains("write 5888 or more"),
+        shared.contains("replication.budget_bytes_per_second") && shared.contains("write 2944 or more"),
         "{shared}"
     );
 

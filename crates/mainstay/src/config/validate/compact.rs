@@ -164,8 +164,8 @@ fn check_stream(
     let settings = raw.filter.as_ref().map(|section| (section.span(), section.get_ref()));
     let (subject, span, remedy) = match error {
         CompactConfigError::Budget(_) => {
-            // Each part has to suffice for a datagram.
-            let least = datagram_bytes_max as u64 * compact.budget_parts(workers);
+            // Each worker's part has to suffice for a datagram.
+            let least = datagram_bytes_max as u64 * u64::from(workers.max(1));
             let remedy = format!("write {least} or more, or remove it for no limit");
             ("replication.budget_bytes_per_second", raw.budget_bytes_per_second.as_ref().map(Spanned::span), remedy)
         }
