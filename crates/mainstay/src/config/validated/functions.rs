@@ -95,7 +95,7 @@ pub struct SourceNat {
 /// How a source translation is computed (RFC 7422).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NatMapping {
-    /// Under the secret of [`Config::nat_mapping_key`].
+    /// Under the secret of [`super::Config::nat_mapping_key`].
     pub is_keyed: bool,
     /// Ports of an inside address; `None`: as many as there are for each.
     pub block_ports: Option<u16>,
