@@ -81,7 +81,8 @@ impl Decoder {
             }
             // It is not sure itself of what was told since.
             Some(here) if here > next => {}
-            _ => self.begin_order(next),
+            // Something was left out, or is yet to come: nothing follows before the next number.
+            _ => self.lose_order(),
         }
     }
 
