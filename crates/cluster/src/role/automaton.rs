@@ -270,6 +270,12 @@ impl RoleAutomaton {
         }
     }
 
+    /// Whether it must not.
+    #[must_use]
+    pub const fn is_passive(&self) -> bool {
+        self.passive
+    }
+
     /// Whether this node was told all connections at some time since it started, or has nobody to be told by. Unlike what
     /// [`RoleAutomaton::set_synchronised`] says, that does not change when a peer goes away.
     pub fn set_informed(&mut self, now: Instant, informed: bool) {

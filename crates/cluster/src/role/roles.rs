@@ -131,6 +131,12 @@ impl Roles {
         self.automata.iter_mut().for_each(|automaton| automaton.set_passive(now, passive));
     }
 
+    /// Whether this node takes nothing over: see [`Roles::set_passive`].
+    #[must_use]
+    pub fn is_passive(&self) -> bool {
+        self.automata.iter().any(RoleAutomaton::is_passive)
+    }
+
     /// As [`RoleAutomaton::unreached`].
     #[must_use]
     pub fn unreached(&self, group: GroupId) -> u16 {
