@@ -132,6 +132,21 @@ impl Bench {
     }
 }
 
+#[test]
+fn a_connection_knows_the_ports_that_its_packets_leave_by() {
+    let mut bench = Bench::new(true, 16, Limits::default());
+    let out = Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (SERVER, 53));
+    let seen = headers(&bench.feed_one(INSIDE, build::udp(&out, b"question")).unwrap()).tuple;
+    let egress = |bench: &Bench, tuple| {
+        let (slot, _) = bench.pipeline.lookup(tuple).unwrap();
+        bench.pipeline.connection(slot).unwrap().egress
+    };
+    let by = |port: PortId| port.0 + 1;
+    assert_eq!(egress(&bench, &out), [by(OUTSIDE), 0]);
+    bench.feed_one(OUTSIDE, build::udp(&seen.inverse(), b"answer")).unwrap();
+    assert_eq!(egress(&bench, &out), [by(OUTSIDE), by(INSIDE)]);
+}
+
 fn nat() -> Nat {
     let inside = || Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
     let to = |address: std::net::IpAddr| SourceRule {
