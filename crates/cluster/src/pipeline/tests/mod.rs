@@ -4,6 +4,7 @@ mod errors;
 mod fragments;
 mod queries;
 mod recovery;
+mod replicas;
 mod sources;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
