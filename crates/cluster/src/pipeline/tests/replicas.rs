@@ -15,8 +15,7 @@ fn a_stale_replica_with_the_tuples_of_a_new_connection_in_the_other_direction_gi
     for port in [500, 123, 5060] {
         for (node, peer) in [(NodeId(0), NodeId(1)), (NodeId(1), NodeId(0))] {
             let chain = ChainBuilder::new().build().unwrap();
-            let mut pipeline =
-                Pipeline::new(node, 64, HashKey([1, 2]), Tracker::new(TrackerConfig::default()), chain);
+            let mut pipeline = Pipeline::new(node, 64, HashKey([1, 2]), Tracker::new(TrackerConfig::default()), chain);
             let now = Instant::from_millis(1000);
             let there = Tuple::v4(ip_protocol::UDP, (CLIENT, port), (SERVER, port));
             for original in [there, there.inverse()] {
