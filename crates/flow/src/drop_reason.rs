@@ -95,6 +95,8 @@ drop_reasons! {
     // Recovery of what was told compactly.
     /// The source has sent too much of connections that no filter names.
     RecoverySourceLimit = "recovery_source_limit",
+    /// All sources together have sent so many packets of no connection that their work is over its budget; senders repeat them.
+    RecoveryWorkLimit = "recovery_work_limit",
     /// A segment that no filter names, dropped to see whether it comes again.
     RecoveryBlocked = "recovery_blocked",
     /// An answer that may be to several connections behind one outside port; those inside were asked whose it is.

@@ -4,6 +4,7 @@ mod errors;
 mod fragments;
 mod queries;
 mod recovery;
+mod replicas;
 mod sources;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -35,6 +36,8 @@ const SHARED6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
 #[derive(Default)]
 struct TwoLinks {
     told: Vec<(Tuple, Recalled)>,
+    /// Tuples that were looked for.
+    looked_for: core::cell::Cell<u64>,
     /// What the pipeline sent of its own making.
     posted: Vec<Vec<u8>>,
 }
@@ -53,6 +56,7 @@ impl Edge for TwoLinks {
     }
 
     fn recall(&self, original: &Tuple) -> Option<Recalled> {
+        self.looked_for.set(self.looked_for.get() + 1);
         self.told.iter().find_map(|(tuple, recalled)| (tuple == original).then_some(*recalled))
     }
 
