@@ -281,6 +281,8 @@ mod tests {
             ("--seconds 0", "a number from 1 to 300"),
             ("--wan --seconds 5", "cannot be used with"),
             ("--wan --representation d-left", "cannot be used with"),
+            ("--failures --workers 2", "cannot be used with"),
+            ("--failures --only flood", "write one of port-down-on-active,"),
         ];
         for (option, remedy) in refused {
             let error = Cli::try_parse_from(format!("mainstay demo {option}").split(' ')).expect_err(option);

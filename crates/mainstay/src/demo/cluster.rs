@@ -1,6 +1,7 @@
 //! Two gateway nodes, or one alone, as an operator would run them: a configuration file each, a process each, watched
 //! through their control sockets.
 
+mod failures;
 mod multi_primary;
 mod operations;
 mod tuning;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use packet_io::signal::die_with_parent;
 use packet_io::{IoError, usage};
 
+pub use self::failures::Identity;
 pub use self::tuning::Tuning;
 
 use super::clock::Epoch;
@@ -360,10 +362,19 @@ fn start_node(
     directory: &Directory,
     number: usize,
 ) -> Result<Node, ClusterError> {
-    let name = NAMES[number];
-    let file = |extension: &str| directory.path.join(format!("{name}.{extension}"));
-    let (config, control_socket, log) = (file("toml"), file("sock"), file("log"));
+    let control_socket = directory.file(number, "sock");
     let text = configuration(number, (plan, shape), &control_socket) + &security_configuration(plan, &directory.key());
+    start_configured(topology, directory, number, &text)
+}
+
+/// Starts a node with this configuration.
+fn start_configured(
+    topology: &Topology,
+    directory: &Directory,
+    number: usize,
+    text: &str,
+) -> Result<Node, ClusterError> {
+    let [config, control_socket, log] = ["toml", "sock", "log"].map(|extension| directory.file(number, extension));
     fs::write(&config, text).map_err(|source| directory.error(source))?;
     // A node that is started again goes on in its log.
     let output = OpenOptions::new().create(true).append(true).open(&log).map_err(|source| directory.error(source))?;
@@ -373,7 +384,7 @@ fn start_node(
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
     die_with_parent(&mut command);
     let child = topology.nodes[number].spawn_command(command)?;
-    Ok(Node { name, child, control_socket, log })
+    Ok(Node { name: NAMES[number], child, control_socket, log })
 }
 
 /// A node's configuration file.
@@ -472,6 +483,11 @@ impl Directory {
             }
             Err(source) => Err(ClusterError::Files { directory: path, source }),
         }
+    }
+
+    /// A file of a node's.
+    fn file(&self, number: usize, extension: &str) -> PathBuf {
+        self.path.join(format!("{}.{extension}", NAMES[number]))
     }
 
     /// Leaves it where it is; returns where.

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod cluster;
 pub mod distance;
+pub mod failures;
 pub mod html;
 pub mod kernel;
 pub mod meter;
@@ -72,6 +73,9 @@ pub enum DemoError {
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),
+    /// Promises were broken, of failures that were made on purpose.
+    #[error("promises were broken: {0}")]
+    PromisesBroken(String),
     /// Connections broke that should not have.
     #[error("{broken} of {connections} replicated connections broke")]
     Broken {
@@ -99,6 +103,9 @@ pub fn run(args: &DemoArgs) -> Result<(), DemoError> {
     check_representation(args)?;
     if args.kernel {
         return kernel::run(args, &watch);
+    }
+    if args.failures {
+        return failures::run(args, &watch);
     }
     if args.rolling_restart {
         return operations::run(args, &watch);

@@ -6,7 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
+    LinkMessage,
+};
 
 use super::{Netlink, Prefix};
 use crate::IoError;
@@ -144,6 +147,22 @@ impl Netlink {
     pub fn attach_to_bridge(&mut self, name: &str, bridge: &str) -> Result<(), IoError> {
         let bridge_index = self.interface(bridge)?.index;
         self.set(name, LinkAttribute::Controller(bridge_index), &format!("attaching {name} to {bridge}"))
+    }
+
+    /// Isolates a bridge's port, or ends that: isolated ports exchange no frames with each other, but with the bridge itself and
+    /// with its other ports. Carrier stays.
+    ///
+    /// # Errors
+    /// It does not exist, is no port of a bridge, or the process may not.
+    pub fn set_isolated(&mut self, name: &str, isolated: bool) -> Result<(), IoError> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.interface(name)?.index;
+        message.attributes = vec![LinkAttribute::LinkInfo(vec![
+            LinkInfo::PortKind(InfoPortKind::Bridge),
+            LinkInfo::PortData(InfoPortData::BridgePort(vec![InfoBridgePort::Isolated(isolated)])),
+        ])];
+        // The kernel takes settings of a bridge's port with this message, not with SetLink.
+        self.change(RouteNetlinkMessage::NewLink(message), 0, &format!("isolating {name}"))
     }
 
     /// Switches the interface on or off.

@@ -72,6 +72,62 @@ fn a_bridge_takes_ports() {
     .unwrap();
 }
 
+/// Two namespaces on a bridge in a third one, whose hosts know each other's link addresses; a socket in each.
+#[test]
+fn isolated_ports_of_a_bridge_exchange_nothing_until_they_are_joined_again() {
+    let Some((switch, left)) = joined_namespaces() else { return };
+    let right = Namespace::new().unwrap();
+    let mac = |number| [2, 0, 0, 0, 0, number];
+    switch
+        .run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            netlink.create_veth("second", "right", &right).unwrap();
+            netlink.create_bridge("bridge").unwrap();
+            for name in ["left", "second"] {
+                netlink.attach_to_bridge(name, "bridge").unwrap();
+                netlink.set_up(name, true).unwrap();
+            }
+            netlink.set_up("bridge", true).unwrap();
+        })
+        .unwrap();
+    let socket = |namespace: &Namespace, own: (Ipv4Addr, u8), other: (Ipv4Addr, u8)| {
+        let open = || {
+            let mut netlink = Netlink::open().unwrap();
+            netlink.set_mac("right", mac(own.1)).unwrap();
+            netlink.set_up("right", true).unwrap();
+            netlink.add_address("right", Prefix::new(own.0, 24)).unwrap();
+            netlink.add_neighbour("right", other.0.into(), mac(other.1)).unwrap();
+            std::net::UdpSocket::bind((own.0, 4000)).unwrap()
+        };
+        namespace.run(open).unwrap()
+    };
+    let sender = socket(&left, (HERE_V4, 1), (THERE_V4, 2));
+    let receiver = socket(&right, (THERE_V4, 2), (HERE_V4, 1));
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let isolate = |isolated| {
+        let set = |name| Netlink::open().unwrap().set_isolated(name, isolated).unwrap();
+        switch.run(|| ["left", "second"].into_iter().for_each(set)).unwrap();
+    };
+    let mut buffer = [0; 1];
+    // Ports of a bridge forward a moment after they are up.
+    let begin = Instant::now();
+    receiver.set_nonblocking(true).unwrap();
+    while receiver.recv(&mut buffer).is_err() && begin.elapsed() < Duration::from_secs(10) {
+        let _ = sender.send_to(&[1], (THERE_V4, 4000));
+    }
+    while receiver.recv(&mut buffer).is_ok() {}
+    receiver.set_nonblocking(false).unwrap();
+    assert_eq!(buffer, [1]);
+    isolate(true);
+    sender.send_to(&[2], (THERE_V4, 4000)).unwrap();
+    isolate(false);
+    sender.send_to(&[3], (THERE_V4, 4000)).unwrap();
+    while buffer == [1] {
+        receiver.recv(&mut buffer).unwrap();
+    }
+    assert_eq!(buffer, [3], "what was sent while the ports were isolated is lost");
+}
+
 #[test]
 fn routes_and_neighbours_lead_somewhere() {
     let Some((here, _there)) = joined_namespaces() else { return };

@@ -1,0 +1,295 @@
+//! The failures, each with what is promised of it.
+
+use std::time::Duration;
+
+use super::super::clock::Epoch;
+use super::super::cluster::Identity;
+use super::super::run::RunError;
+use super::laboratory::Laboratory;
+use super::network::{self, Claimant, Side};
+use super::words::NodeSays;
+
+/// How long a failure lasts where nothing else ends it.
+const LASTS: Duration = Duration::from_secs(4);
+/// How long a starting node is watched: many times as long as it listens before it may take the addresses.
+const STARTING: Duration = Duration::from_secs(5);
+/// How long both nodes are active before one dies: long enough for the other's windows to be far behind.
+const APART: Duration = Duration::from_secs(3);
+
+/// How a row begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Beginning {
+    /// Two nodes, one active and one ready to take over.
+    Pair,
+    /// The same, with the server as a next hop of the nodes.
+    PairWithNextHop,
+    /// One node, which serves alone.
+    FirstAlone,
+}
+
+/// A failure.
+pub(super) struct Row {
+    /// Its name.
+    pub(super) failure: &'static str,
+    /// What is promised, beside that no connection breaks.
+    pub(super) promised: &'static str,
+    pub(super) beginning: Beginning,
+    /// Makes the failure and ends it, and looks at what comes of it.
+    pub(super) play: fn(&mut Laboratory<'_>) -> Result<(), RunError>,
+}
+
+/// All rows.
+pub(super) const ROWS: [Row; 11] = [
+    Row {
+        failure: "port-down-on-active",
+        promised: "the peer takes over while the client's side of the active node is switched off; no connection breaks",
+        beginning: Beginning::Pair,
+        play: |laboratory| port_down_on_active(laboratory, Side::Client, network::set_port),
+    },
+    Row {
+        failure: "port-down-on-active-server-side",
+        promised: "the peer takes over while the active node's cable to the servers is out; no connection breaks",
+        beginning: Beginning::Pair,
+        play: |laboratory| port_down_on_active(laboratory, Side::Server, network::set_cable),
+    },
+    Row {
+        failure: "port-down-on-standby-then-drain",
+        promised: "no node is ready, the active node refuses to be drained and says why; no connection breaks",
+        beginning: Beginning::Pair,
+        play: port_down_on_standby_then_drain,
+    },
+    Row {
+        failure: "replication-cut",
+        promised: "the addresses stay, status says degraded, copies are whole again afterwards; no connection breaks",
+        beginning: Beginning::Pair,
+        play: replication_cut,
+    },
+    Row {
+        failure: "replication-cut-then-active-killed",
+        promised: "the standby takes over; no connection from before the cut breaks",
+        beginning: Beginning::Pair,
+        play: replication_cut_then_active_killed,
+    },
+    Row {
+        failure: "cut-then-peer-that-took-over-killed",
+        promised: "the node that is left announces the addresses again; no connection breaks",
+        beginning: Beginning::Pair,
+        play: cut_then_peer_that_took_over_killed,
+    },
+    Row {
+        failure: "all-paths-cut-then-healed",
+        promised: "both nodes are active and say so, one is afterwards; no connection breaks",
+        beginning: Beginning::Pair,
+        play: all_paths_cut_then_healed,
+    },
+    Row {
+        failure: "wrong-key-on-starting-standby",
+        promised: "the starting node stays passive and says why; no connection is interrupted",
+        beginning: Beginning::FirstAlone,
+        play: |laboratory| wrong_standby_starts(laboratory, Identity::OtherKey, "key"),
+    },
+    Row {
+        failure: "same-id-on-starting-standby",
+        promised: "the starting node stays passive and says why; no connection is interrupted",
+        beginning: Beginning::FirstAlone,
+        play: |laboratory| wrong_standby_starts(laboratory, Identity::FirstNodesId, "id"),
+    },
+    Row {
+        failure: "foreign-address-claim",
+        promised: "the addresses are defended, the claim is logged and counted; no connection breaks",
+        beginning: Beginning::Pair,
+        play: foreign_address_claim,
+    },
+    Row {
+        failure: "next-hop-gone",
+        promised: "the addresses move to the peer, which reaches the next hop; no connection breaks",
+        beginning: Beginning::PairWithNextHop,
+        play: next_hop_gone,
+    },
+];
+
+type SetPort = fn(&super::super::topology::Topology, usize, Side, bool) -> Result<(), packet_io::IoError>;
+
+fn port_down_on_active(laboratory: &mut Laboratory<'_>, side: Side, set: SetPort) -> Result<(), RunError> {
+    let (active, standby) = laboratory.roles();
+    laboratory.fail(true)?;
+    set(&laboratory.topology, active, side, false)?;
+    laboratory.all_go_on("while the port was down")?;
+    let has_moved = laboratory.wait(|says| says[standby].role() == "active" && says[active].role() != "active")?;
+    laboratory.promise(has_moved, "the peer did not take the addresses over");
+    let is_named = laboratory.wait(|says| says[active].says_down(side.port()))?;
+    laboratory.promise(is_named, "the node's status does not say that its port is down");
+    let is_reserved = laboratory.wait(|says| says[standby].is_ready() == Some(false))?;
+    laboratory.promise(is_reserved, "the node that took over calls a peer ready that has a port down");
+    laboratory.note_status();
+    set(&laboratory.topology, active, side, true)?;
+    laboratory.wait_until_whole()?;
+    laboratory.all_go_on("after the port was up again")
+}
+
+fn port_down_on_standby_then_drain(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+    let (active, standby) = laboratory.roles();
+    laboratory.fail(true)?;
+    network::set_port(&laboratory.topology, standby, Side::Client, false)?;
+    let is_unready = laboratory.wait(|says| says.iter().all(|says| says.is_ready() == Some(false)))?;
+    laboratory.promise(is_unready, "a node says that it is ready although the standby's port is down");
+    let names_why = laboratory.wait(|says| !says[active].not_ready().is_empty())?;
+    laboratory.promise(names_why, "the active node does not say why it is not ready");
+    laboratory.note_status();
+    let drained = laboratory.cluster.drain_by_command(active)?;
+    let refused = !drained.status.success();
+    laboratory.promise(refused, "the drain was not refused");
+    laboratory.promise(refused && !drained.stderr.is_empty(), "the refusal names no reason");
+    laboratory.all_go_on("while the standby's port was down")?;
+    network::set_port(&laboratory.topology, standby, Side::Client, true)?;
+    if !refused {
+        laboratory.cluster.undrain(active)?;
+    }
+    laboratory.wait_until_whole()?;
+    if refused {
+        let drained = laboratory.cluster.drain_by_command(active)?;
+        let reason = String::from_utf8_lossy(&drained.stderr).into_owned();
+        laboratory
+            .promise(drained.status.success(), &format!("afterwards the drain is refused still: {}", reason.trim()));
+    }
+    laboratory.all_go_on("after the drain")
+}
+
+fn replication_cut(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+    let (active, standby) = laboratory.roles();
+    let since_ns = laboratory.says()[active].role_since_ns();
+    laboratory.fail(true)?;
+    network::set_replication_link(&laboratory.topology, false)?;
+    let is_degraded = laboratory.wait_within(LASTS, |says| says.iter().all(NodeSays::is_degraded))?;
+    laboratory.promise(is_degraded, "status does not say degraded");
+    let has_moved = laboratory.wait_within(LASTS, |says| says[standby].role() != "standby")?;
+    laboratory.promise(!has_moved, "the standby took over from a node that was alive");
+    laboratory.note_status();
+    laboratory.all_go_on("while the link was cut")?;
+    network::set_replication_link(&laboratory.topology, true)?;
+    laboratory.wait_until_whole()?;
+    let stayed = laboratory.says()[active].role_since_ns() == since_ns && !laboratory.has_announced(standby);
+    laboratory.promise(stayed, "the addresses did not stay where they were");
+    laboratory.all_go_on("after the link was whole again")
+}
+
+fn replication_cut_then_active_killed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+    let (active, standby) = laboratory.roles();
+    laboratory.fail(true)?;
+    network::set_replication_link(&laboratory.topology, false)?;
+    // The windows that the standby knows are far behind when it takes over.
+    let has_moved = laboratory.wait_within(APART, |says| says[standby].role() != "standby")?;
+    laboratory.promise(!has_moved, "the standby took over from a node that was alive");
+    laboratory.note_status();
+    laboratory.cluster.kill(active)?;
+    let took_over = laboratory.wait(|says| says[standby].role() == "active")?;
+    laboratory.promise(took_over, "the standby did not take over");
+    laboratory.all_go_on("after the active node was killed")
+}
+
+fn cut_then_peer_that_took_over_killed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+    let (active, standby) = laboratory.roles();
+    laboratory.fail(true)?;
+    network::set_all_paths(&laboratory.topology, false)?;
+    let both = laboratory.wait(|says| says.iter().all(|says| says.role() == "active"))?;
+    laboratory.promise(both, "the nodes were not both active");
+    laboratory.all_go_on("by the node that took over")?;
+    laboratory.pass(APART)?;
+    laboratory.note_status();
+    let killed_at: Epoch = laboratory.cluster.kill(standby)?;
+    laboratory.all_go_on("by the node that was left")?;
+    let announced = laboratory.has_announced_since(active, killed_at);
+    laboratory.promise(announced, "the node that was left did not announce the addresses again");
+    Ok(())
+}
+
+fn all_paths_cut_then_healed(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+    laboratory.fail(true)?;
+    network::set_all_paths(&laboratory.topology, false)?;
+    let both = laboratory.wait(|says| says.iter().all(|says| says.role() == "active"))?;
+    laboratory.promise(both, "the nodes were not both active");
+    laboratory.all_go_on("while both nodes were active")?;
+    let named = laboratory.wait_within(LASTS, |says| says.iter().any(NodeSays::names_split_brain))?;
+    laboratory.promise(named, "status does not name the split brain");
+    laboratory.note_status();
+    network::set_all_paths(&laboratory.topology, true)?;
+    laboratory.wait_until_whole()?;
+    laboratory.all_go_on("after the paths were whole again")
+}
+
+fn wrong_standby_starts(laboratory: &mut Laboratory<'_>, identity: Identity, why: &str) -> Result<(), RunError> {
+    laboratory.fail(false)?;
+    laboratory.start_second(identity)?;
+    let has_taken =
+        laboratory.wait_within(STARTING, |says| says[1].role() == "active" || says[0].role() != "active")?;
+    laboratory.promise(!has_taken, "the starting node took the addresses from one that serves");
+    laboratory.promise(!laboratory.has_announced(1), "the starting node announced the addresses");
+    laboratory.note_status();
+    let says_why = laboratory.says()[1].not_ready().iter().any(|reason| has_word(reason, why));
+    laboratory.promise(says_why, "the starting node's status does not say why it stays passive");
+    laboratory.all_go_on("beside the starting node")?;
+    laboratory.start_second(Identity::Own)?;
+    laboratory.wait_until_whole()?;
+    laboratory.all_go_on("after the node was started as it should be")
+}
+
+/// Whether a sentence has a word, whatever case it is in.
+fn has_word(sentence: &str, word: &str) -> bool {
+    let words = sentence.split(|character: char| !character.is_alphanumeric());
+    words.map(str::to_lowercase).any(|found| found == word || found == format!("{word}s"))
+}
+
+fn foreign_address_claim(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+    let (active, standby) = laboratory.roles();
+    laboratory.fail(true)?;
+    let claimant = Claimant::start(&laboratory.topology)?;
+    laboratory.pass(LASTS)?;
+    laboratory.note_status();
+    claimant.end()?;
+    laboratory.all_go_on("after the claim had ended")?;
+    let stayed = laboratory.wait(|says| says[active].role() == "active" && says[standby].role() == "standby")?;
+    laboratory.promise(stayed, "the addresses did not stay where they were");
+    let defended = laboratory.has_announced(active);
+    laboratory.promise(defended, "the active node did not announce the addresses against the claim");
+    let is_logged = laboratory.cluster.log_of(active).lines().any(|line| line.contains("claim"));
+    laboratory.promise(is_logged, "the claim is not in the active node's log");
+    let counters = laboratory.cluster.raw_counters(active);
+    let is_counted = counters.iter().any(|sample| {
+        sample["name"].as_str().is_some_and(|name| name.contains("claim") || name.contains("conflict"))
+            && sample["value"].as_f64().is_some_and(|value| value > 0.0)
+    });
+    laboratory.promise(is_counted, "the claim is not counted");
+    Ok(())
+}
+
+fn next_hop_gone(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
+    let (active, standby) = laboratory.roles();
+    laboratory.fail(true)?;
+    network::set_next_hop(&laboratory.topology, active, false)?;
+    laboratory.all_go_on("while the next hop was gone")?;
+    let has_moved = laboratory.wait(|says| says[standby].role() == "active" && says[active].role() != "active")?;
+    laboratory.promise(has_moved, "the peer did not take the addresses over");
+    laboratory.note_status();
+    network::set_next_hop(&laboratory.topology, active, true)?;
+    laboratory.wait_until_whole()?;
+    laboratory.all_go_on("after the next hop was there again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_different_names_that_can_be_typed() {
+        for (number, row) in ROWS.iter().enumerate() {
+            assert!(row.failure.chars().all(|character| character.is_ascii_lowercase() || character == '-'));
+            assert!(ROWS[..number].iter().all(|earlier| earlier.failure != row.failure), "{}", row.failure);
+        }
+    }
+
+    #[test]
+    fn a_word_is_found_as_a_word() {
+        assert!(has_word("its keys are none of ours", "key") && has_word("node ID 0 is used twice", "id"));
+        assert!(!has_word("the peer did not", "id"));
+    }
+}

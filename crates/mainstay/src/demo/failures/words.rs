@@ -1,0 +1,191 @@
+//! What nodes say of themselves, read as an operator's scripts would read it: fields that a node does not have are null.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A node's status, as the control API has it; nothing of one that does not answer.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct NodeSays(pub(super) Option<Value>);
+
+/// What is shown of a node's status during a failure.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct StatusWords {
+    /// The node.
+    pub node: &'static str,
+    /// Its role; none while it does not answer.
+    pub role: Option<String>,
+    /// Whether it says that a peer could take over without losing connections.
+    pub ready: Option<bool>,
+    /// What it says is in the way.
+    pub not_ready: Vec<String>,
+    /// What it says of failure detection that goes on with fewer paths.
+    pub degraded: Value,
+    /// What it says of two nodes that are both active.
+    pub split_brain: Value,
+    /// Ports that it says are down; null where it says nothing of ports' carriers.
+    pub ports_down: Option<Vec<String>>,
+    /// Paths to its peers with their states; null where it says nothing of them.
+    pub paths: Option<Vec<String>>,
+}
+
+impl NodeSays {
+    fn at(&self, pointer: &str) -> &Value {
+        self.0.as_ref().and_then(|status| status.pointer(pointer)).unwrap_or(&Value::Null)
+    }
+
+    /// Its role; empty while it does not answer.
+    pub(super) fn role(&self) -> &str {
+        self.at("/node/role").as_str().unwrap_or_default()
+    }
+
+    /// Since when it has it, in nanoseconds of the monotonic clock.
+    pub(super) fn role_since_ns(&self) -> Option<u64> {
+        self.at("/node/role_since_ns").as_u64()
+    }
+
+    /// Whether a peer could take over.
+    pub(super) fn is_ready(&self) -> Option<bool> {
+        self.at("/ready").as_bool().or_else(|| self.at("/takeover/ready").as_bool())
+    }
+
+    /// What is in the way of that.
+    pub(super) fn not_ready(&self) -> Vec<String> {
+        let reasons = [self.at("/not_ready"), self.at("/takeover/why_not")];
+        let texts = reasons.into_iter().filter_map(Value::as_array).find(|texts| !texts.is_empty());
+        texts.into_iter().flatten().map(plain).collect()
+    }
+
+    /// Whether every peer holds what this node has told it.
+    pub(super) fn is_synchronised(&self) -> bool {
+        let peers = self.at("/peers").as_array();
+        peers.is_some_and(|peers| peers.iter().all(|peer| peer["synchronised"] == true && peer["detector"] == "up"))
+    }
+
+    /// Whether it says that detection goes on by fewer paths, or without replication.
+    pub(super) fn is_degraded(&self) -> bool {
+        is_said(self.at("/degraded"))
+    }
+
+    /// Whether it says that two nodes are active.
+    pub(super) fn names_split_brain(&self) -> bool {
+        is_said(self.at("/split_brain"))
+    }
+
+    /// Whether it says that a port is down.
+    pub(super) fn says_down(&self, port: &str) -> bool {
+        self.ports_down().is_some_and(|down| down.iter().any(|name| name == port))
+    }
+
+    fn ports_down(&self) -> Option<Vec<String>> {
+        let ports = self.at("/ports").as_array()?;
+        let known: Vec<_> =
+            ports.iter().filter_map(|port| Some((port["name"].as_str()?, port["up"].as_bool()?))).collect();
+        let down = known.iter().filter(|(_, is_up)| !is_up).map(|(name, _)| (*name).to_owned());
+        (!known.is_empty()).then(|| down.collect())
+    }
+
+    fn paths(&self) -> Option<Vec<String>> {
+        let of_peer = |peer: &Value| peer["paths"].as_array().cloned();
+        let paths: Vec<Value> = self.at("/peers").as_array()?.iter().filter_map(of_peer).flatten().collect();
+        let text = |path: &Value| format!("{} {}", plain(&path["name"]), plain(&path["state"]));
+        (!paths.is_empty()).then(|| paths.iter().map(text).collect())
+    }
+
+    /// What is shown of it.
+    pub(super) fn words(&self, node: &'static str) -> StatusWords {
+        StatusWords {
+            node,
+            role: self.0.is_some().then(|| self.role().to_owned()),
+            ready: self.is_ready(),
+            not_ready: self.not_ready(),
+            degraded: self.at("/degraded").clone(),
+            split_brain: self.at("/split_brain").clone(),
+            ports_down: self.ports_down(),
+            paths: self.paths(),
+        }
+    }
+}
+
+impl StatusWords {
+    /// One line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Some(role) = &self.role else { return format!("{} does not answer", self.node) };
+        let mut text = format!("{} is {role}", self.node);
+        let mut add = |label: &str, words: String| text.push_str(&format!("; {label}{words}"));
+        match self.ready {
+            Some(true) => add("ready", String::new()),
+            _ if self.not_ready.is_empty() => {}
+            _ => add("not ready: ", self.not_ready.join(", ")),
+        }
+        for (label, value) in [("degraded", &self.degraded), ("split brain", &self.split_brain)] {
+            if is_said(value) {
+                add(label, if value == &Value::Bool(true) { String::new() } else { format!(": {}", plain(value)) });
+            }
+        }
+        if let Some(down) = self.ports_down.as_ref().filter(|down| !down.is_empty()) {
+            add("down: ", down.join(", "));
+        }
+        text
+    }
+}
+
+/// Whether a field says anything: not null, false, empty or zero.
+fn is_said(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(texts) => !texts.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => true,
+    }
+}
+
+/// A value without JSON's quotes; of a list, its members.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(members) => members.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_lacks_the_newer_fields_is_read_by_the_older_ones() {
+        let says = NodeSays(Some(json!({
+            "node": {"role": "active", "role_since_ns": 7},
+            "takeover": {"ready": false, "why_not": ["node 1 is down"]},
+            "ports": [{"name": "inside"}],
+            "peers": [{"detector": "down", "synchronised": false}],
+        })));
+        assert_eq!((says.role(), says.role_since_ns(), says.is_ready()), ("active", Some(7), Some(false)));
+        assert!(!says.is_degraded() && !says.names_split_brain() && !says.says_down("inside"));
+        let words = says.words("a");
+        assert_eq!((words.ports_down.as_ref(), words.paths.as_ref()), (None, None));
+        assert_eq!(words.line(), "a is active; not ready: node 1 is down");
+        assert_eq!(NodeSays::default().words("b").line(), "b does not answer");
+    }
+
+    #[test]
+    fn the_newer_fields_are_shown_where_they_say_something() {
+        let says = NodeSays(Some(json!({
+            "node": {"role": "standby"},
+            "ready": false,
+            "not_ready": ["port inside is down"],
+            "degraded": true,
+            "split_brain": null,
+            "ports": [{"name": "inside", "up": false}, {"name": "outside", "up": true}],
+            "peers": [{"paths": [{"name": "sync", "state": "down"}]}],
+        })));
+        assert!(says.is_degraded() && !says.names_split_brain() && says.says_down("inside"));
+        assert!(!says.says_down("outside"));
+        let words = says.words("b");
+        assert_eq!(words.paths.as_deref(), Some(&["sync down".to_owned()][..]));
+        assert_eq!(words.line(), "b is standby; not ready: port inside is down; degraded; down: inside");
+    }
+}

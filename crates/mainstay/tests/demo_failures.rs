@@ -1,0 +1,76 @@
+//! Promises about failures that operators meet, kept on this machine: one failure a test, with real nodes and real traffic.
+
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use packet_io::namespace::{NamespaceSupport, probe};
+use serde_json::Value;
+
+/// One failure at a time: two clusters would take each other's processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Plays a failure and holds what came of it against what is promised; says so where the machine forbids namespaces.
+fn play(failure: &str) {
+    if let NamespaceSupport::Forbidden(why) = probe() {
+        println!("skipped: {why}");
+        return;
+    }
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--failures", "--json", "--only", failure])
+        .output()
+        .expect("the program can be run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {error}"));
+    let rows = result["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 1, "{result:#}");
+    let row = &rows[0];
+    println!("{row:#}");
+    assert_eq!(row["failure"], failure);
+    assert!(row["connections"].as_u64().is_some_and(|connections| connections >= 34), "{result:#}");
+    assert_eq!(row["broken"], 0, "{result:#}");
+    assert_eq!(row["unkept"], Value::Array(Vec::new()), "{result:#}");
+    assert_eq!(row["passed"], true, "{result:#}");
+    assert!(output.status.success(), "{error}");
+}
+
+macro_rules! failures {
+    ($($test:ident: $failure:literal,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                play($failure);
+            }
+        )*
+
+        #[test]
+        fn every_failure_of_the_demo_has_its_test() {
+            let tested: Vec<&str> = vec![$($failure),*];
+            assert_eq!(tested, mainstay::demo::failures::names().collect::<Vec<_>>());
+        }
+    };
+}
+
+failures! {
+    port_down_on_the_clients_side_of_the_active_node_moves_its_addresses: "port-down-on-active",
+    cable_pulled_on_the_servers_side_of_the_active_node_moves_its_addresses: "port-down-on-active-server-side",
+    active_node_refuses_to_be_drained_while_the_standbys_port_is_down: "port-down-on-standby-then-drain",
+    replication_cut_moves_no_addresses: "replication-cut",
+    active_node_killed_after_replication_was_cut_loses_no_connection: "replication-cut-then-active-killed",
+    node_left_by_the_one_that_took_over_announces_again: "cut-then-peer-that-took-over-killed",
+    all_paths_cut_make_both_active_and_one_yields_when_they_heal: "all-paths-cut-then-healed",
+    standby_started_with_another_key_stays_passive: "wrong-key-on-starting-standby",
+    standby_started_with_the_same_id_stays_passive: "same-id-on-starting-standby",
+    claim_of_another_host_to_a_shared_address_is_answered: "foreign-address-claim",
+    next_hop_gone_moves_the_addresses_to_the_node_that_reaches_it: "next-hop-gone",
+}
+
+#[test]
+fn a_failure_that_there_is_not_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
+        .args(["demo", "--failures", "--only", "flood"])
+        .output()
+        .expect("the program can be run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("port-down-on-active"), "{error}");
+}
