@@ -172,7 +172,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     fnv(&format!(
         "{:?}",
         (
-            (config.workers.count, groups),
+            (config.workers.count, groups, &config.reachability),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, told, &config.redundancy),
@@ -236,7 +236,16 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         preempt: group.preempt,
     });
     let groups = groups.collect();
-    role::Config { priority: config.node.priority, startup_hold, preempt, configuration, groups, ..defaults }
+    let reach_hold = config.reachability.move_after;
+    role::Config {
+        priority: config.node.priority,
+        startup_hold,
+        preempt,
+        reach_hold,
+        configuration,
+        groups,
+        ..defaults
+    }
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {

@@ -17,6 +17,7 @@ mod refusals;
 mod secured;
 mod sharing;
 mod site;
+mod tracking;
 mod transports;
 mod wan;
 mod workers;
