@@ -1,5 +1,8 @@
 //! An SCTP association through a cluster: translated, tracked, and taken over.
 
+use std::vec;
+use std::vec::Vec;
+
 use flow::conntrack::state_name;
 use flow::wire::ip_protocol::SCTP;
 use flow::{DropReason, Tuple};
@@ -55,7 +58,7 @@ fn open(cluster: &mut Cluster) -> Tuple {
     outside
 }
 
-fn state(cluster: &Cluster, node: usize) -> &'static str {
+fn state(cluster: &Cluster, node: u8) -> &'static str {
     let pipeline = cluster.node(node).pipeline();
     let known = pipeline.lookup(&inside()).and_then(|(slot, _)| pipeline.connection(slot));
     known.map_or("", |connection| state_name(SCTP, &connection.protocol))
