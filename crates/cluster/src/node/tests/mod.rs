@@ -14,6 +14,7 @@ mod observing;
 mod operations;
 mod other_protocols;
 mod refusals;
+mod sctp;
 mod secured;
 mod sharing;
 mod site;
