@@ -26,12 +26,14 @@ mod address;
 mod announcement;
 mod answers;
 mod config;
+mod conflict;
 mod error_message;
 mod forwarder;
 mod holding;
 mod mss_clamp;
 mod neighbour;
 mod oversize;
+mod probing;
 mod reconfigure;
 mod refusal;
 mod route;
@@ -40,8 +42,9 @@ mod sharing;
 mod tests;
 mod tunnel;
 
-pub use announcement::ANNOUNCEMENT_ROUNDS;
+pub use announcement::{ANNOUNCE_REFRESH_DEFAULT, ANNOUNCEMENT_ROUNDS};
 pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route, Shared};
+pub use conflict::{AddressConflict, CONFLICTS_MAX};
 pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
 pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop, OutFrame};
 pub use mss_clamp::MssClamp;
@@ -49,5 +52,6 @@ pub use neighbour::{
     NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
 };
 pub use oversize::CUT_FRAMES_MAX;
+pub use probing::{AddressFinding, FindingKind, PROBED_ADDRESSES_MAX};
 pub use reconfigure::ReconfigureError;
 pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};

@@ -17,12 +17,14 @@ mod compact;
 mod config;
 mod copies;
 mod drain;
+mod elsewhere;
 mod event;
 mod held;
 mod judging;
 mod lazily;
 mod mirroring;
 mod observing;
+mod passive;
 mod peer;
 mod reload;
 mod resync;
@@ -60,6 +62,7 @@ pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use lazily::PUT_OFF_TOLD_WITHIN;
+pub use passive::{PassiveReason, Rejection};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
@@ -70,9 +73,11 @@ pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use compact::Compact;
+use elsewhere::Announcing;
 use event::Events;
 use held::HeldReplies;
 use judging::Judging;
+use passive::Passive;
 use peer::Peer;
 use securing::PlainText;
 use surroundings::Surroundings;
@@ -190,6 +195,9 @@ pub struct Node {
     drain_given_up_at: Option<Instant>,
     /// When it last looked at what its peers say, and at the time.
     served_at: Instant,
+    /// Why it must not take addresses after its start.
+    passive: Passive,
+    announcing: Announcing,
     /// What is about to be encrypted, and what was decrypted.
     plain: PlainText,
     /// The tunnel to another site.
@@ -238,9 +246,11 @@ impl Node {
             if heartbeats.first.node != from {
                 return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
             }
+            self.note_heartbeats(now, &heartbeats);
             self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
             self.note_division(now, heartbeats.first.node, Division::decode(datagram));
             self.handle_role_events(now);
+            self.look_for_other_forwarders(now);
             return Ok(());
         }
         if replication::compact::is_compact(datagram) {
@@ -296,8 +306,11 @@ impl Node {
         self.handle_detector_events(now);
         self.handle_session_events(now);
         self.go_on_when_usable(now);
+        self.look_after_passive(now);
         self.roles.handle_timeout(now);
         self.handle_role_events(now);
+        self.look_for_other_forwarders(now);
+        self.report_conflicts(now);
         self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
@@ -331,6 +344,8 @@ impl Node {
             self.poll_put_off(),
             self.pipeline.recovery_ends_at(),
             self.compact.as_ref().and_then(|compact| compact.poll_timeout()),
+            self.passive.poll_timeout(),
+            self.announcing.poll_timeout(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -398,6 +413,7 @@ impl Node {
         }
         self.roles.leave(now);
         self.handle_role_events(now);
+        self.look_for_other_forwarders(now);
     }
 
     /// Where this node stands in the choice of who holds the shared addresses: in a word, if there are several groups.

@@ -8,7 +8,7 @@ use replication::SessionStatus;
 use replication::compact::CompactReceiverStatus;
 
 use super::peer::Peer;
-use super::{CompactStatus, Node, ReplicaCounters};
+use super::{CompactStatus, Node, PassiveReason, ReplicaCounters};
 use crate::group::GroupId;
 use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
@@ -34,6 +34,8 @@ pub struct NodeStatus {
     pub replies_overdue: u64,
     /// How lazy insertion stands; `None` where connections are told as soon as they begin.
     pub lazy: Option<replication::lazy::LazyStatus>,
+    /// Why it takes no shared addresses, if it is so.
+    pub passive: Option<PassiveReason>,
     /// What the forwarder counted.
     pub forwarding: forwarding::Counters,
     /// How connections are told compactly; `None`: they are not.
@@ -166,6 +168,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         replies_held: node.held.held,
         replies_overdue: node.held.overdue,
         lazy: node.lazy_status(),
+        passive: node.passive(now),
         forwarding: node.forwarder.counters(),
         compact: node.compact_status(),
         peers: peers.collect(),

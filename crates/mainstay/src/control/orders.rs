@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cluster::node::{Reconfiguration, SecurityReconfiguration};
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,8 @@ pub struct ReloadOrder {
     pub reconfiguration: Reconfiguration,
     /// How long the node puts connections off.
     pub lazy: Option<replication::lazy::Config>,
+    /// How often the addresses that the node holds are announced again; zero: never.
+    pub announce_refresh: Duration,
     /// The node's name for people.
     pub node_name: String,
     /// What changes, for the event.
