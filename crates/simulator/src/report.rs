@@ -35,6 +35,8 @@ pub enum Problem {
     TwoActive,
     /// No node holds the addresses though one could.
     NoneActive,
+    /// The addresses stay with a node that reaches less than one that could take them over.
+    Stranded,
     /// A node took the addresses from one that it could hear.
     Hasty,
     /// A node that was away took the addresses from the one that had taken over.

@@ -15,11 +15,14 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::node::{CompactNodeConfig, NodeConfig, PeerConfig, Security, WhichPrecise};
+use cluster::node::{
+    CompactNodeConfig, NodeConfig, PeerConfig, Security, Target, Tracked, TrackingConfig, WhichPrecise,
+};
 use cluster::pipeline::RecoveryConfig;
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{Timeouts, TrackerConfig};
-use flow::wire::{MacAddress, ip_protocol};
+use flow::wire::arp::ArpOperation;
+use flow::wire::{MacAddress, build, ip_protocol};
 use flow::{HashKey, NodeId, PortId};
 use network_functions::address::Prefix;
 use network_functions::chain::{Chain, ChainBuilder};
@@ -113,6 +116,26 @@ pub(crate) fn host_config(host: usize) -> HostConfig {
         gateway_v4: side.v4(1),
         gateway_v6: side.v6(1),
     }
+}
+
+/// What a host sends that claims the shared addresses of its link.
+pub(crate) fn claims(host: usize) -> Vec<Vec<u8>> {
+    let side = Side::of_host(host);
+    let mac = host_mac(host);
+    vec![
+        build::gratuitous_arp(ArpOperation::Reply, mac, side.v4(1)),
+        build::unsolicited_neighbour_advertisement(mac, side.v6(1), true),
+    ]
+}
+
+/// What nodes track: their ports, and a host of each link as if it were a router.
+pub(crate) fn tracking() -> TrackingConfig {
+    let next_hops = [(Side::Inside, 0), (Side::Outside, OUTSIDE_FIRST)];
+    let next_hops = next_hops.map(|(side, host)| Target::NextHop(side.port(), IpAddr::V4(host_config(host).v4)));
+    let ports = [Side::Inside, Side::Outside].map(|side| Target::Port(side.port()));
+    let tracked = |weight| move |target| Tracked { target, weight };
+    let group = ports.map(tracked(100)).into_iter().chain(next_hops.map(tracked(50))).collect();
+    TrackingConfig { groups: vec![group], ..TrackingConfig::default() }
 }
 
 /// Where a server of the outside link is reached from inside.

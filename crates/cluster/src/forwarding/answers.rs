@@ -9,6 +9,7 @@ use flow::wire::icmpv6::{NEIGHBOUR_HOP_LIMIT, NeighbourMessage, advertisement_fl
 use flow::wire::{IcmpQuery, MacAddress, Packet, Transport, build, icmp, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Frame, Instant, PortId};
 
+use super::conflict::AddressConflict;
 use super::forwarder::Forwarder;
 use super::neighbour::Learnt;
 use super::sharing::Learning;
@@ -40,6 +41,9 @@ impl Forwarder {
             _ => Learnt::Overheard,
         };
         self.learn(now, (ingress, sender), arp.sender_mac(), how);
+        if arp.operation() == ArpOperation::Request && arp.sender_ip().is_unspecified() {
+            self.note_probe(ingress, target, arp.sender_mac());
+        }
         if arp.operation() == ArpOperation::Request && self.answers_for(target, ingress) && sender != target {
             let reply = build::arp_reply(mac, arp.target_ip(), (arp.sender_mac(), arp.sender_ip()));
             self.push_control(ingress, reply);
@@ -110,6 +114,9 @@ impl Forwarder {
     fn answer_solicitation(&mut self, ingress: PortId, source: IpAddr, to: MacAddress, target: Ipv6Addr) {
         let Some(port) = self.ports.get(usize::from(ingress.0)) else { return };
         if !self.answers_for(IpAddr::V6(target), ingress) {
+            if source.is_unspecified() {
+                self.note_probe(ingress, IpAddr::V6(target), to);
+            }
             return;
         }
         let mac = port.mac;
@@ -133,7 +140,9 @@ impl Forwarder {
         }
         if self.addresses.find(address, port).is_some() {
             if mac != on.mac && self.answers_for(address, port) {
-                self.counters.address_conflicts += 1;
+                self.note_conflict(now, AddressConflict { port, address, mac });
+            } else {
+                self.note_in_use(port, address, mac);
             }
             return;
         }

@@ -10,8 +10,10 @@ use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
 use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind, TokenBucket};
 
 use super::address::{LocalAddresses, link_local};
-use super::announcement::Announcement;
+use super::announcement::{Announcement, Refresh};
 use super::config::{Config, ConfigError, Port, Prefix};
+use super::conflict::Conflicts;
+use super::duplicate_address::AddressFinding;
 use super::error_message::ErrorCause;
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
 use super::oversize::{may_be_cut, wire_bytes};
@@ -91,6 +93,10 @@ pub struct Counters {
     pub solicitations: u64,
     /// Announcements of shared addresses sent.
     pub announcements: u64,
+    /// Of those, the ones that answered another host's claim.
+    pub defences: u64,
+    /// Probes for shared addresses sent (RFC 5227, RFC 4862).
+    pub probes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -120,6 +126,13 @@ pub struct Forwarder {
     /// The groups of shared addresses that this node answers for. It forwards if there is any.
     pub(super) held: GroupSet,
     pub(super) announcement: Option<Announcement>,
+    pub(super) refresh: Refresh,
+    pub(super) conflicts: Conflicts,
+    /// Groups that another node is about to take: its claims are no conflicts.
+    pub(super) leaving: GroupSet,
+    /// What was found of shared addresses while they were probed; see [`Forwarder::probe_addresses`].
+    pub(super) findings: VecDeque<AddressFinding>,
+    pub(super) is_probing: bool,
     pub(super) warming: Option<Warming>,
     /// Packets whose next hop answered and pieces of packets that were cut, then the node's own frames. The first were
     /// bounded while they waited, the second are by [`super::CUT_FRAMES_MAX`].
@@ -155,6 +168,11 @@ impl Forwarder {
             neighbours,
             held: GroupSet::EMPTY,
             announcement: None,
+            refresh: Refresh::new(config.seed),
+            conflicts: Conflicts::default(),
+            leaving: GroupSet::EMPTY,
+            findings: VecDeque::new(),
+            is_probing: false,
             warming: (!config.routes.is_empty()).then_some(Warming { slot: 0, at: Instant::ZERO, everybody: false }),
             sharing: Sharing::Alone,
             learnings: VecDeque::new(),
@@ -273,6 +291,8 @@ impl Forwarder {
     /// Time has passed: neighbours may have to be asked, or given up.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.warm(now);
+        self.refresh_announcements(now);
+        self.defend(now);
         while let Some(due) = self.neighbours.poll_due(now) {
             match due {
                 Due::Solicit(entry) => self.solicit(&entry),
@@ -292,7 +312,10 @@ impl Forwarder {
         let waiting = has_frames.then_some(Instant::ZERO);
         let announcement = self.announcement.and_then(|announcement| announcement.due());
         let warming = self.warming.map(|warming| warming.at);
-        [waiting, announcement, warming, self.neighbours.poll_timeout()].into_iter().flatten().min()
+        let refresh = self.refresh.due().filter(|_| self.is_active());
+        let timers =
+            [waiting, announcement, warming, self.neighbours.poll_timeout(), refresh, self.conflicts.poll_timeout()];
+        timers.into_iter().flatten().min()
     }
 
     /// Replaces `bytes` by a frame that is to be sent now, from its link header on, and says what goes with it.

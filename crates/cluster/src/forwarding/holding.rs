@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 
 use flow::wire::arp::ArpOperation;
 use flow::wire::build;
@@ -26,10 +27,12 @@ impl Forwarder {
         if !come.is_empty() {
             let warms = self.sharing != Sharing::IsTold;
             self.warming = warms.then_some(Warming { slot: 0, at: now, everybody: true });
+            self.refresh.restart(now);
         }
         if !gone.is_empty() {
             // Answers for an address that is another node's now; whoever asked will ask again.
             self.control.clear();
+            self.forget_conflicts(gone);
         }
         if !self.is_active() {
             self.counters.abandoned_packets += self.released.len() as u64;
@@ -50,6 +53,38 @@ impl Forwarder {
         let groups = groups.or(before).and(self.held);
         if !groups.is_empty() && self.sharing != Sharing::IsTold {
             self.announcement = Some(Announcement::begin(now, groups));
+            self.refresh.restart(now);
+        }
+    }
+
+    /// How often to announce the addresses that are held, whatever happens; `None`: not at all.
+    pub fn set_announce_refresh(&mut self, now: Instant, interval: Option<Duration>) {
+        self.refresh.set_interval(now, interval.filter(|interval| !interval.is_zero()));
+    }
+
+    /// Announces the addresses once more, if it is time and they are not being announced anyway.
+    pub(super) fn refresh_announcements(&mut self, now: Instant) {
+        if !self.is_active() || self.refresh.due().is_none_or(|at| at > now) {
+            return;
+        }
+        self.refresh.restart(now);
+        if self.announcement.is_none() && self.sharing != Sharing::IsTold {
+            self.announcement = Some(Announcement::once(now, self.held));
+        }
+    }
+
+    /// Announces one address, in all forms.
+    pub(super) fn push_announcement(&mut self, port: PortId, address: IpAddr) {
+        let mac = self.ports[usize::from(port.0)].mac;
+        match address {
+            IpAddr::V4(address) => {
+                for operation in [ArpOperation::Request, ArpOperation::Reply] {
+                    self.push_control(port, build::gratuitous_arp(operation, mac, address));
+                }
+            }
+            IpAddr::V6(address) => {
+                self.push_control(port, build::unsolicited_neighbour_advertisement(mac, address, true));
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! A forwarder between two links, fed with frames as its node would feed it.
 
+mod conflicts;
 mod groups;
 mod harness;
 mod probing;

@@ -15,9 +15,11 @@ use replication::secure::OVERHEAD_BYTES;
 use replication::{PeerSession, SessionConfig, Transport};
 
 use super::compact::{Compact, CompactNodeConfig, ToldOn};
+use super::elsewhere::{Announcing, LastKnown};
 use super::event::Events;
 use super::held::HeldReplies;
 use super::judging::Judging;
+use super::passive::Passive;
 use super::peer::Peer;
 use super::resync::Resync;
 use super::securing::{PlainText, Security};
@@ -147,8 +149,10 @@ impl NodeConfig {
         if let Some(sharing) = self.sharing {
             pipeline = pipeline.with_sharing(sharing);
         }
+        let startup_hold = self.role.startup_hold;
         let mut roles = role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now);
         roles.set_informed(now, peers.iter().all(Peer::has_told_all));
+        let passive = Passive::new(startup_hold, self.seed.rotate_left(32), now);
         Ok(Node {
             id: self.node,
             selection: self.selection,
@@ -169,6 +173,8 @@ impl NodeConfig {
             drain_given_up_at: None,
             served_at: now,
             service_gap: super::readiness::ServiceGap::default(),
+            passive,
+            announcing: Announcing::default(),
             plain: PlainText::default(),
             site: None,
             compact,
@@ -223,6 +229,7 @@ impl NodeConfig {
             refused: None,
             heartbeats: None,
             is_replica_incomplete: false,
+            last_known: LastKnown::default(),
             channel,
             compact: self
                 .compact

@@ -4,7 +4,9 @@ use alloc::collections::VecDeque;
 
 use flow::{Instant, NodeId, WorkerId};
 
+use super::passive::PassiveReason;
 use super::tracking::{Consequence, Target};
+use crate::forwarding::AddressConflict;
 use crate::group::GroupId;
 
 /// The most events that wait to be polled; when there are more, the oldest goes.
@@ -109,6 +111,10 @@ pub enum NodeEvent {
     ChannelSecured(NodeId),
     /// It is encrypted under new session keys.
     SessionKeysExchanged(NodeId),
+    /// This node takes no shared addresses, for this reason; `None`: it may again.
+    Passive(Option<PassiveReason>),
+    /// Another host claims an address that this node answers for.
+    AddressConflict(AddressConflict),
     /// The worker did not make its connections usable in time; the addresses were announced without it.
     WorkerLate(WorkerId),
 }

@@ -17,12 +17,14 @@ mod compact;
 mod config;
 mod copies;
 mod drain;
+mod elsewhere;
 mod event;
 mod held;
 mod judging;
 mod lazily;
 mod mirroring;
 mod observing;
+mod passive;
 mod peer;
 mod readiness;
 mod reload;
@@ -62,6 +64,7 @@ pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use lazily::PUT_OFF_TOLD_WITHIN;
+pub use passive::{PassiveReason, Rejection};
 pub use readiness::{
     HEARTBEAT_AGE_MAX, LAG_MAX, NodeObstacle, Obstacle, Readiness, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX,
 };
@@ -79,9 +82,11 @@ pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
 use compact::Compact;
+use elsewhere::Announcing;
 use event::Events;
 use held::HeldReplies;
 use judging::Judging;
+use passive::Passive;
 use peer::Peer;
 use securing::PlainText;
 use surroundings::Surroundings;
@@ -203,6 +208,9 @@ pub struct Node {
     /// When it last looked at what its peers say, and at the time.
     served_at: Instant,
     service_gap: readiness::ServiceGap,
+    /// Why it must not take addresses after its start.
+    passive: Passive,
+    announcing: Announcing,
     /// What is about to be encrypted, and what was decrypted.
     plain: PlainText,
     /// The tunnel to another site.
@@ -251,9 +259,11 @@ impl Node {
             if heartbeats.first.node != from {
                 return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
             }
+            self.note_heartbeats(now, &heartbeats);
             self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
             self.note_division(now, heartbeats.first.node, Division::decode(datagram));
             self.handle_role_events(now);
+            self.look_for_other_forwarders(now);
             return Ok(());
         }
         if replication::compact::is_compact(datagram) {
@@ -310,8 +320,11 @@ impl Node {
         self.handle_session_events(now);
         self.go_on_when_usable(now);
         self.track(now);
+        self.look_after_passive(now);
         self.roles.handle_timeout(now);
         self.handle_role_events(now);
+        self.look_for_other_forwarders(now);
+        self.report_conflicts(now);
         self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
@@ -346,6 +359,8 @@ impl Node {
             self.poll_put_off(),
             self.pipeline.recovery_ends_at(),
             self.compact.as_ref().and_then(|compact| compact.poll_timeout()),
+            self.passive.poll_timeout(),
+            self.announcing.poll_timeout(),
         ];
         peers.chain(own).flatten().min()
     }
@@ -413,6 +428,7 @@ impl Node {
         }
         self.roles.leave(now);
         self.handle_role_events(now);
+        self.look_for_other_forwarders(now);
     }
 
     /// Where this node stands in the choice of who holds the shared addresses: in a word, if there are several groups.
@@ -494,7 +510,8 @@ impl Node {
     }
 
     /// Whether this node has a copy of every connection that it is to back up.
-    fn has_all_copies(&self) -> bool {
+    #[must_use]
+    pub fn has_all_copies(&self) -> bool {
         self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised()
     }
 

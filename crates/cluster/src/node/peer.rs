@@ -10,6 +10,7 @@ use replication::secure::Channel;
 use replication::{Handle, PeerError, PeerSession, SessionEvent};
 
 use super::compact::{Cells, Compact, ToldOn};
+use super::elsewhere::LastKnown;
 use super::event::{Events, NodeEvent};
 use super::resync::Resync;
 use super::store::{ReplicaCounters, ReplicaStore};
@@ -35,6 +36,8 @@ pub(super) struct Peer {
     pub(super) is_said_up: bool,
     /// How it divides its packets, if that is not how this node does: then it is not spoken with.
     pub(super) refused: Option<Division>,
+    /// What was last known of its role.
+    pub(super) last_known: LastKnown,
     /// What is said to it, and what it says, is encrypted.
     pub(super) channel: Option<Channel>,
     /// What it tells compactly.

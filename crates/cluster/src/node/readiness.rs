@@ -183,7 +183,7 @@ fn own_obstacles(status: &NodeStatus, group: &GroupStatus, holder: &PeerStatus) 
     let found = [
         of_role,
         of_session,
-        status.passive.then_some(Obstacle::Passive),
+        status.passive.map(|_| Obstacle::Passive),
         (group.unreached > theirs).then_some(Obstacle::ReachesLess { theirs: group.unreached, ours: theirs }),
         said.and_then(|said| said.configuration)
             .zip(status.configuration)
@@ -241,6 +241,12 @@ impl ServiceGap {
 }
 
 impl Node {
+    /// Whether this node takes no addresses over: see [`Heartbeat::passive`].
+    #[must_use]
+    pub fn is_passive(&self) -> bool {
+        self.roles.is_passive()
+    }
+
     /// Whether a take-over now would keep every connection, and what stands in its way.
     #[must_use]
     pub fn readiness(&self, now: Instant) -> Readiness {

@@ -9,7 +9,9 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId, WorkerId};
 use replication::Transport;
-use replication::secure::{Channel, ChannelConfig, ChannelEvent, Content, Credentials, Rotation, Seed, is_channel};
+use replication::secure::{
+    Channel, ChannelConfig, ChannelError, ChannelEvent, Content, Credentials, Rotation, Seed, is_channel,
+};
 
 use super::peer::Peer;
 use super::{ConfigError, Node, NodeError, NodeEvent, PeerConfig, ReloadError, Transmit};
@@ -81,10 +83,12 @@ impl Node {
     pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
         let peer = self.peers.iter_mut().find(|peer| peer.id == from);
         let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else {
-            if is_channel(datagram) {
-                return Err(NodeError::NotSecured);
-            }
-            return self.handle_plain_replication(now, from, datagram);
+            let result = if is_channel(datagram) {
+                Err(NodeError::NotSecured)
+            } else {
+                self.handle_plain_replication(now, from, datagram)
+            };
+            return result.inspect_err(|error| self.note_rejected(now, from, error));
         };
         let mut content = core::mem::take(&mut self.plain.incoming);
         let result = match channel.handle_datagram(now, datagram, &mut content) {
@@ -93,12 +97,17 @@ impl Node {
             Ok(Some(Content::Detection)) => self.handle_plain_detection(now, from, &content, TIME_TO_LIVE),
             Ok(Some(Content::Nothing) | None) => Ok(()),
             // Counted.
-            Err(error) if error.is_routine() => Ok(()),
+            Err(error) if error.is_routine() => {
+                if error == ChannelError::UnknownSession {
+                    self.note_rejected(now, from, &error.into());
+                }
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         };
         self.plain.incoming = content;
         self.handle_channel_events(now);
-        result
+        result.inspect_err(|error| self.note_rejected(now, from, error))
     }
 
     /// A packet on the failure-detection port, with the time to live that it arrived with.
@@ -108,7 +117,9 @@ impl Node {
     pub fn handle_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
         let peer = self.peers.iter_mut().find(|peer| peer.id == from);
         if let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) {
-            return Err(channel.refuse_plain_text().into());
+            let error = channel.refuse_plain_text().into();
+            self.note_rejected(now, from, &error);
+            return Err(error);
         }
         self.handle_plain_detection(now, from, packet, ttl)
     }

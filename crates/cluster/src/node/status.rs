@@ -10,7 +10,7 @@ use replication::compact::CompactReceiverStatus;
 use super::peer::Peer;
 use super::readiness::{HEARTBEAT_AGE_MAX, Readiness, readiness};
 use super::tracking::{NextHopTrack, PortTrack};
-use super::{CompactStatus, Node, ReplicaCounters};
+use super::{CompactStatus, Node, PassiveReason, ReplicaCounters};
 use crate::group::GroupId;
 use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
@@ -30,8 +30,6 @@ pub struct NodeStatus {
     pub leads: bool,
     /// This node has a copy of every connection that it is to back up.
     pub synchronised: bool,
-    /// This node takes no addresses over: see [`role::Heartbeat::passive`].
-    pub passive: bool,
     /// How long the node was not served lately, if that was too long.
     pub served_late: Option<Duration>,
     /// Connections held, copies included.
@@ -46,6 +44,8 @@ pub struct NodeStatus {
     pub replies_overdue: u64,
     /// How lazy insertion stands; `None` where connections are told as soon as they begin.
     pub lazy: Option<replication::lazy::LazyStatus>,
+    /// Why it takes no shared addresses, if it is so.
+    pub passive: Option<PassiveReason>,
     /// What the forwarder counted.
     pub forwarding: forwarding::Counters,
     /// How connections are told compactly; `None`: they are not.
@@ -184,7 +184,6 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         readiness: Readiness::default(),
         leads,
         synchronised: node.has_all_copies(),
-        passive: node.roles.is_passive(),
         served_late: node.service_gap.counting(now),
         connections: node.pipeline.table().len(),
         connections_max: node.pipeline.table().capacity(),
@@ -192,6 +191,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         replies_held: node.held.held,
         replies_overdue: node.held.overdue,
         lazy: node.lazy_status(),
+        passive: node.passive(now),
         forwarding: node.forwarder.counters(),
         compact: node.compact_status(),
         peers: peers.collect(),

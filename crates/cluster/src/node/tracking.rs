@@ -245,7 +245,7 @@ impl Tracking {
             }
             hop.probed_at = Some(now);
             // A neighbour that does not answer may have another link address now.
-            forwarder.probe(now, hop.port, hop.address, hop.misses > 0);
+            forwarder.probe_next_hop(now, hop.port, hop.address, hop.misses > 0);
         }
     }
 
@@ -352,6 +352,12 @@ impl Node {
         self.track(now);
         self.note_reach(now, change);
         self.handle_role_events(now);
+    }
+
+    /// The weights of all that is tracked for the group and not reached, added up.
+    #[must_use]
+    pub fn unreached(&self, group: GroupId) -> u16 {
+        self.roles.unreached(group)
     }
 
     /// Probes next hops that are due, and has the roles compare what this node reaches.

@@ -66,6 +66,8 @@ pub struct Standing {
     peers: Vec<PeerStanding>,
     /// It is about to leave: connections that are put off are to be told.
     is_telling_all: bool,
+    /// A peer may forward packets of this node's connections.
+    is_forwarded_elsewhere: bool,
 }
 
 /// What the lead knows of a peer.
@@ -148,6 +150,7 @@ impl Node {
         } else {
             node.forwarder.set_sharing(Sharing::IsTold);
             node.roles = Roles::following(role, now);
+            node.passive.follow();
             node.peers.iter_mut().for_each(|peer| peer.is_watched = false);
         }
         Ok(node)
@@ -251,8 +254,12 @@ impl Node {
             .as_ref()
             .is_some_and(|told| told.groups.iter().copied().eq(groups()) && told.peers.iter().copied().eq(peers()));
         let is_telling_all = self.is_telling_all();
-        if !is_told || self.others.told.as_ref().is_some_and(|told| told.is_telling_all != is_telling_all) {
-            let standing = Standing { groups: groups().collect(), peers: peers().collect(), is_telling_all };
+        let is_forwarded_elsewhere = self.announcing.is_forwarded_elsewhere;
+        let flags = |told: &Standing| (told.is_telling_all, told.is_forwarded_elsewhere);
+        let flags_are_told = |told: &Standing| flags(told) == (is_telling_all, is_forwarded_elsewhere);
+        if !is_told || !self.others.told.as_ref().is_some_and(flags_are_told) {
+            let (groups, peers) = (groups().collect(), peers().collect());
+            let standing = Standing { groups, peers, is_telling_all, is_forwarded_elsewhere };
             self.others.told = Some(standing.clone());
             self.tell_all(&Letter::Standing(standing));
         }
@@ -271,6 +278,7 @@ impl Node {
     /// What the lead says counts here.
     fn follow(&mut self, now: Instant, standing: &Standing) {
         self.follow_leaving(now, standing.is_telling_all);
+        self.note_forwarded_elsewhere(now, standing.is_forwarded_elsewhere);
         let is_anyone_lost = self.follow_peers(standing);
         let before = self.roles.groups_in(forwards);
         for (group, (state, term)) in self.roles.groups().zip(&standing.groups) {

@@ -136,6 +136,9 @@ impl Pipeline {
             connection.flags &= !flags::COPY;
             self.tracker.take_over(connection.original.protocol, &mut connection.protocol);
             self.counters.taken_over += 1;
+        } else if connection.owner == self.node && self.forwarded_elsewhere.concerns(now, &self.tracker, connection) {
+            self.tracker.take_over(connection.original.protocol, &mut connection.protocol);
+            self.counters.relearnt += 1;
         }
         if connection.owner != self.node {
             connection.take_over(self.node);
@@ -161,6 +164,9 @@ impl Pipeline {
     fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
         let connection = record_mut(&mut self.table, slot);
         if connection.owner != self.node || connection.flags & flags::COPY != 0 {
+            return false;
+        }
+        if self.forwarded_elsewhere.concerns(now, &self.tracker, connection) {
             return false;
         }
         // What a function has renumbered is not what the tracker is to see, and needs a second look.

@@ -19,6 +19,8 @@ pub struct PipelineCounters {
     pub ended: u64,
     /// Connections whose copy this node took over because their packets came here.
     pub taken_over: u64,
+    /// Own connections whose windows were learnt afresh, because another node may have forwarded their packets meanwhile.
+    pub relearnt: u64,
     /// Embryonic connections evicted to make room (see [`early_drop_candidate`](flow::table::Table::early_drop_candidate)).
     pub early_dropped: u64,
     /// Connections ended because the configuration does not allow them any more.
@@ -35,6 +37,7 @@ impl Default for PipelineCounters {
             related: 0,
             ended: 0,
             taken_over: 0,
+            relearnt: 0,
             early_dropped: 0,
             disallowed: 0,
         }

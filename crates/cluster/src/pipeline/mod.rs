@@ -15,6 +15,7 @@ mod announcing;
 mod batch;
 mod connections;
 mod counters;
+mod elsewhere;
 mod expiry;
 mod fragments;
 mod guests;
@@ -52,12 +53,14 @@ use crate::forwarding::Admission;
 use crate::observation::{Observation, Way};
 use announcing::Announcements;
 use batch::Pending;
+use elsewhere::ForwardedElsewhere;
 use limits::Sources;
 use shard::Shard;
 use sharing::Sharing;
 
 pub use announcing::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use counters::PipelineCounters;
+pub use elsewhere::QUIET_MIN;
 pub use expiry::CopyExpiry;
 pub(crate) use lazily::Lazily;
 pub use limits::{Limits, SourceLimit};
@@ -205,6 +208,7 @@ pub struct Pipeline {
     key: HashKey,
     /// Other nodes forward beside this one.
     sharing: Option<Box<Sharing>>,
+    forwarded_elsewhere: ForwardedElsewhere,
     pub(crate) shard: Shard,
     pub(crate) observation: Observation,
     /// Connections are put off.
@@ -238,6 +242,7 @@ impl Pipeline {
             recovery_counters: RecoveryCounters::default(),
             key,
             sharing: None,
+            forwarded_elsewhere: ForwardedElsewhere::Never,
             shard: Shard::default(),
             observation: Observation::default(),
             lazily: None,

@@ -114,6 +114,13 @@ impl Roles {
         Ok(())
     }
 
+    /// Whether the heartbeats speak of any of this node's groups, as [`Roles::handle_heartbeats`] reads them.
+    #[must_use]
+    pub fn knows_any_of(&self, said: &Heartbeats) -> bool {
+        let is_known = |identity: u32| self.identities.contains(&identity);
+        said.groups.is_empty() || self.identities.is_empty() || said.groups.iter().any(|group| is_known(group.identity))
+    }
+
     /// As [`RoleAutomaton::set_synchronised`]: connections belong to no group.
     pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
         self.automata.iter_mut().for_each(|automaton| automaton.set_synchronised(now, synchronised));

@@ -262,6 +262,13 @@ impl Tracker {
         }
     }
 
+    /// How long a TCP connection was given by its last segment, as far as its state tells: [`Tracker::timeout`] or less, where
+    /// data is not acknowledged, for example. `None` for other protocols.
+    #[must_use]
+    pub fn timeout_after_last(&self, protocol: u8, state: &ProtocolState, flags: u8) -> Option<Duration> {
+        (protocol == ip_protocol::TCP).then(|| tcp::timeout_after_last(&self.config, state, flags))
+    }
+
     /// This node takes over a connection whose copy is older than what its peers have sent since: windows that a copy
     /// cannot know are learnt afresh from the next segments of each side. State and window scales stay.
     pub fn take_over(&self, protocol: u8, state: &mut ProtocolState) {

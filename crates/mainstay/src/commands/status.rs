@@ -102,10 +102,11 @@ pub fn describe(status: &Status) -> String {
     }
     let _ = write!(
         text,
-        "Take-over    {ready}\n\
+        "{}Take-over    {ready}\n\
          Connections  {} of {} ({share} %){master}\n\
          Throughput   {} · {} packets/s · {} new connections/s\n\
          {}{}",
+        node.passive.as_ref().map_or_else(String::new, |reason| format!("Passive      {reason}\n")),
         count(connections.count),
         count(connections.max),
         scaled(rates.bits_per_s, "bit/s"),

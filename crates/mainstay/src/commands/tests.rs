@@ -16,6 +16,7 @@ fn node_status() -> Status {
             name: "left".to_owned(),
             role: "active".to_owned(),
             role_since_ns: 10_000_000_000,
+            passive: None,
             groups: Vec::new(),
         },
         monotonic_now_ns: 202_000_000_000,
@@ -178,6 +179,14 @@ Tunnel       open · 4.0 MB of packets sent in 1.0 MB of datagrams (75.0 % saved
 ";
     let text = status::describe(&node);
     assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_status_says_why_a_node_takes_no_addresses() {
+    let mut node = node_status();
+    assert!(!status::describe(&node).contains("Passive"));
+    node.node.passive = Some("10.0.0.1 is in use".to_owned());
+    assert!(status::describe(&node).contains("\nPassive      10.0.0.1 is in use\n"), "{}", status::describe(&node));
 }
 
 #[test]

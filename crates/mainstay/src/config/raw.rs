@@ -74,6 +74,8 @@ pub struct RawNode {
     pub nodes: Option<Spanned<u8>>,
     /// Which node is preferred as the active one.
     pub priority: Option<u8>,
+    /// How often the shared addresses that the node holds are announced again.
+    pub announce_refresh: Option<Text>,
     /// Path of the control socket.
     pub control_socket: Option<Text>,
     /// Where metrics are served.

@@ -5,6 +5,7 @@ mod functions;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ::cluster::GroupId;
 use ::cluster::forwarding::MssClamp;
@@ -84,6 +85,8 @@ pub struct Node {
     pub nodes: u8,
     /// The higher, the rather this node is the active one; where there are groups, each has its own.
     pub priority: u8,
+    /// How often the shared addresses that this node holds are announced again; zero: never.
+    pub announce_refresh: Duration,
     /// Where the control API listens.
     pub control_socket: PathBuf,
     /// Where metrics are served, if at all.

@@ -109,6 +109,7 @@ fn merge_of(name: &str) -> Merge {
             | Metric::Uptime
             | Metric::NodeActive
             | Metric::GroupActive
+            | Metric::Passive
             | Metric::PeerUp
             | Metric::PortUp
             | Metric::NextHopUp

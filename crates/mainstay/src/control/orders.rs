@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cluster::node::{Reconfiguration, SecurityReconfiguration};
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,8 @@ pub struct ReloadOrder {
     pub lazy: Option<replication::lazy::Config>,
     /// What the node tracks, by its lead worker.
     pub tracking: cluster::node::TrackingConfig,
+    /// How often the addresses that the node holds are announced again; zero: never.
+    pub announce_refresh: Duration,
     /// The node's name for people.
     pub node_name: String,
     /// What changes, for the event.

@@ -106,11 +106,13 @@ impl Changes {
     }
 
     fn node(&mut self, old: &Node, new: &Node) {
-        let Node { id, name, nodes, priority, control_socket, metrics, log, log_format, log_per_s } = old;
+        let Node { id, name, nodes, priority, announce_refresh, control_socket, metrics, log, log_format, log_per_s } =
+            old;
         self.restart("node.id", &id.0, &new.id.0);
         self.apply("node.name", name, &new.name);
         self.restart("node.nodes", nodes, &new.nodes);
         self.apply("node.priority", priority, &new.priority);
+        self.apply("node.announce_refresh", announce_refresh, &new.announce_refresh);
         self.restart("node.control_socket", control_socket, &new.control_socket);
         self.restart("node.metrics", metrics, &new.metrics);
         self.apply("node.log", &log.name(), &new.log.name());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use cluster::node::{Node, NodeEvent, Transmit};
+use cluster::GroupId;
+use cluster::node::{Node, NodeEvent, NodeStatus, Transmit};
 use cluster::observation::Stopwatch;
 use flow::{Instant, NodeId, WorkerId};
 use network_functions::chain::ChainLayout;
@@ -414,8 +415,10 @@ impl DataPath {
     fn report(&mut self, now: Instant) {
         while let Some((at, event)) = self.node.poll_event() {
             self.reporting.note_event(at, event);
-            if matches!(event, NodeEvent::BecameStandby { .. }) && self.leaving_until.is_some() {
-                tracing::info!("handed over");
+            if let NodeEvent::BecameStandby { group } = event
+                && self.leaving_until.is_some()
+            {
+                log_leaving(&self.node.status(now), group);
             }
         }
         self.reporting.log_functions(&mut self.node);
@@ -435,6 +438,17 @@ impl DataPath {
             // Another may wait: packets have their turn first.
             waker.wake();
         }
+    }
+}
+
+/// Says what became of a group's addresses that a leaving node gave up.
+fn log_leaving(status: &NodeStatus, group: GroupId) {
+    match status.peers.iter().find(|peer| peer.holds(group)) {
+        Some(peer) => tracing::info!(node = peer.id.0, "handed over"),
+        None if status.peers.is_empty() => tracing::info!("gave the addresses up: there is no peer"),
+        None => tracing::warn!(
+            "gave the addresses up, and no peer holds them: see in the peer's status why it does not take over"
+        ),
     }
 }
 

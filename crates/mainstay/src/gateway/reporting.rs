@@ -1,5 +1,6 @@
 //! What the data path tells operators: events, status, counters, and the log.
 
+mod addresses;
 mod answers;
 mod channel;
 mod compact;
@@ -119,7 +120,7 @@ impl Reporting {
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if kind == EventKind::Warning {
             tracing::warn!("{detail}");
-        } else if kind == EventKind::ReloadRefused {
+        } else if matches!(kind, EventKind::ReloadRefused | EventKind::Passive | EventKind::AddressConflict) {
             tracing::warn!(detail, "{}", kind.describe());
         } else {
             tracing::info!(detail, "{}", kind.describe());
@@ -216,6 +217,9 @@ impl Reporting {
                 EventKind::RecoveryEnded,
                 format!("{} came back", counted(usize::try_from(restored).unwrap_or(usize::MAX), "connection")),
             ),
+            NodeEvent::Passive(Some(reason)) => (EventKind::Passive, addresses::passive(self, &reason)),
+            NodeEvent::Passive(None) => (EventKind::PassiveEnded, String::new()),
+            NodeEvent::AddressConflict(conflict) => (EventKind::AddressConflict, addresses::conflict(self, &conflict)),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
                 format!("node {}'s connections no longer fit: raise limits.connections_max to its value", id.0),

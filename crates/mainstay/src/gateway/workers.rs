@@ -137,6 +137,7 @@ fn open(
     if place.leads() {
         node.set_tracking(clock::now(), config.reachability.tracking.clone());
     }
+    node.set_announce_refresh(clock::now(), config.node.announce_refresh);
     let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
     Ok(DataPath::open(config, setting)?)
 }

@@ -236,6 +236,7 @@ impl ControlHandler for Answers<'_> {
                 name: reporting.name.clone(),
                 role: status.role.name().to_owned(),
                 role_since_ns: reporting.role_since.as_nanos(),
+                passive: None,
                 groups: Vec::new(),
             },
             monotonic_now_ns: now.as_nanos(),

@@ -25,6 +25,8 @@ pub(super) struct Claims {
     paused_at: [Instant; NODES],
     /// Since when a node has run and been heard, if it is.
     heard_since: [Option<Instant>; NODES],
+    /// When a node last reached less than the other.
+    reached_less_at: [Option<Instant>; NODES],
 }
 
 impl Claims {
@@ -41,6 +43,15 @@ impl Claims {
         for node in 0..NODES {
             let is_heard = conditions.heard[node] && conditions.works[node] && conditions.prompt;
             self.heard_since[node] = is_heard.then(|| self.heard_since[node].unwrap_or(now));
+        }
+    }
+
+    /// Notes which of two nodes reaches less of what both track.
+    pub(super) fn reach(&mut self, now: Instant, unreached: [u16; NODES]) {
+        for node in 0..NODES {
+            if unreached[node] > unreached[1 - node] {
+                self.reached_less_at[node] = Some(now);
+            }
         }
     }
 
@@ -92,7 +103,8 @@ impl Claims {
         let (Some((since, _)), Some(partner)) = (self.held[other], view.nodes[other]) else { return };
         let is_heard = self.heard_since[other].is_some_and(|heard| heard.max(since) + HEARD_FOR <= now);
         let leaves = partner.role() != cluster::role::State::Active;
-        if is_heard && !leaves {
+        let reached_less = self.reached_less_at[other].is_some_and(|at| now <= at + HEARD_FOR);
+        if is_heard && !leaves && !reached_less {
             let text = format!(
                 "node {node} takes the addresses from node {other}, which has held them since {since:?} and is heard"
             );

@@ -91,6 +91,7 @@ impl Checkers {
             self.survival.gave_up(value, view);
         }
         self.roles.after_step(now, node, value, outcome);
+        self.claims.reach(now, self.roles.unreached());
         self.limits.after_step(now, node, value, outcome);
     }
 

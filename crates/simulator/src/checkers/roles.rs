@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cluster::GroupId;
 use cluster::node::Node;
 use cluster::role::State;
 use flow::Instant;
@@ -28,6 +29,17 @@ pub(super) struct Roles {
     went_on_at: Option<Instant>,
     /// Nobody has held them since.
     nobody_since: Option<Instant>,
+    /// What each node cannot reach, and whether it could take the addresses over.
+    reach: [Reach; NODES],
+    /// Since when the holder has reached less than a node that could take over.
+    stranded_since: Option<Instant>,
+}
+
+/// What a node reaches.
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    unreached: u16,
+    could_take_over: bool,
 }
 
 impl Roles {
@@ -35,6 +47,7 @@ impl Roles {
     pub(super) fn disturbed(&mut self, now: Instant) {
         self.both_since = self.both_since.map(|_| (now, AGREEMENT_MAX));
         self.nobody_since = self.nobody_since.map(|_| now);
+        self.stranded_since = None;
         self.went_on_at = None;
     }
 
@@ -59,6 +72,7 @@ impl Roles {
     pub(super) fn after_step(&mut self, now: Instant, node: usize, value: &Node, outcome: &mut Outcome) {
         self.states[node] = Some(value.role());
         let Some(conditions) = self.conditions else { return };
+        self.judge_reach(now, node, value, conditions, outcome);
         let serves = |node: usize| {
             conditions.works[node] && self.states[node].is_some_and(|state: State| state.holds_addresses())
         };
@@ -85,6 +99,30 @@ impl Roles {
         if let Some(since) = self.nobody_since.filter(|since| now.saturating_since(*since) > AGREEMENT_MAX) {
             outcome.problem(now, Problem::NoneActive, format!("no node has held the addresses since {since:?}"));
             self.nobody_since = Some(now);
+        }
+    }
+
+    /// What each node could not reach when it was last looked at.
+    pub(super) fn unreached(&self) -> [u16; NODES] {
+        self.reach.map(|reach| reach.unreached)
+    }
+
+    /// Addresses do not stay with a node that reaches less than one that could take them over.
+    fn judge_reach(&mut self, now: Instant, node: usize, value: &Node, conditions: Conditions, outcome: &mut Outcome) {
+        let could_take_over =
+            value.role() == State::Standby && value.has_all_copies() && !value.is_passive() && conditions.works[node];
+        self.reach[node] = Reach { unreached: value.unreached(GroupId::FIRST), could_take_over };
+        let holds = |node: usize| conditions.works[node] && self.states[node] == Some(State::Active);
+        let is_stranded = (0..NODES).any(|node| {
+            let (holder, other) = (self.reach[node], self.reach[1 - node]);
+            holds(node) && other.could_take_over && holder.unreached > other.unreached
+        });
+        let judged = is_stranded && conditions.hear && conditions.prompt;
+        self.stranded_since = judged.then(|| self.stranded_since.unwrap_or(now));
+        if let Some(since) = self.stranded_since.filter(|since| now.saturating_since(*since) > AGREEMENT_MAX) {
+            let text = format!("the holder of the addresses has reached less than its peer since {since:?}");
+            outcome.problem(now, Problem::Stranded, text);
+            self.stranded_since = Some(now);
         }
     }
 }

@@ -71,9 +71,7 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
         }
         Family::NodeLink => {
             let (who, which) = (random.pick(&[Who::Active, Who::Node0, Who::Node1]), random.between(1, 3));
-            let cut = |is_cut| Fault::NodeLink { who, inside: which & 1 != 0, outside: which & 2 != 0, is_cut };
-            let whole = |who| Fault::NodeLink { who, inside: true, outside: true, is_cut: false };
-            vec![step(0, cut(true)), step(random.between(50, 800), whole(Who::Both))]
+            ports_cut((who, which), false, random.between(50, 800))
         }
         Family::OneWay => silence(one_node(random), Channels::ALL, random.between(100, 6000)),
         Family::Heartbeats => channel(random, Channels { heartbeats: true, ..Channels::default() }),
@@ -109,6 +107,21 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
         Family::NeededEmpty => needed_empty(random),
         Family::BothDead => both_dead(random),
         Family::RollingRestart => rolling_restart(random),
+        Family::PortDown => {
+            let who = random.pick(&[Who::Active, Who::Active, Who::Node0, Who::Node1, Who::Both]);
+            let which = random.between(1, 3);
+            ports_cut((who, which), true, random.between(50, 8000))
+        }
+        Family::NextHop => {
+            let (who, which) = (random.pick(&[Who::Active, Who::Active, Who::Standby]), random.between(1, 2));
+            ports_cut((who, which), false, random.between(1000, 8000))
+        }
+        Family::AddressClaim => {
+            let host = random.between(0, HOSTS - 1) as usize;
+            let every_ms = random.between(20, 1000);
+            let claims = random.between(1, 8);
+            (0..claims).map(|claim| step(claim * every_ms, Fault::Claim { host })).collect()
+        }
         Family::LeavePause => {
             let paused_at = random.between(0, 300);
             let over_at = paused_at + random.between(50, 7000);
@@ -120,6 +133,13 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
             ]
         }
     }
+}
+
+/// The ports of a node lose their link for a time; bit 0 of `which`: the inside port, bit 1: the outside port.
+fn ports_cut((who, which): (Who, u64), carrier: bool, for_ms: u64) -> Vec<Step> {
+    let cut =
+        |who, which, is_cut| Fault::NodeLink { who, inside: which & 1 != 0, outside: which & 2 != 0, is_cut, carrier };
+    vec![step(0, cut(who, which, true)), step(for_ms, cut(Who::Both, 3, false))]
 }
 
 fn death(random: &mut Random, who: Who) -> Vec<Step> {

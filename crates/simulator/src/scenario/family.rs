@@ -61,11 +61,17 @@ pub enum Family {
     RollingRestart,
     /// A node leaves, and one of both stands still meanwhile.
     LeavePause,
+    /// A port of a node loses its carrier.
+    PortDown,
+    /// A node does not reach a next hop, though its port has carrier.
+    NextHop,
+    /// A host claims the shared addresses of its link.
+    AddressClaim,
 }
 
 impl Family {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::Kill,
         Self::KillStandby,
         Self::Leave,
@@ -92,6 +98,9 @@ impl Family {
         Self::BothDead,
         Self::RollingRestart,
         Self::LeavePause,
+        Self::PortDown,
+        Self::NextHop,
+        Self::AddressClaim,
     ];
 
     /// The name that the command line knows it by.
@@ -124,6 +133,9 @@ impl Family {
             Self::BothDead => "both-dead",
             Self::RollingRestart => "rolling-restart",
             Self::LeavePause => "leave-pause",
+            Self::PortDown => "port-down",
+            Self::NextHop => "next-hop",
+            Self::AddressClaim => "address-claim",
         }
     }
 

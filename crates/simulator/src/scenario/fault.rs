@@ -146,6 +146,14 @@ pub enum Fault {
         outside: bool,
         /// Cut, else whole again.
         is_cut: bool,
+        /// The ports lose their carrier with it, which the node notices at once; else only frames are lost.
+        #[serde(default)]
+        carrier: bool,
+    },
+    /// A host announces the shared addresses of its link as its own.
+    Claim {
+        /// Which host.
+        host: usize,
     },
 }
 
@@ -227,13 +235,15 @@ impl fmt::Display for Fault {
                 room.connections_max, room.changes_queued_max, room.deletions_max, room.in_flight_messages_max
             ),
             Self::HostLink { host, is_cut } => write!(formatter, "host {host}: link {}", cut_or_whole(is_cut)),
-            Self::NodeLink { who, inside, outside, is_cut } => {
+            Self::Claim { host } => write!(formatter, "host {host}: claims the shared addresses"),
+            Self::NodeLink { who, inside, outside, is_cut, carrier } => {
                 let which = match (inside, outside) {
                     (true, false) => "inside",
                     (false, true) => "outside",
                     _ => "both",
                 };
-                write!(formatter, "{who}: {which} link {}", cut_or_whole(is_cut))
+                let what = if carrier { "carrier" } else { "link" };
+                write!(formatter, "{who}: {which} {what} {}", cut_or_whole(is_cut))
             }
         }
     }

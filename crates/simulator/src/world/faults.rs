@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use cluster::node::Node;
+use cluster::node::{LinkState, Node};
 use cluster::role;
+use flow::PortId;
 use replication::SessionConfig;
 
 use super::{World, view};
@@ -36,11 +37,13 @@ impl World<'_> {
         };
         let lazy = (!put_off.is_zero()).then_some(replication::lazy::Config::Fixed(put_off));
         value.set_lazy(now, lazy).expect("a time is a threshold");
+        value.set_tracking(now, topology::tracking());
         machine.node = Some(value);
         let speaks_anew = machine.interpreter.dialect != machine.next_dialect;
         machine.interpreter = Interpreter::new(machine.next_dialect);
         self.checkers.started(self.now, node, connections_max, speaks_anew);
         self.note_conditions();
+        self.notice_carrier(node);
         self.settle(node);
     }
 
@@ -106,15 +109,31 @@ impl World<'_> {
             }
             Fault::Room { who, room } => self.each(who, |world, node| world.machines[node].room = Some(room)),
             Fault::HostLink { host, is_cut } => self.host_links[host].is_cut = is_cut,
-            Fault::NodeLink { who, inside, outside, is_cut } => self.each(who, |world, node| {
+            Fault::NodeLink { who, inside, outside, is_cut, carrier } => self.each(who, |world, node| {
+                let machine = &mut world.machines[node];
                 for (side, is_meant) in [(Side::Inside, inside), (Side::Outside, outside)] {
+                    let port = usize::from(side.port().0);
                     if is_meant {
-                        world.machines[node].ports[usize::from(side.port().0)].is_cut = is_cut;
+                        machine.ports[port].is_cut = is_cut;
+                        machine.has_carrier[port] = !(carrier && is_cut);
                     }
                 }
+                world.notice_carrier(node);
             }),
+            Fault::Claim { host } => self.send_from_host(host, topology::claims(host)),
         }
         self.note_conditions();
+    }
+
+    /// A node that runs learns which of its ports have carrier.
+    fn notice_carrier(&mut self, node: usize) {
+        let now = self.own_now(node);
+        let machine = &mut self.machines[node];
+        let Some(value) = machine.node.as_mut().filter(|_| !machine.is_paused) else { return };
+        for (port, is_up) in (0..).map(PortId).zip(machine.has_carrier) {
+            value.handle_link(now, port, LinkState { is_up, speed_mbps: None });
+        }
+        self.wake(node);
     }
 
     fn each(&mut self, who: Who, mut action: impl FnMut(&mut Self, usize)) {
@@ -163,6 +182,7 @@ impl World<'_> {
         if std::mem::take(&mut self.machines[node].is_paused) {
             self.checkers.went_on(self.now, node);
             self.note_conditions();
+            self.notice_carrier(node);
             if self.options.sabotage == Some(Sabotage::ImpatientNodes) {
                 self.machines[node].inbox.clear();
                 self.wake(node);
@@ -190,6 +210,7 @@ impl World<'_> {
         self.host_links.iter_mut().for_each(sound);
         for machine in &mut self.machines {
             machine.ports.iter_mut().for_each(sound);
+            machine.has_carrier = [true; 2];
             sound(&mut machine.replication);
             machine.muted = Channels::default();
             machine.lag = Duration::ZERO;
@@ -197,6 +218,7 @@ impl World<'_> {
         for node in 0..NODES {
             self.go_on(node);
             self.restart(node);
+            self.notice_carrier(node);
             self.wake(node);
         }
         self.note_conditions();

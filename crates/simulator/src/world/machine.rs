@@ -105,6 +105,8 @@ pub(super) struct Machine {
     /// Its ports' links and its end of the replication link.
     pub(super) ports: [Link; 2],
     pub(super) replication: Link,
+    /// Which of its ports have carrier.
+    pub(super) has_carrier: [bool; 2],
     /// What it says here is lost.
     pub(super) muted: Channels,
     pub(super) interpreter: Interpreter,
@@ -130,6 +132,7 @@ impl Machine {
             lag: Duration::ZERO,
             ports: [link(scenario.data_link), link(scenario.data_link)],
             replication: link(scenario.replication_link),
+            has_carrier: [true; 2],
             muted: Channels::default(),
             interpreter: Interpreter::default(),
             next_dialect: Dialect::Same,

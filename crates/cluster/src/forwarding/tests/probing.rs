@@ -9,7 +9,7 @@ fn a_standby_probes_a_next_hop_without_claiming_an_address_and_notes_the_answer(
     let (v4, v6) = (IpAddr::V4(GATEWAY), IpAddr::V6(GATEWAY6));
     for address in [v4, v6] {
         assert_eq!(bench.forwarder.confirmed_at(OUTSIDE, address), None);
-        bench.forwarder.probe(bench.now, OUTSIDE, address, false);
+        bench.forwarder.probe_next_hop(bench.now, OUTSIDE, address, false);
     }
     let asked = bench.drain();
     assert_eq!(asked.len(), 2);
@@ -29,12 +29,12 @@ fn a_probe_goes_to_the_known_link_address_or_to_everybody_and_only_an_answer_con
     assert!(confirmed.is_some());
     bench.now = bench.now + Duration::from_secs(1);
     for (everybody, to_group) in [(false, false), (true, true)] {
-        bench.forwarder.probe(bench.now, OUTSIDE, GATEWAY.into(), everybody);
+        bench.forwarder.probe_next_hop(bench.now, OUTSIDE, GATEWAY.into(), everybody);
         let asked = bench.drain();
         assert_eq!((asked.len(), link(&asked[0].1).1.is_group()), (1, to_group));
     }
     // Its own request shows that it is there, but not that this node's frames reach it.
     bench.feed(OUTSIDE, build::arp_request(GATEWAY_MAC, GATEWAY, OUTSIDE_SHARED));
     assert_eq!(bench.forwarder.confirmed_at(OUTSIDE, GATEWAY.into()), confirmed);
-    bench.forwarder.probe(bench.now, PortId(9), GATEWAY.into(), false);
+    bench.forwarder.probe_next_hop(bench.now, PortId(9), GATEWAY.into(), false);
 }

@@ -308,6 +308,10 @@ pub(super) struct Cluster {
     pub(super) has_stream: bool,
     /// What nodes refused of each other, where channels are secured.
     pub(super) refusals: Vec<(u8, NodeError)>,
+    /// Nodes do not receive each other's frames while set.
+    pub(super) is_link_cut: bool,
+    /// Announcements that nodes sent of the shared address inside, by ARP requests, and when.
+    pub(super) announced: Vec<(u8, Instant)>,
     /// All that went from node to node where channels are secured, and to which.
     pub(super) overheard: Vec<(u8, Vec<u8>)>,
 }
@@ -343,6 +347,8 @@ impl Cluster {
             at_server: VecDeque::new(),
             has_stream: false,
             refusals: Vec::new(),
+            is_link_cut: false,
+            announced: Vec::new(),
             overheard: Vec::new(),
         }
     }
@@ -434,7 +440,10 @@ impl Cluster {
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
             Transmit::Port { port, .. } if self.cut_off.contains(&(from, port)) => {}
-            Transmit::Port { port, .. } => self.carry_frame(port, bytes),
+            Transmit::Port { port, .. } => {
+                self.carry_to_peer(from, port, bytes);
+                self.carry_frame(port, bytes);
+            }
             Transmit::Detection(_) if self.is_detection_cut => {}
             Transmit::Detection(_) => {
                 peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
@@ -459,6 +468,27 @@ impl Cluster {
                     peer.handle_timeout(now);
                 }
             }
+        }
+    }
+
+    /// An ARP packet of a node reaches the other one, if it is for it.
+    fn carry_to_peer(&mut self, from: u8, port: PortId, bytes: &[u8]) {
+        let view = ethernet::EthernetView::new_checked(bytes).unwrap();
+        if view.ether_type() != ethernet::ether_type::ARP {
+            return;
+        }
+        let arp = ArpView::new_checked(&bytes[14..]).unwrap();
+        if arp.is_gratuitous() && arp.operation() == ArpOperation::Request && arp.sender_ip() == SHARED_INSIDE {
+            self.announced.push((from, self.now));
+        }
+        let to = view.destination();
+        let Some(peer) = self.nodes[usize::from(1 - from)].as_mut().filter(|_| !self.is_link_cut) else { return };
+        if to.is_group() || to == port_mac(1 - from, port) {
+            let mut bytes = bytes.to_vec();
+            let length_bytes = bytes.len();
+            let mut batch = PacketBatch::new();
+            batch.push(Frame::new(&mut bytes, 0, length_bytes, port).unwrap());
+            peer.handle_packets(self.now, &mut batch);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Scenarios with two nodes: what a client and a server see.
 
 mod absence;
+mod addresses;
 mod agreement;
 mod cluster;
 mod compact;

@@ -18,7 +18,9 @@ use core::time::Duration;
 use self::automaton::{Kind, Step};
 use self::reset::Reset;
 use self::window::Judgement;
-use super::{Advance, Change, Next, ProtocolState, TcpPeer, TrackerConfig, last_flags, note_reply, peer_flags};
+use super::{
+    Advance, Change, Next, ProtocolState, TcpPeer, Timeouts, TrackerConfig, last_flags, note_reply, peer_flags,
+};
 use crate::connection::flags::{ASSURED, REPLIED};
 use crate::wire::TcpSegment;
 use crate::{Direction, DropReason};
@@ -323,27 +325,10 @@ impl Arrival<'_> {
     }
 
     fn timeout(&self, next: TcpState) -> Duration {
-        let timeouts = &self.config.timeouts;
-        let normal = timeouts.tcp(next);
         if self.windows_say_nothing() {
             return shared::timeout(self.config, self.kind, next);
         }
-        let either = self.state.peers[0].flags | self.state.peers[1].flags;
-        if self.state.retransmissions >= TCP_RETRANSMISSIONS_MAX && normal > timeouts.tcp_retransmission {
-            timeouts.tcp_retransmission
-        } else if self.kind == Kind::Rst {
-            timeouts.tcp_close
-        } else if (either & peer_flags::UNACKNOWLEDGED != 0 || take_over::is_unlearnt(self.state))
-            && normal > timeouts.tcp_unacknowledged
-        {
-            // After a take-over this may have been the last ACK of a close whose FINs the former node saw: until both
-            // sides have been heard of, the connection does not get its full time.
-            timeouts.tcp_unacknowledged
-        } else if self.state.last_window == 0 && normal > timeouts.tcp_retransmission {
-            timeouts.tcp_retransmission
-        } else {
-            normal
-        }
+        timeout_of(&self.config.timeouts, self.state, next, self.kind == Kind::Rst)
     }
 
     /// Drops the segment. A FIN or RST of each side that both do not fit says that the end points are done with the
@@ -362,6 +347,35 @@ impl Arrival<'_> {
         }
         advance
     }
+}
+
+/// How long a connection lives after a segment that left it in this state.
+fn timeout_of(timeouts: &Timeouts, state: &ProtocolState, next: TcpState, is_reset: bool) -> Duration {
+    let normal = timeouts.tcp(next);
+    let either = state.peers[0].flags | state.peers[1].flags;
+    if state.retransmissions >= TCP_RETRANSMISSIONS_MAX && normal > timeouts.tcp_retransmission {
+        timeouts.tcp_retransmission
+    } else if is_reset {
+        timeouts.tcp_close
+    } else if (either & peer_flags::UNACKNOWLEDGED != 0 || take_over::is_unlearnt(state))
+        && normal > timeouts.tcp_unacknowledged
+    {
+        // After a take-over this may have been the last ACK of a close whose FINs the former node saw: until both
+        // sides have been heard of, the connection does not get its full time.
+        timeouts.tcp_unacknowledged
+    } else if state.last_window == 0 && normal > timeouts.tcp_retransmission {
+        timeouts.tcp_retransmission
+    } else {
+        normal
+    }
+}
+
+/// See [`super::Tracker::timeout_after_last`].
+pub(super) fn timeout_after_last(config: &TrackerConfig, state: &ProtocolState, flags: u8) -> Duration {
+    let Some(next) = TcpState::from_u8(state.state) else { return Duration::ZERO };
+    let timeout = timeout_of(&config.timeouts, state, next, state.last_kind == Kind::Rst as u8);
+    let is_begun_midway = flags & REPLIED == 0 && next == TcpState::Established;
+    if is_begun_midway { timeout.min(config.timeouts.tcp_unacknowledged) } else { timeout }
 }
 
 #[cfg(test)]

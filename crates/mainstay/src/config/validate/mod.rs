@@ -21,7 +21,9 @@ mod workers;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use ::cluster::forwarding::ANNOUNCE_REFRESH_DEFAULT;
 use flow::{NodeId, PortId};
 use toml::Spanned;
 
@@ -101,6 +103,7 @@ fn no_node() -> RawNode {
         name: None,
         nodes: None,
         priority: None,
+        announce_refresh: None,
         control_socket: None,
         metrics: None,
         log: None,
@@ -133,6 +136,7 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
         name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, findings)),
         nodes,
         priority: raw.priority.unwrap_or(100),
+        announce_refresh: announce_refresh(raw, findings),
         control_socket: control_socket(raw, findings),
         metrics: metrics(raw, findings),
         log: raw
@@ -142,6 +146,21 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
         log_format: log::format(raw, findings),
         log_per_s: log::entries_per_s(raw, findings),
     }
+}
+
+/// Each address is announced so often: more often than once a second would be a burden to the link.
+fn announce_refresh(raw: &RawNode, findings: &mut Findings<'_>) -> Duration {
+    const MIN: Duration = Duration::from_secs(1);
+    const MAX: Duration = Duration::from_secs(3600);
+    let text = raw.announce_refresh.as_ref();
+    let interval =
+        cluster::ranged("node.announce_refresh", text, ANNOUNCE_REFRESH_DEFAULT, Duration::ZERO..=MAX, findings);
+    if !interval.is_zero() && interval < MIN {
+        let mistake =
+            Mistake::new("addresses would be announced more than once a second", "choose 1s or more, or 0s for never");
+        findings.error(text.map_or(0..0, Spanned::span), "node.announce_refresh", mistake);
+    }
+    interval
 }
 
 fn node_count(raw: &RawNode, peers: usize, findings: &mut Findings<'_>) -> u8 {

@@ -84,6 +84,12 @@ pub enum EventKind {
     EventsLost,
     /// What those told of has been found by comparison.
     EventsRecovered,
+    /// The node takes no shared addresses: another host has them, or a peer's packets cannot be accepted.
+    Passive,
+    /// It may again.
+    PassiveEnded,
+    /// Another host claims an address that this node holds.
+    AddressConflict,
     /// Two nodes hold that they are primary.
     SplitBrain,
     /// No longer.
@@ -130,6 +136,9 @@ impl EventKind {
             Self::RoleChanged => "role changed",
             Self::EventsLost => "kernel events lost",
             Self::EventsRecovered => "lost events made good",
+            Self::Passive => "takes no addresses",
+            Self::PassiveEnded => "may take addresses again",
+            Self::AddressConflict => "address conflict",
             Self::SplitBrain => "split brain",
             Self::SplitBrainEnded => "split brain over",
             Self::Warning => "warning",

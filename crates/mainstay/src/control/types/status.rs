@@ -80,6 +80,9 @@ pub struct NodeStatus {
     pub role: String,
     /// Since when it has the role, in nanoseconds of the monotonic clock.
     pub role_since_ns: u64,
+    /// Why it takes no shared addresses over, if it is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passive: Option<String>,
     /// Its role in each group of shared addresses, where there are several; `role` then says the most telling of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupStatus>,

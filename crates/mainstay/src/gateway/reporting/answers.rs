@@ -7,7 +7,7 @@ use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
 use super::standing::{peer_status, role_name, takeover};
-use super::{Reporting, port_id, reach, sharing};
+use super::{Reporting, addresses, port_id, reach, sharing};
 use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
@@ -87,6 +87,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
                 name: reporting.name.clone(),
                 role: role_name(status.role).to_owned(),
                 role_since_ns: reporting.role_since.as_nanos(),
+                passive: status.passive.as_ref().map(|reason| addresses::passive(reporting, reason)),
                 groups: reporting.roles.statuses(&status),
             },
             monotonic_now_ns: now.as_nanos(),
@@ -138,6 +139,10 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
         samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
         samples.add_count(Metric::PacketsAwaitingNeighbour, &[], status.forwarding.waiting_packets);
+        samples.add_count(Metric::AddressConflicts, &[], status.forwarding.address_conflicts);
+        samples.add_count(Metric::AddressDefences, &[], status.forwarding.defences);
+        samples.add_flag(Metric::Passive, &[], status.passive.is_some());
+        samples.add_count(Metric::ConnectionsRelearnt, &[], pipeline.counters().relearnt);
         samples.add_latencies(self.node.latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);

@@ -110,6 +110,11 @@ fn node(raw: Option<&Spanned<RawNode>>, findings: &mut Findings<'_>) -> Node {
         let mistake = Mistake::new("the node does not choose its role itself", "remove priority: keepalived has it");
         findings.error(span, "node.priority", mistake);
     }
+    if let Some(refresh) = &raw.announce_refresh {
+        let mistake =
+            Mistake::new("the node announces no addresses itself", "remove announce_refresh: keepalived has it");
+        findings.error(refresh.span(), "node.announce_refresh", mistake);
+    }
     let id = *raw.id.get_ref();
     Node {
         id: NodeId(id),
@@ -117,6 +122,7 @@ fn node(raw: Option<&Spanned<RawNode>>, findings: &mut Findings<'_>) -> Node {
         // Peers are named one by one, with whatever numbers the operator likes.
         nodes: u8::MAX,
         priority: 0,
+        announce_refresh: Duration::ZERO,
         control_socket: match &raw.control_socket {
             Some(_) => control_socket(raw, findings),
             None => PathBuf::from(CONTROL_SOCKET_DEFAULT),

@@ -14,7 +14,7 @@ impl Forwarder {
     /// The request goes to the known link address alone, as RFC 1122 section 2.3.2.1 has it, or to everybody on the link if
     /// there is none or `everybody` is set. [`Forwarder::confirmed_at`] says when it was last answered. The neighbour's entry is
     /// kept whatever comes, until the next [`Forwarder::reconfigure`].
-    pub fn probe(&mut self, now: Instant, port: PortId, address: IpAddr, everybody: bool) {
+    pub fn probe_next_hop(&mut self, now: Instant, port: PortId, address: IpAddr, everybody: bool) {
         if usize::from(port.0) >= self.ports.len() {
             return;
         }

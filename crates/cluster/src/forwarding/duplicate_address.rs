@@ -1,0 +1,101 @@
+//! Duplicate address detection for the shared addresses, before a starting node takes them.
+//!
+//! The forwarder sends the probes and says what came for the addresses; when to probe, and what follows, the node decides. A
+//! probe claims nothing: for IPv4 it is an ARP request from 0.0.0.0 (RFC 5227 section 2.1.1), for IPv6 a neighbour solicitation
+//! from the unspecified address (RFC 4862 section 5.4.2).
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use flow::PortId;
+use flow::wire::{MacAddress, build};
+
+use super::forwarder::Forwarder;
+use crate::group::{GroupId, GroupSet};
+
+/// Addresses that are probed at a time; those beyond are not.
+pub const PROBED_ADDRESSES_MAX: usize = 256;
+/// Findings that wait to be polled; those beyond are dropped: the next probe is answered as well.
+const FINDINGS_WAITING_MAX: usize = 64;
+
+/// What another host did that tells of one of the node's shared addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressFinding {
+    /// The port on whose link it was.
+    pub port: PortId,
+    /// The address.
+    pub address: IpAddr,
+    /// Its group.
+    pub group: GroupId,
+    /// The other host's link address.
+    pub mac: MacAddress,
+    /// What it did.
+    pub kind: FindingKind,
+}
+
+/// Kinds of [`AddressFinding`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FindingKind {
+    /// It says that it has the address.
+    InUse,
+    /// It probes for the address itself, and has the lower link address: of two that probe, it goes first.
+    ProbedFirst,
+    /// It probes for the address itself, and has the higher link address.
+    ProbedSecond,
+}
+
+impl Forwarder {
+    /// Sends a probe for each shared address of these groups that is not held, and listens for answers from now on.
+    pub fn probe_addresses(&mut self, groups: GroupSet) {
+        self.is_probing = true;
+        let groups = groups.without(self.held);
+        let probed = self.addresses.shared(groups).take(PROBED_ADDRESSES_MAX);
+        let probed: Vec<(PortId, IpAddr)> = probed.map(|local| (local.port, local.prefix.address)).collect();
+        for (port, address) in probed {
+            let mac = self.ports[usize::from(port.0)].mac;
+            let frame = match address {
+                IpAddr::V4(target) => build::arp_request(mac, Ipv4Addr::UNSPECIFIED, target),
+                IpAddr::V6(target) => build::neighbour_solicitation(mac, Ipv6Addr::UNSPECIFIED, target),
+            };
+            self.counters.probes += 1;
+            self.push_control(port, frame);
+        }
+    }
+
+    /// Listens for answers to probes no longer.
+    pub fn stop_probing(&mut self) {
+        self.is_probing = false;
+        self.findings.clear();
+    }
+
+    /// What was found of the shared addresses while they were probed, oldest first.
+    pub fn poll_finding(&mut self) -> Option<AddressFinding> {
+        self.findings.pop_front()
+    }
+
+    /// Another host says that it has a local address that is not held.
+    pub(super) fn note_in_use(&mut self, port: PortId, address: IpAddr, mac: MacAddress) {
+        self.note_finding(port, address, mac, FindingKind::InUse);
+    }
+
+    /// Another host probes for an address. Two nodes that start together probe for the same addresses: if each gave way to the
+    /// other, nobody would serve. So link addresses decide, and the lowest of the shared addresses alone counts: it is on one
+    /// link, whose two ends see the same order.
+    pub(super) fn note_probe(&mut self, port: PortId, address: IpAddr, mac: MacAddress) {
+        let Some(own) = self.ports.get(usize::from(port.0)).map(|port| port.mac) else { return };
+        let lowest = self.addresses.shared(GroupSet::ALL).next();
+        if lowest.is_some_and(|local| local.port == port && local.prefix.address == address) {
+            let kind = if mac.0 < own.0 { FindingKind::ProbedFirst } else { FindingKind::ProbedSecond };
+            self.note_finding(port, address, mac, kind);
+        }
+    }
+
+    fn note_finding(&mut self, port: PortId, address: IpAddr, mac: MacAddress, kind: FindingKind) {
+        let is_own = self.ports.get(usize::from(port.0)).is_none_or(|on| on.mac == mac);
+        let local = self.addresses.find(address, port).filter(|local| local.port == port && !local.is_held(self.held));
+        let Some(group) = local.and_then(|local| local.group) else { return };
+        if self.is_probing && !is_own && self.findings.len() < FINDINGS_WAITING_MAX {
+            self.findings.push_back(AddressFinding { port, address, group, mac, kind });
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Why a starting node must not take the shared addresses.
+//!
+//! A node that starts knows nothing of the others. Before it takes addresses it makes sure that no other host has them:
+//!
+//! - It probes for them ([`Forwarder::probe_addresses`](crate::forwarding::Forwarder::probe_addresses)) while it listens after its start. While
+//!   another host defends one of them, the node is passive, and goes on probing.
+//! - While it receives packets of a configured peer that it cannot authenticate or accept, it is passive too: that peer lives,
+//!   may hold the addresses, and cannot say so. As soon as it has accepted a heartbeat of any peer, this counts no more: the
+//!   cluster works, and what a third node's packets hide is found by probing.
+//!
+//! A node stops being a starting one when it first holds addresses. After an accepted heartbeat that says that a peer holds the
+//! addresses, defended addresses are as they should be: when that peer dies, nothing waits for probes.
+//!
+//! Two nodes that start together and reject each other, or cannot reach each other, must not both stay passive. Both probe; of
+//! two that probe the one with the lower link address goes first, and the other then finds the addresses defended.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use flow::wire::MacAddress;
+use flow::{Instant, NodeId, PortId};
+use replication::secure::ChannelError;
+
+use super::{Node, NodeError, NodeEvent};
+use crate::forwarding::{AddressFinding, FindingKind};
+use crate::group::{GroupId, GroupSet};
+use crate::random::SplitMix64;
+use crate::role::{Heartbeats, Roles, State};
+
+/// Probes that are sent while a starting node listens (RFC 5227 section 1.1: PROBE_NUM).
+const PROBES_AT_START: u32 = 3;
+/// Parts of the time for which a starting node listens; a probe is sent after each [`PARTS_PER_PROBE`], so that an answer to the
+/// last one arrives before the time is over: at 0, 80 and 160 ms of 300 ms.
+const PARTS_OF_START: u32 = 15;
+const PARTS_PER_PROBE: u32 = 4;
+/// A passive node probes this often, shortened or lengthened at random by up to a fifth.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const JITTER_SHARE: u64 = 5;
+/// A reason counts so long after it was last found.
+const REASON_LASTS: Duration = Duration::from_secs(3);
+/// Probes without an answer after which a defended address is free.
+const UNANSWERED_MIN: u8 = 2;
+
+/// Why a node takes no shared addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassiveReason {
+    /// It has just started and asks whether another host has them.
+    Probing,
+    /// Another host has one of them, or is about to take it.
+    AddressDefended {
+        /// The port on whose link the host is.
+        port: PortId,
+        /// The address.
+        address: IpAddr,
+        /// The host's link address.
+        mac: MacAddress,
+    },
+    /// A peer sends packets that this node cannot accept.
+    PeerRejected {
+        /// The peer.
+        peer: NodeId,
+        /// What is wrong with them.
+        why: Rejection,
+    },
+}
+
+/// What is wrong with a peer's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejection {
+    /// They are encrypted under another key, or their certificate does not hold.
+    NotAuthenticated,
+    /// They are not encrypted, and this node encrypts.
+    PlainText,
+    /// They are encrypted, and this node does not encrypt.
+    Encrypted,
+    /// They name another node as their sender.
+    NamesAnotherNode(NodeId),
+    /// They speak of none of this node's groups of addresses.
+    GroupsDiffer,
+    /// They cannot be read: the peer runs another release.
+    Unreadable,
+}
+
+impl Rejection {
+    /// Whether an error in a peer's packet shows that the two nodes are configured otherwise.
+    const fn of(error: &NodeError) -> Option<Self> {
+        match error {
+            NodeError::Channel(ChannelError::Unprotected) => Some(Self::PlainText),
+            NodeError::Channel(_) => Some(Self::NotAuthenticated),
+            NodeError::NotSecured => Some(Self::Encrypted),
+            NodeError::NotItsOwn { named, .. } => Some(Self::NamesAnotherNode(*named)),
+            NodeError::Heartbeat(_) => Some(Self::Unreadable),
+            _ => None,
+        }
+    }
+}
+
+impl core::fmt::Display for Rejection {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotAuthenticated => formatter.write_str(
+                "cannot be authenticated: give both nodes the same keys or authorities in [replication.security]",
+            ),
+            Self::PlainText => {
+                formatter.write_str("are not encrypted: give both nodes the same mode in [replication.security]")
+            }
+            Self::Encrypted => formatter
+                .write_str("are encrypted, this node does not encrypt: give this node the same [replication.security]"),
+            Self::NamesAnotherNode(node) => {
+                write!(formatter, "name node {} as their sender: give each node its own node.id", node.0)
+            }
+            Self::GroupsDiffer => {
+                formatter.write_str("speak of none of this node's groups: give both nodes the same [[group]] sections")
+            }
+            Self::Unreadable => formatter.write_str("cannot be read: run the same release on both nodes"),
+        }
+    }
+}
+
+/// What a starting node has found.
+#[derive(Debug)]
+pub(super) struct Passive {
+    /// The node has held no addresses since its start.
+    is_starting: bool,
+    started_at: Instant,
+    startup_hold: Duration,
+    probes_sent: u32,
+    probe_at: Instant,
+    jitter: SplitMix64,
+    /// An address that another host has, when that was last seen, and the probes since.
+    defended: Option<(AddressFinding, Instant, u8)>,
+    /// A host that probes for the same address and goes first.
+    contested: Option<(AddressFinding, Instant)>,
+    /// When a host was last seen to probe that comes after this node.
+    outranked_at: Option<Instant>,
+    rejected: Option<(NodeId, Rejection, Instant)>,
+    /// Some peer's heartbeat was accepted since the start.
+    has_accepted: bool,
+    /// What was reported last.
+    reported: Option<PassiveReason>,
+    looked_at: Instant,
+}
+
+impl Passive {
+    /// Of a node that starts at `now` and listens for `startup_hold`.
+    pub(super) const fn new(startup_hold: Duration, seed: u64, now: Instant) -> Self {
+        Self {
+            // A node that does not listen has nobody to listen for.
+            is_starting: !startup_hold.is_zero(),
+            started_at: now,
+            startup_hold,
+            probes_sent: 0,
+            probe_at: now,
+            jitter: SplitMix64::new(seed),
+            defended: None,
+            contested: None,
+            outranked_at: None,
+            rejected: None,
+            has_accepted: false,
+            reported: None,
+            looked_at: now,
+        }
+    }
+
+    /// Another worker decides.
+    pub(super) const fn follow(&mut self) {
+        self.is_starting = false;
+    }
+
+    fn probing_ends_at(&self) -> Instant {
+        self.started_at + self.startup_hold * (PARTS_PER_PROBE * PROBES_AT_START) / PARTS_OF_START
+    }
+
+    fn note_finding(&mut self, now: Instant, finding: AddressFinding, is_held_by_peer: bool) {
+        match finding.kind {
+            FindingKind::InUse if is_held_by_peer => {}
+            FindingKind::InUse => {
+                // The first host that was found is the one that is reported, as long as it is there.
+                let first = self.defended.map_or(finding, |(first, ..)| first);
+                self.defended = Some((first, now, 0));
+            }
+            FindingKind::ProbedFirst => self.contested = Some((finding, now)),
+            FindingKind::ProbedSecond => self.outranked_at = Some(now),
+        }
+    }
+
+    /// A peer's heartbeat was accepted, which says whether the peer holds addresses.
+    fn note_accepted(&mut self, holds: bool) {
+        (self.has_accepted, self.rejected, self.contested) = (true, None, None);
+        if holds {
+            self.defended = None;
+        }
+    }
+
+    /// Forgets what was found too long ago.
+    fn forget(&mut self, now: Instant) {
+        let is_over = |at: Instant| at + REASON_LASTS <= now;
+        self.defended = self.defended.filter(|(_, at, unanswered)| !is_over(*at) || *unanswered < UNANSWERED_MIN);
+        self.contested = self.contested.filter(|(_, at)| !is_over(*at));
+        self.outranked_at = self.outranked_at.filter(|at| !is_over(*at));
+        self.rejected = self.rejected.filter(|(.., at)| !is_over(*at));
+    }
+
+    /// Why the node must not take the addresses now.
+    fn reason(&self, now: Instant) -> Option<PassiveReason> {
+        if !self.is_starting {
+            return None;
+        }
+        // What two nodes that start together find of each other counts only if they have not come to know each other
+        // meanwhile.
+        let contested = self.contested.filter(|_| self.probing_ends_at() <= now).map(|(finding, _)| finding);
+        if let Some(AddressFinding { port, address, mac, .. }) =
+            self.defended.map(|(finding, ..)| finding).or(contested)
+        {
+            return Some(PassiveReason::AddressDefended { port, address, mac });
+        }
+        match self.rejected {
+            // The peer probes: it is passive itself, and comes after this node.
+            _ if self.outranked_at.is_some() => None,
+            Some((peer, why, _)) => Some(PassiveReason::PeerRejected { peer, why }),
+            None => None,
+        }
+    }
+
+    /// What is said of it to operators.
+    pub(super) fn status(&self, now: Instant, is_listening: bool) -> Option<PassiveReason> {
+        let is_probing = self.is_starting && is_listening && now < self.probing_ends_at();
+        if is_probing { Some(PassiveReason::Probing) } else { self.reason(now) }
+    }
+
+    /// A probe is sent if it is time. True: now.
+    fn takes_probe(&mut self, now: Instant) -> bool {
+        let is_at_start = self.probes_sent < PROBES_AT_START;
+        let is_due = self.probe_at <= now && (is_at_start || self.is_under_suspicion());
+        if is_due {
+            self.probes_sent = self.probes_sent.saturating_add(1);
+            if let Some((.., unanswered)) = &mut self.defended {
+                *unanswered = unanswered.saturating_add(1);
+            }
+            let interval = if self.probes_sent < PROBES_AT_START {
+                self.startup_hold * PARTS_PER_PROBE / PARTS_OF_START
+            } else {
+                let nanos = PROBE_INTERVAL.as_nanos() as u64;
+                let share = nanos / JITTER_SHARE;
+                Duration::from_nanos(self.jitter.between(nanos - share, nanos + share))
+            };
+            self.probe_at = now + interval;
+        }
+        is_due
+    }
+
+    /// Something speaks against taking the addresses, or would if nothing else spoke for it.
+    const fn is_under_suspicion(&self) -> bool {
+        self.defended.is_some() || self.contested.is_some() || self.rejected.is_some()
+    }
+
+    /// When there is something to do though nothing comes.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        if !self.is_starting {
+            return None;
+        }
+        let probes = self.probes_sent < PROBES_AT_START || self.is_under_suspicion();
+        let findings = [
+            self.defended.filter(|(.., unanswered)| *unanswered >= UNANSWERED_MIN).map(|(_, at, _)| at),
+            self.contested.map(|(_, at)| at),
+            self.outranked_at,
+            self.rejected.map(|(.., at)| at),
+        ];
+        let expiry = findings.into_iter().flatten().map(|at| at + REASON_LASTS).min();
+        // Then what was found counts, and is reported.
+        let end = Some(self.probing_ends_at()).filter(|at| *at > self.looked_at);
+        [probes.then_some(self.probe_at), expiry, end].into_iter().flatten().min()
+    }
+}
+
+/// Whether a peer's heartbeat, which counts, says that the peer holds the group.
+fn is_held_by_peer(roles: &Roles, peers: &[NodeId], now: Instant, group: GroupId) -> bool {
+    peers.iter().filter_map(|peer| roles.peer(now, *peer, group)).any(|said| said.state.holds_addresses())
+}
+
+impl Node {
+    /// Why this node takes no shared addresses, if it is so.
+    #[must_use]
+    pub fn passive(&self, now: Instant) -> Option<PassiveReason> {
+        self.passive.status(now, self.roles.groups_in(|state| state == State::Init) != GroupSet::EMPTY)
+    }
+
+    /// Probes for the addresses, weighs what was found, and lets the roles know. To be called before the roles decide.
+    pub(super) fn look_after_passive(&mut self, now: Instant) {
+        if !self.passive.is_starting {
+            return;
+        }
+        if !self.held_groups().is_empty() {
+            self.end_start(now);
+            return;
+        }
+        let peers: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();
+        while let Some(finding) = self.forwarder.poll_finding() {
+            let is_held = is_held_by_peer(&self.roles, &peers, now, finding.group);
+            self.passive.note_finding(now, finding, is_held);
+        }
+        self.passive.looked_at = now;
+        self.passive.forget(now);
+        if self.passive.takes_probe(now) {
+            self.forwarder.probe_addresses(GroupSet::ALL);
+        }
+        let reason = self.passive.reason(now);
+        self.report_passive(now, reason);
+        self.roles.set_passive(now, reason.is_some());
+    }
+
+    /// The node holds addresses: what is found of them from now on are conflicts.
+    fn end_start(&mut self, now: Instant) {
+        self.passive.is_starting = false;
+        self.forwarder.stop_probing();
+        self.report_passive(now, None);
+        self.roles.set_passive(now, false);
+    }
+
+    /// Reports a reason once the probes of the start are over: a node that joins one that holds the addresses finds them
+    /// defended until it has received a heartbeat.
+    fn report_passive(&mut self, now: Instant, reason: Option<PassiveReason>) {
+        let is_over = self.passive.probing_ends_at() <= now || reason.is_none();
+        if is_over && self.passive.reported != reason {
+            self.passive.reported = reason;
+            self.events.push(now, NodeEvent::Passive(reason));
+        }
+    }
+
+    /// A peer's packet was refused.
+    pub(super) fn note_rejected(&mut self, now: Instant, from: NodeId, error: &NodeError) {
+        if let Some(why) = Rejection::of(error) {
+            self.reject(now, from, why);
+        }
+    }
+
+    fn reject(&mut self, now: Instant, peer: NodeId, why: Rejection) {
+        if self.passive.is_starting && !self.passive.has_accepted {
+            let first = self.passive.rejected.map_or((peer, why), |(peer, why, _)| (peer, why));
+            self.passive.rejected = Some((first.0, first.1, now));
+            self.look_after_passive(now);
+        }
+    }
+
+    /// A peer's heartbeats were read, before the roles weigh them.
+    pub(super) fn note_heartbeats(&mut self, now: Instant, said: &Heartbeats) {
+        if !self.passive.is_starting {
+            return;
+        }
+        if !self.roles.knows_any_of(said) {
+            self.reject(now, said.first.node, Rejection::GroupsDiffer);
+            return;
+        }
+        let holds = said.first.state.holds_addresses() || said.groups.iter().any(|group| group.state.holds_addresses());
+        self.passive.note_accepted(holds);
+        self.look_after_passive(now);
+    }
+}
