@@ -7,6 +7,7 @@
 //! The IPv4-mapped form in which tuples hold IPv4 addresses adds `0xffff` for its prefix, which is zero in this
 //! arithmetic: sums over tuples are right for both families.
 
+use super::sctp;
 use crate::Tuple;
 
 /// A ones-complement sum in progress.
@@ -170,10 +171,14 @@ pub const fn updated_partial(field: u16, delta: Sum) -> u16 {
 /// Does what the hardware was left to do with [`Checksum::Partial`](crate::Checksum::Partial): sums the packet from
 /// `start` to its end, the partial sum in the field included, and puts the checksum at `start + offset`. A zero goes
 /// out as `0xffff`, which is the same number and does not mean "none" to UDP. `packet` must not carry link padding
-/// that is not zero. False, and nothing changed, when the field is not within the packet.
+/// that is not zero. Where the field is SCTP's, by its offset, it gets the CRC32c. False, and nothing changed, when the field is
+/// not within the packet.
 #[must_use]
 pub fn complete_partial(packet: &mut [u8], start: u16, offset: u16) -> bool {
     let Some(covered) = packet.get_mut(usize::from(start)..) else { return false };
+    if usize::from(offset) == sctp::SCTP_CHECKSUM_OFFSET {
+        return sctp::fill_checksum(covered);
+    }
     let checksum = Sum::of(covered).checksum();
     let Some(field) = covered.get_mut(usize::from(offset)..).and_then(|rest| rest.first_chunk_mut::<2>()) else {
         return false;

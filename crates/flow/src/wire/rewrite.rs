@@ -3,7 +3,7 @@
 use super::checksum::{self, Sum};
 use super::icmp::{ICMP_CHECKSUM_OFFSET, ICMP_IDENTIFIER_OFFSET};
 use super::ipv4::IPV4_HEADER_BYTES;
-use super::sctp::{self, SCTP_CHECKSUM_OFFSET};
+use super::sctp;
 use super::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TCP_HEADER_BYTES_MAX, TcpView, option};
 use super::udp::UDP_CHECKSUM_OFFSET;
 use super::{Headers, IcmpError, Transport, ip_protocol, tcp_flags};
@@ -83,12 +83,8 @@ impl Packet<'_, '_> {
         let bytes = self.frame.bytes_mut();
         Patch::new(bytes).set_ports(l4, tuple);
         let end = end.min(bytes.len());
-        let Some(packet) = bytes.get_mut(l4..end).filter(|packet| packet.len() >= sctp::SCTP_HEADER_BYTES) else {
-            return;
-        };
-        let checksum = sctp::checksum(packet).to_le_bytes();
-        packet[SCTP_CHECKSUM_OFFSET..sctp::SCTP_HEADER_BYTES].copy_from_slice(&checksum);
-        if is_partial {
+        let is_filled = bytes.get_mut(l4..end).is_some_and(sctp::fill_checksum);
+        if is_partial && is_filled {
             self.frame.checksum = Checksum::Valid;
         }
     }

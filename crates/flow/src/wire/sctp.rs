@@ -165,6 +165,13 @@ pub fn checksum(packet: &[u8]) -> u32 {
     !crc32c(crc, &packet[field.end..])
 }
 
+/// Puts the checksum into its field. False, and nothing changed, when `packet` is shorter than the common header.
+pub(super) fn fill_checksum(packet: &mut [u8]) -> bool {
+    let checksum = checksum(packet).to_le_bytes();
+    let field = packet.get_mut(SCTP_CHECKSUM_OFFSET..SCTP_HEADER_BYTES);
+    field.map(|field| field.copy_from_slice(&checksum)).is_some()
+}
+
 /// Bytes that are taken at a time: a table for each.
 const SLICE_BYTES: usize = 8;
 

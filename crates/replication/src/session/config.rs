@@ -9,10 +9,13 @@ pub const DATAGRAM_BYTES_MIN: usize = 1024;
 
 const _: () = assert!(HEADER_BYTES + 12 + ACK_RANGES_MAX * 8 + 256 <= DATAGRAM_BYTES_MIN);
 
+/// Bytes of memory that a session takes for each connection that it may tell of, before any is there.
+pub const BYTES_PER_CONNECTION: usize = 16;
+
 /// Limits and times of a session; [`super::Session::new`] checks them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionConfig {
-    /// Handles are below this. Eight bytes of memory each.
+    /// Handles are below this. [`BYTES_PER_CONNECTION`] of memory each.
     pub connections_max: u32,
     /// Changed connections that wait to be sent. When full, further changes are left to a new resynchronisation.
     pub changes_queued_max: u32,

@@ -37,7 +37,7 @@ pub(crate) use self::status::Events;
 use self::status::SessionCounters;
 
 pub use self::agreement::{AgreementStatus, COMPARE_INTERVAL, WALK_PERIOD};
-pub use self::config::{ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
+pub use self::config::{BYTES_PER_CONNECTION, ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
 pub use self::item::{BUCKETS_MAX, Item};
 pub use self::link::Link;
 pub use self::sender::DELETION_BYTES_MAX;

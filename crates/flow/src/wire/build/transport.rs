@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Envelope, IcmpHeader, fill_checksum};
 use crate::wire::icmp::{self, ICMP_CHECKSUM_OFFSET};
-use crate::wire::sctp::{self, SCTP_CHECKSUM_OFFSET, SCTP_HEADER_BYTES};
+use crate::wire::sctp::{self, SCTP_HEADER_BYTES};
 use crate::wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TCP_HEADER_BYTES_MAX, option};
 use crate::wire::udp::{UDP_CHECKSUM_OFFSET, UDP_HEADER_BYTES};
 use crate::wire::{Headers, Parsed, Transport, checksum, icmpv6, parse};
@@ -143,8 +143,7 @@ impl Envelope<'_> {
         out.extend_from_slice(&verification_tag.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(chunks);
-        let checksum = sctp::checksum(&out);
-        out[SCTP_CHECKSUM_OFFSET..SCTP_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        let _ = sctp::fill_checksum(&mut out);
         self.raw(tuple, &out)
     }
 

@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::session::Handle;
+use crate::session::config::BYTES_PER_CONNECTION;
 use crate::session::item::{Item, Sums, Unsettled};
 use crate::session::store::Holding;
 
@@ -34,7 +35,8 @@ struct Entry {
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Entry>() == 16, "four connections a cache line, for those that walk over all");
+const _: () = assert!(size_of::<Entry>() == BYTES_PER_CONNECTION, "what the configuration says of its memory");
+const _: () = assert!(64 / BYTES_PER_CONNECTION == 4, "four connections a cache line, for those that walk over all");
 
 /// What was found out about a message that is acknowledged as missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
