@@ -6,6 +6,7 @@ use flow::{Instant, NodeId};
 
 use super::config::SyncRole;
 use super::injection::KernelRefusal;
+use super::share::Share;
 
 /// The most events that wait to be polled; when there are more, the oldest goes.
 pub const SYNC_EVENTS_MAX: usize = 256;
@@ -87,6 +88,8 @@ pub enum SyncEvent {
     TableFull,
     /// `connections_max` are held, and the peer's no longer fit: raise it.
     ReplicaIncomplete(NodeId),
+    /// The filter leaves out nearly all of this kernel's connections.
+    FewReplicated(Share),
 }
 
 /// Events with their times, oldest first.

@@ -56,7 +56,9 @@ pub enum TellOthers {
 /// Connections that peers are not told of: those of which all that is named holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IgnoreRule {
-    /// The source or the destination of either direction is in one of these networks; empty: whatever they are.
+    /// An end point is in one of these networks: the source of the original or of the reply tuple, as conntrackd's `Address
+    /// Ignore` has it. What either is translated to does not count, so that shared addresses may be named. Empty: whatever
+    /// they are.
     pub addresses: Vec<(IpAddr, u8)>,
     /// The protocol.
     pub protocol: Option<u8>,
@@ -140,6 +142,14 @@ impl SyncFilter {
         is_far_enough && (self.passing.is_empty() || !self.ignores_now(record, tcp_state))
     }
 
+    /// Whether a rule leaves the connection out, as it is now.
+    pub(super) fn leaves_out(&self, entry: &Entry) -> bool {
+        let Entry { original, reply, zone, mark, .. } = entry;
+        let tcp_state = entry.tcp().map(|info| info.state);
+        let subject = Subject { original, reply, zone: *zone, mark: mark.unwrap_or(0), tcp_state };
+        self.lasting.iter().chain(&self.passing).any(|rule| rule.matches(&subject))
+    }
+
     fn ignores_now(&self, record: &Record, tcp_state: Option<TcpState>) -> bool {
         let (original, reply) = (record.original(), record.reply());
         let subject =
@@ -184,12 +194,10 @@ impl Compiled {
 
     fn has_address_of(&self, subject: &Subject<'_>) -> bool {
         let Subject { original, reply, .. } = subject;
-        [original.source, original.destination, reply.source, reply.destination].into_iter().any(
-            |address| match address {
-                IpAddr::V4(address) => is_within(&self.v4, u32::from(address)),
-                IpAddr::V6(address) => is_within(&self.v6, u128::from(address)),
-            },
-        )
+        [original.source, reply.source].into_iter().any(|address| match address {
+            IpAddr::V4(address) => is_within(&self.v4, u32::from(address)),
+            IpAddr::V6(address) => is_within(&self.v6, u128::from(address)),
+        })
     }
 }
 

@@ -31,6 +31,7 @@ mod readiness;
 mod reload;
 mod roles;
 mod session;
+mod share;
 mod status;
 mod store;
 mod talking;
@@ -57,6 +58,7 @@ pub use filter::{IgnoreRule, SyncFilter, TcpStates, TellOthers};
 pub use injection::{InjectionCounters, KERNEL_REQUESTS_MAX, KernelAction, KernelRefusal, KernelRequest, RequestToken};
 pub use kernel::{KernelEvent, Origin};
 pub use readiness::{Obstacle, Readiness};
+pub use share::{CONNECTIONS_MANY, Share};
 pub use status::{SyncCounters, SyncFlow, SyncFlows, SyncPeerStatus, SyncStatus};
 pub use talking::SyncError;
 pub use walk::{REFRESH_AHEAD, WALK_PERIOD};
@@ -68,6 +70,7 @@ use expecting::ExpectationTable;
 use injection::InjectionQueue;
 use mirror::Mirror;
 use peer::Peer;
+use share::ShareState;
 use talking::Buffers;
 use walk::Walk;
 
@@ -77,6 +80,7 @@ pub struct SyncNode {
     peers: Vec<Peer>,
     walk: Walk,
     buffers: Buffers,
+    share: ShareState,
     split_brains: u64,
     connections_max: u32,
 }
@@ -124,6 +128,7 @@ impl SyncNode {
             peers,
             walk: Walk::default(),
             buffers: Buffers::default(),
+            share: ShareState::default(),
             split_brains: 0,
             connections_max: config.connections_max,
         })

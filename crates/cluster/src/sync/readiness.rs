@@ -6,6 +6,7 @@ use core::fmt;
 use flow::NodeId;
 
 use super::injection::KernelRefusal;
+use super::share::Share;
 
 /// Something that stands in the way of a failover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +36,8 @@ pub enum Obstacle {
     PeerAtFault(NodeId),
     /// This node cannot.
     Fault,
+    /// The filter leaves out nearly all of this kernel's connections.
+    FewReplicated(Share),
 }
 
 impl fmt::Display for Obstacle {
@@ -53,6 +56,11 @@ impl fmt::Display for Obstacle {
             Self::SplitBrain(peer) => write!(f, "node {} is primary as well", peer.0),
             Self::PeerAtFault(peer) => write!(f, "node {} is at fault", peer.0),
             Self::Fault => f.write_str("this node is at fault"),
+            Self::FewReplicated(Share { established, replicated }) => write!(
+                f,
+                "of {established} established connections of this kernel {replicated} are replicated: [filter] leaves the others \
+                 out (filter.addresses, [[filter.ignore]])"
+            ),
         }
     }
 }

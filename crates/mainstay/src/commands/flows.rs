@@ -125,9 +125,9 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
             flow.original.source.clone(),
             flow.original.destination.clone(),
             remarks(flow),
-            both_ways(flow.packets, count),
-            both_ways(flow.bytes, bytes),
-            output::duration(Duration::try_from_secs_f64(flow.age_s).unwrap_or_default()),
+            known(flow, &|| both_ways(flow.packets, count)),
+            known(flow, &|| both_ways(flow.bytes, bytes)),
+            known(flow, &|| output::duration(Duration::try_from_secs_f64(flow.age_s).unwrap_or_default())),
             output::duration(expires),
         ]);
     }
@@ -159,6 +159,11 @@ fn translation(before: &Ends, after: &Ends) -> String {
         parts.push(format!("to {}", after.destination));
     }
     parts.join(" ")
+}
+
+/// What is counted of a connection, where it is.
+fn known(flow: &Flow, cell: &dyn Fn() -> String) -> String {
+    if flow.uncounted { "–".to_owned() } else { cell() }
 }
 
 fn both_ways(ways: BothWays, show: fn(u64) -> String) -> String {

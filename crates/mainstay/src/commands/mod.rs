@@ -24,7 +24,7 @@ use std::io;
 
 use crate::bench::BenchError;
 use crate::config::ConfigError;
-use crate::control::client::ClientError;
+use crate::control::client::{Client, ClientError};
 use crate::control::remote::RemoteError;
 use crate::demo::DemoError;
 use crate::emulator::EmulatorError;
@@ -46,6 +46,11 @@ pub enum CommandError {
     /// The gateway cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// A gateway's command was given to `mainstay sync`; what does the same for the kernel.
+    #[error(
+        "this socket is that of mainstay sync, not of a gateway: the kernel forwards, and no packet passes mainstay. {0}"
+    )]
+    KernelForwards(&'static str),
     /// What clients of the control API from afar must show cannot be had.
     #[error(transparent)]
     Remote(#[from] RemoteError),
@@ -107,3 +112,11 @@ pub enum CommandError {
 
 #[cfg(test)]
 mod tests;
+
+/// Says so where the control socket is not a gateway's; `instead` does the same for the kernel.
+///
+/// # Errors
+/// It is that of `mainstay sync`, or nobody answers.
+fn gateways_only(client: &mut Client, instead: &'static str) -> Result<(), CommandError> {
+    if client.status()?.sync.is_some() { Err(CommandError::KernelForwards(instead)) } else { Ok(()) }
+}

@@ -3,7 +3,7 @@
 use network_functions::firewall;
 use serde::Serialize;
 
-use super::CommandError;
+use super::{CommandError, gateways_only};
 use crate::cli::RulesArgs;
 use crate::control::client::Client;
 use crate::metrics::{Metric, Sample};
@@ -33,7 +33,9 @@ pub fn run(args: &RulesArgs) -> Result<(), CommandError> {
     struct Rules {
         rules: Vec<RuleCount>,
     }
-    let rules = rules_of(&Client::open(args.socket.target())?.counters()?);
+    let mut client = Client::open(args.socket.target())?;
+    gateways_only(&mut client, "nft list ruleset shows the rules")?;
+    let rules = rules_of(&client.counters()?);
     if args.json {
         return Ok(output::print_json(&Rules { rules })?);
     }

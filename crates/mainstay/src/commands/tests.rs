@@ -284,6 +284,7 @@ fn flows_read_well() {
         owner: 0,
         original: ends("10.0.0.2:40000", "198.51.100.1:443"),
         translated: Some(ends("192.0.2.10:1025", "198.51.100.1:443")),
+        uncounted: false,
         packets: BothWays { original: 10, reply: 12_000 },
         bytes: BothWays { original: 600, reply: 18_000_000 },
         replied: true,

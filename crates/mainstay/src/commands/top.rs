@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::CommandError;
 use super::latency::{self, LatencyLine};
+use super::{CommandError, gateways_only};
 use crate::cli::{TopArgs, TopOrder};
 use crate::control::client::Client;
 use crate::control::types::{BothWays, Flow, FlowFilterText, Rates, Status};
@@ -114,6 +114,7 @@ pub struct View {
 /// The gateway does not answer, or the output cannot be written.
 pub fn run(args: &TopArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
+    gateways_only(&mut client, "conntrack -L, with net.netfilter.nf_conntrack_acct=1, counts packets")?;
     let interval = Duration::from_secs_f64(args.interval);
     let keys = if args.once { None } else { Some(keys()?) };
     let is_terminal = io::stdout().is_terminal() && !args.json && !args.once;
@@ -295,6 +296,7 @@ mod tests {
             owner: 0,
             original: Ends { source: source.into(), destination: "198.51.100.1:443".into() },
             translated: None,
+            uncounted: false,
             packets: BothWays { original: packets, reply: 0 },
             bytes: BothWays { original: 0, reply: bytes },
             replied: true,

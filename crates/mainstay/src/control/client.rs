@@ -49,8 +49,8 @@ pub enum ClientError {
     /// The certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The gateway would not answer; it says why itself.
-    #[error("the gateway refuses: {message}")]
+    /// The gateway, or `mainstay sync`, would not answer; it says why itself.
+    #[error("refused: {message}")]
     Refused {
         /// Whose fault it is.
         kind: ErrorKind,

@@ -55,6 +55,7 @@ impl FlowDescriber {
             owner: connection.owner.0,
             original: ends(&connection.original),
             translated: (translated != connection.original).then(|| ends(&translated)),
+            uncounted: false,
             packets: both_ways(connection.packets),
             bytes: both_ways(connection.bytes),
             replied: connection.flags & flags::REPLIED != 0,

@@ -472,7 +472,7 @@ fn a_data_path_that_has_ended_is_no_mystery() {
     let _server = ControlServer::start(&directory.socket(), sender, Arc::new(describer()), Arc::new(NoOperations))
         .expect("it listens");
     let error = Client::connect(&directory.socket()).expect("it listens").status().expect_err("nobody answers");
-    assert_eq!(error.to_string(), "the gateway refuses: the gateway is stopping");
+    assert_eq!(error.to_string(), "refused: the gateway is stopping");
 }
 
 #[test]

@@ -262,6 +262,9 @@ pub struct Flow {
     /// Ends of the same packets as they go out, when they are translated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub translated: Option<Ends>,
+    /// Packets, bytes and age are not known, and 0 here: the kernel forwards the connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncounted: bool,
     /// Packets seen.
     pub packets: BothWays,
     /// Bytes seen, from the IP header on.

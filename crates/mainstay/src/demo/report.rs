@@ -286,6 +286,7 @@ pub(super) mod tests {
 
     fn outcome(kind: Kind, established_at: Option<Instant>, last_progress_at: Instant, gap_ms: u64) -> Outcome {
         Outcome {
+            ends: None,
             established_at,
             last_progress_at: Some(last_progress_at),
             longest_gap: Duration::from_millis(gap_ms),

@@ -6,7 +6,7 @@ use flow::netfilter::{Entry, TcpState};
 use packet_io::ctnetlink::{EventFilter, filter};
 use packet_io::netlink;
 
-use crate::config::sync::validated::{Filter, Ignore, Others, TCP_HANDSHAKE};
+use crate::config::sync::validated::{Events, Filter, Ignore, Others, TCP_HANDSHAKE};
 use crate::config::value::Prefix;
 
 /// Connections that are of interest at all: the lists of which one entry has to fit.
@@ -21,11 +21,16 @@ impl Admission {
         Self { protocols: filter.protocols.clone(), addresses: filter.addresses.clone() }
     }
 
+    /// Whether the connection is of a protocol that is of interest.
+    #[inline]
+    pub(super) fn admits_protocol(&self, entry: &Entry) -> bool {
+        self.protocols.as_ref().is_none_or(|protocols| protocols.contains(&entry.original.protocol))
+    }
+
     /// Whether the connection is of interest.
     #[inline]
     pub(super) fn admits(&self, entry: &Entry) -> bool {
-        self.protocols.as_ref().is_none_or(|protocols| protocols.contains(&entry.original.protocol))
-            && self.addresses.as_ref().is_none_or(|prefixes| lies_in_any(entry, prefixes))
+        self.admits_protocol(entry) && self.addresses.as_ref().is_none_or(|prefixes| lies_in_any(entry, prefixes))
     }
 }
 
@@ -36,14 +41,23 @@ fn lies_in_any(entry: &Entry, prefixes: &[Prefix]) -> bool {
     ends.into_iter().any(|end| prefixes.iter().any(|prefix| prefix.contains(end)))
 }
 
-/// What the node is to tell its peers.
-pub(super) fn node_filter(filter: &Filter) -> SyncFilter {
+/// The states that a connection is in when its closing packet has passed: with few events, nothing else is known of its end
+/// until the kernel forgets it.
+const CLOSING: [TcpState; 3] = [TcpState::FinWait, TcpState::LastAck, TcpState::Close];
+
+/// What the node is to tell its peers. Where the kernel makes few events, the end of an established connection is replicated
+/// whatever states are listed, or the copy would stay established.
+pub(super) fn node_filter(filter: &Filter, events: Events) -> SyncFilter {
     let ignored: Vec<IgnoreRule> = filter.ignore.iter().map(rule).collect();
     let others = match filter.others {
         Others::Replied => TellOthers::FirstReply,
         Others::Begun => TellOthers::FirstPacket,
     };
-    SyncFilter::new(&ignored, TcpStates::of(&filter.tcp_states), others)
+    let mut states = filter.tcp_states.clone();
+    if events == Events::Lean && states.contains(&TcpState::Established) {
+        states.extend(CLOSING);
+    }
+    SyncFilter::new(&ignored, TcpStates::of(&states), others)
 }
 
 fn rule(ignore: &Ignore) -> IgnoreRule {

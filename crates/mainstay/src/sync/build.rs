@@ -41,7 +41,7 @@ pub(super) fn node(config: &SyncConfig) -> Result<SyncNode, SyncError> {
             validated::StartRole::Primary => SyncRole::Primary,
             validated::StartRole::Backup => SyncRole::Backup,
         },
-        filter: node_filter(&config.filter),
+        filter: node_filter(&config.filter, config.kernel.events),
         expectations: config.kernel.expectations,
         timeout_floor: TIMEOUT_FLOOR,
         heartbeat_interval: HEARTBEAT_INTERVAL_DEFAULT,

@@ -200,7 +200,7 @@ impl Daemon {
         while let Some((at, event)) = self.node.poll_event() {
             self.reporting.note_event(at, event);
         }
-        self.reporting.look_at_host(now);
+        self.reporting.look_at_host(now, &mut self.node);
         logging::tell_suppressed(now, false);
         let Self { service, reporting, node, .. } = self;
         service.turn(now, || true, || reporting.line(now, node));

@@ -1,9 +1,11 @@
 //! Rules by which the kernel makes fewer events.
 //!
 //! Making an event costs the path of the packet that causes it about 3 µs, whoever reads it, and a short TCP connection
-//! causes six. Two of them are needed: that the handshake is over (the connection is assured), and that the connection
-//! has ended. A connection's own mask says which events are made of it; rules of nftables set it (`ct event set`) on
-//! the first packet of every TCP connection, right after tracking has seen it.
+//! causes six. Three of them are needed: that the handshake is over (the connection is assured), that the connection is being
+//! closed, and that it has left the table, minutes later. A connection's own mask says which events are made of it; rules of
+//! nftables set it (`ct event set`) on every TCP packet, right after tracking has seen it and before the packet's events are
+//! delivered. A FIN of the client, or a reset, lets the change of state pass that it has caused; on any other packet
+//! changes of state are left out. So the peers know of each end when it happens, at the price of one event.
 //!
 //! The rules lie in a table of their own, which is removed at the end. Whoever replaces the whole ruleset removes them, too:
 //! events of beginnings tell that, and the rules are put back.
@@ -19,6 +21,8 @@ pub(super) const TABLE: &str = "inet mainstay_sync";
 /// Events that the rules leave: ended (2), assured (4), helper (6), mark (7), numbers shifted (8), labels (10), SYN proxy (11);
 /// the bits are `IPCT_*` of the kernel. Not all of them have names that every version of nft takes here.
 const EVENTS_LEFT: u32 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+/// On a packet that closes a connection, the state as well (5).
+const EVENTS_CLOSING: u32 = EVENTS_LEFT | 1 << 5;
 /// Beginnings of TCP connections that are heard of in spite of the rules, until it is asked whether they are still there.
 const SURPRISES_MAX: u32 = 16;
 /// How often that is asked at most.
@@ -74,12 +78,19 @@ impl Drop for EventRules {
 
 /// The rules, which take the place of those that an earlier process may have left.
 fn ruleset() -> String {
-    let rule = format!("tcp flags syn / syn,ack,fin,rst ct event set {EVENTS_LEFT:#x}");
+    // The server's FIN makes no event: the client's does, before or after it. A reset of either side is the end.
+    let closing = format!(
+        "  chain closing {{\n    ct direction original ct event set {EVENTS_CLOSING:#x} accept\n    \
+         tcp flags & rst != 0x0 ct event set {EVENTS_CLOSING:#x} accept\n    ct event set {EVENTS_LEFT:#x}\n  }}\n"
+    );
     // After tracking (-200), which makes the connection, and before anything that could decide on its packet.
     let chain = |name: &str, hook: &str| {
-        format!("  chain {name} {{\n    type filter hook {hook} priority -199; policy accept;\n    {rule}\n  }}\n")
+        format!(
+            "  chain {name} {{\n    type filter hook {hook} priority -199; policy accept;\n    \
+             tcp flags & (fin | rst) != 0x0 goto closing\n    meta l4proto tcp ct event set {EVENTS_LEFT:#x}\n  }}\n"
+        )
     };
-    let chains = chain("forwarded", "prerouting") + &chain("own", "output");
+    let chains = closing + &chain("forwarded", "prerouting") + &chain("own", "output");
     format!("add table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{chains}}}\n")
 }
 
@@ -123,7 +134,7 @@ mod tests {
         let namespace = Namespace::new().expect("a namespace");
         let mut rules = namespace.run(EventRules::install).expect("in the namespace").expect("nft takes the rules");
         let ruleset = listed(&namespace).expect("nft lists");
-        assert!(ruleset.contains("assured") && ruleset.contains("destroy"), "{ruleset}");
+        assert!(["assured", "destroy", "protoinfo"].iter().all(|event| ruleset.contains(event)), "{ruleset}");
         // A second process, after the first one was killed, takes them over.
         drop(namespace.run(EventRules::install).expect("in the namespace").expect("nft takes the rules"));
 

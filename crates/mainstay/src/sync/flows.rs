@@ -39,6 +39,7 @@ impl Known<'_> {
             owner: self.owner.0,
             original: ends_of(original),
             translated: (outgoing != *original).then(|| ends_of(&outgoing)),
+            uncounted: true,
             packets: BothWays { original: 0, reply: 0 },
             bytes: BothWays { original: 0, reply: 0 },
             replied: self.has(Status::SEEN_REPLY),
@@ -121,12 +122,14 @@ mod tests {
         let flow = known.describe(NodeId(0), &FlowFilter::default()).expect("nothing is left out");
         assert_eq!((flow.protocol.as_str(), flow.state.as_str(), flow.role.as_str()), ("tcp", "ESTABLISHED", "backup"));
         assert_eq!(flow.original.source, "10.0.0.5:40000");
-        let translated = flow.translated.expect("its source is");
+        let translated = flow.translated.clone().expect("its source is");
         assert_eq!(
             (translated.source.as_str(), translated.destination.as_str()),
             ("192.0.2.10:1234", "198.51.100.80:443")
         );
-        assert!(flow.replied && flow.assured && flow.owner == 1);
+        assert!(flow.replied && flow.assured && flow.owner == 1 && flow.uncounted);
+        let row = crate::commands::flows::describe(&[flow], false);
+        assert_eq!(row.split_whitespace().filter(|cell| *cell == "–").count(), 3, "packets, bytes and age: {row}");
     }
 
     #[test]

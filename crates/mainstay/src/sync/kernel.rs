@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cluster::sync::{DumpResult, KernelAction, KernelEvent, KernelRefusal, KernelRequest, Origin, SyncNode};
+use cluster::sync::{DumpResult, KernelAction, KernelEvent, KernelRefusal, KernelRequest, Origin, Share, SyncNode};
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
 use packet_io::IoError;
@@ -52,6 +52,8 @@ pub(super) struct Kernel {
     rules: Option<EventRules>,
     table: TableSocket,
     reading: Option<Reading>,
+    /// What that has shown so far of what is replicated.
+    share: Share,
     has_expectations: bool,
     event_interval: Duration,
     /// Before this, events are left to wait for others.
@@ -84,6 +86,7 @@ impl Kernel {
             rules: install_rules(settings.events),
             table,
             reading: None,
+            share: Share::default(),
             has_expectations: settings.expectations,
             event_interval: settings.event_interval,
             read_events_at: Instant::ZERO,
@@ -224,6 +227,7 @@ impl Kernel {
     pub(super) fn read_table(&mut self, now: Instant, node: &mut SyncNode) {
         if self.reading.is_none() && node.poll_dump(now) {
             self.counters.dumps += 1;
+            self.share = Share::default();
             match Dump::connections(DumpFilter::default()) {
                 Ok(dump) => self.reading = Some(Reading::Connections(dump)),
                 Err(error) => fail(now, node, &error),
@@ -236,15 +240,22 @@ impl Kernel {
     }
 
     /// Reads a piece. Returns what is to be read next.
-    fn read_on(&self, now: Instant, node: &mut SyncNode, reading: Reading) -> Option<Reading> {
+    fn read_on(&mut self, now: Instant, node: &mut SyncNode, reading: Reading) -> Option<Reading> {
         match reading {
             Reading::Connections(mut dump) => {
-                let admission = &self.admission;
+                let Self { admission, share, .. } = self;
                 let progress = dump.receive(&mut |entry| {
-                    if admission.admits(&entry) {
+                    let is_admitted = admission.admits(&entry);
+                    if admission.admits_protocol(&entry) {
+                        share.note(&entry, is_admitted && node.replicates(&entry));
+                    }
+                    if is_admitted {
                         node.handle_dump_entry(now, &entry);
                     }
                 });
+                if matches!(progress, Ok(DumpProgress::Ended { .. })) {
+                    node.note_share(now, self.share);
+                }
                 match progress {
                     Ok(DumpProgress::More) => return Some(Reading::Connections(dump)),
                     Ok(DumpProgress::Ended { was_interrupted: true }) => {

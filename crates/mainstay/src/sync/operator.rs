@@ -183,14 +183,17 @@ impl Operations for Operator {
 
     fn drain(&self, _is_forced: bool) -> Result<(), OperationError> {
         Err(OperationError::Refused(
-            "keepalived has the addresses here: have it hand them over (its track_file, or a stop), which calls `mainstay \
-             sync backup`"
+            "this is mainstay sync, not a gateway: keepalived has the addresses here. Have it hand them over (its track_file, \
+             or a stop), which calls `mainstay sync backup`"
                 .to_owned(),
         ))
     }
 
     fn undrain(&self) -> Result<(), OperationError> {
-        Err(OperationError::Refused("keepalived has the addresses here: have it take them back".to_owned()))
+        Err(OperationError::Refused(
+            "this is mainstay sync, not a gateway: keepalived has the addresses here. Have it take them back"
+                .to_owned(),
+        ))
     }
 
     fn sync(&self, order: SyncOrder) -> Result<SyncReadiness, OperationError> {

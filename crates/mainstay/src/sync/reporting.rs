@@ -24,6 +24,7 @@ use crate::control::types::{
     ConnectionsStatus, Event, EventKind, KernelStatus, NodeStatus, RefusedRequests, Status, SyncOrder, SyncStatus,
     TakeoverStatus,
 };
+use crate::control::watching::WatchOrder;
 use crate::control::{ControlHandler, EventLog, FlowsPage, FlowsQuery};
 use crate::metrics::{Metric, Samples};
 use events::describe;
@@ -137,12 +138,14 @@ impl Reporting {
     }
 
     /// Looks at what the kernel can do, when it is time to; what is newly missing is said.
-    pub(super) fn look_at_host(&mut self, now: Instant) {
+    pub(super) fn look_at_host(&mut self, now: Instant, node: &mut SyncNode) {
         if self.host_at > now {
             return;
         }
         self.host_at = now + HOST_INTERVAL;
         let before = std::mem::replace(&mut self.host, support());
+        let connections = self.host.connections.unwrap_or_default();
+        node.note_kernel_connections(now, u32::try_from(connections).unwrap_or(u32::MAX));
         // A table that is nearly full says another number each time.
         let is_new = |lack: &&packet_io::ctnetlink::Lack| {
             !before.lacks.iter().any(|known| std::mem::discriminant(known) == std::mem::discriminant(*lack))
@@ -287,6 +290,12 @@ impl ControlHandler for Answers<'_> {
         self.reporting.events.to_vec()
     }
 
+    fn watch(&mut self, _order: WatchOrder) -> Result<(), String> {
+        Err("this is mainstay sync, not a gateway: the kernel forwards, and no packet passes mainstay. `nft monitor trace` \
+             shows packets' ways, tcpdump the packets, `conntrack -E` what becomes of connections"
+            .to_owned())
+    }
+
     fn obey(&mut self, order: Order) -> OrderOutcome {
         let now = clock::now();
         match order {
@@ -316,7 +325,7 @@ impl Answers<'_> {
     fn reload(&mut self, now: Instant, order: SyncReloadOrder) -> OrderOutcome {
         let SyncReloadOrder { config, security, summary } = order;
         self.kernel.reconfigure(&config).map_err(|error| error.to_string())?;
-        self.node.set_filter(node_filter(&config.filter));
+        self.node.set_filter(node_filter(&config.filter, config.kernel.events));
         if let Some(security) = &security {
             self.node.renew_security(now, security);
         }

@@ -1,12 +1,14 @@
 //! Faults that a pair meets, made on purpose. The test is the manager: it moves the addresses and runs the hooks.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::process::Command;
 use std::sync::MutexGuard;
 
 use flow::netfilter::{Entry, TcpState, Tuple};
 use mainstay::control::types::SyncStatus;
 use mainstay::demo::kernel::routers::Routers;
-use mainstay::demo::topology::CLIENT;
+use mainstay::demo::topology::{CLIENT, INSIDE, OUTSIDE};
 use packet_io::ctnetlink::{Dump, DumpFilter, DumpProgress};
 
 use super::traffic::Traffic;
@@ -145,6 +147,42 @@ fn two_primaries_know_of_each_other_when_they_meet_and_agree_when_one_yields() {
     wait_for("the kernels to agree", &routers, || {
         let known = established(&routers, LEFT);
         known.len() > CHURN && known == established(&routers, RIGHT)
+    });
+    survive_the_left_one(routers, traffic);
+}
+
+/// What `mainstay sync import` makes of a conntrackd.conf whose `Address Ignore` has the virtual addresses, as Debian's examples do.
+fn imported_filter() -> String {
+    let shared = INSIDE.iter().chain(&OUTSIDE).map(|address| match address {
+        IpAddr::V4(address) => format!("IPv4_address {address}\n"),
+        IpAddr::V6(address) => format!("IPv6_address {address}\n"),
+    });
+    let conf = format!(
+        "Sync {{\nMode FTFW {{\n}}\nUDP {{\nIPv4_address 10.99.0.1\nIPv4_Destination_Address 10.99.0.2\nPort 3780\n\
+         Interface sync\n}}\n}}\nGeneral {{\nFilter From Userspace {{\nAddress Ignore {{\n{}}}\n}}\n}}\n",
+        shared.collect::<String>()
+    );
+    let path = std::env::temp_dir().join(format!("mainstay-import-{}.conf", std::process::id()));
+    std::fs::write(&path, conf).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_mainstay")).args(["sync", "import"]).arg(&path).output().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = String::from_utf8(output.stdout).unwrap();
+    let rest = file.split_once("[[filter.ignore]]").expect("addresses are left out").1;
+    format!("[[filter.ignore]]{}\n", rest.split_once("\n\n").expect("another section follows").0)
+}
+
+#[test]
+fn connections_behind_nat_survive_with_an_imported_filter_that_lists_the_virtual_addresses() {
+    let filter = imported_filter();
+    for address in INSIDE.iter().chain(&OUTSIDE) {
+        assert!(filter.contains(&address.to_string()), "{filter}");
+    }
+    let Some((_turn, routers)) = pair(&filter) else { return };
+    let traffic = Traffic::mixed(&routers);
+    traffic.all_go_on(&routers);
+    wait_for("all connections to be in the standby's kernel", &routers, || {
+        established(&routers, LEFT) == established(&routers, RIGHT)
     });
     survive_the_left_one(routers, traffic);
 }

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod filters;
 mod operating;
 mod recovery;
 mod replication;

@@ -64,8 +64,9 @@ impl fmt::Display for Lack {
         match self {
             Self::Netfilter(detail) => write!(
                 formatter,
-                "the kernel cannot be asked for its connections ({detail}): load the module nf_conntrack_netlink \
-                 (modprobe nf_conntrack_netlink), or take a kernel built with CONFIG_NF_CT_NETLINK"
+                "the kernel cannot be asked for its connections ({detail}): load the modules nf_conntrack and \
+                 nf_conntrack_netlink (modprobe nf_conntrack_netlink loads both), or take a kernel built with \
+                 CONFIG_NF_CT_NETLINK"
             ),
             Self::Permission => write!(
                 formatter,

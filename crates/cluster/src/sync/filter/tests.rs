@@ -37,15 +37,24 @@ fn all_that_a_rule_names_must_hold() {
 }
 
 #[test]
-fn either_address_of_either_direction_counts() {
+fn both_end_points_count_and_what_they_are_translated_to_does_not() {
     let addresses = alloc::vec![([192, 0, 2, 0].into(), 24), ([0x20; 16].into(), 128)];
     let filter = filter(IgnoreRule { addresses, ..IgnoreRule::default() });
-    assert!(filter.ignores(&entry([10, 0, 0, 1].into(), 6)), "its destination");
+    assert!(filter.ignores(&entry([10, 0, 0, 1].into(), 6)), "the server");
+    assert!(filter.ignores(&entry([192, 0, 2, 9].into(), 6)), "the client");
     assert!(filter.ignores(&entry([0xfd; 16].into(), 6)), "and over IPv6");
-    let translated = Tuple { source: [192, 0, 2, 7].into(), ..entry([10, 0, 0, 1].into(), 6).reply };
-    let original = Tuple { destination: [198, 51, 100, 1].into(), ..entry([10, 0, 0, 1].into(), 6).original };
-    assert!(filter.ignores(&Entry::new(original, translated)), "what it is translated to");
-    assert!(!filter.ignores(&Entry::new(original, original.inverse())));
+    let plain = entry([10, 0, 0, 1].into(), 6);
+    let elsewhere = |address: [u8; 4]| Tuple { destination: address.into(), ..plain.original };
+    let behind = Tuple { source: [198, 51, 100, 1].into(), ..plain.reply };
+    assert!(
+        !filter.ignores(&Entry::new(plain.original, behind)),
+        "a published address, which is translated to a server"
+    );
+    let original = elsewhere([198, 51, 100, 1]);
+    let shared = Tuple { destination: [192, 0, 2, 7].into(), ..original.inverse() };
+    assert!(!filter.ignores(&Entry::new(original, shared)), "a shared address, which the client is translated to");
+    let published = Tuple { source: [192, 0, 2, 7].into(), ..original.inverse() };
+    assert!(filter.ignores(&Entry::new(original, published)), "the server behind a published address");
 }
 
 #[test]

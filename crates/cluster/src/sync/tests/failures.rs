@@ -222,3 +222,31 @@ fn a_full_table_is_named_and_what_it_left_out_is_told_when_there_is_room() {
     pair.settle();
     pair.assert_kernels_agree();
 }
+
+#[test]
+fn a_filter_that_leaves_nearly_everything_out_is_found_and_no_failover_is_called_safe() {
+    let mut pair = Pair::ready(Options::default());
+    let now = pair.now;
+    let node = &mut pair.hosts[0].node;
+    let asks = |node: &mut SyncNode, connections| {
+        node.note_kernel_connections(now, connections);
+        let is_asked = node.poll_dump(now);
+        if is_asked {
+            node.handle_dump_ended(now, DumpResult::Complete);
+        }
+        is_asked
+    };
+    assert!(!asks(node, CONNECTIONS_MANY - 1), "too few to say anything");
+    assert!(asks(node, CONNECTIONS), "none of them is known");
+    assert!(!asks(node, CONNECTIONS), "not again at once");
+    node.note_share(now, Share { established: CONNECTIONS, replicated: CONNECTIONS / 20 });
+    assert!(node.readiness(now).is_safe(), "one in twenty may be all that there is to replicate");
+    let few = Share { established: CONNECTIONS, replicated: 9 };
+    node.note_share(now, few);
+    assert_eq!(node.readiness(now).obstacles, [Obstacle::FewReplicated(few)]);
+    assert!(node.readiness(now).to_string().contains("of 200 established connections of this kernel 9 are replicated"));
+    let told = core::iter::from_fn(|| node.poll_event()).filter(|(_, event)| *event == SyncEvent::FewReplicated(few));
+    assert_eq!(told.count(), 1);
+    node.note_share(now, Share { established: CONNECTIONS, replicated: CONNECTIONS });
+    assert!(node.readiness(now).is_safe());
+}

@@ -1,6 +1,7 @@
 //! The kernel's own entries: made by the hundred thousand, and read back.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 
 use flow::netfilter::{Discriminator, Entry, ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple};
 use packet_io::IoError;
@@ -66,6 +67,17 @@ pub(super) fn create(node: &Namespace, first: u32, count: u32) -> Result<(), Ben
 /// # Errors
 /// The kernel does not tell.
 pub(super) fn read(node: &Namespace) -> Result<HashSet<(Tuple, Tuple)>, BenchError> {
+    read_where(node, |_| true)
+}
+
+/// As [`read`], of the connections that `is_wanted` chooses.
+///
+/// # Errors
+/// As for [`read`].
+pub(super) fn read_where(
+    node: &Namespace,
+    is_wanted: impl Fn(&Entry) -> bool + Sync,
+) -> Result<HashSet<(Tuple, Tuple)>, BenchError> {
     let read = || -> Result<HashSet<(Tuple, Tuple)>, IoError> {
         let mut there = HashSet::new();
         for _ in 0..DUMPS_MAX {
@@ -73,7 +85,7 @@ pub(super) fn read(node: &Namespace) -> Result<HashSet<(Tuple, Tuple)>, BenchErr
             let mut dump = Dump::connections(DumpFilter::default())?;
             let was_interrupted = loop {
                 let progress = dump.receive(&mut |entry: Entry| {
-                    if entry.original.protocol == TCP {
+                    if entry.original.protocol == TCP && is_wanted(&entry) {
                         there.insert((entry.original, entry.reply));
                     }
                 })?;
@@ -88,6 +100,18 @@ pub(super) fn read(node: &Namespace) -> Result<HashSet<(Tuple, Tuple)>, BenchErr
         Ok(there)
     };
     Ok(node.run(read)??)
+}
+
+/// The TCP connections that the kernel of a namespace tracks, by their two ends as the client sees them, its own first.
+///
+/// # Errors
+/// As for [`read`].
+pub(super) fn read_ends(node: &Namespace) -> Result<HashSet<(SocketAddr, SocketAddr)>, BenchError> {
+    let ends = |(original, _): (Tuple, Tuple)| {
+        let (source, destination) = original.ports();
+        (SocketAddr::new(original.source, source), SocketAddr::new(original.destination, destination))
+    };
+    Ok(read(node)?.into_iter().map(ends).collect())
 }
 
 /// Deletes every other of these connections from the kernel of a namespace, as fast as it goes. Those that have ended meanwhile are

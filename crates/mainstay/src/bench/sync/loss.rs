@@ -2,19 +2,20 @@
 //!
 //! Each connection asks something when it is established and then is silent. When so many are established, the router dies;
 //! the other takes over as its manager has it, and every connection asks again. What was established and gets no answer is
-//! broken.
+//! broken. Of those, the ones that the standby had been told of, or should have been, were promised.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::pair::{Pair, Tuning};
-use super::{Setting, Subject};
+use super::pair::{Pair, STANDBY, Tuning};
+use super::{Setting, Subject, entries};
 use crate::bench::BenchError;
 use crate::bench::rounds;
 use crate::demo::session::Session;
 use crate::demo::topology::Topology;
 use crate::demo::traffic::Kind;
 use crate::demo::traffic::client::Plan;
+use crate::demo::traffic::outcome::Outcome;
 use crate::demo::watch::Waited;
 
 /// Share of the packets on the dedicated link that are lost, in either direction, in hundredths.
@@ -28,8 +29,17 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Not used by a ramp.
 const BULK_BYTES_PER_S: u64 = 1;
 
-/// Connections that broke, one figure a round.
-pub(super) type Figures = Vec<usize>;
+/// Connections that broke by one kill.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Broken {
+    /// All of them.
+    pub(super) all: usize,
+    /// Those that replication promises to keep: see [`Outcome::is_promised`].
+    pub(super) promised: usize,
+}
+
+/// One figure a round.
+pub(super) type Figures = Vec<Broken>;
 
 /// Measures it.
 ///
@@ -47,7 +57,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<BTreeMap<Subject, Figures
     Ok(figures)
 }
 
-fn kill_once(setting: &Setting<'_>, subject: Subject) -> Result<usize, BenchError> {
+fn kill_once(setting: &Setting<'_>, subject: Subject) -> Result<Broken, BenchError> {
     let (watch, args) = (setting.watch, setting.args);
     let tuning = Tuning { loss_percent: LOSS_PERCENT, ..Tuning::default() };
     let mut pair = Pair::start_ready(subject, tuning, watch)?;
@@ -69,6 +79,7 @@ fn kill_once(setting: &Setting<'_>, subject: Subject) -> Result<usize, BenchErro
         return Err(BenchError::Failed { failed: (connections - there) as u64, connections: connections as u64, why });
     }
     let killed_at = pair.kill_active()?;
+    let replicated = entries::read_ends(&pair.topology.nodes[STANDBY])?;
     watch.pass_until(killed_at + DETECTION)?;
     let taken_over = pair.take_over(0, watch)?;
     let asked_at = Instant::now();
@@ -81,8 +92,8 @@ fn kill_once(setting: &Setting<'_>, subject: Subject) -> Result<usize, BenchErro
     pair.check_standby_running()?;
     let outcomes = traffic.finish()?.outcomes;
     drop(taken_over);
-    Ok(outcomes
-        .iter()
-        .filter(|outcome| outcome.was_established_before(killed_at) && !outcome.survived(asked_at))
-        .count())
+    let is_broken = |outcome: &&Outcome| outcome.was_established_before(killed_at) && !outcome.survived(asked_at);
+    let broken: Vec<&Outcome> = outcomes.iter().filter(is_broken).collect();
+    let promised = broken.iter().filter(|outcome| outcome.is_promised(killed_at, &replicated)).count();
+    Ok(Broken { all: broken.len(), promised })
 }

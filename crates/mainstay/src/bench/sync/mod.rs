@@ -7,18 +7,20 @@
 //!            └── router b: the same, standing by ──────────────────────┘
 //! ```
 //!
-//! Four parts, in each of which all that is compared takes turns:
+//! Five parts, in each of which all that is compared takes turns:
 //!
 //! 1. `rate`: short connections a second through the router, and what each costs the daemons;
 //! 2. `loss`: connections that break when the router dies at the end of a ramp during which the dedicated link lost packets;
 //! 3. `table`: a table of many connections: how long taking over takes, and how much memory the daemons need for it;
-//! 4. `buffer`: what two kernels differ by in the end when the buffer for the kernel's events is far too small.
+//! 4. `buffer`: what two kernels differ by in the end when the buffer for the kernel's events is far too small;
+//! 5. `ghosts`: connections that were closed before the router died, and that the survivor holds for established.
 //!
 //! The harness is the manager that decides who holds the addresses (keepalived, as a rule).
 
 mod buffer;
 mod conntrackd;
 mod entries;
+mod ghosts;
 mod loss;
 mod mainstay;
 mod pair;
@@ -55,11 +57,13 @@ pub enum Part {
     Table,
     /// What is missing in the end when the buffer for the kernel's events is far too small
     Buffer,
+    /// Closed connections that the survivor holds for established
+    Ghosts,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Rate, Self::Loss, Self::Table, Self::Buffer];
+    pub const ALL: [Self; 5] = [Self::Rate, Self::Loss, Self::Table, Self::Buffer, Self::Ghosts];
 }
 
 /// Measures and prints. To be called while the process has but one thread.
@@ -96,6 +100,7 @@ fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
             Part::Loss => measured.loss = loss::measure(&setting)?,
             Part::Table => measured.table = table::measure(&setting)?,
             Part::Buffer => measured.buffer = buffer::measure(&setting)?,
+            Part::Ghosts => measured.ghosts = ghosts::measure(&setting)?,
         }
     }
     Ok(Report::new(args, &setting.kernel, &measured, left_out))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Subject, buffer, loss, rate, table};
+use super::{Subject, buffer, ghosts, loss, rate, table};
 use crate::bench::rounds::{Rounds, rounded};
 use crate::cli::BenchSyncArgs;
 
@@ -20,6 +20,7 @@ pub(super) struct Measured {
     pub(super) loss: BTreeMap<Subject, loss::Figures>,
     pub(super) table: BTreeMap<Subject, table::Figures>,
     pub(super) buffer: BTreeMap<Subject, Vec<buffer::Outcome>>,
+    pub(super) ghosts: BTreeMap<Subject, Vec<ghosts::Outcome>>,
 }
 
 /// A figure of each that is compared; none where it was not measured.
@@ -106,6 +107,8 @@ pub(super) struct Report {
     pub(super) broken_at_20_percent_loss: Both<Option<f64>>,
     /// Of each kill.
     pub(super) broken_by_kill: Both<Vec<usize>>,
+    /// Of those, the ones that replication promises to keep.
+    pub(super) broken_though_promised_by_kill: Both<Vec<usize>>,
     pub(super) takeover_ms_200k: Both<Option<f64>>,
     /// Of the daemon that needs more.
     pub(super) rss_mb_200k: Both<Option<f64>>,
@@ -117,6 +120,9 @@ pub(super) struct Report {
     /// Of how many, and after how many seconds of quiet.
     pub(super) netlink_8k_buffer_entries: Both<Option<f64>>,
     pub(super) netlink_8k_buffer_repaired_s: Both<Option<f64>>,
+    /// The most of any take-over, and of how many closed connections at least.
+    pub(super) ghosts_after_takeover: Both<Option<usize>>,
+    pub(super) ghosts_after_takeover_closed: Both<Option<usize>>,
     pub(super) ratios: Ratios,
     pub(super) left_out: Vec<String>,
 }
@@ -154,8 +160,9 @@ impl Report {
             per_s: measured.all(|figures| Some(figures.per_s.median().round())),
             spans_per_s: spans.collect(),
             cpu_us_per_connection: cpu,
-            broken_at_20_percent_loss: Both::of(|subject| measured.loss.get(&subject).and_then(|it| median(it))),
-            broken_by_kill: Both::of(|subject| measured.loss.get(&subject).cloned().unwrap_or_default()),
+            broken_at_20_percent_loss: Both::of(|subject| median(&measured.broken(subject, |broken| broken.all))),
+            broken_by_kill: Both::of(|subject| measured.broken(subject, |broken| broken.all)),
+            broken_though_promised_by_kill: Both::of(|subject| measured.broken(subject, |broken| broken.promised)),
             takeover_ms_200k: takeover_ms,
             rss_mb_200k: Both {
                 mainstay: greater(by_side.sender.mainstay, by_side.receiver.mainstay),
@@ -166,6 +173,8 @@ impl Report {
             netlink_8k_buffer: measured.of_outcomes(|outcome| (outcome.missing + outcome.superfluous) as f64),
             netlink_8k_buffer_entries: measured.of_outcomes(|outcome| outcome.there as f64),
             netlink_8k_buffer_repaired_s: measured.of_outcomes(|outcome| rounded(outcome.repaired_s, 1)),
+            ghosts_after_takeover: Both::of(|subject| measured.ghosts_of(subject).map(|it| it.ghosts).max()),
+            ghosts_after_takeover_closed: Both::of(|subject| measured.ghosts_of(subject).map(|it| it.closed).min()),
             ratios,
             left_out,
         }
@@ -176,6 +185,14 @@ impl Measured {
     /// A figure of each that connections a second can be measured of.
     fn all(&self, figure: impl Fn(&rate::Figures) -> Option<f64>) -> Figures {
         Subject::ALL.into_iter().map(|subject| (subject.name(), self.rate.get(&subject).and_then(&figure))).collect()
+    }
+
+    fn broken(&self, subject: Subject, figure: impl Fn(&loss::Broken) -> usize) -> Vec<usize> {
+        self.loss.get(&subject).into_iter().flatten().map(figure).collect()
+    }
+
+    fn ghosts_of(&self, subject: Subject) -> impl Iterator<Item = &ghosts::Outcome> {
+        self.ghosts.get(&subject).into_iter().flatten()
     }
 
     fn rate_ratios(&self) -> Figures {

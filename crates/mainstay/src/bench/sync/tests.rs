@@ -4,7 +4,7 @@ use clap::Parser;
 use serde_json::json;
 
 use super::report::{Measured, Report};
-use super::{Subject, buffer, rate, table};
+use super::{Subject, buffer, ghosts, loss, rate, table};
 use crate::cli::{BenchCommand, BenchSyncArgs, Cli, Command};
 
 fn args(line: &str) -> BenchSyncArgs {
@@ -26,8 +26,9 @@ fn measured() -> Measured {
     measured.rate.insert(Subject::Off, rates([10_000.0, 5000.0, 8000.0], [0.0, 0.0]));
     measured.rate.insert(Subject::Mainstay, rates([9300.0, 4500.0, 7600.0], [10.04, 5.0]));
     measured.rate.insert(Subject::Conntrackd, rates([5500.0, 3000.0, 4400.0], [100.0, 60.0]));
-    measured.loss.insert(Subject::Mainstay, vec![0, 2, 0]);
-    measured.loss.insert(Subject::Conntrackd, vec![97, 16, 74]);
+    let broken = |all, promised| loss::Broken { all, promised };
+    measured.loss.insert(Subject::Mainstay, vec![broken(0, 0), broken(2, 0), broken(0, 0)]);
+    measured.loss.insert(Subject::Conntrackd, vec![broken(97, 90), broken(16, 16), broken(74, 70)]);
     for (subject, took_ms, bytes) in
         [(Subject::Mainstay, 4.0, [50e6, 40e6]), (Subject::Conntrackd, 1500.0, [90e6, 130e6])]
     {
@@ -39,6 +40,8 @@ fn measured() -> Measured {
     }
     let outcome = buffer::Outcome { there: 20_000, missing: 300, superfluous: 12, repaired_s: 45.0 };
     measured.buffer.insert(Subject::Conntrackd, vec![outcome]);
+    let ghosts = |closed, ghosts| ghosts::Outcome { closed, ghosts };
+    measured.ghosts.insert(Subject::Mainstay, vec![ghosts(700, 0), ghosts(744, 2), ghosts(650, 0)]);
     measured
 }
 
@@ -53,6 +56,10 @@ fn figures_are_medians_and_ratios_those_of_rounds_that_were_disturbed_alike() {
     assert_eq!(json["ratios"]["cpu_us_per_connection"], json!({"sender": 0.1, "receiver": 0.083}));
     assert_eq!(json["broken_at_20_percent_loss"], json!({"mainstay": 0.0, "conntrackd": 74.0}));
     assert_eq!(json["broken_by_kill"]["conntrackd"], json!([97, 16, 74]));
+    assert_eq!(json["broken_though_promised_by_kill"], json!({"mainstay": [0, 0, 0], "conntrackd": [90, 16, 70]}));
+    // Not the median: one take-over with ghosts is one too many.
+    assert_eq!(json["ghosts_after_takeover"], json!({"mainstay": 2, "conntrackd": null}));
+    assert_eq!(json["ghosts_after_takeover_closed"]["mainstay"], 650);
     assert_eq!(json["takeover_ms_200k"], json!({"mainstay": 4.0, "conntrackd": 1500.0}));
     // The greater side, and what it has grown by.
     assert_eq!(json["rss_mb_200k"], json!({"mainstay": 50.0, "conntrackd": 130.0}));

@@ -1,9 +1,11 @@
 //! `mainstay sync --check`: whether the daemon would start with a configuration on this host, without running it.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use packet_io::ctnetlink::{Support, support};
+use packet_io::ctnetlink::{EventOptions, EventSocket, Support, support};
 use packet_io::netlink::Netlink;
+use packet_io::sysctl;
 use serde::Serialize;
 
 use super::super::CommandError;
@@ -118,6 +120,8 @@ fn look(config: &SyncConfig) -> (Host, Vec<String>) {
     let mut findings: Vec<String> = support.lacks.iter().map(ToString::to_string).collect();
     findings.extend(room(config, &support));
     findings.extend(addresses(config));
+    findings.extend(buffer(config));
+    findings.extend(masquerading());
     let host = Host {
         connections: support.connections,
         connections_max: support.connections_max,
@@ -136,6 +140,46 @@ fn room(config: &SyncConfig, support: &Support) -> Option<String> {
     ))
 }
 
+/// The buffer for the kernel's events that this process may have: without `CAP_NET_ADMIN` the host's limit holds.
+fn buffer(config: &SyncConfig) -> Option<String> {
+    let wanted = config.kernel.receive_buffer_bytes_max;
+    let options =
+        EventOptions { began: false, changed: false, ended: false, expectations: false, ..EventOptions::default() };
+    let had = EventSocket::open(&options).and_then(|mut socket| socket.set_receive_buffer(wanted)).ok()?;
+    let limit = sysctl::read("net/core/rmem_max").unwrap_or_default();
+    // The kernel doubles what it grants, for its own needs.
+    (had / 2 < wanted).then(|| {
+        format!(
+            "the buffer for the kernel's events is limited to {limit} bytes, and kernel.receive_buffer_max is {wanted}: sysctl -w \
+             net.core.rmem_max={wanted}, or run with CAP_NET_ADMIN"
+        )
+    })
+}
+
+/// Rules that translate to whatever address an interface has, which differs from node to node. Rules of nft and of both kinds of
+/// iptables are looked through, as far as the programs are there and may be run.
+fn masquerading() -> Option<String> {
+    let listings: [(&str, &[&str]); 3] =
+        [("nft", &["list", "ruleset"]), ("iptables-save", &[]), ("ip6tables-save", &[])];
+    let is_found = listings.into_iter().any(|(program, arguments)| {
+        let output = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        output.is_ok_and(|output| masquerades(&String::from_utf8_lossy(&output.stdout)))
+    });
+    is_found.then(|| {
+        "a rule masquerades: connections are translated to an address of this node's interface, and do not survive the node unless \
+         the other one has that address, too. Translate to a shared address (snat to …)"
+            .to_owned()
+    })
+}
+
+/// Whether a ruleset has a statement that masquerades; comments do not count.
+fn masquerades(ruleset: &str) -> bool {
+    let of_line = |line: &str| line.split(" comment ").next().unwrap_or_default().to_lowercase();
+    ruleset.lines().map(str::trim).filter(|line| !line.starts_with('#')).any(|line| {
+        of_line(line).split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == "masquerade")
+    })
+}
+
 /// Own addresses that this host does not have.
 fn addresses(config: &SyncConfig) -> Vec<String> {
     let native = config.replication.as_ref().map(|native| ("replication.local", native.replication.local));
@@ -151,4 +195,18 @@ fn addresses(config: &SyncConfig) -> Vec<String> {
         .filter(|(_, local)| !is_here(local.ip()))
         .map(|(key, local)| format!("{key}: no interface has {}: add it to the link between the nodes", local.ip()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masquerades;
+
+    #[test]
+    fn a_rule_that_masquerades_is_found_however_it_is_written_and_a_comment_is_not() {
+        assert!(masquerades("table ip nat {\n  chain post {\n    oifname \"eth1\" masquerade\n  }\n}\n"));
+        assert!(masquerades("oifname \"eth1\" counter packets 0 bytes 0 masquerade random"));
+        assert!(masquerades("-A POSTROUTING -o eth1 -j MASQUERADE\n"));
+        assert!(!masquerades("# no masquerade\noifname \"eth1\" snat to 192.0.2.10 comment \"was masquerade\"\n"));
+        assert!(!masquerades("chain masquerade_none {\n}\n"));
+    }
 }

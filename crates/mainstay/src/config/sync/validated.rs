@@ -49,7 +49,7 @@ impl Injection {
 /// Which events the kernel makes of TCP connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Events {
-    /// Of each that it is established, and that it ended.
+    /// Of each that it is established, that it is being closed, and that it ended.
     #[default]
     Lean,
     /// Of every change.

@@ -126,6 +126,8 @@ impl Demonstration<'_> {
         }
         watchers[ACTIVE].fall_silent();
         let killed_at = routers.kill(ACTIVE)?;
+        // Nothing comes over the link any more: what the standby has now is what was replicated to it.
+        let replicated = if is_replicated { Some(routers.tracked(STANDBY)?) } else { None };
         tell("the active router is dead");
         self.await_take_over(killed_at, &watchers[STANDBY])?;
         let taken_over_at = Instant::now();
@@ -139,7 +141,7 @@ impl Demonstration<'_> {
         let traffic = session.finish()?;
         let [_, standby] = watchers;
         let taken_over = standby.finish()?;
-        Ok(KernelRun::new(killed_at, &traffic, taken_over))
+        Ok(KernelRun::new(killed_at, traffic, taken_over, replicated.as_ref()))
     }
 
     /// Starts the daemons and waits until the standby could go on with what the active one knows.

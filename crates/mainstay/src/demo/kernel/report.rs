@@ -1,5 +1,7 @@
 //! What the demo on kernel tracking found out, and how people read it.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -53,6 +55,11 @@ pub struct KernelRun {
     pub run: RunReport,
     /// How long `mainstay sync primary` took at the take-over.
     pub hook_ms: Option<f64>,
+    /// TCP connections established in the last tenth of a second before the kill that the standby did not have: no promise is
+    /// made for them, and they are not among `connections`.
+    pub not_yet_replicated: usize,
+    /// Of those, the ones that went on all the same.
+    pub not_yet_replicated_survived: usize,
     /// TCP connections by the way they took. Datagrams are left out: they go on without state.
     pub by_path: Vec<PathReport>,
 }
@@ -72,17 +79,49 @@ pub struct PathReport {
 
 impl KernelRun {
     /// Sums a run up.
-    pub(super) fn new(killed_at: Epoch, traffic: &client::Report, taken_over: TakenOver) -> Self {
+    pub(super) fn new(
+        killed_at: Epoch,
+        mut traffic: client::Report,
+        taken_over: TakenOver,
+        replicated: Option<&HashSet<(SocketAddr, SocketAddr)>>,
+    ) -> Self {
         let events = events(taken_over);
+        let taken_over_at = taken_over.announced_ns.map_or(0.0, |at| killed_at.ms_to_event(at));
+        let not_yet = leave_out_not_replicated(killed_at, &mut traffic.outcomes, replicated);
+        let survived = not_yet.iter().filter(|outcome| outcome.survived(killed_at.after_ms(taken_over_at))).count();
         let run = RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &events);
         let by_path = by_path(killed_at, &traffic.outcomes, run.takeover_ms.unwrap_or(0.0));
-        Self { run, hook_ms: taken_over.hook.map(|(_, took)| took.as_secs_f64() * 1e3), by_path }
+        Self {
+            run,
+            hook_ms: taken_over.hook.map(|(_, took)| took.as_secs_f64() * 1e3),
+            not_yet_replicated: not_yet.len(),
+            not_yet_replicated_survived: survived,
+            by_path,
+        }
     }
 
     /// After so many runs that proved nothing.
     pub(super) fn repeated(self, repeated: usize) -> Self {
         Self { run: RunReport { repeated, ..self.run }, ..self }
     }
+}
+
+/// Takes the connections out of the count for which no promise is made ([`Outcome::is_promised`]), and returns them.
+fn leave_out_not_replicated(
+    killed_at: Epoch,
+    outcomes: &mut [Outcome],
+    replicated: Option<&HashSet<(SocketAddr, SocketAddr)>>,
+) -> Vec<Outcome> {
+    let Some(replicated) = replicated else { return Vec::new() };
+    let killed_at = killed_at.instant();
+    let is_left_out =
+        |outcome: &Outcome| outcome.was_established_before(killed_at) && !outcome.is_promised(killed_at, replicated);
+    let mut left_out = Vec::new();
+    for outcome in outcomes.iter_mut().filter(|outcome| is_left_out(outcome)) {
+        left_out.push(outcome.clone());
+        outcome.established_at = None;
+    }
+    left_out
 }
 
 /// The take-over in the words of the gateways' events.
@@ -145,6 +184,7 @@ impl KernelReport {
         };
         row("established before the kill", &|run| count(run.run.connections as u64));
         row("survived", &|run| count(run.run.survived as u64));
+        row("not yet replicated at the kill, not counted", &|run| count(run.not_yet_replicated as u64));
         row("broken", &|run| count(run.run.broken as u64));
         if self.manager == Manager::Demo {
             row("kill to detection", &|run| ms(run.run.detection_ms));

@@ -1,13 +1,15 @@
 //! Two Linux routers: nftables in front of the kernel's connection tracking, `mainstay sync` beside each, and whoever moves
 //! the shared addresses.
 
+use std::collections::HashSet;
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use packet_io::ctnetlink::{Dump, DumpFilter, DumpProgress};
 use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, signal, sysctl};
@@ -219,6 +221,25 @@ impl Routers {
             }
             Ok(())
         })?
+    }
+
+    /// The connections that a router's kernel tracks, by their two ends as the client sees them, its own first.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn tracked(&self, number: usize) -> Result<HashSet<(SocketAddr, SocketAddr)>, IoError> {
+        let read = || -> Result<HashSet<(SocketAddr, SocketAddr)>, IoError> {
+            let mut found = HashSet::new();
+            let mut dump = Dump::connections(DumpFilter::default())?;
+            let mut note = |entry: flow::netfilter::Entry| {
+                let (source, destination) = entry.original.ports();
+                let ends = (entry.original.source, entry.original.destination);
+                found.insert((SocketAddr::new(ends.0, source), SocketAddr::new(ends.1, destination)));
+            };
+            while dump.receive(&mut note)? == DumpProgress::More {}
+            Ok(found)
+        };
+        self.node(number).run(read)?
     }
 
     /// Whether a router has all shared addresses.

@@ -325,6 +325,7 @@ impl ClientConnection {
             return Ok(());
         }
         self.outcome.established_at = Some(now);
+        self.outcome.ends = socket.ends();
         self.outcome.last_progress_at = Some(now);
         self.due_since = now;
         let greeting = Greeting { kind: self.outcome.kind, seed: index as u64 + 1, bytes_per_s };

@@ -55,6 +55,12 @@ impl Socket {
         }
     }
 
+    /// The two ends of an established connection, its own first.
+    #[must_use]
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        Some((self.stream.local_addr().ok()?, self.stream.peer_addr().ok()?))
+    }
+
     /// Hands all that is there to `consume`, up to one turn.
     pub fn read(&mut self, buffer: &mut [u8], mut consume: impl FnMut(&[u8]) -> Result<(), String>) -> ReadEnd {
         let mut turn = 0;

@@ -1,8 +1,14 @@
 //! What became of each connection, and what of each kind.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::Kind;
+
+/// A connection is to be in the standby's kernel so long after it is established: some milliseconds, and what a busy machine
+/// adds to them.
+pub const REPLICATED_WITHIN: Duration = Duration::from_millis(100);
 
 /// The story of one connection, as its client saw it.
 #[derive(Clone, Debug)]
@@ -11,6 +17,8 @@ pub struct Outcome {
     pub kind: Kind,
     /// It went over IPv6.
     pub is_ipv6: bool,
+    /// Its two ends as the client sees them, its own first, once it is established. Nothing for datagrams.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
     /// When it was established, if it ever was.
     pub established_at: Option<Instant>,
     /// When anything last came back.
@@ -30,6 +38,7 @@ impl Outcome {
         Self {
             kind,
             is_ipv6,
+            ends: None,
             established_at: None,
             last_progress_at: None,
             longest_gap: Duration::ZERO,
@@ -49,6 +58,16 @@ impl Outcome {
     #[must_use]
     pub fn was_established_before(&self, point: Instant) -> bool {
         self.established_at.is_some_and(|at| at <= point)
+    }
+
+    /// Replication promises that the connection outlives a router that died at `killed_at`: it was established before, and
+    /// either the standby had it then (`replicated`: the ends of what it had), however new it was, or it was older than
+    /// [`REPLICATED_WITHIN`], and the standby should have had it.
+    #[must_use]
+    pub fn is_promised(&self, killed_at: Instant, replicated: &HashSet<(SocketAddr, SocketAddr)>) -> bool {
+        let is_old = killed_at.checked_sub(REPLICATED_WITHIN).is_some_and(|due| self.was_established_before(due));
+        let is_there = self.ends.is_none_or(|ends| replicated.contains(&ends));
+        self.was_established_before(killed_at) && (is_old || is_there)
     }
 
     /// Went on after `point`: nothing broke and something came back.
@@ -114,5 +133,29 @@ impl Timeline {
                 Sample { at, kind, bytes, events }
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_promised_once_the_standby_has_it_and_in_any_case_when_it_should_have() {
+        let killed_at = Instant::now() + Duration::from_secs(10);
+        let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:80".parse().unwrap());
+        let before = |ms: u64| Outcome {
+            ends: Some(ends),
+            established_at: Some(killed_at - Duration::from_millis(ms)),
+            ..Outcome::new(Kind::Ramp, false)
+        };
+        let (none, known) = (HashSet::new(), HashSet::from([ends]));
+        assert!(before(1).is_promised(killed_at, &known), "replicated, however new");
+        assert!(!before(1).is_promised(killed_at, &none), "nobody was told of it");
+        assert!(before(101).is_promised(killed_at, &none), "it should have been replicated");
+        let later = Outcome { established_at: Some(killed_at + Duration::from_millis(1)), ..before(0) };
+        assert!(
+            !later.is_promised(killed_at, &known) && !Outcome::new(Kind::Ramp, false).is_promised(killed_at, &known)
+        );
     }
 }

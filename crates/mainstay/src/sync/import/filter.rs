@@ -42,6 +42,14 @@ enum Policy {
 }
 
 pub(super) fn translate(statement: &Statement, translation: &mut Translation) {
+    let is_in_kernel = statement.words.iter().any(|word| word.eq_ignore_ascii_case("Kernelspace"));
+    if is_in_kernel && statement.block.iter().any(|set| set.name().eq_ignore_ascii_case("Address")) {
+        translation.remark(
+            statement,
+            "from Kernelspace conntrackd looks at the addresses of the first packet; here the two end points count, whatever \
+             they are translated to. Take out of filter.ignore what a published address leads to, if it is listed",
+        );
+    }
     for set in &statement.block {
         let policy = match set.value() {
             value if value.eq_ignore_ascii_case("Accept") => Policy::Accept,

@@ -25,6 +25,49 @@ fn has_remark(translation: &Translation, line: usize, text: &str) -> bool {
     translation.remarks.iter().any(|remark| remark.line == line && remark.text.contains(text))
 }
 
+/// Where Debian's package of conntrackd has its examples.
+const EXAMPLES: &str = "/usr/share/doc/conntrackd/examples";
+
+#[test]
+fn every_example_of_the_package_is_translated_or_has_nothing_to_replicate() {
+    let mut imported_files = 0;
+    for name in ["sync/ftfw", "sync/alarm", "sync/notrack", "stats"] {
+        let path = format!("{EXAMPLES}/{name}/conntrackd.conf");
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            println!("skipped: {path} is not there: install the package conntrackd");
+            continue;
+        };
+        if name == "stats" {
+            assert_eq!(translate(&text).expect("conntrackd would read it"), None, "{name}");
+            continue;
+        }
+        let translation = translated(&text);
+        let file = write::toml(&translation, &path);
+        match config::sync::parse("imported.toml", &file) {
+            Ok(checked) => {
+                let addresses = &checked.config.filter.ignore[0].addresses;
+                assert!(addresses.contains(&"192.168.0.100/32".parse().unwrap()), "a virtual address: {file}");
+                assert_eq!(checked.config.filter.protocols, Some(vec![6, 132]), "{file}");
+                assert_eq!(checked.config.conntrackd.is_some(), name == "sync/ftfw", "{file}");
+            }
+            // A group does not name the other node, which the native protocol needs.
+            Err(error) => {
+                assert!(name != "sync/ftfw", "{error}\n{file}");
+                assert!(error.to_string().lines().all(|line| line.contains("nobody is told")), "{error}\n{file}");
+            }
+        }
+        imported_files += 1;
+    }
+    println!("{imported_files} files imported");
+}
+
+#[test]
+fn a_filter_of_the_kernels_is_said_to_look_at_other_addresses() {
+    let text = UNICAST.replace("From Userspace", "From Kernelspace");
+    assert!(has_remark(&translated(&text), 29, "two end points"), "{:?}", translated(&text).remarks);
+    assert!(!translated(UNICAST).remarks.iter().any(|remark| remark.text.contains("end points")));
+}
+
 const UNICAST: &str = "\
 Sync {
     Mode FTFW {

@@ -1,6 +1,6 @@
 //! What the node tells of itself, in the words of the control API.
 
-use cluster::sync::{KernelRefusal, SyncEvent};
+use cluster::sync::{KernelRefusal, Obstacle, SyncEvent};
 use flow::NodeId;
 
 use crate::control::types::EventKind;
@@ -54,6 +54,7 @@ pub(super) fn describe(event: SyncEvent) -> (EventKind, String) {
         SyncEvent::DumpFailed => {
             (EventKind::Warning, "the kernel's table could not be read; it is tried again".to_owned())
         }
+        SyncEvent::FewReplicated(share) => (EventKind::Warning, Obstacle::FewReplicated(share).to_string()),
         SyncEvent::InjectionFails(why) => (EventKind::Warning, injection_fails(why)),
         SyncEvent::InjectionWorks => (EventKind::EventsRecovered, "the kernel takes connections again".to_owned()),
         SyncEvent::TableFull => (

@@ -36,7 +36,11 @@ fn keeps_from_use(obstacle: &Obstacle) -> bool {
 fn keeps_from_taking_over(obstacle: &Obstacle) -> bool {
     matches!(
         obstacle,
-        Obstacle::NotInitialised | Obstacle::NotInKernel(..) | Obstacle::NotHeard(_) | Obstacle::NoRoom(_)
+        Obstacle::NotInitialised
+            | Obstacle::NotInKernel(..)
+            | Obstacle::NotHeard(_)
+            | Obstacle::NoRoom(_)
+            | Obstacle::FewReplicated(_)
     )
 }
 
@@ -61,6 +65,8 @@ pub(super) fn troubles(status: &sync::SyncStatus, host: &Support) -> Vec<String>
         }
     }
     troubles.extend(status.failing.map(injection_fails));
+    let few = status.readiness.obstacles.iter().filter(|obstacle| matches!(obstacle, Obstacle::FewReplicated(_)));
+    troubles.extend(few.map(ToString::to_string));
     if status.is_recovering {
         troubles.push("events of the kernel were lost, and are being made good by comparison: raise kernel.receive_buffer_max if this recurs".to_owned());
     }

@@ -44,7 +44,8 @@ impl FromIterator<TcpState> for TcpStates {
 /// Events of connections to ignore: those for which all that is said here holds. Nothing said: none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ignore {
-    /// The first packet's source or destination lies in one of these networks. Empty: said nothing.
+    /// An end point lies in one of these networks: the source of the original or of the reply tuple. Addresses that are translated
+    /// to or from do not count. Empty: said nothing.
     pub addresses: Vec<Prefix>,
     /// Of this protocol.
     pub protocol: Option<u8>,
@@ -109,7 +110,7 @@ impl EventFilter {
 impl Ignore {
     fn applies(&self, entry: &Entry, state: Option<TcpState>) -> bool {
         let Self { addresses, protocol, tcp_states, mark, zone } = self;
-        let ends = [entry.original.source, entry.original.destination];
+        let ends = [entry.original.source, entry.reply.source];
         self.says_something()
             && (addresses.is_empty() || addresses.iter().any(|prefix| ends.iter().any(|end| lies_in(*end, prefix))))
             && protocol.is_none_or(|protocol| protocol == entry.original.protocol)

@@ -29,10 +29,11 @@ mod cell {
     /// Offset of the mark's attribute; 0 where none is told.
     pub(super) const MARK: u32 = 3;
     pub(super) const ZONE: u32 = 4;
-    /// Offsets of the source's and the destination's attributes by family: of one family, both are 0.
+    /// Offsets of the attributes of the two end points, by family: the source of the original and that of the reply tuple. Of
+    /// one family, both are 0.
     pub(super) const V4: [u32; 2] = [5, 6];
     pub(super) const V6: [u32; 2] = [7, 8];
-    /// Offset of the tuple's addresses.
+    /// Offset of a tuple's addresses.
     pub(super) const ADDRESSES: u32 = 9;
 }
 
@@ -118,20 +119,18 @@ fn look_up(assembler: &mut Assembler, pass: Label) {
 }
 
 fn look_up_addresses(assembler: &mut Assembler, pass: Label) {
-    assembler.recall(cell::TUPLE);
-    assembler.find_nested_attribute(tuple::IP);
-    assembler.jump_if(0, pass);
-    assembler.store(cell::ADDRESSES);
-    let addresses = [
-        (ip::V4_SOURCE, cell::V4[0]),
-        (ip::V4_DESTINATION, cell::V4[1]),
-        (ip::V6_SOURCE, cell::V6[0]),
-        (ip::V6_DESTINATION, cell::V6[1]),
-    ];
-    for (kind, cell) in addresses {
-        assembler.recall(cell::ADDRESSES);
-        assembler.find_nested_attribute(kind);
-        assembler.store(cell);
+    for (end, kind) in [connection::TUPLE_ORIGINAL, connection::TUPLE_REPLY].into_iter().enumerate() {
+        assembler.load(HEADERS_BYTES as u32);
+        assembler.find_attribute(kind);
+        assembler.jump_if(0, pass);
+        assembler.find_nested_attribute(tuple::IP);
+        assembler.jump_if(0, pass);
+        assembler.store(cell::ADDRESSES);
+        for (kind, cell) in [(ip::V4_SOURCE, cell::V4[end]), (ip::V6_SOURCE, cell::V6[end])] {
+            assembler.recall(cell::ADDRESSES);
+            assembler.find_nested_attribute(kind);
+            assembler.store(cell);
+        }
     }
 }
 
@@ -240,7 +239,7 @@ fn ignore_connections(assembler: &mut Assembler, ignore: &Ignore) {
     assembler.place(next);
 }
 
-/// Jumps if the source or the destination lies in the network.
+/// Jumps if an end point lies in the network.
 fn find_prefix(assembler: &mut Assembler, prefix: &Prefix, found: Label) {
     let cells = if prefix.address.is_ipv4() { cell::V4 } else { cell::V6 };
     let (network, mask) = (words(prefix.address), mask(prefix));

@@ -113,6 +113,7 @@ fn what_does_not_fit_a_program_passes() {
         let mut entry = samples::tcp(1);
         entry.original.source = std::net::Ipv4Addr::from(0x0a00_0001 + (number << 8)).into();
         entry.original.destination = "192.0.2.1".parse().unwrap();
+        entry.reply = entry.original.inverse();
         Event::Began(entry)
     };
     let last_that_fits = 1000 - left_out as u32 - 1;

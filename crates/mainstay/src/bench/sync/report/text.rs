@@ -81,6 +81,16 @@ impl Report {
         row("different in the end, with 8 KiB for the kernel's events".into(), &self.netlink_8k_buffer, 0);
         row("… of connections".into(), &self.netlink_8k_buffer_entries, 0);
         row("… after seconds of quiet".into(), &self.netlink_8k_buffer_repaired_s, 1);
+        let as_figures = |both: &Both<Option<usize>>| Both {
+            mainstay: both.mainstay.map(|count| count as f64),
+            conntrackd: both.conntrackd.map(|count| count as f64),
+        };
+        row(
+            "closed connections that the survivor holds for established".into(),
+            &as_figures(&self.ghosts_after_takeover),
+            0,
+        );
+        row("… of closed connections".into(), &as_figures(&self.ghosts_after_takeover_closed), 0);
         if table.is_empty() { String::new() } else { table.render() }
     }
 }
