@@ -156,6 +156,7 @@ impl NodeConfig {
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
             roles,
             peers,
+            next_session: 0,
             held: HeldReplies::default(),
             others: Others::default(),
             outbox: VecDeque::new(),

@@ -176,6 +176,8 @@ pub struct Node {
     forwarder: Forwarder,
     roles: Roles,
     peers: Vec<Peer>,
+    /// The place of the peer whose replication session sends next.
+    next_session: usize,
     held: HeldReplies,
     /// The node's other workers.
     others: Others,
@@ -340,33 +342,64 @@ impl Node {
         self.poll_datagram(now, buffer).or_else(|| self.poll_frame(now, buffer))
     }
 
-    /// What is to be said to a peer next, not yet encrypted.
+    /// The next datagram for a peer, not yet encrypted. Failure detection and heartbeats go first: they are few, and a peer
+    /// must not take a node for dead, or act on its former role, because it has much to replicate.
     fn poll_plain_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
-        let speaks_for_all = self.speaks_for_all();
-        for peer in self.peers.iter_mut().filter(|peer| peer.can_be_told()) {
-            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
-            if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, buffer) {
-                return Some(Transmit::Replication(peer.id));
-            }
-            if peer.is_watched && peer.detector.poll_transmit(now, buffer) {
-                return Some(Transmit::Detection(peer.id));
-            }
+        if let Some(transmit) = self.poll_detection(now, buffer) {
+            return Some(transmit);
         }
-        if let Some(id) = self.poll_compact(now, buffer) {
+        // A peer that takes the addresses of a leaving node must have its latest updates first.
+        let hands_over = self.roles.states().any(|state| state == role::State::Leaving);
+        if !hands_over && let Some(id) = self.poll_heartbeats(now, buffer) {
             return Some(Transmit::Replication(id));
         }
+        let id = self
+            .poll_sessions(now, buffer)
+            .or_else(|| self.poll_compact(now, buffer))
+            .or_else(|| self.poll_heartbeats(now, buffer))
+            .or_else(|| self.poll_mirror(now, buffer));
+        id.map(Transmit::Replication)
+    }
+
+    fn poll_detection(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let mut watched = self.peers.iter_mut().filter(|peer| peer.is_watched && peer.can_be_told());
+        watched.find_map(|peer| peer.detector.poll_transmit(now, buffer).then_some(Transmit::Detection(peer.id)))
+    }
+
+    /// The next heartbeat that is due to a peer.
+    fn poll_heartbeats(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
             self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
         }
         let mut listening = self.peers.iter_mut().filter(|peer| peer.can_be_told());
-        if let Some((id, heartbeats)) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?))) {
-            buffer.clear();
-            heartbeats.encode(buffer);
-            Division::of(self.pipeline.shard.place().steering).encode(buffer);
-            return Some(Transmit::Replication(id));
+        let (id, heartbeats) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
+        self.encode_heartbeats(&heartbeats, buffer);
+        Some(id)
+    }
+
+    fn encode_heartbeats(&self, heartbeats: &Heartbeats, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        heartbeats.encode(buffer);
+        Division::of(self.pipeline.shard.place().steering).encode(buffer);
+    }
+
+    /// The next datagram of a replication session. Sessions take turns, so that a long queue for one peer does not keep the
+    /// others waiting.
+    fn poll_sessions(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
+        let speaks_for_all = self.speaks_for_all();
+        let count = self.peers.len();
+        for index in (0..count).map(|offset| (self.next_session + offset) % count) {
+            let peer = &mut self.peers[index];
+            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
+            if peer.can_be_told()
+                && peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, buffer)
+            {
+                self.next_session = (index + 1) % count;
+                return Some(peer.id);
+            }
         }
-        self.poll_mirror(now, buffer).map(Transmit::Replication)
+        None
     }
 
     /// As [`Node::poll_transmit`], only frames for the node's own ports.

@@ -5,6 +5,7 @@ mod agreement;
 mod cluster;
 mod compact;
 mod compact_again;
+mod control_first;
 mod ftp;
 mod ftp_workers;
 mod groups;
