@@ -32,6 +32,7 @@ mod holding;
 mod mss_clamp;
 mod neighbour;
 mod oversize;
+mod path_frames;
 mod reconfigure;
 mod refusal;
 mod route;
@@ -49,5 +50,7 @@ pub use neighbour::{
     NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
 };
 pub use oversize::CUT_FRAMES_MAX;
+pub(crate) use path_frames::{Kind as PathFrameKind, PathFrame, is_path_frame};
+pub use path_frames::{PATH_DATAGRAM_BYTES_MAX, PATH_ETHER_TYPE, PATH_FRAMES_MAX, PATH_HEADER_BYTES, PATH_MAC, PathId};
 pub use reconfigure::ReconfigureError;
 pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};

@@ -18,9 +18,11 @@ use super::compact::{Compact, CompactNodeConfig, ToldOn};
 use super::event::Events;
 use super::held::HeldReplies;
 use super::judging::Judging;
+use super::paths::Paths;
 use super::peer::Peer;
 use super::resync::Resync;
 use super::securing::{PlainText, Security};
+use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
 use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
@@ -220,6 +222,8 @@ impl NodeConfig {
             is_said_up: false,
             refused: None,
             heartbeats: None,
+            paths: Paths::default(),
+            split: SplitWatch::default(),
             is_replica_incomplete: false,
             channel,
             compact: self

@@ -23,12 +23,14 @@ mod judging;
 mod lazily;
 mod mirroring;
 mod observing;
+mod paths;
 mod peer;
 mod reload;
 mod resync;
 mod roles;
 mod securing;
 mod sharing;
+mod split_brain;
 mod status;
 mod store;
 mod stream;
@@ -60,9 +62,11 @@ pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use lazily::PUT_OFF_TOLD_WITHIN;
+pub use paths::{Path, PathStatus};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
+pub use split_brain::SplitBrain;
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use stream::StreamInput;
@@ -154,6 +158,12 @@ pub enum NodeError {
     /// The secure channel refused it.
     #[error(transparent)]
     Channel(#[from] ChannelError),
+    /// A packet of failure detection that is of another path.
+    #[error("a packet of failure detection that was made for another path; somebody moves packets between links")]
+    OtherPath,
+    /// A service path carries failure detection, heartbeats and handshakes only.
+    #[error("something else than failure detection or a heartbeat on a service port; somebody pretends to be the node")]
+    NotOnServicePath,
     /// The peer encrypts, and this node does not.
     #[error("it encrypts what it says, this node does not: give this node the same [replication.security]")]
     NotSecured,
@@ -223,6 +233,7 @@ impl Node {
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_packets(now, batch, &mut surroundings);
+        self.take_path_frames(now);
         self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
@@ -240,7 +251,9 @@ impl Node {
             if heartbeats.first.node != from {
                 return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
             }
+            let active_before = self.active_groups();
             self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
+            self.note_peer_roles(now, from, active_before, &heartbeats);
             self.note_division(now, heartbeats.first.node, Division::decode(datagram));
             self.handle_role_events(now);
             return Ok(());
@@ -284,6 +297,7 @@ impl Node {
         self.handle_channel_timeouts(now);
         for peer in &mut self.peers {
             peer.detector.handle_timeout(now);
+            peer.paths.handle_timeout(now);
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
@@ -300,6 +314,8 @@ impl Node {
         self.go_on_when_usable(now);
         self.roles.handle_timeout(now);
         self.handle_role_events(now);
+        self.report_degraded(now);
+        self.note_split_brain(now);
         self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
@@ -370,7 +386,10 @@ impl Node {
     /// The next heartbeat that is due to a peer.
     fn poll_heartbeats(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
-            self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
+            for peer in &mut self.peers {
+                peer.heartbeats = Some(heartbeats.clone());
+                peer.paths.set_heartbeats(&heartbeats);
+            }
         }
         let mut listening = self.peers.iter_mut().filter(|peer| peer.can_be_told());
         let (id, heartbeats) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
@@ -404,7 +423,7 @@ impl Node {
 
     /// As [`Node::poll_transmit`], only frames for the node's own ports.
     pub fn poll_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(out) = self.forwarder.poll_transmit(now, buffer) {
+        if let Some(out) = self.poll_path_frame(now, buffer).or_else(|| self.forwarder.poll_transmit(now, buffer)) {
             return Some(Transmit::Port { port: out.port, checksum: out.checksum, segmentation: out.segmentation });
         }
         let frame = self.outbox.pop_front()?;
@@ -464,34 +483,10 @@ impl Node {
     }
 
     fn handle_detector_events(&mut self, now: Instant) {
-        use crate::failure_detector::{Diagnostic, Event};
         let mut is_anyone_lost = false;
         for index in 0..self.peers.len() {
-            while let Some(event) = self.peers[index].detector.poll_event() {
-                let id = self.peers[index].id;
-                let told = match event {
-                    Event::Up => {
-                        self.peers[index].orphaned_at = None;
-                        self.events.push(now, NodeEvent::PeerUp(id));
-                        self.roles.handle_peer_up(now, id)
-                    }
-                    Event::Down { diagnostic } => {
-                        self.peers[index].orphaned_at = Some(now);
-                        self.events.push(now, NodeEvent::PeerDown(id));
-                        is_anyone_lost = true;
-                        // Signs of life grow rare when the peer hears none, and may get lost: what else it says tells all the
-                        // same that it lives. That of a dead peer is as old as the detection time.
-                        let fresh = self.peers[index].detector.status().detection_time / 2;
-                        let is_heard = self.roles.was_heard_within(now, id, fresh)
-                            || self.peers[index].replicated_within(now, fresh);
-                        if is_heard || diagnostic == Diagnostic::NeighbourSignalledDown {
-                            self.roles.handle_peer_deaf(now, id)
-                        } else {
-                            self.roles.handle_peer_down(now, id)
-                        }
-                    }
-                };
-                debug_assert!(told.is_ok(), "the role automaton is built with the same peers");
+            while let Some((path, event)) = self.peers[index].poll_path_event() {
+                is_anyone_lost |= self.note_path_event(now, index, path, event);
             }
         }
         if is_anyone_lost {

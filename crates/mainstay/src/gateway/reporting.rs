@@ -5,6 +5,7 @@ mod channel;
 mod compact;
 mod groups;
 mod orders;
+mod paths;
 mod sharing;
 mod standing;
 
@@ -118,6 +119,8 @@ impl Reporting {
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if kind == EventKind::Warning {
             tracing::warn!("{detail}");
+        } else if matches!(kind, EventKind::SplitBrain | EventKind::Degraded) {
+            tracing::warn!(detail, "{}", kind.describe());
         } else if kind == EventKind::ReloadRefused {
             tracing::warn!(detail, "{}", kind.describe());
         } else {
@@ -154,6 +157,11 @@ impl Reporting {
         let (kind, detail) = match event {
             NodeEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
             NodeEvent::PeerDown(id) => (EventKind::PeerDown, peer(id)),
+            NodeEvent::PathUp { peer: id, path } => (EventKind::PathUp, self.path_to(id, path)),
+            NodeEvent::PathDown { peer: id, path } => (EventKind::PathDown, self.path_to(id, path)),
+            NodeEvent::Degraded(id) => (EventKind::Degraded, self.degraded(id)),
+            NodeEvent::SplitBrain(id) => (EventKind::SplitBrain, paths::split_brain(id)),
+            NodeEvent::SplitBrainEnded(id) => (EventKind::SplitBrainEnded, peer(id)),
             NodeEvent::BecameActive { group, term } => {
                 (self.role_since, self.takeovers) = (at, self.takeovers + 1);
                 self.roles.note_change(group, at);

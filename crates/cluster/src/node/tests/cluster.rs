@@ -21,7 +21,7 @@ use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
 use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
 
-use crate::forwarding::MssClamp;
+use crate::forwarding::{MssClamp, PATH_ETHER_TYPE, PathId};
 use crate::group::GroupId;
 use crate::node::{CompactNodeConfig, Node, NodeConfig, NodeError, PeerConfig, Security, Transmit, WhichPrecise};
 use crate::pipeline::{Limits, RECOVERY_LASTS_DEFAULT, RecoveryConfig, SharingConfig};
@@ -64,6 +64,8 @@ pub(super) struct Options {
     pub(super) is_translated: bool,
     /// Of each node the pre-shared key that its channel is secured by; `None`: plain text.
     pub(super) keys: Option<[u8; 2]>,
+    /// Failures are detected over the links of both ports as well.
+    pub(super) has_service_paths: bool,
     /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
     pub(super) has_groups: bool,
     /// Connections are put off.
@@ -124,6 +126,7 @@ impl Default for Options {
             is_forwarded: false,
             is_translated: true,
             keys: None,
+            has_service_paths: false,
             has_groups: false,
             lazy: None,
             compact: None,
@@ -261,6 +264,11 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
 pub(super) fn started(config: NodeConfig, options: Options, now: Instant) -> Node {
     let mut node = Node::new(config, now).unwrap();
     node.set_lazy(now, options.lazy).unwrap();
+    if options.has_service_paths {
+        let paths = [(INSIDE, PathId::of_name("inside")), (OUTSIDE, PathId::of_name("outside"))];
+        let seed = now.as_nanos() ^ u64::from(node.id.0);
+        node.set_service_paths(&paths, failure_detector::Config::default(), seed).unwrap();
+    }
     node
 }
 
@@ -290,6 +298,10 @@ pub(super) struct Cluster {
     chance: u64,
     /// Failure-detection packets are thrown away while set.
     pub(super) is_detection_cut: bool,
+    /// Nodes whose frames for the other one do not get through on a port's link.
+    pub(super) cut_ports: Vec<(u8, PortId)>,
+    /// Frames between the nodes on the ports' links, and to which node they went.
+    pub(super) path_frames: Vec<(u8, PortId, Vec<u8>)>,
     /// The node that hosts send their packets to, where several are active.
     pub(super) via: Option<u8>,
     /// Frames that reached the client and the server.
@@ -301,6 +313,10 @@ pub(super) struct Cluster {
     pub(super) refusals: Vec<(u8, NodeError)>,
     /// All that went from node to node where channels are secured, and to which.
     pub(super) overheard: Vec<(u8, Vec<u8>)>,
+}
+
+fn is_path_frame(frame: &[u8]) -> bool {
+    frame[12..14] == PATH_ETHER_TYPE.to_be_bytes()
 }
 
 impl Cluster {
@@ -328,6 +344,8 @@ impl Cluster {
             loss_percent: 0,
             chance: 1,
             is_detection_cut: false,
+            cut_ports: Vec::new(),
+            path_frames: Vec::new(),
             via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
@@ -423,6 +441,7 @@ impl Cluster {
         let is_lost = matches!(transmit, Transmit::Replication(_)) && self.is_lost();
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
+            Transmit::Port { port, .. } if is_path_frame(bytes) => self.carry_path_frame(from, port, bytes),
             Transmit::Port { port, .. } => self.carry_frame(port, bytes),
             Transmit::Detection(_) if self.is_detection_cut => {}
             Transmit::Detection(_) => {
@@ -449,6 +468,25 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// A frame by which the nodes detect each other reaches the other one, unless the link is cut between them.
+    fn carry_path_frame(&mut self, from: u8, port: PortId, bytes: &[u8]) {
+        if !self.cut_ports.contains(&(from, port)) {
+            self.path_frames.push((1 - from, port, bytes.to_vec()));
+            self.hand_to(1 - from, port, bytes);
+        }
+    }
+
+    /// A frame comes in at one node's port.
+    pub(super) fn hand_to(&mut self, id: u8, port: PortId, frame: &[u8]) {
+        let now = self.now;
+        let Some(node) = &mut self.nodes[usize::from(id)] else { return };
+        let mut bytes = frame.to_vec();
+        let mut batch = PacketBatch::new();
+        batch.push(Frame::new(&mut bytes, 0, frame.len(), port).unwrap());
+        node.handle_packets(now, &mut batch);
+        node.handle_timeout(now);
     }
 
     /// A frame reaches the host on the port's link, which answers ARP and keeps what is for itself.

@@ -3,12 +3,12 @@
 use std::vec::Vec;
 
 use core::time::Duration;
-use flow::{Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 use flow::wire::{build, ip_protocol};
+use flow::{Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 
 use super::cluster::{
-    CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, SERVER, SERVER_MAC, SHARED_OUTSIDE, node_config, port_mac,
-    started, syn,
+    CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, SERVER, SERVER_MAC, SHARED_OUTSIDE, node_config,
+    port_mac, started, syn,
 };
 use crate::node::{Node, NodeConfig, PeerConfig, Transmit};
 use crate::role;
@@ -31,7 +31,8 @@ fn with_two_peers() -> (Node, NodeConfig) {
 
 fn begin_connection(node: &mut Node, now: Instant, port: u16) {
     let tuple = Tuple::v4(ip_protocol::TCP, (CLIENT, port), (SERVER, 80));
-    let envelope = build::Envelope { source: CLIENT_MAC, destination: port_mac(0, INSIDE), ..build::Envelope::default() };
+    let envelope =
+        build::Envelope { source: CLIENT_MAC, destination: port_mac(0, INSIDE), ..build::Envelope::default() };
     hand_in(node, now, INSIDE, envelope.tcp(&tuple, syn(), b""));
 }
 
@@ -88,9 +89,8 @@ fn detection_and_heartbeats_pass_a_long_replication_queue_and_peers_take_turns()
     while let Some(transmit) = nodes[0].poll_datagram(now, &mut buffer) {
         sent.push((transmit, role::is_heartbeat(&buffer)));
     }
-    let control = |(transmit, is_heartbeat): &(Transmit, bool)| {
-        *is_heartbeat || matches!(transmit, Transmit::Detection(_))
-    };
+    let control =
+        |(transmit, is_heartbeat): &(Transmit, bool)| *is_heartbeat || matches!(transmit, Transmit::Detection(_));
     assert_eq!(sent.iter().filter(|it| control(it)).count(), 4, "detection and a heartbeat for each peer");
     assert!(sent.iter().take(4).all(control), "{sent:?}");
     let replicated: Vec<_> = sent[4..].iter().map(|(transmit, _)| *transmit).collect();

@@ -14,6 +14,7 @@ mod lazily;
 mod observing;
 mod operations;
 mod other_protocols;
+mod paths;
 mod refusals;
 mod secured;
 mod sharing;

@@ -25,6 +25,12 @@ pub enum EventKind {
     PeerUp,
     /// The failure detector no longer hears a peer.
     PeerDown,
+    /// A path to a peer is up.
+    PathUp,
+    /// A path to a peer is down; others may be up.
+    PathDown,
+    /// A peer is reachable over service ports alone.
+    Degraded,
     /// The node became active.
     BecameActive,
     /// The node became standby.
@@ -91,6 +97,9 @@ impl EventKind {
             Self::Started => "started",
             Self::PeerUp => "peer up",
             Self::PeerDown => "peer down",
+            Self::PathUp => "path up",
+            Self::PathDown => "path down",
+            Self::Degraded => "degraded",
             Self::BecameActive => "became active",
             Self::BecameStandby => "became standby",
             Self::Announced => "addresses announced",
