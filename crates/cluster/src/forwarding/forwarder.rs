@@ -17,6 +17,7 @@ use super::duplicate_address::AddressFinding;
 use super::error_message::ErrorCause;
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
 use super::oversize::{may_be_cut, wire_bytes};
+use super::path_frames::PathFrames;
 use super::route::RouteTable;
 use super::sharing::{Learning, Sharing};
 use crate::group::GroupSet;
@@ -148,6 +149,8 @@ pub struct Forwarder {
     pub(super) has_just_queued: bool,
     /// Some port clamps segments.
     pub(super) clamps_segments: bool,
+    /// The links that are paths of failure detection, and what arrived on them.
+    pub(super) path_frames: PathFrames,
 }
 
 impl Forwarder {
@@ -182,6 +185,7 @@ impl Forwarder {
             counters: Counters::default(),
             refusal: None,
             has_just_queued: false,
+            path_frames: PathFrames::default(),
         })
     }
 

@@ -35,6 +35,7 @@ mod mss_clamp;
 mod neighbour;
 mod next_hop_probe;
 mod oversize;
+mod path_frames;
 mod reconfigure;
 mod refusal;
 mod route;
@@ -55,5 +56,7 @@ pub use neighbour::{
     QUEUED_PER_NEIGHBOUR_MAX_BYTES, SOLICITATIONS_MAX,
 };
 pub use oversize::CUT_FRAMES_MAX;
+pub(crate) use path_frames::{Kind as PathFrameKind, PathFrame, is_path_frame};
+pub use path_frames::{PATH_DATAGRAM_BYTES_MAX, PATH_ETHER_TYPE, PATH_FRAMES_MAX, PATH_HEADER_BYTES, PATH_MAC, PathId};
 pub use reconfigure::ReconfigureError;
 pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};

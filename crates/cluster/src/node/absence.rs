@@ -15,6 +15,7 @@ impl Node {
         self.roles.handle_absence(now, absence);
         for peer in &mut self.peers {
             peer.detector.handle_absence(now, absence);
+            peer.paths.handle_absence(now, absence);
         }
     }
 }

@@ -20,9 +20,11 @@ use super::event::Events;
 use super::held::HeldReplies;
 use super::judging::Judging;
 use super::passive::Passive;
+use super::paths::Paths;
 use super::peer::Peer;
 use super::resync::Resync;
 use super::securing::{PlainText, Security};
+use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
 use super::tracking::Tracking;
 use super::workers::Others;
@@ -161,6 +163,7 @@ impl NodeConfig {
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
             roles,
             peers,
+            next_session: 0,
             held: HeldReplies::default(),
             others: Others::default(),
             outbox: VecDeque::new(),
@@ -228,6 +231,8 @@ impl NodeConfig {
             is_said_up: false,
             refused: None,
             heartbeats: None,
+            paths: Paths::default(),
+            split: SplitWatch::default(),
             is_replica_incomplete: false,
             last_known: LastKnown::default(),
             channel,

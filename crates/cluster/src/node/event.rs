@@ -7,6 +7,7 @@ use flow::{Instant, NodeId, WorkerId};
 use super::passive::PassiveReason;
 use super::tracking::{Consequence, Target};
 use crate::forwarding::AddressConflict;
+use super::paths::Path;
 use crate::group::GroupId;
 
 /// The most events that wait to be polled; when there are more, the oldest goes.
@@ -31,6 +32,27 @@ pub enum NodeEvent {
         /// Which.
         target: Target,
     },
+    /// A path to the peer is up: each side receives the other over it. Reported where there are service paths.
+    PathUp {
+        /// The peer.
+        peer: NodeId,
+        /// The path.
+        path: Path,
+    },
+    /// A path to the peer is down. The peer itself is down once all are.
+    PathDown {
+        /// The peer.
+        peer: NodeId,
+        /// The path.
+        path: Path,
+    },
+    /// The replication path to the peer is down while service paths are up: the peer lives, and nobody takes over, but what
+    /// this node has of the peer's connections grows old.
+    Degraded(NodeId),
+    /// The peer and this node hold the same addresses, each unaware of the other until now.
+    SplitBrain(NodeId),
+    /// No longer: one of them has yielded.
+    SplitBrainEnded(NodeId),
     /// This node takes a group's shared addresses over; the state of the connections is usable.
     BecameActive {
         /// The group.

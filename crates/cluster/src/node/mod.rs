@@ -25,6 +25,7 @@ mod lazily;
 mod mirroring;
 mod observing;
 mod passive;
+mod paths;
 mod peer;
 mod readiness;
 mod reload;
@@ -32,6 +33,7 @@ mod resync;
 mod roles;
 mod securing;
 mod sharing;
+mod split_brain;
 mod status;
 mod store;
 mod stream;
@@ -68,9 +70,11 @@ pub use passive::{PassiveReason, Rejection};
 pub use readiness::{
     HEARTBEAT_AGE_MAX, LAG_MAX, NodeObstacle, Obstacle, Readiness, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX,
 };
+pub use paths::{Path, PathStatus};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
+pub use split_brain::SplitBrain;
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use stream::StreamInput;
@@ -169,6 +173,12 @@ pub enum NodeError {
     /// The secure channel refused it.
     #[error(transparent)]
     Channel(#[from] ChannelError),
+    /// A packet of failure detection that is of another path.
+    #[error("a packet of failure detection that was made for another path; somebody moves packets between links")]
+    OtherPath,
+    /// A service path carries failure detection, heartbeats and handshakes only.
+    #[error("something else than failure detection or a heartbeat on a service port; somebody pretends to be the node")]
+    NotOnServicePath,
     /// The peer encrypts, and this node does not.
     #[error("it encrypts what it says, this node does not: give this node the same [replication.security]")]
     NotSecured,
@@ -191,6 +201,8 @@ pub struct Node {
     forwarder: Forwarder,
     roles: Roles,
     peers: Vec<Peer>,
+    /// The place of the peer whose replication session sends next.
+    next_session: usize,
     held: HeldReplies,
     /// The node's other workers.
     others: Others,
@@ -242,6 +254,7 @@ impl Node {
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_packets(now, batch, &mut surroundings);
+        self.take_path_frames(now);
         self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
@@ -260,7 +273,9 @@ impl Node {
                 return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
             }
             self.note_heartbeats(now, &heartbeats);
+            let active_before = self.active_groups();
             self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
+            self.note_peer_roles(now, from, active_before, &heartbeats);
             self.note_division(now, heartbeats.first.node, Division::decode(datagram));
             self.handle_role_events(now);
             self.look_for_other_forwarders(now);
@@ -305,6 +320,7 @@ impl Node {
         self.handle_channel_timeouts(now);
         for peer in &mut self.peers {
             peer.detector.handle_timeout(now);
+            peer.paths.handle_timeout(now);
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
@@ -325,6 +341,8 @@ impl Node {
         self.handle_role_events(now);
         self.look_for_other_forwarders(now);
         self.report_conflicts(now);
+        self.report_degraded(now);
+        self.note_split_brain(now);
         self.look_after_drain(now);
         self.forwarder.handle_timeout(now);
         self.release_held(now);
@@ -370,38 +388,72 @@ impl Node {
         self.poll_datagram(now, buffer).or_else(|| self.poll_frame(now, buffer))
     }
 
-    /// What is to be said to a peer next, not yet encrypted.
+    /// The next datagram for a peer, not yet encrypted. Failure detection and heartbeats go first: they are few, and a peer
+    /// must not take a node for dead, or act on its former role, because it has much to replicate.
     fn poll_plain_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         buffer.clear();
-        let speaks_for_all = self.speaks_for_all();
-        for peer in self.peers.iter_mut().filter(|peer| peer.can_be_told()) {
-            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
-            if peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, buffer) {
-                return Some(Transmit::Replication(peer.id));
-            }
-            if peer.is_watched && peer.detector.poll_transmit(now, buffer) {
-                return Some(Transmit::Detection(peer.id));
-            }
+        if let Some(transmit) = self.poll_detection(now, buffer) {
+            return Some(transmit);
         }
-        if let Some(id) = self.poll_compact(now, buffer) {
+        // A peer that takes the addresses of a leaving node must have its latest updates first.
+        let hands_over = self.roles.states().any(|state| state == role::State::Leaving);
+        if !hands_over && let Some(id) = self.poll_heartbeats(now, buffer) {
             return Some(Transmit::Replication(id));
         }
+        let id = self
+            .poll_sessions(now, buffer)
+            .or_else(|| self.poll_compact(now, buffer))
+            .or_else(|| self.poll_heartbeats(now, buffer))
+            .or_else(|| self.poll_mirror(now, buffer));
+        id.map(Transmit::Replication)
+    }
+
+    fn poll_detection(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let mut watched = self.peers.iter_mut().filter(|peer| peer.is_watched && peer.can_be_told());
+        watched.find_map(|peer| peer.detector.poll_transmit(now, buffer).then_some(Transmit::Detection(peer.id)))
+    }
+
+    /// The next heartbeat that is due to a peer.
+    fn poll_heartbeats(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
-            self.peers.iter_mut().for_each(|peer| peer.heartbeats = Some(heartbeats.clone()));
+            for peer in &mut self.peers {
+                peer.heartbeats = Some(heartbeats.clone());
+                peer.paths.set_heartbeats(&heartbeats);
+            }
         }
         let mut listening = self.peers.iter_mut().filter(|peer| peer.can_be_told());
-        if let Some((id, heartbeats)) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?))) {
-            buffer.clear();
-            heartbeats.encode(buffer);
-            Division::of(self.pipeline.shard.place().steering).encode(buffer);
-            return Some(Transmit::Replication(id));
+        let (id, heartbeats) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
+        self.encode_heartbeats(&heartbeats, buffer);
+        Some(id)
+    }
+
+    fn encode_heartbeats(&self, heartbeats: &Heartbeats, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        heartbeats.encode(buffer);
+        Division::of(self.pipeline.shard.place().steering).encode(buffer);
+    }
+
+    /// The next datagram of a replication session. Sessions take turns, so that a long queue for one peer does not keep the
+    /// others waiting.
+    fn poll_sessions(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
+        let speaks_for_all = self.speaks_for_all();
+        let count = self.peers.len();
+        for index in (0..count).map(|offset| (self.next_session + offset) % count) {
+            let peer = &mut self.peers[index];
+            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
+            if peer.can_be_told()
+                && peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, buffer)
+            {
+                self.next_session = (index + 1) % count;
+                return Some(peer.id);
+            }
         }
-        self.poll_mirror(now, buffer).map(Transmit::Replication)
+        None
     }
 
     /// As [`Node::poll_transmit`], only frames for the node's own ports.
     pub fn poll_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(out) = self.forwarder.poll_transmit(now, buffer) {
+        if let Some(out) = self.poll_path_frame(now, buffer).or_else(|| self.forwarder.poll_transmit(now, buffer)) {
             return Some(Transmit::Port { port: out.port, checksum: out.checksum, segmentation: out.segmentation });
         }
         let frame = self.outbox.pop_front()?;
@@ -462,34 +514,10 @@ impl Node {
     }
 
     fn handle_detector_events(&mut self, now: Instant) {
-        use crate::failure_detector::{Diagnostic, Event};
         let mut is_anyone_lost = false;
         for index in 0..self.peers.len() {
-            while let Some(event) = self.peers[index].detector.poll_event() {
-                let id = self.peers[index].id;
-                let told = match event {
-                    Event::Up => {
-                        self.peers[index].orphaned_at = None;
-                        self.events.push(now, NodeEvent::PeerUp(id));
-                        self.roles.handle_peer_up(now, id)
-                    }
-                    Event::Down { diagnostic } => {
-                        self.peers[index].orphaned_at = Some(now);
-                        self.events.push(now, NodeEvent::PeerDown(id));
-                        is_anyone_lost = true;
-                        // Signs of life grow rare when the peer hears none, and may get lost: what else it says tells all the
-                        // same that it lives. That of a dead peer is as old as the detection time.
-                        let fresh = self.peers[index].detector.status().detection_time / 2;
-                        let is_heard = self.roles.was_heard_within(now, id, fresh)
-                            || self.peers[index].replicated_within(now, fresh);
-                        if is_heard || diagnostic == Diagnostic::NeighbourSignalledDown {
-                            self.roles.handle_peer_deaf(now, id)
-                        } else {
-                            self.roles.handle_peer_down(now, id)
-                        }
-                    }
-                };
-                debug_assert!(told.is_ok(), "the role automaton is built with the same peers");
+            while let Some((path, event)) = self.peers[index].poll_path_event() {
+                is_anyone_lost |= self.note_path_event(now, index, path, event);
             }
         }
         if is_anyone_lost {

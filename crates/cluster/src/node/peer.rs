@@ -12,7 +12,9 @@ use replication::{Handle, PeerError, PeerSession, SessionEvent};
 use super::compact::{Cells, Compact, ToldOn};
 use super::elsewhere::LastKnown;
 use super::event::{Events, NodeEvent};
+use super::paths::Paths;
 use super::resync::Resync;
+use super::split_brain::SplitWatch;
 use super::store::{ReplicaCounters, ReplicaStore};
 use crate::failure_detector;
 use crate::pipeline::Pipeline;
@@ -25,6 +27,10 @@ pub(super) struct Peer {
     pub(super) session: Option<PeerSession>,
     pub(super) resync: Resync,
     pub(super) replica: ReplicaCounters,
+    /// The paths over service ports, and how all paths stand.
+    pub(super) paths: Paths,
+    /// Whether it may hold the same addresses as this node.
+    pub(super) split: SplitWatch,
     /// Since when the peer is down, if it is.
     pub(super) orphaned_at: Option<Instant>,
     /// Heartbeats that wait to be sent to it.
@@ -112,9 +118,10 @@ impl Peer {
         heard.max(self.heard_compactly_at).is_some_and(|at| now < at + age)
     }
 
-    /// The failure detector hears the peer.
+    /// The peer is up: on one path at least, each side receives the other.
     pub(super) fn is_up(&self) -> bool {
-        if self.is_watched { self.detector.status().state == failure_detector::State::Up } else { self.is_said_up }
+        let is_replication_up = self.detector.status().state == failure_detector::State::Up;
+        if self.is_watched { is_replication_up || self.paths.is_service_up() } else { self.is_said_up }
     }
 
     /// When the detector or the session has something to do next.
@@ -124,7 +131,8 @@ impl Peer {
             return [None, None, None, channel];
         }
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
-        let detector = if self.is_watched { self.detector.poll_timeout() } else { None };
+        let detector = self.detector.poll_timeout().filter(|_| self.is_watched).into_iter();
+        let detector = detector.chain(self.paths.poll_timeout()).min();
         let told_on = self.told_on.as_ref().and_then(ToldOn::poll_timeout);
         let compact = self.compact.as_ref().and_then(CompactReceiver::poll_timeout).into_iter().chain(told_on).min();
         [detector, session.and_then(PeerSession::poll_timeout), compact, channel]

@@ -111,6 +111,7 @@ impl Node {
         for peer in &new.peers {
             let Some(known) = self.peers.iter_mut().find(|known| known.id == peer.id) else { continue };
             known.detector.set_config(now, peer.detector)?;
+            known.paths.set_config(now, peer.detector)?;
             known.session.iter_mut().try_for_each(|session| session.set_batch_delay(peer.batch_delay))?;
         }
         if let Some(security) = &new.security {

@@ -15,7 +15,7 @@ use replication::secure::{
 
 use super::peer::Peer;
 use super::{ConfigError, Node, NodeError, NodeEvent, PeerConfig, ReloadError, Transmit};
-use crate::failure_detector::TIME_TO_LIVE;
+use crate::failure_detector::{CONTROL_PACKET_BYTES, TIME_TO_LIVE};
 
 /// What the channels to the peers are secured by.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct SecurityReconfiguration {
 #[derive(Debug, Default)]
 pub(super) struct PlainText {
     outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+    pub(super) incoming: Vec<u8>,
 }
 
 impl Security {
@@ -94,6 +94,8 @@ impl Node {
         let result = match channel.handle_datagram(now, datagram, &mut content) {
             Ok(Some(Content::Replication)) => self.handle_plain_replication(now, from, &content),
             // It crossed no router, or it could not have been made: what the time to live says is said by the keys.
+            // One of a service path says which path it is of.
+            Ok(Some(Content::Detection)) if content.len() != CONTROL_PACKET_BYTES => Err(NodeError::OtherPath),
             Ok(Some(Content::Detection)) => self.handle_plain_detection(now, from, &content, TIME_TO_LIVE),
             Ok(Some(Content::Nothing) | None) => Ok(()),
             // Counted.
@@ -128,6 +130,7 @@ impl Node {
     pub fn poll_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         for peer in &mut self.peers {
             if peer.channel.as_mut().is_some_and(|channel| channel.poll_transmit(buffer)) {
+                peer.paths.keep_handshake(buffer);
                 return Some(Transmit::Replication(peer.id));
             }
         }
@@ -170,7 +173,7 @@ impl Node {
         }
     }
 
-    fn handle_channel_events(&mut self, now: Instant) {
+    pub(super) fn handle_channel_events(&mut self, now: Instant) {
         for peer in &mut self.peers {
             while let Some(event) = peer.channel.as_mut().and_then(Channel::poll_event) {
                 let event = match event {

@@ -7,10 +7,12 @@ use flow::{Instant, NodeId};
 use replication::SessionStatus;
 use replication::compact::CompactReceiverStatus;
 
+use super::paths::{self, Path, PathStatus};
 use super::peer::Peer;
 use super::readiness::{HEARTBEAT_AGE_MAX, Readiness, readiness};
 use super::tracking::{NextHopTrack, PortTrack};
 use super::{CompactStatus, Node, PassiveReason, ReplicaCounters};
+use super::split_brain::SplitBrain;
 use crate::group::GroupId;
 use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
@@ -82,6 +84,11 @@ pub struct PeerStatus {
     pub id: NodeId,
     /// The failure detector.
     pub detector: failure_detector::Status,
+    /// How each path to it stands: the replication path, and the ports that failure detection uses. Of a worker that is not
+    /// the lead the replication path alone, as it is without the lead's knowledge.
+    pub paths: Vec<PathStatus>,
+    /// Whether it may hold the same addresses as this node.
+    pub split_brain: SplitBrain,
     /// Since when it is down, if it is.
     pub down_since: Option<Instant>,
     /// What it last said of its role in each of this node's groups, if that still counts.
@@ -105,6 +112,15 @@ pub struct PeerStatus {
 }
 
 impl PeerStatus {
+    /// The peer is up on service paths alone: nothing is replicated, and no node takes over.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        let is_up = |wanted: fn(&Path) -> bool| {
+            self.paths.iter().any(|path| wanted(&path.path) && path.state == failure_detector::State::Up)
+        };
+        !is_up(|path| *path == Path::Replication) && is_up(|path| *path != Path::Replication)
+    }
+
     /// The peer stands by and says itself that it lacks connections: it has no room for all of them, or is still told.
     #[must_use]
     pub fn lacks_connections(&self) -> bool {
@@ -140,11 +156,15 @@ impl PeerStatus {
     }
 }
 
-/// Where the peer is not watched, the state is what the lead says.
+/// The state is that of the peer: up while any path is. Where the peer is not watched, it is what the lead says.
 fn detector_status(peer: &Peer) -> failure_detector::Status {
     let status = peer.detector.status();
-    let state = if peer.is_up() { failure_detector::State::Up } else { failure_detector::State::Down };
-    if peer.is_watched { status } else { failure_detector::Status { state, ..status } }
+    let state = match (peer.is_up(), peer.is_watched) {
+        (true, _) => failure_detector::State::Up,
+        (false, true) => status.state,
+        (false, false) => failure_detector::State::Down,
+    };
+    failure_detector::Status { state, ..status }
 }
 
 fn group_status(node: &Node, group: GroupId) -> GroupStatus {
@@ -165,6 +185,8 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         PeerStatus {
             id: peer.id,
             detector: detector_status(peer),
+            paths: paths::statuses(peer),
+            split_brain: node.split_brain_with(peer),
             down_since: peer.orphaned_at,
             heartbeats: node.roles.groups().map(|group| node.roles.peer(now, peer.id, group)).collect(),
             heartbeats_late: leads && peer.is_up() && !node.roles.was_heard_within(now, peer.id, HEARTBEAT_AGE_MAX),

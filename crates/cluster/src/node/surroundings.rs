@@ -31,6 +31,10 @@ impl Edge for Surroundings<'_> {
         self.forwarder.handle_arp(now, frame, offset)
     }
 
+    fn handle_path_frame(&mut self, _: Instant, frame: &mut Frame<'_>) -> Disposition {
+        self.forwarder.handle_path_frame(frame)
+    }
+
     fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission {
         let admission = self.forwarder.admit(now, packet);
         let is_own = admission == Admission::Local && self.site.as_ref().is_some_and(|site| site.is_for_tunnel(packet));

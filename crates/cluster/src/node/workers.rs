@@ -174,6 +174,7 @@ impl Node {
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_steered(now, batch, &mut surroundings);
+        self.take_path_frames(now);
         self.tell_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);

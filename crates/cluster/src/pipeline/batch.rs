@@ -7,7 +7,7 @@ use flow::{Direction, Disposition, DropReason, Frame, Instant, PacketBatch, Tupl
 
 use super::shard::Shard;
 use super::{Edge, Pipeline, Recollection};
-use crate::forwarding::Admission;
+use crate::forwarding::{Admission, is_path_frame};
 
 /// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
 const PREFETCH_DISTANCE: usize = 8;
@@ -80,6 +80,12 @@ impl Pipeline {
             // What does not wait leaves its place to the next packet.
             let place = &mut pending[waiting];
             match wire::parse_into(frame, &mut place.headers) {
+                Err(DropReason::UnsupportedLinkProtocol) if is_path_frame(frame.bytes()) => {
+                    // The lead alone detects failures.
+                    if !self.shard.takes_from_lead(frame) {
+                        frame.disposition = edge.handle_path_frame(now, frame);
+                    }
+                }
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
                 Ok(Parsed::Arp(_)) if self.shard.takes_from_lead(frame) => {}
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),

@@ -80,6 +80,12 @@ pub trait Edge {
     /// An ARP packet that begins at `offset` in the frame.
     fn handle_arp(&mut self, now: Instant, frame: &mut Frame<'_>, offset: u16) -> Disposition;
 
+    /// A frame by which a peer is detected over this link (see [`crate::forwarding::PATH_ETHER_TYPE`]).
+    fn handle_path_frame(&mut self, now: Instant, frame: &mut Frame<'_>) -> Disposition {
+        let _ = (now, frame);
+        Disposition::Drop(DropReason::UnsupportedLinkProtocol)
+    }
+
     /// Whether a packet is to pass, is for the node itself, or is refused: judged as it came in, before any function.
     fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission;
 

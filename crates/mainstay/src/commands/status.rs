@@ -115,6 +115,7 @@ pub fn describe(status: &Status) -> String {
         lazy(status),
         configuration(status),
     );
+    text.push_str(&paths(status));
     if let Some(filter) = &status.filter {
         text.push_str(&filter.describe());
     }
@@ -142,6 +143,34 @@ fn add_tables(text: &mut String, tables: impl IntoIterator<Item = Table>) {
         text.push('\n');
         text.push_str(&table.render());
     }
+}
+
+/// Peers that are reachable over service ports alone, and split brains, where there are any.
+fn paths(status: &Status) -> String {
+    let mut text = String::new();
+    for peer in &status.peers {
+        let (up, lost): (Vec<_>, Vec<_>) = peer.paths.iter().partition(|path| path.state == "up");
+        let up: Vec<&str> = up.iter().map(|path| path.path.as_str()).collect();
+        let lost = lost.iter().find(|path| path.path == "replication");
+        if let Some(lost) = lost.filter(|_| !up.is_empty()) {
+            let since =
+                lost.since_ns.map_or_else(String::new, |at| format!(" {} ago", ago(status.monotonic_now_ns, at)));
+            let _ = writeln!(
+                text,
+                "Degraded     replication with node {} lost{since}: detection continues over {} {}",
+                peer.id,
+                if up.len() == 1 { "port" } else { "ports" },
+                up.join(", ")
+            );
+        }
+        let trouble = match peer.split_brain.as_str() {
+            "suspected" => "is silent on all paths and did not hand over: it is dead, or cut off and active too",
+            "confirmed" => "holds the same addresses as this node: check the links between the nodes",
+            _ => continue,
+        };
+        let _ = writeln!(text, "Split brain  {}: node {} {trouble}", peer.split_brain, peer.id);
+    }
+    text
 }
 
 /// Connections that are put off, if any ever are.

@@ -397,4 +397,6 @@ pub struct RawFailureDetection {
     pub startup_hold: Option<Text>,
     /// Whether a node of higher priority takes over from a healthy active one.
     pub preempt: Option<bool>,
+    /// Whether failures are detected over the links of the ports as well.
+    pub service_paths: Option<bool>,
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use cluster::forwarding::PathId;
 use cluster::node::{
     CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, SiteConfig,
     WhichPrecise,
@@ -12,7 +13,7 @@ use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
-use flow::{HashKey, IpFamily};
+use flow::{HashKey, IpFamily, PortId};
 use network_functions::address::Prefix;
 use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
@@ -256,14 +257,30 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
     }
 }
 
-fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
-    let (replication, detection) = (&cluster.replication, &cluster.failure_detection);
-    let detector = failure_detector::Config {
+fn detector(detection: &validated::FailureDetection) -> failure_detector::Config {
+    failure_detector::Config {
         desired_min_tx: detection.interval,
         required_min_rx: detection.interval,
         detect_multiplier: detection.multiplier,
         interval_while_down: detection.interval_while_down,
+    }
+}
+
+/// Has the node detect failures over the links of its Ethernet ports as well, where that is configured.
+pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), GatewayError> {
+    let Some(cluster) = config.cluster.as_ref().filter(|cluster| cluster.failure_detection.service_paths) else {
+        return Ok(());
     };
+    let ports = config.ports.iter().zip((0..=u8::MAX).map(PortId));
+    let ethernet = ports.filter(|(port, _)| port.backend != Backend::Tun);
+    let paths: Vec<_> = ethernet.map(|(port, id)| (id, PathId::of_name(&port.name))).collect();
+    node.set_service_paths(&paths, detector(&cluster.failure_detection), random::number())
+        .map_err(|error| GatewayError::Node(error.into()))
+}
+
+fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
+    let (replication, detection) = (&cluster.replication, &cluster.failure_detection);
+    let detector = detector(detection);
     let defaults = SessionConfig::default();
     let session = SessionConfig {
         datagram_bytes_max: replication.datagram_bytes_max.into(),

@@ -180,7 +180,7 @@ impl Changes {
     fn cluster(&mut self, old: &Cluster, new: &Cluster) {
         let Cluster { replication, failure_detection } = old;
         self.replication(replication, &new.replication);
-        let FailureDetection { local, interval, multiplier, interval_while_down, startup_hold, preempt } =
+        let FailureDetection { local, interval, multiplier, interval_while_down, startup_hold, preempt, service_paths } =
             failure_detection;
         let new = &new.failure_detection;
         self.restart("failure_detection.local", local, &new.local);
@@ -189,6 +189,7 @@ impl Changes {
         self.apply("failure_detection.interval_while_down", interval_while_down, &new.interval_while_down);
         self.apply("failure_detection.startup_hold", startup_hold, &new.startup_hold);
         self.apply("failure_detection.preempt", preempt, &new.preempt);
+        self.restart("failure_detection.service_paths", service_paths, &new.service_paths);
     }
 
     fn replication(&mut self, old: &Replication, new: &Replication) {

@@ -7,6 +7,7 @@ mod compact;
 mod groups;
 mod orders;
 mod reach;
+mod paths;
 mod sharing;
 mod standing;
 
@@ -120,7 +121,10 @@ impl Reporting {
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
         if kind == EventKind::Warning {
             tracing::warn!("{detail}");
-        } else if matches!(kind, EventKind::ReloadRefused | EventKind::Passive | EventKind::AddressConflict) {
+        } else if matches!(
+            kind,
+            EventKind::ReloadRefused | EventKind::Passive | EventKind::AddressConflict | EventKind::SplitBrain | EventKind::Degraded
+        ) {
             tracing::warn!(detail, "{}", kind.describe());
         } else {
             tracing::info!(detail, "{}", kind.describe());
@@ -158,6 +162,11 @@ impl Reporting {
             NodeEvent::PeerDown(id) => (EventKind::PeerDown, peer(id)),
             NodeEvent::Unreached { target, consequence } => self.unreached(target, consequence),
             NodeEvent::Reached { target } => self.reached(target),
+            NodeEvent::PathUp { peer: id, path } => (EventKind::PathUp, self.path_to(id, path)),
+            NodeEvent::PathDown { peer: id, path } => (EventKind::PathDown, self.path_to(id, path)),
+            NodeEvent::Degraded(id) => (EventKind::Degraded, self.degraded(id)),
+            NodeEvent::SplitBrain(id) => (EventKind::SplitBrain, paths::split_brain(id)),
+            NodeEvent::SplitBrainEnded(id) => (EventKind::SplitBrainEnded, peer(id)),
             NodeEvent::BecameActive { group, term } => {
                 (self.role_since, self.takeovers) = (at, self.takeovers + 1);
                 self.roles.note_change(group, at);

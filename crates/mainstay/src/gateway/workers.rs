@@ -138,6 +138,7 @@ fn open(
         node.set_tracking(clock::now(), config.reachability.tracking.clone());
     }
     node.set_announce_refresh(clock::now(), config.node.announce_refresh);
+    build::set_service_paths(&mut node, config)?;
     let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
     Ok(DataPath::open(config, setting)?)
 }

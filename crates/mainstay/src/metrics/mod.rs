@@ -10,7 +10,7 @@ use flow::DropReason;
 use replication::secure::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::control::types::{Agreement, ChannelStatus, FilterStatus, Status, SyncStatus};
+use crate::control::types::{Agreement, ChannelStatus, FilterStatus, PeerStatus, Status, SyncStatus};
 
 pub use exposition::render;
 pub use server::{MetricsError, MetricsServer};
@@ -116,6 +116,8 @@ metrics! {
     FirewallRulePackets: Counter "firewall_rule_packets_total" ["rule", "action"] "First packets of connections that the firewall rule decided on.",
     LogEntriesDropped: Counter "log_entries_dropped_total" [] "Log entries of rules beyond their limit or what the log takes.",
     PeerUp: Gauge "peer_up" ["peer"] "1 while the failure detector hears the peer.",
+    PathUp: Gauge "path_up" ["peer", "path"] "1 while failure detection over the path (`replication`, or a port) is up.",
+    SplitBrain: Gauge "split_brain" ["peer", "certainty"] "1 while a peer is `suspected` to hold the same addresses as this node, or that is `confirmed`.",
     PeerSynchronised: Gauge "peer_synchronised" ["peer"] "1 while the peer holds every connection that it was told of.",
     PeerConfigurationDiffers: Gauge "peer_configuration_differs" ["peer"] "1 while the peer says that its configuration is not as this node's.",
     ReplicationLag: Gauge "replication_lag_seconds" ["peer"] "Age of the oldest change that the peer has not acknowledged.",
@@ -317,6 +319,7 @@ impl Samples {
             let id = peer.id.to_string();
             let labels = [id.as_str()];
             self.add_flag(Metric::PeerUp, &labels, peer.detector == "up");
+            self.add_paths(&id, peer);
             self.add_flag(Metric::PeerSynchronised, &labels, peer.synchronised);
             let differs =
                 peer.configuration.as_ref().is_some_and(|configuration| *configuration != status.configuration);
@@ -407,6 +410,15 @@ impl Samples {
         self.add_flag(Metric::SyncPrimary, &[], sync.readiness.role == "primary");
         self.add_flag(Metric::SyncUsable, &[], sync.readiness.usable);
         self.add_flag(Metric::SyncSplitBrain, &[], sync.split_brain);
+    }
+
+    fn add_paths(&mut self, id: &str, peer: &PeerStatus) {
+        for path in &peer.paths {
+            self.add_flag(Metric::PathUp, &[id, &path.path], path.state == "up");
+        }
+        for certainty in ["suspected", "confirmed"] {
+            self.add_flag(Metric::SplitBrain, &[id, certainty], peer.split_brain == certainty);
+        }
     }
 
     fn add_agreement(&mut self, labels: &[&str], agreement: &Agreement, now_ns: u64) {

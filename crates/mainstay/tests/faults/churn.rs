@@ -24,7 +24,7 @@ fn what_begins_while_the_link_is_cut_for_long_is_known_to_both_afterwards() {
     let Some(_turn) = turn() else { return };
     let seconds = std::env::var("MAINSTAY_FAULT_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(CUT_S);
     let planned = usize::try_from(seconds * PER_S).expect("a small number").min(CONNECTIONS_MAX / 2);
-    let mut cluster = Cluster::ready("churn");
+    let mut cluster = Cluster::ready_with_one_path("churn");
     let traffic = Traffic::with_churn(&cluster, planned, PER_S);
     cluster.set_link(false);
     cluster.wait_for_roles(["active", "active"]);

@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
     /// Added to the configurations of nodes that are started from now on.
     pub(crate) added: String,
     nodes: [Option<Child>; 2],
+    /// Failures are detected over the links of the ports as well.
+    service_paths: bool,
 }
 
 impl Drop for Cluster {
@@ -46,16 +48,26 @@ impl Cluster {
         let folder = std::env::temp_dir().join(format!("mainstay-fault-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary directory");
         let topology = Arc::new(Topology::build().expect("the network can be built"));
-        Self { topology, folder, added: String::new(), nodes: [None, None] }
+        Self { topology, folder, added: String::new(), nodes: [None, None], service_paths: true }
     }
 
     /// Both nodes, a active and b synchronised.
     pub(crate) fn ready(name: &str) -> Self {
+        Self::new(name).started()
+    }
+
+    /// As [`Cluster::ready`]; failures are detected over the replication link alone, so that a cut of it parts the nodes.
+    pub(crate) fn ready_with_one_path(name: &str) -> Self {
         let mut cluster = Self::new(name);
-        cluster.start(0);
-        cluster.start(1);
-        cluster.wait_until_ready(0);
-        cluster
+        cluster.service_paths = false;
+        cluster.started()
+    }
+
+    fn started(mut self) -> Self {
+        self.start(0);
+        self.start(1);
+        self.wait_until_ready(0);
+        self
     }
 
     /// Starts a node as the demonstration configures it.
@@ -79,6 +91,8 @@ impl Cluster {
         let text = configuration(number, (plan, Shape::OneActive), &self.file(number, "sock"))
             + "\n[replication.security]\nmode = \"plain\"\n"
             + &self.added;
+        let section = "[failure_detection]\n";
+        let text = text.replace(section, &format!("{section}service_paths = {}\n", self.service_paths));
         fs::write(&config, text).expect("a temporary file");
         let log =
             OpenOptions::new().create(true).append(true).open(self.file(number, "log")).expect("a temporary file");

@@ -22,7 +22,7 @@ use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
 use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
 
-use crate::forwarding::MssClamp;
+use crate::forwarding::{MssClamp, PATH_ETHER_TYPE, PathId};
 use crate::group::GroupId;
 use crate::node::{CompactNodeConfig, Node, NodeConfig, NodeError, PeerConfig, Security, Transmit, WhichPrecise};
 use crate::pipeline::{Limits, RECOVERY_LASTS_DEFAULT, RecoveryConfig, SharingConfig};
@@ -65,6 +65,8 @@ pub(super) struct Options {
     pub(super) is_translated: bool,
     /// Of each node the pre-shared key that its channel is secured by; `None`: plain text.
     pub(super) keys: Option<[u8; 2]>,
+    /// Failures are detected over the links of both ports as well.
+    pub(super) has_service_paths: bool,
     /// There are two groups of shared addresses; node 0 is preferred for the first, node 1 for the second.
     pub(super) has_groups: bool,
     /// Connections are put off.
@@ -125,6 +127,7 @@ impl Default for Options {
             is_forwarded: false,
             is_translated: true,
             keys: None,
+            has_service_paths: false,
             has_groups: false,
             lazy: None,
             compact: None,
@@ -268,6 +271,11 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
 pub(super) fn started(config: NodeConfig, options: Options, now: Instant) -> Node {
     let mut node = Node::new(config, now).unwrap();
     node.set_lazy(now, options.lazy).unwrap();
+    if options.has_service_paths {
+        let paths = [(INSIDE, PathId::of_name("inside")), (OUTSIDE, PathId::of_name("outside"))];
+        let seed = now.as_nanos() ^ u64::from(node.id.0);
+        node.set_service_paths(&paths, failure_detector::Config::default(), seed).unwrap();
+    }
     node
 }
 
@@ -299,6 +307,10 @@ pub(super) struct Cluster {
     pub(super) is_detection_cut: bool,
     /// Ports of nodes that nothing leaves or reaches, though their links are up.
     pub(super) cut_off: Vec<(u8, PortId)>,
+    /// Nodes whose frames for the other one do not get through on a port's link.
+    pub(super) cut_ports: Vec<(u8, PortId)>,
+    /// Frames between the nodes on the ports' links, and to which node they went.
+    pub(super) path_frames: Vec<(u8, PortId, Vec<u8>)>,
     /// The node that hosts send their packets to, where several are active.
     pub(super) via: Option<u8>,
     /// Frames that reached the client and the server.
@@ -314,6 +326,10 @@ pub(super) struct Cluster {
     pub(super) announced: Vec<(u8, Instant)>,
     /// All that went from node to node where channels are secured, and to which.
     pub(super) overheard: Vec<(u8, Vec<u8>)>,
+}
+
+fn is_path_frame(frame: &[u8]) -> bool {
+    frame[12..14] == PATH_ETHER_TYPE.to_be_bytes()
 }
 
 impl Cluster {
@@ -342,6 +358,8 @@ impl Cluster {
             chance: 1,
             is_detection_cut: false,
             cut_off: Vec::new(),
+            cut_ports: Vec::new(),
+            path_frames: Vec::new(),
             via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
@@ -440,6 +458,7 @@ impl Cluster {
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
             Transmit::Port { port, .. } if self.cut_off.contains(&(from, port)) => {}
+            Transmit::Port { port, .. } if is_path_frame(bytes) => self.carry_path_frame(from, port, bytes),
             Transmit::Port { port, .. } => {
                 self.carry_to_peer(from, port, bytes);
                 self.carry_frame(port, bytes);
@@ -490,6 +509,25 @@ impl Cluster {
             batch.push(Frame::new(&mut bytes, 0, length_bytes, port).unwrap());
             peer.handle_packets(self.now, &mut batch);
         }
+    }
+
+    /// A frame by which the nodes detect each other reaches the other one, unless the link is cut between them.
+    fn carry_path_frame(&mut self, from: u8, port: PortId, bytes: &[u8]) {
+        if !self.cut_ports.contains(&(from, port)) {
+            self.path_frames.push((1 - from, port, bytes.to_vec()));
+            self.hand_to(1 - from, port, bytes);
+        }
+    }
+
+    /// A frame comes in at one node's port.
+    pub(super) fn hand_to(&mut self, id: u8, port: PortId, frame: &[u8]) {
+        let now = self.now;
+        let Some(node) = &mut self.nodes[usize::from(id)] else { return };
+        let mut bytes = frame.to_vec();
+        let mut batch = PacketBatch::new();
+        batch.push(Frame::new(&mut bytes, 0, frame.len(), port).unwrap());
+        node.handle_packets(now, &mut batch);
+        node.handle_timeout(now);
     }
 
     /// A frame reaches the host on the port's link, which answers ARP and keeps what is for itself.

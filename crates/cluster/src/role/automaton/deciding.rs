@@ -88,7 +88,8 @@ impl RoleAutomaton {
     /// Whether this node takes the addresses from a peer that holds them: it reaches more for long enough, or it is
     /// configured to and has the higher priority.
     fn may_preempt(&self, now: Instant, holder: &Heartbeat) -> bool {
-        let reaches_more = self.unreached < holder.unreached && self.outreaches_until().is_some_and(|until| until <= now);
+        let reaches_more =
+            self.unreached < holder.unreached && self.outreaches_until().is_some_and(|until| until <= now);
         let ranks_higher = self.config.preempt && self.config.priority > holder.priority;
         self.synchronised && (reaches_more || (ranks_higher && self.unreached <= holder.unreached))
     }

@@ -273,6 +273,7 @@ fn failure_detection(
             findings,
         ),
         preempt: raw.preempt.unwrap_or_default(),
+        service_paths: raw.service_paths.unwrap_or(true),
     }
 }
 

@@ -124,6 +124,8 @@ pub struct FailureDetection {
     pub startup_hold: Duration,
     /// Whether a node of higher priority takes over from a healthy active one.
     pub preempt: bool,
+    /// Whether failures are detected over the links of the ports as well.
+    pub service_paths: bool,
 }
 
 impl FailureDetection {

@@ -36,6 +36,12 @@ pub enum EventKind {
     NextHopLost,
     /// It answers again.
     NextHopReached,
+    /// A path to a peer is up.
+    PathUp,
+    /// A path to a peer is down; others may be up.
+    PathDown,
+    /// A peer is reachable over service ports alone.
+    Degraded,
     /// The node became active.
     BecameActive,
     /// The node became standby.
@@ -112,6 +118,9 @@ impl EventKind {
             Self::PortUp => "port up",
             Self::NextHopLost => "next hop lost",
             Self::NextHopReached => "next hop reached",
+            Self::PathUp => "path up",
+            Self::PathDown => "path down",
+            Self::Degraded => "degraded",
             Self::BecameActive => "became active",
             Self::BecameStandby => "became standby",
             Self::Announced => "addresses announced",

@@ -179,6 +179,13 @@ pub struct PeerStatus {
     pub address: String,
     /// The failure detector's state: `up`, `down`, `init` or `admin_down`.
     pub detector: String,
+    /// How each path to it stands: the replication path, and the ports that failure detection uses. Empty where nothing but the
+    /// replication path is used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathStatus>,
+    /// Whether it may hold the same addresses as this node: `none`, `suspected` or `confirmed`.
+    #[serde(default)]
+    pub split_brain: String,
     /// How what is said to it is secured.
     #[serde(default)]
     pub channel: ChannelStatus,
@@ -220,6 +227,18 @@ pub struct PeerStatus {
     /// When it was last heard, in nanoseconds of the monotonic clock; `None`: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heard_ns: Option<u64>,
+}
+
+/// A path to another node, over which failures are detected.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// `replication`, or the port's name.
+    pub path: String,
+    /// `up`, `down`, or `never` while it has not been up yet.
+    pub state: String,
+    /// Since when, in nanoseconds of the monotonic clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ns: Option<u64>,
 }
 
 /// A port.

@@ -6,7 +6,7 @@ use flow::Instant;
 use replication::Link;
 
 use super::groups::peer_role;
-use super::{Reporting, channel, compact};
+use super::{Reporting, channel, compact, paths};
 use crate::control::types::{Agreement, PeerStatus, TakeoverStatus};
 use crate::gateway::reload::describe_fingerprint;
 
@@ -37,6 +37,8 @@ pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reportin
     let session = peer.session;
     PeerStatus {
         id: peer.id.0,
+        paths: paths::statuses(peer, reporting),
+        split_brain: paths::certainty(peer.split_brain).to_owned(),
         channel: channel::channel_status(peer),
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
         detector: match peer.detector.state {

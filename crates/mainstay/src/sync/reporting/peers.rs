@@ -20,6 +20,8 @@ pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Repor
         id: peer.id.0,
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
         detector: if peer.is_up { "up" } else { "down" }.to_owned(),
+        paths: Vec::new(),
+        split_brain: if peer.is_split { "confirmed" } else { "none" }.to_owned(),
         channel: ChannelStatus::of(peer.channel.as_ref()),
         session: match session.map(|session| session.link) {
             None => "conntrackd",

@@ -1,0 +1,169 @@
+//! Frames by which nodes that back each other up detect failures over a service port's link, beside the replication link.
+//!
+//! ```text
+//!   Ethernet   destination 03:4d:53:00:00:01, source: the port, type 0x88b5 (IEEE 802, local experimental)
+//!    0  magic "MS"
+//!    2  version: 1
+//!    3  kind: 0 as on the replication port, 1 failure detection in plain text
+//!    4  sender's node id
+//!    5  receiver's node id
+//!    6  length of the datagram in bytes: an Ethernet frame may be padded
+//!    8  path: a hash of the port's name, the same on both nodes
+//!   12  datagram
+//! ```
+//! The destination is a locally administered multicast address: no address needs to be configured, and switches flood it within
+//! the segment. A frame whose path is not that of the port that it arrives on has crossed segments and counts for nothing.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use flow::wire::MacAddress;
+use flow::wire::ethernet::{ETHERNET_HEADER_BYTES, EthernetView};
+use flow::{Disposition, DropReason, Frame, NodeId, PortId};
+
+use super::forwarder::{Forwarder, OutFrame, own_frame};
+
+/// The Ethernet type of the frames (IEEE 802, local experimental).
+pub const PATH_ETHER_TYPE: u16 = 0x88b5;
+/// Where they are sent: a locally administered multicast address.
+pub const PATH_MAC: MacAddress = MacAddress([0x03, 0x4d, 0x53, 0, 0, 1]);
+/// Bytes before the datagram, behind the Ethernet header.
+pub const PATH_HEADER_BYTES: usize = 12;
+/// Received frames that wait for the node; further ones are dropped as [`DropReason::LocalUnhandled`].
+pub const PATH_FRAMES_MAX: usize = 256;
+/// Bytes of a datagram at most: that of a handshake with certificates fits, and an Ethernet frame.
+pub const PATH_DATAGRAM_BYTES_MAX: usize = 1488;
+
+const MAGIC: [u8; 2] = *b"MS";
+const VERSION: u8 = 1;
+
+/// Names a path: a hash of the port's configured name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathId(pub u32);
+
+impl PathId {
+    /// The path through the ports of this name (FNV-1a).
+    #[must_use]
+    pub fn of_name(name: &str) -> Self {
+        let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        Self(hash)
+    }
+}
+
+/// What a frame carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// What the replication port carries: a heartbeat, or any datagram of the secure channel.
+    Replication = 0,
+    /// A packet of failure detection in plain text.
+    Detection = 1,
+}
+
+/// A frame that a peer sent over a service path.
+#[derive(Clone, Debug)]
+pub(crate) struct PathFrame {
+    pub(crate) port: PortId,
+    pub(crate) from: NodeId,
+    pub(crate) kind: Kind,
+    pub(crate) datagram: Vec<u8>,
+}
+
+/// The service paths as the forwarder knows them, and what arrived on them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PathFrames {
+    node: NodeId,
+    paths: Vec<(PortId, PathId)>,
+    received: VecDeque<PathFrame>,
+}
+
+/// Whether a frame that is neither IP nor ARP is one of these.
+pub(crate) fn is_path_frame(frame: &[u8]) -> bool {
+    EthernetView::new_checked(frame).is_ok_and(|link| link.ether_type() == PATH_ETHER_TYPE)
+}
+
+impl PathFrames {
+    fn read(&self, frame: &Frame<'_>) -> Result<PathFrame, DropReason> {
+        let path = self.paths.iter().find(|(port, _)| *port == frame.ingress);
+        let (port, id) = *path.ok_or(DropReason::UnsupportedLinkProtocol)?;
+        let payload = EthernetView::new_checked(frame.bytes())?.payload();
+        let (header, rest) = payload.split_first_chunk::<PATH_HEADER_BYTES>().ok_or(DropReason::Truncated)?;
+        let [m0, m1, version, kind, from, to, l0, l1, p0, p1, p2, p3] = *header;
+        if ([m0, m1], version) != (MAGIC, VERSION) {
+            return Err(DropReason::UnsupportedLinkProtocol);
+        }
+        let kind = match kind {
+            0 => Kind::Replication,
+            1 => Kind::Detection,
+            _ => return Err(DropReason::Malformed),
+        };
+        if NodeId(to) != self.node || PathId(u32::from_be_bytes([p0, p1, p2, p3])) != id {
+            return Err(DropReason::OtherHost);
+        }
+        let length_bytes = usize::from(u16::from_be_bytes([l0, l1]));
+        let datagram = rest.get(..length_bytes).ok_or(DropReason::Truncated)?;
+        if self.received.len() >= PATH_FRAMES_MAX || length_bytes > PATH_DATAGRAM_BYTES_MAX {
+            return Err(DropReason::LocalUnhandled);
+        }
+        Ok(PathFrame { port, from: NodeId(from), kind, datagram: datagram.to_vec() })
+    }
+}
+
+impl OutFrame {
+    /// What goes with a frame of the node's own making: whole, its checksum in place.
+    pub(crate) const fn of_own(port: PortId) -> Self {
+        own_frame(port)
+    }
+}
+
+impl Forwarder {
+    /// The ports whose links are paths to the peers, and the node that frames on them must be for.
+    pub(crate) fn set_paths(&mut self, node: NodeId, paths: Vec<(PortId, PathId)>) {
+        self.path_frames = PathFrames { node, paths, received: VecDeque::new() };
+    }
+
+    /// Keeps a frame of a peer until it is polled.
+    pub(crate) fn handle_path_frame(&mut self, frame: &Frame<'_>) -> Disposition {
+        match self.path_frames.read(frame) {
+            Ok(received) => {
+                self.path_frames.received.push_back(received);
+                Disposition::Consumed
+            }
+            Err(reason) => Disposition::Drop(reason),
+        }
+    }
+
+    /// The next frame that a peer sent.
+    pub(crate) fn poll_path_frame(&mut self) -> Option<PathFrame> {
+        self.path_frames.received.pop_front()
+    }
+
+    /// Writes the frame that carries `datagram` to a peer by the port over `out`. `None`: there is no such path, or the
+    /// datagram does not fit.
+    pub(crate) fn write_path_frame(
+        &self,
+        port: PortId,
+        to: NodeId,
+        kind: Kind,
+        datagram: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let (_, id) = self.path_frames.paths.iter().find(|(path, _)| *path == port)?;
+        let mac = self.ports.get(usize::from(port.0))?.mac;
+        let length_bytes = u16::try_from(datagram.len()).ok()?;
+        if datagram.len() > PATH_DATAGRAM_BYTES_MAX {
+            return None;
+        }
+        out.clear();
+        out.reserve(ETHERNET_HEADER_BYTES + PATH_HEADER_BYTES + datagram.len());
+        out.extend_from_slice(&PATH_MAC.0);
+        out.extend_from_slice(&mac.0);
+        out.extend_from_slice(&PATH_ETHER_TYPE.to_be_bytes());
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[VERSION, kind as u8, self.path_frames.node.0, to.0]);
+        out.extend_from_slice(&length_bytes.to_be_bytes());
+        out.extend_from_slice(&id.0.to_be_bytes());
+        out.extend_from_slice(datagram);
+        Some(())
+    }
+}
