@@ -269,6 +269,8 @@ fn next_hop_gone(laboratory: &mut Laboratory<'_>) -> Result<(), RunError> {
     laboratory.all_go_on("while the next hop was gone")?;
     let has_moved = laboratory.wait(|says| says[standby].role() == "active" && says[active].role() != "active")?;
     laboratory.promise(has_moved, "the peer did not take the addresses over");
+    let is_named = laboratory.wait(|says| says[active].next_hops_lost().is_some_and(|lost| !lost.is_empty()))?;
+    laboratory.promise(is_named, "the node's status does not say that its next hop is lost");
     laboratory.note_status();
     network::set_next_hop(&laboratory.topology, active, true)?;
     laboratory.wait_until_whole()?;

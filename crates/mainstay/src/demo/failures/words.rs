@@ -26,6 +26,8 @@ pub struct StatusWords {
     pub ports_down: Option<Vec<String>>,
     /// Paths to its peers with their states; null where it says nothing of them.
     pub paths: Option<Vec<String>>,
+    /// Next hops that it says are lost; null where it tracks none.
+    pub next_hops_lost: Option<Vec<String>>,
 }
 
 impl NodeSays {
@@ -91,6 +93,12 @@ impl NodeSays {
         (!paths.is_empty()).then(|| paths.iter().map(text).collect())
     }
 
+    /// Next hops that it says are lost; nothing where it tracks none.
+    pub(super) fn next_hops_lost(&self) -> Option<Vec<String>> {
+        let hops = self.at("/next_hops").as_array()?;
+        Some(hops.iter().filter(|hop| hop["state"] == "lost").map(|hop| plain(&hop["address"])).collect())
+    }
+
     /// What is shown of it.
     pub(super) fn words(&self, node: &'static str) -> StatusWords {
         StatusWords {
@@ -102,6 +110,7 @@ impl NodeSays {
             split_brain: self.at("/split_brain").clone(),
             ports_down: self.ports_down(),
             paths: self.paths(),
+            next_hops_lost: self.next_hops_lost(),
         }
     }
 }
@@ -123,8 +132,10 @@ impl StatusWords {
                 add(label, if value == &Value::Bool(true) { String::new() } else { format!(": {}", plain(value)) });
             }
         }
-        if let Some(down) = self.ports_down.as_ref().filter(|down| !down.is_empty()) {
-            add("down: ", down.join(", "));
+        for (label, lost) in [("down: ", &self.ports_down), ("next hop lost: ", &self.next_hops_lost)] {
+            if let Some(lost) = lost.as_ref().filter(|lost| !lost.is_empty()) {
+                add(label, lost.join(", "));
+            }
         }
         text
     }
@@ -181,11 +192,15 @@ mod tests {
             "split_brain": null,
             "ports": [{"name": "inside", "up": false}, {"name": "outside", "up": true}],
             "peers": [{"paths": [{"name": "sync", "state": "down"}]}],
+            "next_hops": [{"address": "192.0.2.1", "state": "lost"}, {"address": "192.0.2.2", "state": "reached"}],
         })));
         assert!(says.is_degraded() && !says.names_split_brain() && says.says_down("inside"));
         assert!(!says.says_down("outside"));
         let words = says.words("b");
         assert_eq!(words.paths.as_deref(), Some(&["sync down".to_owned()][..]));
-        assert_eq!(words.line(), "b is standby; not ready: port inside is down; degraded; down: inside");
+        assert_eq!(
+            words.line(),
+            "b is standby; not ready: port inside is down; degraded; down: inside; next hop lost: 192.0.2.1"
+        );
     }
 }
