@@ -41,7 +41,7 @@ fn change(frame: &mut Frame<'_>, headers: Headers) {
     match headers.transport {
         Transport::IcmpError(error) => {
             let quoted = self::translated(&error.inner);
-            packet.rewrite_icmp_error(&quoted, &translated.source, &headers.tuple.destination);
+            packet.rewrite_icmp_error(&quoted, &translated.source, &quoted.source);
         }
         Transport::IcmpOther(..) => return,
         _ => packet.rewrite(&translated),

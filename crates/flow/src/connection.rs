@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::conntrack::ProtocolState;
-use crate::{Instant, Tuple};
+use crate::{Instant, PortId, Tuple};
 
 /// Bytes for the states of all functions of the chain in a record.
 pub const FUNCTION_STATE_BYTES_MAX: usize = 64;
@@ -68,7 +68,7 @@ pub struct Connection {
     pub owner: NodeId,
     /// Bits of [`flags`].
     pub flags: u8,
-    /// Ports that packets leave on, by direction + 1; 0 while not known.
+    /// Ports that packets left on last, by direction: the port's number plus one; 0 while none has left from this node.
     pub egress: [u8; 2],
 
     /// The tuple of packets in the reply direction, as they come in: under NAT not the inverse of `original`.
@@ -153,6 +153,12 @@ impl Connection {
             Direction::Original => &self.original,
             Direction::Reply => &self.reply,
         }
+    }
+
+    /// A packet of `direction` leaves by `port`.
+    #[inline(always)]
+    pub const fn note_egress(&mut self, direction: Direction, port: PortId) {
+        self.egress[direction.index()] = port.0.wrapping_add(1);
     }
 
     /// The tuple that packets of `direction` go out with.

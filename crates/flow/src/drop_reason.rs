@@ -76,6 +76,9 @@ drop_reasons! {
     InvalidReset = "invalid_reset",
     /// An ICMP error about a connection that the node does not have.
     UnrelatedIcmpError = "unrelated_icmp_error",
+    /// An ICMP error to another address than the source of the packet that it quotes, where alone errors go (RFC 792, RFC
+    /// 4443 section 3). As Linux since 5.1, which calls it invalid.
+    MisdirectedIcmpError = "misdirected_icmp_error",
     /// An ICMP message of a kind that neither begins nor answers a query.
     UnsupportedIcmp = "unsupported_icmp",
 
@@ -92,6 +95,8 @@ drop_reasons! {
     // Recovery of what was told compactly.
     /// The source has sent too much of connections that no filter names.
     RecoverySourceLimit = "recovery_source_limit",
+    /// All sources together have sent so many packets of no connection that their work is over its budget; senders repeat them.
+    RecoveryWorkLimit = "recovery_work_limit",
     /// A segment that no filter names, dropped to see whether it comes again.
     RecoveryBlocked = "recovery_blocked",
     /// An answer that may be to several connections behind one outside port; those inside were asked whose it is.
@@ -120,8 +125,10 @@ drop_reasons! {
     TtlExceeded = "ttl_exceeded",
     /// No route to the destination.
     NoRoute = "no_route",
-    /// The next hop's link address is not known yet and the queue for it is full.
+    /// The next hop does not say its link address, or too many next hops are being asked for theirs.
     NeighbourUnresolved = "neighbour_unresolved",
+    /// The next hop is being asked for its link address, and as much waits for the answer as may wait.
+    NeighbourQueueFull = "neighbour_queue_full",
     /// The packet is larger than the outgoing link takes and must not be fragmented.
     PacketTooBig = "packet_too_big",
     /// The node does not hold the addresses at present (it is standing by).

@@ -54,15 +54,21 @@ impl SourceRates {
 
     /// The source of `tuple` has begun one more.
     pub fn note_begun(&mut self, now: Instant, tuple: &Tuple) {
+        self.note_begun_many(now, tuple, 1);
+    }
+
+    /// The source of `tuple` has begun `count` more, perhaps more than it may: it then begins none until it has made up for them.
+    pub fn note_begun_many(&mut self, now: Instant, tuple: &Tuple, count: u32) {
         let (source, set) = self.place(tuple);
         let ways = &mut self.buckets[set..set + WAYS];
         let way = ways.iter().position(|bucket| bucket.source == source).unwrap_or_else(|| {
             let nearest_to_full = ways.iter().enumerate().min_by_key(|(_, bucket)| bucket.full_at_nanos);
             nearest_to_full.map_or(0, |(way, _)| way)
         });
+        let cost_nanos = self.cost_nanos.saturating_mul(count.into());
         let bucket = &mut ways[way];
         let full_at_nanos = if bucket.source == source { bucket.full_at_nanos } else { 0 };
-        *bucket = Bucket { source, full_at_nanos: full_at_nanos.max(now.as_nanos()) + self.cost_nanos };
+        *bucket = Bucket { source, full_at_nanos: full_at_nanos.max(now.as_nanos()) + cost_nanos };
     }
 
     /// What stands for the source, and where its set begins.
@@ -101,6 +107,16 @@ mod tests {
         assert_eq!(later, 10, "ten in the next second");
         let rested = start + Duration::from_secs(60);
         assert_eq!((0..50).filter(|_| begin(&mut rates, rested, 1)).count(), 10, "no more however long it rested");
+    }
+
+    #[test]
+    fn a_source_that_begins_many_at_once_makes_up_for_them() {
+        let mut rates = SourceRates::new(HashKey([1, 2]), SourcePrefixes::default(), 10);
+        let start = Instant::from_millis(5000);
+        rates.note_begun_many(start, &from(1), 35);
+        assert!(rates.may_begin(start, &from(2)), "others are not concerned");
+        let may_begin = |ms| rates.may_begin(start + Duration::from_millis(ms), &from(1));
+        assert_eq!([0, 2599, 2600].map(may_begin), [false, false, true]);
     }
 
     #[test]

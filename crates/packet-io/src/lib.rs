@@ -29,6 +29,7 @@ pub mod affinity;
 pub mod clock;
 pub mod ctnetlink;
 pub mod error;
+mod fixed;
 pub mod huge_pages;
 pub mod interface;
 pub mod limits;

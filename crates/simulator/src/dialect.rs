@@ -211,6 +211,8 @@ mod tests {
             synchronised: true,
             term: 3,
             configuration: None,
+            unreached: 0,
+            passive: false,
         };
         let mut bytes = Vec::new();
         heartbeat.encode(&mut bytes);

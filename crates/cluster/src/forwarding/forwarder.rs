@@ -71,6 +71,8 @@ pub struct OutFrame {
 /// What happened besides the packets whose [`Disposition`] tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
+    /// Packets that wait for their next hop's link address now.
+    pub waiting_packets: u64,
     /// Queued packets dropped because their next hop did not answer ([`DropReason::NeighbourUnresolved`]).
     pub unresolved_packets: u64,
     /// Queued packets dropped because the node ceased to be active ([`DropReason::NotActive`]).
@@ -307,8 +309,9 @@ impl Forwarder {
 
     /// What happened besides the packets whose disposition tells it.
     #[must_use]
-    pub const fn counters(&self) -> Counters {
+    pub fn counters(&self) -> Counters {
         let mut counters = self.counters;
+        counters.waiting_packets = self.neighbours.queued_packets() as u64;
         counters.unresolved_packets += self.neighbours.evicted_packets();
         counters
     }
@@ -372,8 +375,11 @@ impl Forwarder {
             segmentation: packet.frame.segmentation,
             as_received: None,
         };
-        if !self.neighbours.solicit(now, slot) || !self.neighbours.enqueue(slot, copy) {
+        if !self.neighbours.solicit(now, slot) {
             return Disposition::Drop(DropReason::NeighbourUnresolved);
+        }
+        if !self.neighbours.enqueue(slot, packet.frame.bytes().len(), copy) {
+            return Disposition::Drop(DropReason::NeighbourQueueFull);
         }
         self.has_just_queued = true;
         self.handle_timeout(now);

@@ -46,7 +46,8 @@ pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
 pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop, OutFrame};
 pub use mss_clamp::MssClamp;
 pub use neighbour::{
-    NEIGHBOURS_MAX, NeighbourState, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX, SOLICITATIONS_MAX,
+    NEIGHBOURS_MAX, NeighbourState, QUEUED_MAX_BYTES, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX,
+    QUEUED_PER_NEIGHBOUR_MAX_BYTES, SOLICITATIONS_MAX,
 };
 pub use oversize::CUT_FRAMES_MAX;
 pub use reconfigure::ReconfigureError;

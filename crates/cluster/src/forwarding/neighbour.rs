@@ -32,11 +32,18 @@ const WAYS: usize = 8;
 pub const NEIGHBOURS_MAX: usize = SETS * WAYS;
 /// Neighbours that are being asked at a time. When there are more, packets to further unknown ones are dropped.
 pub const SOLICITATIONS_MAX: usize = 256;
-/// Packets that wait for one neighbour. When there are more, the newest is dropped.
-pub const QUEUED_PACKETS_PER_NEIGHBOUR_MAX: usize = 8;
+/// Packets that wait for one neighbour: the first packets of as many connections may come before a gateway has answered. When
+/// there are more, the newest is dropped.
+pub const QUEUED_PACKETS_PER_NEIGHBOUR_MAX: usize = 256;
+/// Bytes of packets that wait for one neighbour (Linux's default of `unres_qlen_bytes`). When there are more, the newest packet
+/// is dropped.
+pub const QUEUED_PER_NEIGHBOUR_MAX_BYTES: usize = 212_992;
 /// Packets that wait in all. When there are more, the newest is dropped.
-pub const QUEUED_PACKETS_MAX: usize = 512;
+pub const QUEUED_PACKETS_MAX: usize = 1024;
+/// Bytes of packets that wait in all. When there are more, the newest packet is dropped.
+pub const QUEUED_MAX_BYTES: usize = 1 << 20;
 const _: () = assert!(QUEUED_PACKETS_PER_NEIGHBOUR_MAX <= QUEUED_PACKETS_MAX && NEIGHBOURS_MAX <= u16::MAX as usize);
+const _: () = assert!(QUEUED_PER_NEIGHBOUR_MAX_BYTES <= QUEUED_MAX_BYTES);
 
 /// How long a confirmed link address is believed (RFC 4861 section 10: REACHABLE_TIME).
 pub(super) const REACHABLE_TIME: Duration = Duration::from_secs(30);
@@ -86,6 +93,24 @@ pub(super) struct Entry {
     requests: u8,
     used_at: Instant,
     is_pinned: bool,
+    queued: Queued,
+}
+
+/// How much waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Queued {
+    packets: usize,
+    bytes: usize,
+}
+
+impl Queued {
+    const fn plus(self, packet_bytes: usize) -> Self {
+        Self { packets: self.packets + 1, bytes: self.bytes + packet_bytes }
+    }
+
+    const fn is_within(self, packets_max: usize, max_bytes: usize) -> bool {
+        self.packets <= packets_max && self.bytes <= max_bytes
+    }
 }
 
 /// What is to be done about a neighbour whose time has come.
@@ -115,6 +140,8 @@ pub(super) struct Neighbours {
     /// Entries in the states Incomplete and Probe.
     soliciting: Vec<Slot>,
     queue: VecDeque<(Slot, QueuedPacket)>,
+    /// How much is in the queue.
+    queued: Queued,
     evicted_packets: u64,
 }
 
@@ -125,6 +152,7 @@ impl Neighbours {
             seed: mix(seed),
             soliciting: Vec::new(),
             queue: VecDeque::new(),
+            queued: Queued::default(),
             evicted_packets: 0,
         }
     }
@@ -149,6 +177,7 @@ impl Neighbours {
             requests: 0,
             used_at: now,
             is_pinned: false,
+            queued: Queued::default(),
         });
         Some(slot)
     }
@@ -215,11 +244,15 @@ impl Neighbours {
         self.entry(slot).is_some_and(|entry| entry.is_pinned || (everybody && entry.state != NeighbourState::Idle))
     }
 
-    /// Keeps a packet until the neighbour's link address is known. False, and the packet not kept, when there is no room.
-    pub(super) fn enqueue(&mut self, slot: Slot, packet: impl FnOnce() -> QueuedPacket) -> bool {
-        let waiting = self.queue.iter().filter(|(waits_for, _)| *waits_for == slot).count();
-        let has_room = waiting < QUEUED_PACKETS_PER_NEIGHBOUR_MAX && self.queue.len() < QUEUED_PACKETS_MAX;
+    /// Keeps a packet of `packet_bytes` until the neighbour's link address is known. False, and the packet not kept, when there
+    /// is no room.
+    pub(super) fn enqueue(&mut self, slot: Slot, packet_bytes: usize, packet: impl FnOnce() -> QueuedPacket) -> bool {
+        let Some(entry) = self.entries[usize::from(slot)].as_mut() else { return false };
+        let (of_neighbour, in_all) = (entry.queued.plus(packet_bytes), self.queued.plus(packet_bytes));
+        let has_room = of_neighbour.is_within(QUEUED_PACKETS_PER_NEIGHBOUR_MAX, QUEUED_PER_NEIGHBOUR_MAX_BYTES)
+            && in_all.is_within(QUEUED_PACKETS_MAX, QUEUED_MAX_BYTES);
         if has_room {
+            (entry.queued, self.queued) = (of_neighbour, in_all);
             self.queue.push_back((slot, packet()));
         }
         has_room
@@ -291,13 +324,19 @@ impl Neighbours {
     }
 
     fn take_queue(&mut self, slot: Slot) -> Vec<QueuedPacket> {
-        if self.queue.iter().all(|(waits_for, _)| *waits_for != slot) {
-            return Vec::new();
+        let waiting = self.entries[usize::from(slot)].as_mut().map(|entry| core::mem::take(&mut entry.queued));
+        let Some(taken) = waiting.filter(|queued| queued.packets > 0) else { return Vec::new() };
+        self.queued.packets -= taken.packets;
+        self.queued.bytes -= taken.bytes;
+        let mut packets = Vec::with_capacity(taken.packets);
+        for (waits_for, packet) in core::mem::take(&mut self.queue) {
+            if waits_for == slot {
+                packets.push(packet);
+            } else {
+                self.queue.push_back((waits_for, packet));
+            }
         }
-        let (taken, left) = self.queue.drain(..).partition(|(waits_for, _)| *waits_for == slot);
-        self.queue = left;
-        let taken: VecDeque<(Slot, QueuedPacket)> = taken;
-        taken.into_iter().map(|(_, packet)| packet).collect()
+        packets
     }
 
     fn forget(&mut self, slot: Slot) {

@@ -60,30 +60,74 @@ fn a_packet_to_an_unknown_neighbour_waits_for_the_answer_and_keeps_its_offloads(
     );
 }
 
+/// A datagram from the inside host to an outside one, of these many bytes of payload.
+fn to_outside_host(destination: Ipv4Addr, source_port: u16, payload_bytes: usize) -> Vec<u8> {
+    let envelope = Envelope { source: HOST_MAC, destination: INSIDE_MAC, ..Envelope::default() };
+    envelope.udp(&Tuple::v4(ip_protocol::UDP, (HOST, source_port), (destination, 53)), &vec![7; payload_bytes])
+}
+
 #[test]
 fn only_so_many_packets_wait_for_a_neighbour_and_their_senders_learn_when_it_does_not_answer() {
     let mut bench = Bench::settled();
     let absent = Ipv4Addr::new(192, 0, 2, 66);
-    let envelope = Envelope { source: HOST_MAC, destination: INSIDE_MAC, ..Envelope::default() };
-    let frame = envelope.udp(&Tuple::v4(ip_protocol::UDP, (HOST, 4000), (absent, 53)), b"anybody?");
+    let frame = to_outside_host(absent, 4000, 8);
     for _ in 0..QUEUED_PACKETS_PER_NEIGHBOUR_MAX {
         assert_eq!(bench.feed(INSIDE, frame.clone()).disposition, Disposition::Consumed);
     }
     let fed = bench.feed(INSIDE, frame);
-    assert_eq!(fed.disposition, Disposition::Drop(DropReason::NeighbourUnresolved));
+    assert_eq!(fed.disposition, Disposition::Drop(DropReason::NeighbourQueueFull));
+    assert_eq!(bench.forwarder.counters().waiting_packets, QUEUED_PACKETS_PER_NEIGHBOUR_MAX as u64);
     let sent = bench.run_ms(4000);
     let asked_ms: Vec<_> = sent.iter().filter(|(_, out, _)| out.port == OUTSIDE).map(|(ms, ..)| *ms).collect();
     assert_eq!(asked_ms, [0, 100, 300, 700, 1500]);
     let errors: Vec<_> = sent.iter().filter(|(_, out, _)| out.port == INSIDE).collect();
-    assert_eq!(errors.len(), QUEUED_PACKETS_PER_NEIGHBOUR_MAX);
+    let counters = bench.forwarder.counters();
+    assert!(errors.len() >= ERROR_BURST_MAX as usize);
+    assert_eq!(errors.len() as u64 + counters.errors_limited, QUEUED_PACKETS_PER_NEIGHBOUR_MAX as u64);
     for (at_ms, _, bytes) in errors {
         assert_eq!(*at_ms, 3100);
         let Transport::IcmpError(error) = headers(bytes).transport else { panic!("not an error") };
         assert_eq!((error.kind, error.code), (icmp::kind::DESTINATION_UNREACHABLE, icmp::unreachable_code::HOST));
         assert_eq!(error.inner.destination_ip(), IpAddr::V4(absent));
     }
-    assert_eq!(bench.forwarder.counters().unresolved_packets, QUEUED_PACKETS_PER_NEIGHBOUR_MAX as u64);
+    assert_eq!(counters.unresolved_packets, QUEUED_PACKETS_PER_NEIGHBOUR_MAX as u64);
+    assert_eq!((counters.waiting_packets, bench.forwarder.queued_packets()), (0, 0));
+}
+
+#[test]
+fn the_first_packets_of_many_connections_leave_in_order_when_the_next_hop_answers() {
+    let mut bench = Bench::settled();
+    let late = Ipv4Addr::new(192, 0, 2, 67);
+    let ports = 4000..4000 + QUEUED_PACKETS_PER_NEIGHBOUR_MAX as u16;
+    for port in ports.clone() {
+        assert_eq!(bench.feed(INSIDE, to_outside_host(late, port, 8)).disposition, Disposition::Consumed);
+    }
+    bench.drain();
+    bench.feed(OUTSIDE, arp_reply(GATEWAY_MAC, late, (OUTSIDE_MAC, OUTSIDE_SHARED)));
+    let sent: Vec<_> = bench.drain().iter().map(|(_, bytes)| headers(bytes).tuple.source_port).collect();
+    assert_eq!(sent, ports.collect::<Vec<_>>());
+}
+
+#[test]
+fn what_waits_for_neighbours_is_bounded_in_bytes_of_each_and_of_all() {
+    let mut bench = Bench::settled();
+    let frame_bytes = to_outside_host(SERVER, 1, 1400).len();
+    let mut waiting = 0;
+    for host in 100..110u8 {
+        let taken = (0..QUEUED_PACKETS_PER_NEIGHBOUR_MAX)
+            .take_while(|_| {
+                let fed = bench.feed(INSIDE, to_outside_host(Ipv4Addr::new(192, 0, 2, host), 1, 1400));
+                fed.disposition == Disposition::Consumed
+            })
+            .count();
+        assert!(taken * frame_bytes <= QUEUED_PER_NEIGHBOUR_MAX_BYTES);
+        waiting += taken;
+    }
+    assert!(waiting * frame_bytes <= QUEUED_MAX_BYTES && (waiting + 1) * frame_bytes > QUEUED_MAX_BYTES);
+    bench.run_ms(4000);
     assert_eq!(bench.forwarder.queued_packets(), 0);
+    let again = bench.feed(INSIDE, to_outside_host(Ipv4Addr::new(192, 0, 2, 100), 1, 1400));
+    assert_eq!(again.disposition, Disposition::Consumed, "there is room again");
 }
 
 #[test]

@@ -166,6 +166,7 @@ impl NodeConfig {
             judging: Judging::default(),
             drain_given_up_at: None,
             served_at: now,
+            service_gap: super::readiness::ServiceGap::default(),
             plain: PlainText::default(),
             site: None,
             compact,

@@ -7,7 +7,8 @@ use core::time::Duration;
 
 use flow::Instant;
 
-use super::{GroupStatus, Node, NodeEvent, PeerStatus};
+use super::readiness::obstacles_of_peer;
+use super::{GroupStatus, Node, NodeEvent, NodeStatus};
 use crate::role::State;
 
 /// How long a node that is being drained waits for another to take its addresses, before it goes on as before. Shorter
@@ -59,7 +60,7 @@ impl Node {
 
     fn check_drain(&self, now: Instant) -> Result<(), DrainRefused> {
         let status = self.status(now);
-        status.groups.iter().try_for_each(|group| check_group(group, &status.peers))
+        status.groups.iter().try_for_each(|group| check_group(group, &status))
     }
 
     /// Goes on if nobody has come to relieve a node that may not leave unrelieved.
@@ -75,16 +76,17 @@ impl Node {
 }
 
 /// Whether a node can do without this one in the group.
-fn check_group(GroupStatus { group, role, .. }: &GroupStatus, peers: &[PeerStatus]) -> Result<(), DrainRefused> {
-    match role {
+fn check_group(group: &GroupStatus, status: &NodeStatus) -> Result<(), DrainRefused> {
+    let peers = &status.peers;
+    match group.role {
         State::Left | State::Leaving => Ok(()),
         _ if peers.is_empty() => Err(DrainRefused::NoPeer),
         State::Active | State::TakingOver => {
-            let is_somebody_ready = peers.iter().any(|peer| peer.would_relieve(*group));
+            let is_somebody_ready = peers.iter().any(|peer| obstacles_of_peer(peer, group, status).is_empty());
             if is_somebody_ready { Ok(()) } else { Err(DrainRefused::NobodyReady) }
         }
         State::Init | State::Standby => {
-            let is_held = peers.iter().any(|peer| peer.holds(*group));
+            let is_held = peers.iter().any(|peer| peer.holds(group.group));
             if is_held { Ok(()) } else { Err(DrainRefused::NobodyHolds) }
         }
     }

@@ -83,29 +83,29 @@ impl Node {
     }
 
     /// Whether no peer is to hear of the change.
-    pub(super) fn keeps_to_itself(&mut self, change: &TableChange) -> bool {
+    pub(super) fn keeps_to_itself(&mut self, now: Instant, change: &TableChange) -> bool {
         if self.pipeline.lazily.is_none() {
             return false;
         }
         let ended = self.lazily(|lazily| lazily.ended.take()).flatten();
         match change {
             TableChange::Began { slot } => {
-                let is_put_off = self.puts_off(*slot);
+                let is_put_off = self.puts_off(now, *slot);
                 let original = self.pipeline.connection(*slot).map(|connection| connection.original);
                 if is_put_off && ended.is_some() && original == ended {
                     self.lazily(|lazily| lazily.insertion.note_unheard_of(Handle(slot.0)));
                 }
                 is_put_off
             }
-            TableChange::Changed { slot, .. } => self.stays_put_off(*slot),
+            TableChange::Changed { slot, .. } => self.stays_put_off(now, *slot),
             TableChange::FunctionsChanged { slot } => {
                 if self.pipeline.is_needed_by_others(*slot) {
-                    self.tell_early(*slot);
+                    self.tell_early(now, *slot);
                 }
                 self.is_put_off(*slot)
             }
             TableChange::TakenOver { slot } => {
-                self.tell_early(*slot);
+                self.tell_early(now, *slot);
                 false
             }
             TableChange::Copied { slot } => {
@@ -114,7 +114,7 @@ impl Node {
                 }
                 false
             }
-            TableChange::Ended { slot, ended } => self.ends_unheard_of(*slot, ended),
+            TableChange::Ended { slot, ended } => self.ends_unheard_of(now, *slot, ended),
             TableChange::Displaced { slot, .. } => {
                 self.lazily(|lazily| lazily.insertion.forget(Handle(slot.0)));
                 false
@@ -128,8 +128,7 @@ impl Node {
     }
 
     /// A connection has begun: whether it is put off.
-    fn puts_off(&mut self, slot: Slot) -> bool {
-        let now = self.pipeline.now();
+    fn puts_off(&mut self, now: Instant, slot: Slot) -> bool {
         let must_be_told = !self.hold_first_reply.is_zero() || self.pipeline.is_needed_by_others(slot);
         let is_put_off = self.lazily(|lazily| lazily.insertion.begin(now, Handle(slot.0), must_be_told));
         let is_put_off = is_put_off.unwrap_or_default();
@@ -141,13 +140,12 @@ impl Node {
     }
 
     /// A connection has changed: whether nobody is to hear of it still.
-    fn stays_put_off(&mut self, slot: Slot) -> bool {
-        let now = self.pipeline.now();
+    fn stays_put_off(&mut self, now: Instant, slot: Slot) -> bool {
         let handle = Handle(slot.0);
         if self.pipeline.connection(slot).is_some_and(is_over) {
             self.lazily(|lazily| lazily.insertion.complete(now, handle));
         } else if self.is_put_off(slot) && self.pipeline.is_needed_by_others(slot) {
-            self.tell_early(slot);
+            self.tell_early(now, slot);
             // It is told as it is, whether this change alone is worth it or not.
             return true;
         }
@@ -156,8 +154,8 @@ impl Node {
 
     /// A connection has ended. True if no peer has anything of it, nor of one before with its tuple, so that there is
     /// nothing to tell.
-    fn ends_unheard_of(&mut self, slot: Slot, ended: &precise::Ended) -> bool {
-        let (now, handle, node) = (self.pipeline.now(), Handle(slot.0), self.id);
+    fn ends_unheard_of(&mut self, now: Instant, slot: Slot, ended: &precise::Ended) -> bool {
+        let (handle, node) = (Handle(slot.0), self.id);
         let is_unheard_of = self.lazily(|lazily| {
             let is_unheard_of = lazily.insertion.is_unheard_of(handle);
             lazily.insertion.end(now, handle);
@@ -177,8 +175,7 @@ impl Node {
     }
 
     /// The connection is told now, if it was put off.
-    fn tell_early(&mut self, slot: Slot) {
-        let now = self.pipeline.now();
+    fn tell_early(&mut self, now: Instant, slot: Slot) {
         if self.lazily(|lazily| lazily.insertion.tell(now, Handle(slot.0))) == Some(true) {
             self.tell_begun(now, slot);
         }

@@ -24,6 +24,7 @@ mod lazily;
 mod mirroring;
 mod observing;
 mod peer;
+mod readiness;
 mod reload;
 mod resync;
 mod roles;
@@ -60,6 +61,9 @@ pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
 pub use lazily::PUT_OFF_TOLD_WITHIN;
+pub use readiness::{
+    HEARTBEAT_AGE_MAX, LAG_MAX, NodeObstacle, Obstacle, Readiness, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX,
+};
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
 pub(crate) use resync::Resync;
 pub use securing::{Security, SecurityReconfiguration};
@@ -190,6 +194,7 @@ pub struct Node {
     drain_given_up_at: Option<Instant>,
     /// When it last looked at what its peers say, and at the time.
     served_at: Instant,
+    service_gap: readiness::ServiceGap,
     /// What is about to be encrypted, and what was decrypted.
     plain: PlainText,
     /// The tunnel to another site.
@@ -471,11 +476,16 @@ impl Node {
         for peer in &mut self.peers {
             peer.collect_session_events(now, &mut self.events, self.compact.as_deref_mut());
         }
-        let synchronised = self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised();
+        let synchronised = self.has_all_copies();
         let informed = self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised();
         self.roles.set_informed(now, informed);
         self.roles.set_synchronised(now, synchronised);
         self.handle_role_events(now);
+    }
+
+    /// Whether this node has a copy of every connection that it is to back up.
+    fn has_all_copies(&self) -> bool {
+        self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised()
     }
 
     /// Sends on the first replies whose connection a backup knows by now, or whose time is over.

@@ -8,6 +8,7 @@ use replication::SessionStatus;
 use replication::compact::CompactReceiverStatus;
 
 use super::peer::Peer;
+use super::readiness::{HEARTBEAT_AGE_MAX, Readiness, readiness};
 use super::{CompactStatus, Node, ReplicaCounters};
 use crate::group::GroupId;
 use crate::pipeline::TombstoneCounters;
@@ -22,6 +23,16 @@ pub struct NodeStatus {
     pub groups: Vec<GroupStatus>,
     /// The number that nodes have in common if they are configured alike.
     pub configuration: Option<u64>,
+    /// Whether a take-over now would keep every connection, and what stands in its way.
+    pub readiness: Readiness,
+    /// This is the worker that decides roles and receives heartbeats.
+    pub leads: bool,
+    /// This node has a copy of every connection that it is to back up.
+    pub synchronised: bool,
+    /// This node takes no addresses over: see [`role::Heartbeat::passive`].
+    pub passive: bool,
+    /// How long the node was not served lately, if that was too long.
+    pub served_late: Option<Duration>,
     /// Connections held, copies included.
     pub connections: u32,
     /// Connections held at most.
@@ -55,6 +66,8 @@ pub struct GroupStatus {
     pub term: u64,
     /// Its priority: the highest wins.
     pub priority: u8,
+    /// The weights of all that is tracked for the group and not reached, added up.
+    pub unreached: u16,
 }
 
 /// How a node stands to a peer.
@@ -68,6 +81,8 @@ pub struct PeerStatus {
     pub down_since: Option<Instant>,
     /// What it last said of its role in each of this node's groups, if that still counts.
     pub heartbeats: Vec<Option<role::Heartbeat>>,
+    /// It is up, and its last heartbeat is older than [`HEARTBEAT_AGE_MAX`].
+    pub heartbeats_late: bool,
     /// How it divides its packets among its workers, if that is not how this node does: then replication is refused.
     pub refused: Option<role::Division>,
     /// The replication session; `None` when replication is off.
@@ -113,13 +128,6 @@ impl PeerStatus {
         self.heartbeats.iter().flatten().any(|said| matches!(said.state, role::State::Leaving | role::State::Left))
     }
 
-    /// The peer could take the group over and would, if this node left.
-    #[must_use]
-    pub fn would_relieve(&self, group: GroupId) -> bool {
-        let stands_by = |said: role::Heartbeat| said.state == role::State::Standby && said.synchronised;
-        self.could_take_over() && self.heartbeat(group).is_some_and(stands_by)
-    }
-
     /// The peer says that it holds the group's addresses.
     #[must_use]
     pub fn holds(&self, group: GroupId) -> bool {
@@ -136,10 +144,17 @@ fn detector_status(peer: &Peer) -> failure_detector::Status {
 
 fn group_status(node: &Node, group: GroupId) -> GroupStatus {
     let roles = &node.roles;
-    GroupStatus { group, role: roles.state(group), term: roles.term(group), priority: roles.priority(group) }
+    GroupStatus {
+        group,
+        role: roles.state(group),
+        term: roles.term(group),
+        priority: roles.priority(group),
+        unreached: roles.unreached(group),
+    }
 }
 
 pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
+    let leads = node.place().leads();
     let peers = node.peers.iter().map(|peer| {
         let session = peer.session.as_ref().map(replication::PeerSession::status);
         PeerStatus {
@@ -147,6 +162,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
             detector: detector_status(peer),
             down_since: peer.orphaned_at,
             heartbeats: node.roles.groups().map(|group| node.roles.peer(now, peer.id, group)).collect(),
+            heartbeats_late: leads && peer.is_up() && !node.roles.was_heard_within(now, peer.id, HEARTBEAT_AGE_MAX),
             refused: peer.refused,
             session,
             lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
@@ -156,10 +172,15 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
             has_told_filter: peer.has_told_filter() && peer.has_told_on(),
         }
     });
-    NodeStatus {
+    let mut status = NodeStatus {
         role: node.roles.summary(),
         groups: node.roles.groups().map(|group| group_status(node, group)).collect(),
         configuration: node.roles.configuration(),
+        readiness: Readiness::default(),
+        leads,
+        synchronised: node.has_all_copies(),
+        passive: node.roles.is_passive(),
+        served_late: node.service_gap.counting(now),
         connections: node.pipeline.table().len(),
         connections_max: node.pipeline.table().capacity(),
         tombstones: node.pipeline.tombstones(),
@@ -170,5 +191,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         compact: node.compact_status(),
         peers: peers.collect(),
         site: node.site.as_ref().map(|site| site.status(now)),
-    }
+    };
+    status.readiness = readiness(&status, node.id);
+    status
 }

@@ -14,7 +14,7 @@ impl Node {
     pub(super) fn tell_changes(&mut self, now: Instant) {
         let changes = self.pipeline.take_changes();
         for change in &changes {
-            if self.keeps_to_itself(change) {
+            if self.keeps_to_itself(now, change) {
                 continue;
             }
             match change {

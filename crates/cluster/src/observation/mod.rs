@@ -235,11 +235,6 @@ impl Observation {
         self.now = now;
     }
 
-    /// When something was last handled.
-    pub(crate) const fn now(&self) -> Instant {
-        self.now
-    }
-
     #[inline]
     pub(crate) const fn looks_at_packets(&self) -> bool {
         self.looks_at_packets

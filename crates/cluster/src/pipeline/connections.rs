@@ -113,7 +113,9 @@ impl Pipeline {
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let sent = self.send(now, packet, verdict, edge);
-        if !is_on_its_way(sent) {
+        if let Ok(Disposition::Transmit(port)) = sent {
+            record_mut(&mut self.table, slot).note_egress(direction, port);
+        } else {
             let as_received = *record(&self.table, slot).tuple(direction);
             edge.note_not_sent(now, packet, &as_received);
         }
@@ -240,6 +242,9 @@ impl Pipeline {
                 Err(reason)
             }
             Ok(disposition) => {
+                if let Disposition::Transmit(port) = disposition {
+                    record_mut(&mut self.table, slot).note_egress(Direction::Original, port);
+                }
                 self.note_begun(now, &tuple);
                 self.counters.begun += 1;
                 self.note_if_expected(now, slot, &tuple);

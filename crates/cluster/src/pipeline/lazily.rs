@@ -46,9 +46,4 @@ impl Pipeline {
         let last_packet_ns = connection.expires_at_nanos.saturating_sub(timeout.as_nanos() as u64);
         Age::Heard(Instant::from_nanos(last_packet_ns).saturating_since(began))
     }
-
-    /// The time at which something was last handled.
-    pub(crate) const fn now(&self) -> Instant {
-        self.observation.now()
-    }
 }

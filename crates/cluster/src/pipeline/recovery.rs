@@ -7,7 +7,7 @@
 //! ```text
 //!   packet of no connection
 //!     │ SYN, or of a kind that no connection has ──────────────────────────► a new connection, as ever
-//!     │ its source has missed too often ───────────────────────────────────► TCP: dropped; else a new one
+//!     │ its source has missed too often, or the work is over budget ───────► TCP: dropped; else a new one
 //!     ▼
 //!   asked for as an original, then as a reply ──hit, and the rules allow it─► entered as a copy, taken over
 //!     │ missed                            └─ may be a reply to several ────► TCP: those inside are asked whose it is; dropped
@@ -20,12 +20,13 @@
 //!
 //! A filter answers some tuples that it never held. What that may let pass is bounded: nothing that the rules deny a
 //! connection to begin with, no more connections than were told, few questions of one source, and all of it only for as
-//! long as the recovery lasts.
+//! long as the recovery lasts. The work that strangers' packets cause is budgeted ([`work`]).
 
 mod asking;
 mod blocked;
 mod counters;
 mod missed;
+mod work;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -42,6 +43,7 @@ use flow::{Connection, Direction, Disposition, DropReason, Instant, NodeId, Port
 use self::asking::Asking;
 use self::blocked::Blocked;
 pub use self::counters::RecoveryCounters;
+use self::work::{Admittance, TUPLES_PER_PROBE, Work};
 use super::batch::wanted;
 use super::{Edge, Pipeline};
 
@@ -101,6 +103,7 @@ pub(super) struct Recovery {
     misses: SourceRates,
     blocked: Blocked,
     asking: Asking,
+    work: Work,
     /// Room for the tuples that a reply may belong to,
     originals: Vec<Tuple>,
     /// and those of them that a filter names.
@@ -108,6 +111,11 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
+    /// Connections that no filter names may come back.
+    const fn makes_good(&self) -> bool {
+        self.config.blocks || !self.config.cold_start.is_empty()
+    }
+
     /// As many connections came back as were told, and a few more.
     const fn is_used_up(&self) -> bool {
         self.restored >= self.told + self.told / RESTORED_BEYOND + RESTORED_BEYOND
@@ -142,7 +150,8 @@ impl Pipeline {
             restored: 0,
             misses,
             blocked: Blocked::default(),
-            asking: Asking::new(self.key, config.misses_per_source_max),
+            asking: Asking::default(),
+            work: Work::new(self.key, config.misses_per_source_max),
             originals: Vec::new(),
             recalled: Vec::new(),
         }));
@@ -171,8 +180,7 @@ impl Pipeline {
     /// Ends the recovery if its time is over, or nothing is left that could come back.
     pub fn end_recovery_if_over(&mut self, now: Instant) {
         let Some(recovery) = &self.recovery else { return };
-        let makes_good = recovery.config.blocks || !recovery.config.cold_start.is_empty();
-        let is_used_up = recovery.is_used_up() && !makes_good;
+        let is_used_up = recovery.is_used_up() && !recovery.makes_good();
         if is_used_up || recovery.until <= now {
             self.recovery_counters.used_up += u64::from(is_used_up);
             self.recovery = None;
@@ -223,49 +231,89 @@ impl Pipeline {
             self.recovery_counters.denials += 1;
             return Recollection::Done(Err(DropReason::RecoveryDenial));
         }
+        let unasked = |reason| if is_tcp { Recollection::Done(Err(reason)) } else { Recollection::Unknown };
         if !recovery.misses.may_begin(now, &source) {
             self.recovery_counters.unasked += 1;
-            let refused = Recollection::Done(Err(DropReason::RecoverySourceLimit));
-            return if is_tcp { refused } else { Recollection::Unknown };
+            return unasked(DropReason::RecoverySourceLimit);
         }
         let ingress = packet.frame.ingress;
         recovery.originals.clear();
-        self.chain.originals_of(&wanted, &mut recovery.originals);
-        if !recovery.is_used_up() {
-            if let Some(recalled) = self.recall(edge, &wanted)
-                && let Some(found) = self.enter_recalled(now, recovery, wanted, Some(ingress), recalled, &wanted)
-            {
-                return found;
-            }
-            self.recall_originals(recovery, edge);
-            match recovery.recalled[..] {
-                [] => {}
-                [(original, recalled)] if !recalled.is_of_hosts || recovery.originals.len() == 1 => {
-                    if let Some(found) = self.enter_recalled(now, recovery, original, None, recalled, &wanted) {
-                        return found;
-                    }
+        let mut found = None;
+        if !recovery.is_used_up()
+            && let Some(recalled) = self.recall(edge, &wanted)
+        {
+            found = self.enter_recalled(now, recovery, wanted, Some(ingress), recalled, &wanted);
+        }
+        if found.is_none() && (!recovery.is_used_up() || recovery.makes_good()) {
+            match recovery.work.admit(now, &source) {
+                Admittance::Admitted => found = self.ask_for_originals(now, recovery, packet, &wanted, edge),
+                Admittance::SourceOverdrawn => {
+                    self.recovery_counters.unasked += 1;
+                    return unasked(DropReason::RecoverySourceLimit);
                 }
-                _ => {
-                    self.ask_those_inside(now, recovery, packet, edge);
-                    return Recollection::Done(Err(DropReason::RecoveryAmbiguous));
+                Admittance::Overdrawn => {
+                    self.recovery_counters.over_budget += 1;
+                    return unasked(DropReason::RecoveryWorkLimit);
                 }
             }
+        }
+        if let Some(found) = found {
+            // An ambiguous match is charged as work; what finds no room is a miss like others.
+            let is_refused =
+                matches!(found, Recollection::Done(Err(reason)) if reason != DropReason::RecoveryAmbiguous);
+            if is_refused {
+                recovery.misses.note_begun(now, &source);
+            }
+            return found;
         }
         self.recovery_counters.missed += 1;
         recovery.misses.note_begun(now, &source);
         if is_tcp { self.make_good(now, recovery, packet, edge) } else { Recollection::Unknown }
     }
 
+    /// Looks for the connections that a packet may be an answer to. The work is charged, unless it restores one of them.
+    fn ask_for_originals<E: Edge>(
+        &mut self,
+        now: Instant,
+        recovery: &mut Recovery,
+        packet: &mut Packet<'_, '_>,
+        wanted: &Tuple,
+        edge: &mut E,
+    ) -> Option<Recollection> {
+        let source = packet.headers.tuple;
+        let mut tuples = self.chain.originals_of(wanted, &mut recovery.originals);
+        let mut found = None;
+        if !recovery.is_used_up() {
+            tuples += self.recall_originals(recovery, edge);
+            found = match recovery.recalled[..] {
+                [] => None,
+                [(original, recalled)] if !recalled.is_of_hosts || recovery.originals.len() == 1 => {
+                    self.enter_recalled(now, recovery, original, None, recalled, wanted)
+                }
+                _ => {
+                    tuples += TUPLES_PER_PROBE * self.ask_those_inside(now, recovery, packet, edge);
+                    Some(Recollection::Done(Err(DropReason::RecoveryAmbiguous)))
+                }
+            };
+        }
+        self.recovery_counters.tuples += tuples as u64;
+        if !matches!(found, Some(Recollection::Known(..))) {
+            recovery.work.charge(now, &source, tuples);
+        }
+        found
+    }
+
     fn recall<E: Edge>(&self, edge: &E, original: &Tuple) -> Option<Recalled> {
         if self.lies_here(original) { edge.recall(original) } else { None }
     }
 
-    /// Notes which of the tuples that a reply may belong to are named by a filter.
-    fn recall_originals<E: Edge>(&self, recovery: &mut Recovery, edge: &E) {
+    /// Notes which of the tuples that a reply may belong to are named by a filter. Returns how many were looked for.
+    fn recall_originals<E: Edge>(&self, recovery: &mut Recovery, edge: &E) -> usize {
         let Recovery { originals, recalled, .. } = recovery;
         recalled.clear();
         let named = originals.iter().filter_map(|original| Some((*original, self.recall(edge, original)?)));
         recalled.extend(named);
+        originals.len()
     }
 
     /// Enters a connection that a filter names, for a packet that is looked up as `wanted`. `None`: there is no such connection

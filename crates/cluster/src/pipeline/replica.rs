@@ -72,7 +72,9 @@ impl Pipeline {
                 return Applied::Taken;
             }
         }
-        for (slot, _) in [known, self.lookup(&copy.reply)].into_iter().flatten() {
+        // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the copy's tuples, the other way round.
+        let by_reply = self.lookup(&copy.reply).filter(|(slot, _)| known.is_none_or(|(known, _)| known != *slot));
+        for (slot, _) in [known, by_reply].into_iter().flatten() {
             // A remnant of the same peer gives way; what this node or a third one is master of does not.
             let gives_way = self.table.get(slot).is_some_and(|other| {
                 other.owner == from || (other.original == copy.original && prevails(from, copy.version, other))

@@ -35,6 +35,9 @@ pub struct Config {
     pub heartbeat_timeout: Duration,
     /// How long a leaving node holds the addresses when nobody takes them.
     pub handover_limit: Duration,
+    /// How long a node must reach more than the holder before it takes the addresses from it: two nodes seldom notice the
+    /// failure of something that both use in the same millisecond.
+    pub reach_hold: Duration,
     /// Said in heartbeats: a number that nodes have in common if they are configured alike.
     pub configuration: Option<u64>,
     /// The groups of shared addresses, of which each is chosen for by itself, with its own priority and preemption. Empty:
@@ -55,6 +58,7 @@ impl Config {
             heartbeat_interval: Duration::from_millis(20),
             heartbeat_timeout: Duration::from_millis(200),
             handover_limit: Duration::from_secs(5),
+            reach_hold: Duration::from_millis(100),
             configuration: None,
             groups: Vec::new(),
         }
@@ -102,6 +106,12 @@ pub struct RoleAutomaton {
     /// When the state was entered.
     pub(super) since: Instant,
     synchronised: bool,
+    /// The weights of all that is tracked and not reached, added up.
+    unreached: u16,
+    /// Must not take the addresses over.
+    passive: bool,
+    /// Since when this node could serve and reaches more than each node that holds the addresses.
+    outreaches_since: Option<Instant>,
     pub(super) term: u64,
     /// With which number this node holds the addresses, or is about to: that of its take-over, or 0 as long as it took them
     /// knowing nothing and nobody stands by for it.
@@ -136,6 +146,9 @@ impl RoleAutomaton {
             state: State::Init,
             since: now,
             synchronised: false,
+            unreached: 0,
+            passive: false,
+            outreaches_since: None,
             term: 0,
             claim: 0,
             has_heard: false,
@@ -231,6 +244,36 @@ impl RoleAutomaton {
             self.heartbeat_at = now;
             self.decide(now);
         }
+    }
+
+    /// The weights of all tracked ports and next hops that this node does not reach, added up. Peers receive it at once.
+    pub fn set_unreached(&mut self, now: Instant, unreached: u16) {
+        if self.unreached != unreached {
+            self.unreached = unreached;
+            self.heartbeat_at = now;
+            self.decide(now);
+        }
+    }
+
+    /// The weights set by [`RoleAutomaton::set_unreached`].
+    #[must_use]
+    pub const fn unreached(&self) -> u16 {
+        self.unreached
+    }
+
+    /// Whether this node must not take the addresses over, whatever its peers say. It keeps addresses that it holds.
+    pub fn set_passive(&mut self, now: Instant, passive: bool) {
+        if self.passive != passive {
+            self.passive = passive;
+            self.heartbeat_at = now;
+            self.decide(now);
+        }
+    }
+
+    /// Whether it must not.
+    #[must_use]
+    pub const fn is_passive(&self) -> bool {
+        self.passive
     }
 
     /// Whether this node was told all connections at some time since it started, or has nobody to be told by. Unlike what
@@ -364,6 +407,8 @@ impl RoleAutomaton {
                 self.term
             },
             configuration: self.config.configuration,
+            unreached: self.unreached,
+            passive: self.passive,
         }
     }
 

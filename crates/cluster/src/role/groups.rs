@@ -14,6 +14,8 @@ use crate::group::GROUPS_MAX;
 
 /// Bytes of a group's attribute: identity, state, priority, term.
 const GROUP_BYTES: usize = 4 + 1 + 1 + 8;
+/// Bytes of the attribute that says what a node cannot reach for a group: identity, weight.
+const UNREACHED_BYTES: usize = 4 + 2;
 
 /// How a node takes part in the choice of who holds a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +39,8 @@ pub struct GroupHeartbeat {
     pub priority: u8,
     /// The number of the group's latest take-over that it knows of.
     pub term: u64,
+    /// As [`Heartbeat::unreached`], of what is tracked for the group.
+    pub unreached: u16,
 }
 
 /// How a node stands to all groups.
@@ -58,6 +62,12 @@ impl Heartbeats {
             (value[4], value[5]) = (group.state.number(), group.priority);
             value[6..].copy_from_slice(&group.term.to_be_bytes());
             tlv::put(out, attribute::GROUP, &value);
+            if group.unreached > 0 {
+                let mut value = [0; UNREACHED_BYTES];
+                value[..4].copy_from_slice(&group.identity.to_be_bytes());
+                value[4..].copy_from_slice(&group.unreached.to_be_bytes());
+                tlv::put(out, attribute::GROUP_UNREACHED, &value);
+            }
         }
         self.first.encode(out);
     }
@@ -69,7 +79,16 @@ impl Heartbeats {
     pub fn decode(bytes: &[u8]) -> Result<Self, HeartbeatError> {
         let first = Heartbeat::decode(bytes)?;
         let of_groups = tlv::read(bytes).flatten().filter(|(kind, _)| *kind == attribute::GROUP);
-        let groups = of_groups.take(GROUPS_MAX).map(|(_, value)| decode_group(value)).collect::<Result<_, _>>()?;
+        let mut groups =
+            of_groups.take(GROUPS_MAX).map(|(_, value)| decode_group(value)).collect::<Result<Vec<_>, _>>()?;
+        for (kind, value) in tlv::read(bytes).flatten().filter(|(kind, _)| *kind == attribute::GROUP_UNREACHED) {
+            let [i0, i1, i2, i3, unreached @ ..]: [u8; UNREACHED_BYTES] =
+                value.try_into().map_err(|_| TlvError::ValueSize(kind))?;
+            let identity = u32::from_be_bytes([i0, i1, i2, i3]);
+            if let Some(group) = groups.iter_mut().find(|group| group.identity == identity) {
+                group.unreached = u16::from_be_bytes(unreached);
+            }
+        }
         Ok(Self { first, groups })
     }
 }
@@ -82,6 +101,7 @@ fn decode_group(value: &[u8]) -> Result<GroupHeartbeat, HeartbeatError> {
         state: State::from_number(state).ok_or(HeartbeatError::UnknownState(state))?,
         priority,
         term: u64::from_be_bytes(term),
+        unreached: 0,
     })
 }
 
@@ -92,11 +112,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn group() -> impl Strategy<Value = GroupHeartbeat> {
-        (any::<u32>(), 0u8..6, any::<u8>(), any::<u64>()).prop_map(|(identity, state, priority, term)| GroupHeartbeat {
+        let fields = (any::<u32>(), 0u8..6, any::<u8>(), any::<u64>(), any::<u16>());
+        fields.prop_map(|(identity, state, priority, term, unreached)| GroupHeartbeat {
             identity,
             state: State::from_number(state).unwrap(),
             priority,
             term,
+            unreached,
         })
     }
 
@@ -110,8 +132,13 @@ mod tests {
         fn what_is_encoded_is_decoded_and_who_knows_no_groups_reads_the_first(
             groups in proptest::collection::vec(group(), 0..=GROUPS_MAX), node in any::<u8>(), term in any::<u64>(),
         ) {
+            // Groups have different identities.
+            let mut groups: Vec<GroupHeartbeat> = groups;
+            groups.sort_by_key(|group| group.identity);
+            groups.dedup_by_key(|group| group.identity);
             let first = Heartbeat {
                 node: NodeId(node), state: State::Standby, priority: 7, synchronised: true, term, configuration: Some(9),
+                unreached: 3, passive: false,
             };
             let all = Heartbeats { first, groups };
             let mut bytes = Vec::new();
@@ -133,6 +160,8 @@ mod tests {
             synchronised: true,
             term: 1,
             configuration: None,
+            unreached: 0,
+            passive: false,
         };
         let with = |value: &[u8]| {
             let mut bytes = Vec::new();

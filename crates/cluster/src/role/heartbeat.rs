@@ -19,6 +19,10 @@ pub(super) mod attribute {
     pub(in super::super) const GROUP: u16 = 7;
     /// Of [`super::super::Division`].
     pub(in super::super) const DIVISION: u16 = 8;
+    pub(super) const UNREACHED: u16 = 9;
+    pub(super) const PASSIVE: u16 = 10;
+    /// The same as [`UNREACHED`], for one of several groups.
+    pub(in super::super) const GROUP_UNREACHED: u16 = 11;
 }
 
 /// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is
@@ -44,6 +48,12 @@ pub struct Heartbeat {
     /// A number that nodes have in common if they are configured alike, as far as they must be; `None` when it does not
     /// say.
     pub configuration: Option<u64>,
+    /// The weights of all tracked ports and next hops that the node cannot reach, added up; 0 when it reaches all of them, or
+    /// tracks none.
+    pub unreached: u16,
+    /// The node takes no addresses over, though its state would allow it: they are defended by another host, or it receives
+    /// packets of a peer that it cannot authenticate.
+    pub passive: bool,
 }
 
 /// Why a heartbeat cannot be read. The sender's fault.
@@ -67,6 +77,12 @@ impl Heartbeat {
         if let Some(configuration) = self.configuration {
             tlv::put(out, attribute::CONFIGURATION, &configuration.to_be_bytes());
         }
+        if self.unreached > 0 {
+            tlv::put(out, attribute::UNREACHED, &self.unreached.to_be_bytes());
+        }
+        if self.passive {
+            tlv::put(out, attribute::PASSIVE, &[1]);
+        }
         tlv::put(out, attribute::NODE, &[self.node.0]);
         tlv::put(out, attribute::STATE, &[self.state.number()]);
         tlv::put(out, attribute::PRIORITY, &[self.priority]);
@@ -81,6 +97,7 @@ impl Heartbeat {
     pub fn decode(bytes: &[u8]) -> Result<Self, HeartbeatError> {
         let (mut node, mut state, mut priority, mut synchronised, mut term) = (None, None, None, None, None);
         let mut configuration = None;
+        let (mut unreached, mut passive) = (0, false);
         for attribute in tlv::read(bytes) {
             let (kind, value) = attribute?;
             match kind {
@@ -90,6 +107,10 @@ impl Heartbeat {
                 attribute::SYNCHRONISED => synchronised = Some(octet(kind, value)? != 0),
                 attribute::TERM => term = Some(number(kind, value)?),
                 attribute::CONFIGURATION => configuration = Some(number(kind, value)?),
+                attribute::UNREACHED => {
+                    unreached = value.try_into().map(u16::from_be_bytes).map_err(|_| TlvError::ValueSize(kind))?;
+                }
+                attribute::PASSIVE => passive = octet(kind, value)? != 0,
                 _ => {}
             }
         }
@@ -101,6 +122,8 @@ impl Heartbeat {
             synchronised: synchronised.ok_or(HeartbeatError::Missing(attribute::SYNCHRONISED))?,
             term: term.ok_or(HeartbeatError::Missing(attribute::TERM))?,
             configuration,
+            unreached,
+            passive,
         })
     }
 }
@@ -127,10 +150,11 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded_and_nothing_shorter_is(
             node in any::<u8>(), state in 0u8..6, priority in any::<u8>(), synchronised in any::<bool>(), term in any::<u64>(),
-            configuration in any::<Option<u64>>(),
+            configuration in any::<Option<u64>>(), unreached in any::<u16>(), passive in any::<bool>(),
         ) {
             let state = State::from_number(state).unwrap();
-            let heartbeat = Heartbeat { node: NodeId(node), state, priority, synchronised, term, configuration };
+            let node = NodeId(node);
+            let heartbeat = Heartbeat { node, state, priority, synchronised, term, configuration, unreached, passive };
             let mut bytes = Vec::new();
             heartbeat.encode(&mut bytes);
             prop_assert_eq!(Heartbeat::decode(&bytes), Ok(heartbeat));

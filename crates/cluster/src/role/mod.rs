@@ -4,9 +4,12 @@
 //! of themselves (by [`Heartbeat`]s), and says by [`Event`]s what its owner is to do. The rules:
 //!
 //! 1. A node that starts listens first, for `startup_hold` or until it has heard all its peers.
-//! 2. While somebody who can be heard holds the addresses, nobody else takes them, unless `preempt` is set.
-//! 3. When nobody holds them, the best node takes them at once: synchronised before not synchronised, then the higher
-//!    priority, then the lower [`NodeId`](flow::NodeId). If the best does not within `heartbeat_timeout`, the next does.
+//! 2. While a reachable node holds the addresses, no other node takes them, with two exceptions: with `preempt`, a higher
+//!    priority does; and a synchronised node does that has reached more of its tracked ports and next hops than the holder
+//!    for `reach_hold`. Equal reach moves nothing, so addresses do not move back by themselves.
+//! 3. When no node holds them, the best node takes them at once: synchronised before not synchronised, then the one that
+//!    reaches more, then the higher priority, then the lower [`NodeId`](flow::NodeId). If the best does not within
+//!    `heartbeat_timeout`, the next does. A passive node (see [`Heartbeat::passive`]) takes nothing.
 //! 4. Two nodes that both hold them (a split that healed, or one that stood still and goes on): the one that took over
 //!    later keeps them and announces them again; the other yields. It is the later one to which packets went last, and it
 //!    is the earlier one that may have been away. A take-over by a node that knew nothing, as it has never heard anybody

@@ -107,8 +107,9 @@ impl Roles {
         }
         for group in &said.groups {
             let Some(index) = self.identities.iter().position(|identity| *identity == group.identity) else { continue };
-            let GroupHeartbeat { state, priority, term, .. } = *group;
-            self.automata[index].handle_heartbeat(now, &Heartbeat { state, priority, term, ..said.first })?;
+            let GroupHeartbeat { state, priority, term, unreached, .. } = *group;
+            let heartbeat = Heartbeat { state, priority, term, unreached, ..said.first };
+            self.automata[index].handle_heartbeat(now, &heartbeat)?;
         }
         Ok(())
     }
@@ -116,6 +117,30 @@ impl Roles {
     /// As [`RoleAutomaton::set_synchronised`]: connections belong to no group.
     pub fn set_synchronised(&mut self, now: Instant, synchronised: bool) {
         self.automata.iter_mut().for_each(|automaton| automaton.set_synchronised(now, synchronised));
+    }
+
+    /// As [`RoleAutomaton::set_unreached`], for one group; without effect for a group that does not exist.
+    pub fn set_unreached(&mut self, now: Instant, group: GroupId, unreached: u16) {
+        if let Some(automaton) = self.automata.get_mut(group.index()) {
+            automaton.set_unreached(now, unreached);
+        }
+    }
+
+    /// As [`RoleAutomaton::set_passive`], for every group: a foreign holder of one address shows that the configuration is wrong.
+    pub fn set_passive(&mut self, now: Instant, passive: bool) {
+        self.automata.iter_mut().for_each(|automaton| automaton.set_passive(now, passive));
+    }
+
+    /// Whether this node takes nothing over: see [`Roles::set_passive`].
+    #[must_use]
+    pub fn is_passive(&self) -> bool {
+        self.automata.iter().any(RoleAutomaton::is_passive)
+    }
+
+    /// As [`RoleAutomaton::unreached`].
+    #[must_use]
+    pub fn unreached(&self, group: GroupId) -> u16 {
+        self.automata.get(group.index()).map_or(0, RoleAutomaton::unreached)
     }
 
     /// What [`Event::BecomeActive`] asked for is done for the group.
@@ -165,6 +190,7 @@ impl Roles {
             state: said.state,
             priority: said.priority,
             term: said.term,
+            unreached: said.unreached,
         };
         Some(Heartbeats { first: said[0], groups: self.identities.iter().zip(&said).map(of_group).collect() })
     }

@@ -287,6 +287,8 @@ fn of_three_the_synchronised_one_takes_over() {
 fn a_heartbeat_from_a_stranger_is_refused() {
     let mut automaton = RoleAutomaton::new(Config::new(NodeId(0), std::vec![NodeId(1)]), Instant::ZERO);
     let stranger = Heartbeat {
+        unreached: 0,
+        passive: false,
         node: NodeId(9),
         state: State::Active,
         priority: 255,
@@ -362,4 +364,72 @@ proptest! {
         let expected = usize::from((0..3).any(|node| takes_part(&node)));
         prop_assert_eq!(cluster.holders().len(), expected);
     }
+}
+
+#[test]
+fn addresses_move_to_the_standby_that_reaches_more_after_the_hold_and_do_not_move_back() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(0).set_unreached(now, 10);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [1]);
+    assert!((100..=110).contains(&took_ms), "the hold, and no more: {took_ms} ms");
+    let now = cluster.now();
+    cluster.automaton(0).set_unreached(now, 0);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1], "equal reach moves nothing");
+}
+
+#[test]
+fn addresses_stay_when_both_nodes_lose_the_same_or_the_standby_is_not_synchronised() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(0).set_unreached(now, 10);
+    cluster.run_ms(60);
+    let now = cluster.now();
+    cluster.automaton(1).set_unreached(now, 10);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [0], "what both use failed");
+    let now = cluster.now();
+    cluster.automaton(1).set_synchronised(now, false);
+    cluster.automaton(1).set_unreached(now, 0);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [0], "a node without the connections would lose them");
+}
+
+#[test]
+fn preemption_by_priority_waits_until_the_higher_node_reaches_as_much() {
+    let mut cluster = Cluster::of(2, |config| {
+        config.priority = 200 - config.node.0;
+        config.preempt = true;
+    });
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(0).set_unreached(now, 1);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1]);
+    let now = cluster.now();
+    cluster.automaton(0).set_unreached(now, 0);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [0]);
+}
+
+#[test]
+fn a_passive_node_takes_nothing_and_is_not_waited_for() {
+    let mut cluster = Cluster::of(3, |_| {});
+    cluster.run_ms(1000);
+    let now = cluster.now();
+    cluster.automaton(1).set_passive(now, true);
+    cluster.run_ms(50);
+    cluster.kill(0);
+    let took_ms = cluster.run_until(1000, |cluster| cluster.holders() == [2]);
+    assert!(took_ms <= 105, "{took_ms} ms");
+    cluster.kill(2);
+    cluster.run_ms(1000);
+    assert!(cluster.holders().is_empty());
+    let now = cluster.now();
+    cluster.automaton(1).set_passive(now, false);
+    cluster.run_ms(10);
+    assert_eq!(cluster.holders(), [1]);
 }

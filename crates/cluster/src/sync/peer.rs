@@ -131,7 +131,17 @@ impl Peer {
         };
         let synchronised = session.status().is_synchronised();
         buffer.clear();
-        Heartbeat { node, state, priority: 0, synchronised, term: 0, configuration: None }.encode(buffer);
+        Heartbeat {
+            node,
+            state,
+            priority: 0,
+            synchronised,
+            term: 0,
+            configuration: None,
+            unreached: 0,
+            passive: false,
+        }
+        .encode(buffer);
         true
     }
 

@@ -22,8 +22,6 @@ pub struct Cold {
     pub(super) timer: Timer,
     /// When the connection was entered, in nanoseconds of [`Instant`].
     pub created_at_nanos: u64,
-    /// Sequence number of the last replication message that told of the connection; 0 before the first.
-    pub replication_sequence: u32,
     /// The next free slot, while this one is free.
     next_free: u32,
 }
@@ -88,8 +86,7 @@ impl Slab {
     /// Puts a connection into a free slot; `None` when there is none.
     pub(super) fn insert(&mut self, connection: &Connection, now: Instant) -> Option<u32> {
         debug_assert!(connection.original.version != FREE, "a tuple is of a version of IP");
-        let cold =
-            Cold { timer: Timer::NEW, created_at_nanos: now.as_nanos(), replication_sequence: 0, next_free: NONE };
+        let cold = Cold { timer: Timer::NEW, created_at_nanos: now.as_nanos(), next_free: NONE };
         let slot = if self.first_free != NONE {
             let slot = self.first_free;
             self.first_free = self.cold[slot as usize].next_free;

@@ -279,11 +279,10 @@ impl Network {
             Fragment::Whole => UdpView::new_checked(transport)?,
             Fragment::First | Fragment::Later => UdpView::new_first_part(transport)?,
         };
-        match (udp.checksum(), self.tuple.version) {
-            (0, 4) => {}
-            // RFC 8200 section 8.1. A partial sum may be zero, though.
-            (0, _) if self.must_verify() => return Err(DropReason::Malformed),
-            _ => self.verify_with_pseudo_header(udp.datagram())?,
+        // Zero says that there is none. Over IPv6 tunnels send such datagrams (RFC 6935), and whether the receiver takes them
+        // is for its socket to say: what stands between passes them (RFC 6936 section 4).
+        if udp.checksum() != 0 {
+            self.verify_with_pseudo_header(udp.datagram())?;
         }
         self.tuple.source_port = udp.source_port();
         self.tuple.destination_port = udp.destination_port();
@@ -307,6 +306,10 @@ impl Network {
             }
             Class::Error => {
                 let (inner, inner_header_bytes) = parse_quoted(message.body(), self.tuple.version)?;
+                // It would reach the quoted connection's owner, whomever it was sent to.
+                if self.tuple.destination != inner.source {
+                    return Err(DropReason::MisdirectedIcmpError);
+                }
                 let inner_l3_offset = self.l4_offset + ICMP_HEADER_BYTES;
                 Transport::IcmpError(IcmpError {
                     kind,

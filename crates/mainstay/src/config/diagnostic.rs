@@ -4,8 +4,14 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use serde::Serialize;
+
+/// Places from here on are of values that stand in for missing ones; no file is as large.
+pub(super) const STAND_IN_OFFSET: usize = usize::MAX / 2;
+
 /// How bad a finding is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The gateway does not start.
     Error,
@@ -124,6 +130,10 @@ impl<'a> Findings<'a> {
     }
 
     fn add(&mut self, severity: Severity, span: &Range<usize>, subject: &str, mistake: Mistake) {
+        // That the value is missing has been said.
+        if span.start >= STAND_IN_OFFSET {
+            return;
+        }
         let (line, column) = self.source.position(span.start);
         let Mistake { problem, remedy } = mistake;
         let file = self.source.file.to_owned();
@@ -137,3 +147,5 @@ impl<'a> Findings<'a> {
         (self.found, failed)
     }
 }
+
+const _: () = assert!(STAND_IN_OFFSET as u64 > super::FILE_BYTES_MAX);

@@ -10,6 +10,7 @@ pub mod limits;
 pub mod raw;
 pub mod redundancy;
 pub mod security;
+mod shape;
 pub mod sync;
 pub mod timeouts;
 pub(crate) mod validate;
@@ -25,7 +26,7 @@ pub use diagnostic::{ConfigError, Diagnostic, Severity};
 pub(crate) use validate::CONTROL_SOCKET_DEFAULT;
 pub use validated::Config;
 
-use diagnostic::{Findings, Mistake, Source};
+use diagnostic::{Findings, Source};
 
 /// Largest configuration file that is read.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -75,37 +76,11 @@ fn parse_as<R: DeserializeOwned, C>(
     validate: impl FnOnce(&R, &mut Findings<'_>) -> C,
 ) -> Result<(C, Vec<Diagnostic>), ConfigError> {
     let mut findings = Findings::new(Source { file, text });
-    let config = match toml::from_str(text) {
-        Ok(raw) => Some(validate(&raw, &mut findings)),
-        Err(error) => {
-            let span = error.span().unwrap_or_default();
-            findings.error(span, "syntax", syntax_mistake(error.message()));
-            None
-        }
-    };
+    let config = shape::read(text, &mut findings).map(|raw| validate(&raw, &mut findings));
     match (config, findings.finish()) {
         (Some(config), (warnings, false)) => Ok((config, warnings)),
         (_, (found, _)) => Err(ConfigError::Invalid(found)),
     }
-}
-
-/// What to do about a mistake that the TOML reader found.
-fn syntax_mistake(message: &str) -> Mistake {
-    let message = message.trim().replace('\n', ", ");
-    let remedy = if message.starts_with("unknown field `chain`") {
-        "move `chain` above the first [section] of the file"
-    } else if message.starts_with("unknown field") {
-        "correct its spelling or remove it"
-    } else if message.starts_with("missing field") {
-        "add it to this section"
-    } else if message.starts_with("duplicate") {
-        "keep one of the two"
-    } else if message.starts_with("invalid") || message.starts_with("expected") {
-        "write the value as docs/configuration.md shows it"
-    } else {
-        "correct the TOML here"
-    };
-    Mistake::new(message, remedy)
 }
 
 #[cfg(test)]

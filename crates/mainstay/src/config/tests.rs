@@ -6,6 +6,7 @@ mod ftp;
 mod groups;
 mod lazy;
 mod security;
+mod shape;
 mod transport;
 
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use cluster::observation::Subject;
@@ -23,7 +23,8 @@ use super::streams::{self, Stream};
 use super::types::{ErrorKind, FlowFilterText, Line, PacketFilterText, Query, Request, VERSION};
 use super::watching;
 
-/// Clients at a time; more are told so and closed.
+/// Clients at a time. For one more, the one that was waited for longest is closed; where none is waited for, the new one is,
+/// with the reason.
 pub const CLIENTS_MAX: usize = 32;
 /// Longest request, with its newline; a longer one is refused and its client closed.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
@@ -31,6 +32,8 @@ pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client that takes nothing for so long is closed.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A client that takes nothing of its answer for so long may be closed for another.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
 
 // Every client waits for at most one answer: they alone never find the channel full.
 const _: () = assert!(CLIENTS_MAX < INQUIRIES_WAITING_MAX);
@@ -62,8 +65,59 @@ struct Shared {
     stopping: AtomicBool,
     /// The number of the next client.
     next_client: AtomicU64,
-    /// Streams of the clients, to be closed when the server ends.
-    clients: Mutex<HashMap<u64, UnixStream>>,
+    /// To be closed when the server ends, or for another client.
+    clients: Mutex<HashMap<u64, Client>>,
+}
+
+/// A client as others than its thread see it.
+struct Client {
+    stream: UnixStream,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// What the server waits for the client to do, and since when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waiting {
+    /// To send a request, or the rest of one.
+    Request(Instant),
+    /// To take some of its answer.
+    Room(Instant),
+    /// Nothing: its request is being served.
+    Nothing,
+}
+
+impl Waiting {
+    /// Since when, if the client may be closed for another at `now`.
+    fn evictable_since(self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Request(since) => Some(since),
+            Self::Room(since) => Some(since).filter(|since| now.saturating_duration_since(*since) >= STALLED_AFTER),
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// Writes to a client, and notes that it is waited for.
+struct NotedWriter<'a> {
+    stream: &'a UnixStream,
+    waiting: &'a Mutex<Waiting>,
+}
+
+impl Write for NotedWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        note(self.waiting, Waiting::Room(Instant::now()));
+        let written = self.stream.write(bytes);
+        note(self.waiting, Waiting::Nothing);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn note(waiting: &Mutex<Waiting>, now: Waiting) {
+    *waiting.lock().unwrap_or_else(PoisonError::into_inner) = now;
 }
 
 /// A running server. Dropping it closes the socket, its file and all clients.
@@ -127,7 +181,7 @@ impl Drop for ControlServer {
         self.shared.stopping.store(true, Ordering::Release);
         for client in self.shared.clients().values() {
             // A client that has gone meanwhile is closed already.
-            let _ = client.shutdown(Shutdown::Both);
+            let _ = client.stream.shutdown(Shutdown::Both);
         }
         let ours = fs::metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.file);
         // The connection wakes the acceptor. Without a file that leads to it, it sleeps until the process ends.
@@ -142,12 +196,16 @@ impl Drop for ControlServer {
 }
 
 impl Shared {
-    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<u64, UnixStream>> {
+    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Client>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn refuse_if_taken(path: &Path) -> Result<(), ServerError> {
+/// Whether nothing is in the way of a socket at `path`; the file of a process that died is not.
+///
+/// # Errors
+/// [`ServerError`].
+pub fn refuse_if_taken(path: &Path) -> Result<(), ServerError> {
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     if !found.file_type().is_socket() {
         return Err(ServerError::NotASocket(path.to_owned()));
@@ -213,7 +271,7 @@ fn admit(mut stream: UnixStream, role: Role, shared: &Arc<Shared>) {
     if shared.stopping.load(Ordering::Acquire) {
         return;
     }
-    if clients.len() >= CLIENTS_MAX {
+    if clients.len() >= CLIENTS_MAX && !evict(&mut clients) {
         drop(clients);
         let message = format!("{CLIENTS_MAX} clients are connected already: close one");
         // The client may be gone; then nobody misses the line.
@@ -222,11 +280,12 @@ fn admit(mut stream: UnixStream, role: Role, shared: &Arc<Shared>) {
     }
     let Ok(for_closing) = stream.try_clone() else { return };
     let number = shared.next_client.fetch_add(1, Ordering::Relaxed);
-    clients.insert(number, for_closing);
+    let waiting = Arc::new(Mutex::new(Waiting::Request(Instant::now())));
+    clients.insert(number, Client { stream: for_closing, waiting: Arc::clone(&waiting) });
     drop(clients);
     let serving = Arc::clone(shared);
     let spawned = thread::Builder::new().name("control-client".to_owned()).spawn(move || {
-        if let Err(error) = serve(&stream, role, &serving) {
+        if let Err(error) = serve(&stream, role, &waiting, &serving) {
             tracing::debug!(%error, "a control client was closed");
         }
         serving.clients().remove(&number);
@@ -236,23 +295,38 @@ fn admit(mut stream: UnixStream, role: Role, shared: &Arc<Shared>) {
     }
 }
 
+/// Closes the client that has been waited for longest. Whether there was one.
+fn evict(clients: &mut HashMap<u64, Client>) -> bool {
+    let now = Instant::now();
+    let since = |client: &Client| client.waiting.lock().unwrap_or_else(PoisonError::into_inner).evictable_since(now);
+    let waited_for = clients.iter().filter_map(|(number, client)| Some((since(client)?, *number)));
+    let Some(client) = waited_for.min().and_then(|(_, number)| clients.remove(&number)) else { return false };
+    // Its thread wakes up, and ends.
+    let _ = client.stream.shutdown(Shutdown::Both);
+    tracing::debug!("a control client that was waited for was closed for another");
+    true
+}
+
 /// Answers a client's requests until it goes, or breaks a limit.
-fn serve(stream: &UnixStream, role: Role, shared: &Shared) -> io::Result<()> {
+fn serve(stream: &UnixStream, role: Role, waiting: &Mutex<Waiting>, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
-    let mut writer = BufWriter::new(stream);
+    let mut writer = BufWriter::new(NotedWriter { stream, waiting });
     let mut line = Vec::new();
     loop {
         line.clear();
+        note(waiting, Waiting::Request(Instant::now()));
         let length = reader.by_ref().take(REQUEST_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
         if length == 0 {
             return Ok(());
         }
+        note(waiting, Waiting::Nothing);
         if length > REQUEST_BYTES_MAX {
             let message = format!("the request is longer than {REQUEST_BYTES_MAX} bytes: shorten it");
             write_line(&mut writer, &error_line(ErrorKind::Limit, message))?;
             writer.flush()?;
             // What was not read would turn the close into a reset, which can overtake the answer.
             stream.shutdown(Shutdown::Write)?;
+            note(waiting, Waiting::Request(Instant::now()));
             let rest = io::copy(&mut reader.take(4 * REQUEST_BYTES_MAX as u64), &mut io::sink());
             return rest.map(|_| ());
         }

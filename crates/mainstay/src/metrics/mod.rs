@@ -79,6 +79,7 @@ metrics! {
     PacketsInFragments: Gauge "packets_in_fragments" [] "Packets that came in fragments of which some are still to come.",
     IcmpErrorsSent: Counter "icmp_errors_sent_total" [] "ICMP errors sent to tell senders why a packet went no further.",
     IcmpErrorsLimited: Counter "icmp_errors_limited_total" [] "ICMP errors not sent because of their rate limit.",
+    PacketsAwaitingNeighbour: Gauge "packets_awaiting_neighbour" [] "Packets that wait for the link address of their next hop.",
     Connections: Gauge "connections" [] "Connections held.",
     ConnectionsMax: Gauge "connections_max" [] "Connections held at most.",
     ConnectionsOpened: Counter "connections_opened_total" [] "Connections begun on this node.",

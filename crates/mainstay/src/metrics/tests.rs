@@ -9,7 +9,7 @@ use std::thread;
 
 use flow::DropReason;
 
-use super::server::REQUEST_BYTES_MAX;
+use super::server::{CLIENTS_MAX, REQUEST_BYTES_MAX};
 use super::{Metric, MetricsServer, Samples, render};
 use crate::control::types::{DropCount, Event, PeerStatus, PortStatus, Status};
 use crate::control::{ControlHandler, ControlSender, FlowsPage, FlowsQuery, channel};
@@ -180,11 +180,13 @@ fn a_scraper_gets_the_page() {
 fn other_requests_are_refused_and_the_next_scraper_is_served() {
     with_server(|address| {
         let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(REQUEST_BYTES_MAX + 1 - 26));
-        let cases: [(&[u8], &str); 4] = [
+        let huge = [long.as_bytes(), &[b'x'; 100_000]].concat();
+        let cases: [(&[u8], &str); 5] = [
             (b"GET / HTTP/1.1\r\n\r\n", "404"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
             (b"\x16\x03\x01\r\n\r\n", "400"),
             (long.as_bytes(), "431"),
+            (&huge, "431"),
         ];
         for (request, expected) in cases {
             let answer = exchange(address, request);
@@ -194,11 +196,47 @@ fn other_requests_are_refused_and_the_next_scraper_is_served() {
     });
 }
 
+/// Clients that are there at the same time, more than are served.
+const SILENT_CLIENTS: usize = 200;
+const _: () = assert!(SILENT_CLIENTS > 3 * CLIENTS_MAX);
+
 #[test]
-fn a_client_that_says_nothing_does_not_keep_the_next_one_out() {
+fn silent_and_slow_clients_do_not_keep_a_scraper_waiting() {
     with_server(|address| {
-        let _silent = TcpStream::connect(address).expect("it listens");
-        assert!(exchange(address, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        let clients: Vec<TcpStream> = (0..SILENT_CLIENTS)
+            .map(|number| {
+                let mut stream = TcpStream::connect(address).expect("it listens");
+                // Some say nothing, some half a request; the server may have closed them already.
+                let _ = stream.write_all(if number % 2 == 0 { b"" } else { b"GET /met" });
+                stream
+            })
+            .collect();
+        for _ in 0..20 {
+            assert!(exchange(address, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        }
+        drop(clients);
+    });
+}
+
+#[test]
+fn a_client_that_sends_byte_by_byte_is_closed_in_the_end() {
+    with_server(|address| {
+        let mut slow = TcpStream::connect(address).expect("it listens");
+        slow.set_nodelay(true).expect("it is a TCP connection");
+        let request = b"GET /metrics HTTP/1.1\r\nX: ".iter().chain(std::iter::repeat(&b'x'));
+        // Without end, and never long enough to be refused for that.
+        let sent = request.take(REQUEST_BYTES_MAX / 2).take_while(|byte| {
+            thread::sleep(std::time::Duration::from_millis(2));
+            slow.write_all(&[**byte]).is_ok()
+        });
+        assert!(sent.count() < REQUEST_BYTES_MAX / 2, "it is never closed");
+    });
+}
+
+#[test]
+fn health_is_answered_while_the_data_path_answers() {
+    with_server(|address| {
+        assert!(exchange(address, b"GET /health HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
     });
 }
 

@@ -48,8 +48,9 @@ impl Chain {
 
     /// Adds to `originals` the tuples that a connection to which a packet with `reply` is an answer may have begun with, each
     /// once: for each, [`Chain::restore`] gives this reply tuple. Without translation that is one, the inverse. Nothing is
-    /// added when there are more than [`ORIGINALS_MAX`], or more than [`CANDIDATES_MAX`] would have to be tried.
-    pub fn originals_of(&self, reply: &Tuple, originals: &mut Vec<Tuple>) {
+    /// added when there are more than [`ORIGINALS_MAX`], or more than [`CANDIDATES_MAX`] would have to be tried. Returns how many
+    /// tuples were made for that, which is what the call cost.
+    pub fn originals_of(&self, reply: &Tuple, originals: &mut Vec<Tuple>) -> usize {
         let first = originals.len();
         originals.push(reply.inverse());
         let (mut next, mut is_distinct) = (Vec::new(), true);
@@ -68,13 +69,15 @@ impl Chain {
             candidates.sort_unstable();
             candidates.dedup();
         }
-        if candidates.len() > CANDIDATES_MAX {
-            return;
+        let made = candidates.len();
+        if made > CANDIDATES_MAX {
+            return made;
         }
         candidates.retain(|original| self.restore(original, None).is_some_and(|made| made.reply == *reply));
         if candidates.len() <= ORIGINALS_MAX {
             originals.append(&mut candidates);
         }
+        made
     }
 }
 

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use flow::{BATCH_FRAMES_MAX, Checksum, Frame, PacketBatch, PortId};
 
+use crate::fixed::Fixed;
 use crate::packet_io::PortCounters;
 use crate::system::zeroed;
 use crate::virtio::{self, HEADER_BYTES};
@@ -47,48 +48,41 @@ struct Control([u8; 64]);
 
 /// Receives batches of frames.
 pub(super) struct ReceiveRing {
-    buffers: Vec<u8>,
-    control: Vec<Control>,
-    vectors: Vec<libc::iovec>,
-    messages: Vec<libc::mmsghdr>,
+    buffers: Fixed<u8>,
+    control: Fixed<Control>,
+    /// Keeps what the messages point to.
+    _vectors: Fixed<libc::iovec>,
+    messages: Fixed<libc::mmsghdr>,
     limit: usize,
 }
 
-// SAFETY: the raw pointers in `vectors` and `messages` lead into the other vectors of the same value, which move with
-// it and are never reallocated.
+// SAFETY: the raw pointers in `vectors` and `messages` lead into the other arrays of the same value, which stay where they are
+// when it moves.
 unsafe impl Send for ReceiveRing {}
 
 impl ReceiveRing {
     pub(super) fn new() -> Self {
         // Memory is taken only as frames of that size come: zeroed allocations of this size are fresh mappings.
-        let mut buffers = vec![0_u8; BUFFER_BYTES * BATCH_FRAMES_MAX];
-        let mut control = vec![Control([0; 64]); BATCH_FRAMES_MAX];
-        let mut vectors: Vec<libc::iovec> = buffers
-            .chunks_exact_mut(BUFFER_BYTES)
-            .map(|buffer| libc::iovec {
-                iov_base: buffer[HEADROOM_BYTES - HEADER_BYTES..].as_mut_ptr().cast(),
-                iov_len: HEADER_BYTES + FRAME_BYTES_MAX,
-            })
-            .collect();
-        let messages = vectors
-            .iter_mut()
-            .zip(&mut control)
-            .map(|(vector, control)| {
-                // SAFETY: all-zero bytes are a valid mmsghdr: null pointers and zero lengths.
-                let mut message: libc::mmsghdr = unsafe { zeroed() };
-                message.msg_hdr.msg_iov = vector;
-                message.msg_hdr.msg_iovlen = 1;
-                message.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
-                message
-            })
-            .collect();
-        Self { buffers, control, vectors, messages, limit: BATCH_FRAMES_MAX }
+        let buffers = Fixed::new(vec![0_u8; BUFFER_BYTES * BATCH_FRAMES_MAX]);
+        let control = Fixed::new(vec![Control([0; 64]); BATCH_FRAMES_MAX]);
+        let vector = |index| libc::iovec {
+            iov_base: buffers.pointer(index * BUFFER_BYTES + HEADROOM_BYTES - HEADER_BYTES).cast(),
+            iov_len: HEADER_BYTES + FRAME_BYTES_MAX,
+        };
+        let vectors = Fixed::new((0..BATCH_FRAMES_MAX).map(vector).collect());
+        let message = |index| {
+            let mut message = message_of(&vectors, index);
+            message.msg_hdr.msg_control = control.pointer(index).cast();
+            message
+        };
+        let messages = Fixed::new((0..BATCH_FRAMES_MAX).map(message).collect());
+        Self { buffers, control, _vectors: vectors, messages, limit: BATCH_FRAMES_MAX }
     }
 
     /// Receives what is there, at most a batch. Returns the number of messages, to be lent by [`ReceiveRing::lend`].
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        debug_assert_eq!(self.vectors.len(), self.messages.len());
-        for message in &mut self.messages[..self.limit] {
+        let messages = self.messages.as_mut_slice();
+        for message in &mut messages[..self.limit] {
             message.msg_hdr.msg_controllen = size_of::<Control>() as _;
         }
         // SAFETY: the first `limit` messages point to vectors, buffers and control space that live as long as `self`,
@@ -96,14 +90,14 @@ impl ReceiveRing {
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
+                messages.as_mut_ptr(),
                 self.limit as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-        let bytes: usize = self.messages[..received].iter().map(|message| message.msg_len as usize).sum();
+        let bytes: usize = messages[..received].iter().map(|message| message.msg_len as usize).sum();
         self.limit = if bytes >= received * LARGE_FRAME_BYTES { BATCH_LARGE_FRAMES_MAX } else { BATCH_FRAMES_MAX };
         Ok(received)
     }
@@ -111,9 +105,9 @@ impl ReceiveRing {
     /// The first `received` messages as frames. What cannot be passed on is counted.
     pub(super) fn lend(&mut self, received: usize, ingress: PortId, counters: &mut PortCounters) -> PacketBatch<'_> {
         let mut batch = PacketBatch::new();
-        for ((message, control), buffer) in
-            self.messages[..received].iter().zip(&self.control).zip(self.buffers.chunks_exact_mut(BUFFER_BYTES))
-        {
+        let messages = &self.messages.as_slice()[..received];
+        let buffers = self.buffers.as_mut_slice().chunks_exact_mut(BUFFER_BYTES);
+        for ((message, control), buffer) in messages.iter().zip(self.control.as_slice()).zip(buffers) {
             if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
                 counters.received_oversized += 1;
                 continue;
@@ -130,6 +124,15 @@ impl ReceiveRing {
         }
         batch
     }
+}
+
+/// A message of one vector, that at `index`.
+fn message_of(vectors: &Fixed<libc::iovec>, index: usize) -> libc::mmsghdr {
+    // SAFETY: all-zero bytes are a valid mmsghdr: null pointers and zero lengths.
+    let mut message: libc::mmsghdr = unsafe { zeroed() };
+    message.msg_hdr.msg_iov = vectors.pointer(index);
+    message.msg_hdr.msg_iovlen = 1;
+    message
 }
 
 /// The `PACKET_AUXDATA` control message, where the kernel gave one.
@@ -183,27 +186,19 @@ fn received_frame<'a>(
 
 /// Sends batches of frames.
 pub(super) struct TransmitRing {
-    vectors: Vec<libc::iovec>,
-    messages: Vec<libc::mmsghdr>,
+    vectors: Fixed<libc::iovec>,
+    messages: Fixed<libc::mmsghdr>,
 }
 
-// SAFETY: the pointers in `messages` lead into `vectors`, which moves with them and is never reallocated; those in
-// `vectors` lead into frames only while `send` runs.
+// SAFETY: the pointers in `messages` lead into `vectors`, which stay where they are when the value moves; those in `vectors`
+// lead into frames only while `send` runs.
 unsafe impl Send for TransmitRing {}
 
 impl TransmitRing {
     pub(super) fn new() -> Self {
-        let mut vectors = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH_FRAMES_MAX];
-        let messages = vectors
-            .iter_mut()
-            .map(|vector| {
-                // SAFETY: all-zero bytes are a valid mmsghdr: null pointers and zero lengths.
-                let mut message: libc::mmsghdr = unsafe { zeroed() };
-                message.msg_hdr.msg_iov = vector;
-                message.msg_hdr.msg_iovlen = 1;
-                message
-            })
-            .collect();
+        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let vectors = Fixed::new(vec![nothing; BATCH_FRAMES_MAX]);
+        let messages = Fixed::new((0..BATCH_FRAMES_MAX).map(|index| message_of(&vectors, index)).collect());
         Self { vectors, messages }
     }
 
@@ -225,7 +220,8 @@ impl TransmitRing {
             };
             buffer[header_at..start].copy_from_slice(&header);
             let message = &mut buffer[header_at..start + length_bytes];
-            self.vectors[count] = libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: message.len() };
+            self.vectors.as_mut_slice()[count] =
+                libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: message.len() };
             count += 1;
         }
         self.send_vectors(socket, count, counters);
@@ -234,7 +230,7 @@ impl TransmitRing {
     fn send_vectors(&mut self, socket: BorrowedFd<'_>, count: usize, counters: &mut PortCounters) {
         let mut done = 0;
         while done < count {
-            let rest = &mut self.messages[done..count];
+            let rest = &mut self.messages.as_mut_slice()[done..count];
             // SAFETY: each message points to a vector of `self`, which points to a frame of the batch that the caller
             // borrows exclusively; all live until the call returns.
             let sent = unsafe {
@@ -246,7 +242,7 @@ impl TransmitRing {
                 )
             };
             if let Ok(sent @ 1..) = usize::try_from(sent) {
-                let vectors = &self.vectors[done..done + sent];
+                let vectors = &self.vectors.as_slice()[done..done + sent];
                 counters.sent_frames += sent as u64;
                 counters.sent_bytes += vectors.iter().map(|vector| (vector.iov_len - HEADER_BYTES) as u64).sum::<u64>();
                 done += sent;

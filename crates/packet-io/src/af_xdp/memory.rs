@@ -5,7 +5,18 @@
 //! | room 256 | frame ...      | rest | room 256 | frame ...
 //! 0                                  chunk_bytes
 //! ```
-//! A chunk is in one place at a time: free, on one of a queue's rings, or lent in a batch.
+//! A chunk is in one place at a time: free, in the program's hand (lent in a batch, or being written), or on a ring of the
+//! kernel's. [`Memory`] keeps account of it, so that no chunk is ever reached from two sides:
+//!
+//! ```text
+//!             take                       hand_over
+//!   Free ──────────────► Program ───────────────────────► Kernel
+//!    ▲                     │   ▲                            │ │
+//!    └──── give_back ──────┘   └───────────── lend ─────────┘ │
+//!    └──────────────────── give_back ─────────────────────────┘
+//! ```
+//! Any other move is a defect of this program or of the kernel's driver, and ends the process: the alternative is frames
+//! that overwrite each other.
 
 use std::io;
 use std::ptr::NonNull;
@@ -72,12 +83,26 @@ impl Drop for Mapping {
     }
 }
 
+/// Who has a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Place {
+    /// Nobody: it is in the list of free ones.
+    Free,
+    /// This program.
+    Program,
+    /// The kernel: it is on a ring, waits for a frame or is being sent.
+    Kernel,
+}
+
 /// The chunks. Addresses are offsets from the beginning of the memory, as the rings have them.
 pub(super) struct Memory {
     mapping: Mapping,
     chunk_bytes: usize,
     /// Chunks that are in no other place. The one freed last is taken first: it is the likeliest to be in the cache.
     free: Vec<u64>,
+    /// Who has each chunk.
+    places: Vec<Place>,
 }
 
 impl Memory {
@@ -85,7 +110,7 @@ impl Memory {
     pub(super) fn new(chunk_bytes: usize, chunks: usize) -> io::Result<Self> {
         let mapping = Mapping::new(chunk_bytes * chunks, -1, 0)?;
         let free = (0..chunks).rev().map(|chunk| (chunk * chunk_bytes) as u64).collect();
-        Ok(Self { mapping, chunk_bytes, free })
+        Ok(Self { mapping, chunk_bytes, free, places: vec![Place::Free; chunks] })
     }
 
     /// How the memory is told to the kernel.
@@ -104,14 +129,38 @@ impl Memory {
         self.chunk_bytes
     }
 
-    /// A free chunk; `None` when there is none.
+    /// A free chunk, which is in the program's hand from then on; `None` when there is none.
     pub(super) fn take(&mut self) -> Option<u64> {
-        self.free.pop()
+        let chunk = self.free.pop()?;
+        *self.place(chunk) = Place::Program;
+        Some(chunk)
+    }
+
+    /// The chunk that holds `address`, until now in the program's hand, is on a ring.
+    ///
+    /// # Panics
+    /// It is not in the program's hand.
+    pub(super) fn hand_over(&mut self, address: u64) {
+        let place = self.place(address);
+        assert!(*place == Place::Program, "a chunk goes onto a ring that is not in hand: {place:?}");
+        *place = Place::Kernel;
     }
 
     /// The chunk that holds `address` is free again.
+    ///
+    /// # Panics
+    /// It is free already.
     pub(super) fn give_back(&mut self, address: u64) {
+        let place = self.place(address);
+        assert!(*place != Place::Free, "a chunk is given back twice");
+        *place = Place::Free;
         self.free.push(self.chunk_of(address) as u64);
+    }
+
+    /// Who has the chunk that holds `address`.
+    fn place(&mut self, address: u64) -> &mut Place {
+        let chunk = address as usize / self.chunk_bytes;
+        self.places.get_mut(chunk).expect("the kernel named memory that it does not have")
     }
 
     #[cfg(test)]
@@ -126,23 +175,32 @@ impl Memory {
 
     /// Writes `bytes` into the chunk at `address`, behind the room to grow. Returns the frame's address.
     ///
-    /// The chunk must have been [taken](Self::take) and be in no other place; `bytes` must fit.
+    /// # Panics
+    /// The chunk is not in the program's hand ([`Memory::take`]), or `bytes` do not fit.
     pub(super) fn write(&mut self, address: u64, bytes: &[u8]) -> (u64, &mut [u8]) {
+        let place = *self.place(address);
+        assert!(place == Place::Program, "a chunk is written that is not in hand: {place:?}");
         let start = HEADROOM_BYTES;
-        // SAFETY: the chunk is in the caller's hand alone, as `take` gave it out.
+        // SAFETY: the chunk is in the program's hand, as was just made sure, and no batch is lent while `self` is borrowed.
         let chunk = unsafe { self.chunk_mut(address) };
         let frame = &mut chunk[start..start + bytes.len()];
         frame.copy_from_slice(bytes);
         (address + start as u64, frame)
     }
 
-    /// The frames that the kernel has just handed over in `descriptors`, which are on no ring any more.
+    /// The frames that the kernel has just handed over in `descriptors`. Their chunks are in the program's hand from then on.
+    ///
+    /// # Panics
+    /// The kernel did not have one of the chunks, names one twice, or names a frame that is not within its chunk.
     pub(super) fn lend(&mut self, descriptors: &[libc::xdp_desc], ingress: PortId) -> PacketBatch<'_> {
         let mut batch = PacketBatch::new();
         for descriptor in descriptors {
+            let place = self.place(descriptor.addr);
+            assert!(*place == Place::Kernel, "the kernel hands over a chunk that it does not have: {place:?}");
+            *place = Place::Program;
             let start = descriptor.addr as usize - self.chunk_of(descriptor.addr);
-            // SAFETY: the kernel hands a chunk over once, so that the frames of a batch lie in different chunks; the
-            // batch borrows the memory, so that nothing else reaches them while it lives.
+            // SAFETY: the kernel had the chunk until now, so that no frame of the batch lies in it, and has it no longer; the
+            // batch borrows the memory, so that nothing else reaches the chunk while it lives.
             let chunk = unsafe { self.chunk_mut(descriptor.addr) };
             let frame = Frame::new(chunk, start, descriptor.len as usize, ingress);
             batch.push(frame.expect("the kernel keeps frames within their chunks"));
@@ -153,7 +211,8 @@ impl Memory {
     /// The chunk that holds `address`, with a lifetime of the caller's choice.
     ///
     /// # Safety
-    /// Nobody else may have the chunk, neither the kernel nor another slice, while the slice lives.
+    /// The chunk is in the program's hand, no other slice of it lives while this one does, and the slice does not outlive
+    /// `self`.
     unsafe fn chunk_mut<'a>(&mut self, address: u64) -> &'a mut [u8] {
         let at = self.chunk_of(address);
         assert!(at + self.chunk_bytes <= self.mapping.length_bytes(), "the kernel named memory that it does not have");
@@ -175,14 +234,73 @@ mod tests {
         assert_eq!(chunk_bytes_for(MTU_BYTES_MAX + 1), None);
     }
 
+    /// What the kernel would name once it had received a frame of 60 bytes into `chunk`.
+    fn received(memory: &mut Memory, chunk: u64, filled_with: u8) -> libc::xdp_desc {
+        let (addr, _) = memory.write(chunk, &[filled_with; 60]);
+        memory.hand_over(chunk);
+        libc::xdp_desc { addr, len: 60, options: 0 }
+    }
+
+    #[test]
+    fn a_chunk_goes_round_between_the_program_and_the_kernel() {
+        let mut memory = Memory::new(2048, 1).unwrap();
+        for round in 1..=3 {
+            let chunk = memory.take().unwrap();
+            assert_eq!(memory.take(), None);
+            let descriptor = received(&mut memory, chunk, round);
+            assert_eq!(memory.lend(&[descriptor], PortId(0))[0].bytes(), [round; 60]);
+            memory.hand_over(descriptor.addr);
+            memory.give_back(descriptor.addr);
+            assert_eq!(memory.free_chunks(), 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the kernel hands over a chunk that it does not have: Program")]
+    fn a_descriptor_that_comes_twice_is_never_two_frames() {
+        let mut memory = Memory::new(2048, 2).unwrap();
+        let chunk = memory.take().unwrap();
+        let descriptor = received(&mut memory, chunk, 1);
+        let _ = memory.lend(&[descriptor, descriptor], PortId(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "the kernel hands over a chunk that it does not have: Free")]
+    fn a_free_chunk_is_not_lent() {
+        let mut memory = Memory::new(2048, 2).unwrap();
+        let _ = memory.lend(&[libc::xdp_desc { addr: 256, len: 60, options: 0 }], PortId(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "a chunk is written that is not in hand: Kernel")]
+    fn a_chunk_that_the_kernel_has_is_not_written() {
+        let mut memory = Memory::new(2048, 2).unwrap();
+        let chunk = memory.take().unwrap();
+        memory.hand_over(chunk);
+        memory.write(chunk, b"too late");
+    }
+
+    #[test]
+    #[should_panic(expected = "a chunk is given back twice")]
+    fn a_chunk_is_not_given_back_twice() {
+        let mut memory = Memory::new(2048, 2).unwrap();
+        let chunk = memory.take().unwrap();
+        memory.give_back(chunk);
+        memory.give_back(chunk + 100);
+    }
+
+    #[test]
+    #[should_panic(expected = "the kernel named memory that it does not have")]
+    fn a_descriptor_behind_the_memory_is_refused() {
+        let mut memory = Memory::new(2048, 2).unwrap();
+        let _ = memory.lend(&[libc::xdp_desc { addr: 2 * 2048, len: 60, options: 0 }], PortId(0));
+    }
+
     #[test]
     fn frames_are_lent_where_they_lie_with_room_before_and_behind() {
         let mut memory = Memory::new(2048, 4).unwrap();
         let chunks = [memory.take().unwrap(), memory.take().unwrap()];
-        let descriptors = chunks.map(|chunk| {
-            let (addr, _) = memory.write(chunk, &[chunk as u8 + 1; 60]);
-            libc::xdp_desc { addr, len: 60, options: 0 }
-        });
+        let descriptors = chunks.map(|chunk| received(&mut memory, chunk, chunk as u8 + 1));
         let mut batch = memory.lend(&descriptors, PortId(3));
         for (frame, chunk) in batch.iter_mut().zip(chunks) {
             assert_eq!(frame.bytes(), [chunk as u8 + 1; 60]);

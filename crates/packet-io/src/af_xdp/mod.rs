@@ -273,7 +273,7 @@ impl AfXdpIo {
             Err(TransmitFailure::Invalid)
         } else {
             let queue = &mut self.queues[port.queues.start + queue_of_port % port.queues.len()];
-            let pushed = queue.push(frame.address, frame.length_bytes as u32);
+            let pushed = queue.push(&mut self.memory, frame.address, frame.length_bytes as u32);
             if pushed { Ok(()) } else { Err(TransmitFailure::QueueFull) }
         };
         match outcome {

@@ -111,6 +111,7 @@ impl Queue {
                 memory.give_back(chunk);
                 break;
             }
+            memory.hand_over(chunk);
             self.receiving += 1;
             is_changed = true;
         }
@@ -139,10 +140,11 @@ impl Queue {
     }
 
     /// Puts a frame on the ring; the chunk is the kernel's from then on. False, and nothing done, when there is no room.
-    pub(super) fn push(&mut self, address: u64, length_bytes: u32) -> bool {
+    pub(super) fn push(&mut self, memory: &mut Memory, address: u64, length_bytes: u32) -> bool {
         let has_room = self.sending < RING_FRAMES_MAX
             && self.transmit.push(libc::xdp_desc { addr: address, len: length_bytes, options: 0 });
         if has_room {
+            memory.hand_over(address);
             self.sending += 1;
             self.is_unsent = true;
         }

@@ -1,11 +1,16 @@
 //! A node that did not run for a while, what began while nodes could not hear each other, and rounds that were given up.
 
 use std::time::Duration;
+use std::vec::Vec;
 
+use flow::conntrack::ProtocolState;
 use flow::wire::ip_protocol;
-use flow::{NodeId, Tuple};
+use flow::{Connection, Direction, NodeId, Tuple};
+use replication::representation::precise;
+use replication::{Kind, Store};
 
 use super::cluster::{CLIENT, Cluster, Options, SERVER};
+use crate::node::store::{ChainStates, ReplicaCounters, ReplicaStore};
 use crate::pipeline::{Applied, Remnants};
 
 #[test]
@@ -60,4 +65,28 @@ fn a_copy_that_ended_is_cleared_out_though_a_round_was_given_up_for_another() {
     let remove = |epoch, cursor, slots| pipeline.sweep_copies(now, NodeId(0), epoch, Remnants::Remove, cursor, slots);
     assert!(resync.step(remove), "what the first round told is still in doubt");
     assert_eq!(node.pipeline.table().len(), 0);
+}
+
+#[test]
+fn a_stale_replica_in_the_other_direction_gives_way_whether_the_node_speaks_for_all_or_not() {
+    for (node, speaks_for_all) in [(0, true), (0, false), (1, true), (1, false)] {
+        let mut cluster = Cluster::start(Options::default());
+        let (now, peer) = (cluster.now, NodeId(1 - node));
+        let there = Tuple::v4(ip_protocol::UDP, (CLIENT, 500), (SERVER, 500));
+        let value = cluster.node_mut(node);
+        let crate::node::Node { id, pipeline, peers, .. } = value;
+        let mut counters = ReplicaCounters::default();
+        let resync = &mut peers[0].resync;
+        let mut store =
+            ReplicaStore { node: *id, pipeline, resync, counters: &mut counters, speaks_for_all, cells: None };
+        for original in [there, there.inverse()] {
+            let connection = Connection::new(original, peer, ProtocolState::default(), now + Duration::from_secs(30));
+            let mut update = Vec::new();
+            precise::encode(now, &connection, &ChainStates(store.pipeline.chain()), &mut update);
+            store.apply(now, peer, Kind::Update, &update).expect("it is well-formed");
+        }
+        assert_eq!((counters.taken, counters.conflicts), (2, 0), "node {node}, speaks for all: {speaks_for_all}");
+        let found = pipeline.lookup(&there.inverse()).map(|(_, direction)| direction);
+        assert_eq!((found, pipeline.table().len()), (Some(Direction::Original), 1), "the new connection's replica");
+    }
 }

@@ -15,6 +15,7 @@ use crate::node::{
     DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError,
     SecurityReconfiguration,
 };
+use crate::node::{NodeObstacle, Obstacle};
 use crate::role::State;
 
 /// The node's own configuration with other rules.
@@ -250,6 +251,47 @@ fn a_node_that_nobody_could_relieve_is_not_drained_unless_forced() {
 }
 
 #[test]
+fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to() {
+    let mut cluster = Cluster::start(Options::default());
+    let _ = cluster.connect(40_000);
+    cluster.run_until("both nodes to be ready", |cluster| {
+        [0, 1].iter().all(|id| cluster.node(*id).readiness(cluster.now).is_ready())
+    });
+    let now = cluster.now;
+    cluster.node_mut(1).roles.set_unreached(now, GroupId::FIRST, 100);
+    cluster.run(Duration::from_millis(50));
+    let reaches_less = Obstacle::ReachesLess { theirs: 100, ours: 0 };
+    for id in [0, 1] {
+        let obstacles = cluster.node(id).readiness(cluster.now).obstacles;
+        assert_eq!(obstacles, [NodeObstacle { node: NodeId(1), obstacle: reaches_less }], "as node {id} says");
+    }
+    let now = cluster.now;
+    assert_eq!(cluster.node_mut(0).drain(now, false), Err(DrainRefused::NobodyReady));
+    let now = cluster.now;
+    cluster.node_mut(0).roles.set_unreached(now, GroupId::FIRST, 100);
+    cluster.run(Duration::from_millis(50));
+    let now = cluster.now;
+    assert!(cluster.node(0).readiness(now).is_ready(), "the active node reaches no more");
+    assert_eq!(cluster.node_mut(0).drain(now, false), Ok(()));
+    cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
+}
+
+#[test]
+fn a_passive_standby_and_one_with_another_configuration_are_not_ready() {
+    let mut cluster = Cluster::start(Options::default());
+    cluster.run_until("node 0 to be ready", |cluster| cluster.node(0).readiness(cluster.now).is_ready());
+    let now = cluster.now;
+    cluster.node_mut(1).roles.set_passive(now, true);
+    cluster.run(Duration::from_millis(50));
+    let passive = NodeObstacle { node: NodeId(1), obstacle: Obstacle::Passive };
+    for id in [0, 1] {
+        assert_eq!(cluster.node(id).readiness(cluster.now).obstacles, [passive], "as node {id} says");
+    }
+    let now = cluster.now;
+    assert_eq!(cluster.node_mut(0).drain(now, false), Err(DrainRefused::NobodyReady));
+}
+
+#[test]
 fn a_drain_is_given_up_when_the_peer_dies_before_it_takes_over() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
@@ -301,9 +343,7 @@ fn a_restarted_node_is_drained_to_only_when_it_has_its_connections_back() {
             assert!(now < limit, "it does not learn them");
             cluster.run(Duration::from_millis(1));
         }
-        cluster.run_until("it to be ready", |cluster| {
-            cluster.node(1 - id).status(cluster.now).peers[0].would_relieve(GroupId::FIRST)
-        });
+        cluster.run_until("it to be ready", |cluster| cluster.node(1 - id).readiness(cluster.now).is_ready());
         assert_eq!(cluster.connections(id), 20);
     }
     for (port, seen_port) in ports {

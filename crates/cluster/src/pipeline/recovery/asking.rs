@@ -17,17 +17,14 @@
 //!     │─ segment again ────────►│── segment ─────────────────────►│
 //! ```
 //!
-//! Strangers can have questions sent as well. A source has so many answers asked about in a second, all together so many
-//! questions are sent, and a question is smaller than what it was asked for, or as large.
+//! Strangers can have questions sent as well. Questions are charged to the budgets of [`super::work`], and a question is smaller
+//! than what it was asked for, or as large.
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::time::Duration;
 
-use flow::source_counts::SourcePrefixes;
-use flow::source_rates::SourceRates;
 use flow::wire::{Headers, Packet, Parsed, Transport, parse_into, tcp_flags};
-use flow::{Direction, HashKey, Instant, OwnedFrame, Tuple};
+use flow::{Direction, Instant, OwnedFrame, Tuple};
 use network_functions::function::Verdict;
 
 use super::missed::make_keep_alive;
@@ -35,10 +32,6 @@ use super::{Edge, Pipeline, Recovery};
 
 /// Answers of which it is remembered who has denied them; the oldest gives way, and its next repetition is asked about anew.
 const ANSWERS_MAX: usize = 4096;
-/// Questions of all sources together, a second; what comes beyond waits for its sender to repeat it.
-const QUESTIONS_PER_SECOND_MAX: u64 = 32_768;
-/// A source has so many more answers asked about than it may send tuples that no filter names: servers send many.
-const ANSWERS_PER_MISS: u32 = 10;
 /// From a question to the next one about the same answer: a sender's window of segments asks once.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -46,39 +39,24 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 struct Answer {
     /// Names of the tuples that it is not to.
-    denied: Vec<u64>,
+    denied: BTreeSet<u64>,
     asked_at: Instant,
 }
 
 /// The questions of a recovery.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Asking {
     /// By the answer's name.
     answers: BTreeMap<u64, Answer>,
     order: VecDeque<u64>,
-    sources: SourceRates,
-    /// When as many questions as a second allows may be sent at once.
-    rested_at: Instant,
 }
 
 impl Asking {
-    pub(super) fn new(key: HashKey, misses_per_source_max: u32) -> Self {
-        let answers_max = misses_per_source_max.saturating_mul(ANSWERS_PER_MISS);
-        Self {
-            answers: BTreeMap::new(),
-            order: VecDeque::new(),
-            sources: SourceRates::new(key, SourcePrefixes::default(), answers_max),
-            rested_at: Instant::ZERO,
-        }
-    }
-
     /// Whether those inside may be asked now about an answer. If so, it is remembered.
-    fn may_ask(&mut self, now: Instant, answer: u64, source: &Tuple) -> bool {
-        let is_too_soon = self.answers.get(&answer).is_some_and(|known| now < known.asked_at + ASK_AGAIN);
-        if is_too_soon || self.rested_at > now + Duration::from_secs(1) || !self.sources.may_begin(now, source) {
+    fn may_ask(&mut self, now: Instant, answer: u64) -> bool {
+        if self.answers.get(&answer).is_some_and(|known| now < known.asked_at + ASK_AGAIN) {
             return false;
         }
-        self.sources.note_begun(now, source);
         if let Some(known) = self.answers.get_mut(&answer) {
             known.asked_at = now;
             return true;
@@ -88,18 +66,13 @@ impl Asking {
         {
             self.answers.remove(&oldest);
         }
-        self.answers.insert(answer, Answer { denied: Vec::new(), asked_at: now });
+        self.answers.insert(answer, Answer { denied: BTreeSet::new(), asked_at: now });
         self.order.push_back(answer);
         true
     }
 
     fn has_denied(&self, answer: u64, name: u64) -> bool {
         self.answers.get(&answer).is_some_and(|known| known.denied.contains(&name))
-    }
-
-    fn note_question(&mut self, now: Instant) {
-        const COST: Duration = Duration::from_nanos(1_000_000_000 / QUESTIONS_PER_SECOND_MAX);
-        self.rested_at = self.rested_at.max(now) + COST;
     }
 }
 
@@ -114,42 +87,40 @@ impl Pipeline {
         let Some(restored) = self.chain.restore(&tuple, Some(packet.frame.ingress)) else { return false };
         let (answer, name) = (self.name_of(&restored.reply), self.name_of(&tuple));
         let Some(known) = recovery.asking.answers.get_mut(&answer) else { return false };
-        if !known.denied.contains(&name) {
-            known.denied.push(name);
-        }
+        known.denied.insert(name);
         true
     }
 
     /// The answer `packet` may be to any of the connections in `recovery.recalled`: each end point that has not denied it
-    /// is asked.
+    /// is asked. Returns how many were.
     pub(super) fn ask_those_inside<E: Edge>(
         &mut self,
         now: Instant,
         recovery: &mut Recovery,
         packet: &mut Packet<'_, '_>,
         edge: &mut E,
-    ) {
+    ) -> usize {
         self.recovery_counters.ambiguous += 1;
-        let Transport::Tcp(segment) = packet.headers.transport else { return };
+        let Transport::Tcp(segment) = packet.headers.transport else { return 0 };
         let is_of_open_connection =
             segment.has(tcp_flags::ACK) && segment.flags & (tcp_flags::SYN | tcp_flags::RST) == 0;
         if !is_of_open_connection || packet.headers.is_fragment {
-            return;
+            return 0;
         }
-        let tuple = packet.headers.tuple;
-        let answer = self.name_of(&tuple);
-        if !recovery.asking.may_ask(now, answer, &tuple)
-            || !make_keep_alive(packet, segment.sequence, segment.acknowledgement)
+        let answer = self.name_of(&packet.headers.tuple);
+        if !recovery.asking.may_ask(now, answer) || !make_keep_alive(packet, segment.sequence, segment.acknowledgement)
         {
-            return;
+            return 0;
         }
+        let mut asked = 0;
         for at in 0..recovery.recalled.len() {
             let (original, _) = recovery.recalled[at];
             if !recovery.asking.has_denied(answer, self.name_of(&original)) && self.lookup(&original).is_none() {
-                recovery.asking.note_question(now);
                 self.ask_one(now, original, packet, edge);
+                asked += 1;
             }
         }
+        asked
     }
 
     /// Sends a copy of a keep-alive to the end point of one connection that it may belong to.

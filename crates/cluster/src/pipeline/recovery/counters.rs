@@ -26,6 +26,10 @@ pub struct RecoveryCounters {
     pub denials: u64,
     /// Packets that were not asked for because their source had missed too often.
     pub unasked: u64,
+    /// Packets that were not asked for because the work for all sources together was over its budget.
+    pub over_budget: u64,
+    /// Tuples that were made again or looked for because a packet might be an answer to them, and probes at four tuples each.
+    pub tuples: u64,
     /// Connections begun in their middle by a segment from a trusted port.
     pub cold_started: u64,
     /// Segments from other ports that went on as keep-alives.
@@ -37,9 +41,9 @@ pub struct RecoveryCounters {
 }
 
 impl RecoveryCounters {
-    /// All of them but [`RecoveryCounters::begun`], with the names by which operators know them.
+    /// All that count packets and connections, with the names by which operators know them.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 14] {
+    pub const fn named(&self) -> [(&'static str, u64); 15] {
         // Every field is named, so that a new one cannot be forgotten.
         let Self {
             begun: _,
@@ -53,6 +57,8 @@ impl RecoveryCounters {
             asked,
             denials,
             unasked,
+            over_budget,
+            tuples: _,
             cold_started,
             probed,
             blocked,
@@ -69,6 +75,7 @@ impl RecoveryCounters {
             ("asked", asked),
             ("denials", denials),
             ("unasked", unasked),
+            ("over_budget", over_budget),
             ("cold_started", cold_started),
             ("probed", probed),
             ("blocked", blocked),

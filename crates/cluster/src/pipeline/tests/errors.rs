@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use flow::wire::{Transport, icmp, icmpv6};
+use network_functions::address::tuple_bytes;
 
 use super::*;
 
@@ -62,6 +63,46 @@ fn an_inside_routers_error_about_an_answer_reaches_the_server_from_the_address_t
             read(&told),
             (back.destination_ip(), back.source_ip(), back),
             "the router's own address stays inside"
+        );
+    }
+}
+
+/// The error, sent to another address than the one that it is meant for.
+fn to_another(mut error: Vec<u8>, address: IpAddr) -> Vec<u8> {
+    let mut read = headers(&error);
+    let Transport::IcmpError(about) = read.transport else { panic!("an error stays one") };
+    let length_bytes = error.len();
+    let mut frame = Frame::new(&mut error, 0, length_bytes, OUTSIDE).unwrap();
+    let source = read.tuple.source;
+    Packet { frame: &mut frame, headers: &mut read }.rewrite_icmp_error(&about.inner, &source, &tuple_bytes(address));
+    error
+}
+
+#[test]
+fn an_error_to_another_address_than_the_quoted_source_goes_to_nobody() {
+    let other = |is_ipv6: bool| -> Vec<IpAddr> {
+        if is_ipv6 {
+            std::vec![CLIENT6.into(), INSIDE_ROUTER6.into(), "ff02::1".parse().unwrap()]
+        } else {
+            std::vec![
+                CLIENT.into(),
+                INSIDE_ROUTER.into(),
+                "224.0.0.1".parse().unwrap(),
+                "255.255.255.255".parse().unwrap()
+            ]
+        }
+    };
+    for (is_ipv6, router) in [(false, IpAddr::from(OUTSIDE_ROUTER)), (true, OUTSIDE_ROUTER6.into())] {
+        let mut bench = Bench::new(true, 16, Limits::default());
+        let seen = bench.feed_one(INSIDE, build::udp(&tuple(is_ipv6), b"question")).unwrap();
+        for (count, address) in other(is_ipv6).into_iter().enumerate() {
+            let error = to_another(too_big(router, &seen), address);
+            assert_eq!(bench.feed_one(OUTSIDE, error), None, "to {address}");
+            assert_eq!(bench.dropped(DropReason::MisdirectedIcmpError), count as u64 + 1);
+        }
+        assert!(
+            bench.feed_one(OUTSIDE, too_big(router, &seen)).is_some(),
+            "the one that is meant for the source passes"
         );
     }
 }

@@ -4,6 +4,7 @@ mod errors;
 mod fragments;
 mod queries;
 mod recovery;
+mod replicas;
 mod sources;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -35,6 +36,8 @@ const SHARED6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
 #[derive(Default)]
 struct TwoLinks {
     told: Vec<(Tuple, Recalled)>,
+    /// Tuples that were looked for.
+    looked_for: core::cell::Cell<u64>,
     /// What the pipeline sent of its own making.
     posted: Vec<Vec<u8>>,
 }
@@ -53,6 +56,7 @@ impl Edge for TwoLinks {
     }
 
     fn recall(&self, original: &Tuple) -> Option<Recalled> {
+        self.looked_for.set(self.looked_for.get() + 1);
         self.told.iter().find_map(|(tuple, recalled)| (tuple == original).then_some(*recalled))
     }
 
@@ -130,6 +134,21 @@ impl Bench {
         self.feed_one(INSIDE, build::tcp(&tuple, segment(ack, 1001, 5001), b"")).expect("the ACK passes");
         self.feed_one(INSIDE, build::tcp(&tuple, segment(ack, 1001, 5001), b"hello")).expect("data passes");
     }
+}
+
+#[test]
+fn a_connection_knows_the_ports_that_its_packets_leave_by() {
+    let mut bench = Bench::new(true, 16, Limits::default());
+    let out = Tuple::v4(ip_protocol::UDP, (CLIENT, 4000), (SERVER, 53));
+    let seen = headers(&bench.feed_one(INSIDE, build::udp(&out, b"question")).unwrap()).tuple;
+    let egress = |bench: &Bench, tuple| {
+        let (slot, _) = bench.pipeline.lookup(tuple).unwrap();
+        bench.pipeline.connection(slot).unwrap().egress
+    };
+    let by = |port: PortId| port.0 + 1;
+    assert_eq!(egress(&bench, &out), [by(OUTSIDE), 0]);
+    bench.feed_one(OUTSIDE, build::udp(&seen.inverse(), b"answer")).unwrap();
+    assert_eq!(egress(&bench, &out), [by(OUTSIDE), by(INSIDE)]);
 }
 
 fn nat() -> Nat {

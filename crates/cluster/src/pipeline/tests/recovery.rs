@@ -163,19 +163,71 @@ fn a_reset_that_nobody_asked_for_passes() {
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), tcp_flags::RST, 900, 0, b"")).is_some());
 }
 
+/// A bogus reply: from a server of its own for each number, to a port of the shared address.
+fn bogus(number: u32) -> Tuple {
+    let server = Ipv4Addr::from_bits(0xcb00_0000 + number);
+    Tuple::v4(ip_protocol::TCP, (server, 443), (SHARED, 2048 + (number % 60_000) as u16))
+}
+
 #[test]
-fn strangers_have_no_more_questions_sent_than_a_second_allows() {
+fn ambiguous_replies_of_one_source_are_charged_and_those_of_others_are_not_held_to_that() {
     let hosts = Recalled { is_of_hosts: true, ..MEMBER };
     let told = (4000..5200).map(|port| (outwards(port), hosts)).collect();
     let mut bench = bench(RecoveryConfig { misses_per_source_max: 2, ..RecoveryConfig::default() }, told);
-    let is_asked_about = |bench: &mut Bench, port| {
-        let reply = answers(bench, port);
+    for port in 4000..4100 {
+        let reply = answers(&bench, port);
         assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_none());
-        !asked(bench).is_empty()
-    };
-    let asked_about = (4000..4100).filter(|port| is_asked_about(&mut bench, *port)).count();
-    assert_eq!(asked_about, 20, "ten answers for each miss that a source may have");
-    assert_eq!(bench.pipeline.recovery_counters().ambiguous, 100);
+    }
+    let counters = bench.pipeline.recovery_counters();
+    assert!(counters.ambiguous > 0 && counters.ambiguous + counters.unasked == 100, "{counters:?}");
+    assert_eq!(bench.dropped(DropReason::RecoverySourceLimit), counters.unasked);
+    // What two misses allow, and the work of the packet that overdrew it.
+    let of_one = counters.tuples / counters.ambiguous;
+    assert!(counters.tuples <= 2 * 320 + 2 * of_one, "{counters:?}");
+    assert!(bench.feed_one(OUTSIDE, tcp(&bogus(1), ACK, 1, 1, b"")).is_none());
+    assert_eq!(bench.pipeline.recovery_counters().missed, 1, "another source is asked for");
+}
+
+#[test]
+fn a_flood_of_bogus_replies_causes_no_more_work_than_the_budget_and_holds_up_no_original_direction() {
+    const REPLIES: u32 = 20_000;
+    let mut bench = bench(RecoveryConfig::default(), (4000..4041).map(|port| (outwards(port), MEMBER)).collect());
+    let began = bench.now;
+    for number in 0..REPLIES {
+        bench.now = began + Duration::from_micros(50) * number;
+        assert!(bench.feed_one(OUTSIDE, tcp(&bogus(number), ACK, 1, 1, b"")).is_none());
+        if number % 500 == 499 {
+            let inside = outwards(4000 + (number / 500) as u16);
+            assert!(bench.feed_one(INSIDE, tcp(&inside, ACK, 1, 1, b"")).is_some(), "inside hosts go on at once");
+        }
+    }
+    let counters = bench.pipeline.recovery_counters();
+    // A second, a tenth at once, and the packet that overdrew the budget.
+    let budget = 131_072 * 11 / 10 + 2 * 4096;
+    assert!(counters.tuples > 100_000 && counters.tuples <= budget, "{counters:?}");
+    let looked_for = bench.links.looked_for.get();
+    assert!(looked_for <= budget + u64::from(REPLIES) + 1000, "{looked_for} tuples were looked for");
+    assert_eq!(counters.over_budget, bench.dropped(DropReason::RecoveryWorkLimit));
+    assert_eq!(counters.over_budget + counters.missed, u64::from(REPLIES), "each is counted");
+    assert_eq!(counters.restored, 40);
+
+    bench.now = bench.now + Duration::from_millis(200);
+    let reply = answers(&bench, 4040);
+    assert!(
+        bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"repeated")).is_some(),
+        "and so do replies that come again"
+    );
+}
+
+#[test]
+fn replies_that_restore_their_connections_are_not_charged() {
+    let told = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
+    let mut bench = bench(RecoveryConfig { misses_per_source_max: 1, ..RecoveryConfig::default() }, told);
+    for port in 4000..4200 {
+        let reply = answers(&bench, port);
+        assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_some(), "port {port}");
+    }
+    assert_eq!(bench.pipeline.recovery_counters().restored, 200);
 }
 
 #[test]

@@ -17,6 +17,7 @@ impl RoleAutomaton {
         self.decided_at = now;
         let held = self.heartbeats(now).any(|peer| peer.state.holds_addresses()) || self.unknown_until(now).is_some();
         self.vacant_since = if held { None } else { self.vacant_since.or(Some(now)) };
+        self.outreaches_since = if self.outreaches_holder(now) { self.outreaches_since.or(Some(now)) } else { None };
         while let Some(input) = self.next_input(now) {
             self.apply(now, input);
         }
@@ -46,7 +47,7 @@ impl RoleAutomaton {
             State::Init => peer.state.holds_addresses(),
             // A leaving peer waits to be relieved; another is relieved only by preemption.
             State::TakingOver => match peer.state {
-                State::Active => !self.may_preempt(&peer),
+                State::Active => !self.may_preempt(now, &peer),
                 State::TakingOver => outranks(&peer, &own),
                 _ => false,
             },
@@ -58,14 +59,13 @@ impl RoleAutomaton {
 
     /// Whether it is for this node to take the addresses now.
     fn is_chosen(&self, now: Instant) -> bool {
-        if self.unknown_until(now).is_some() {
+        if self.passive || self.unknown_until(now).is_some() {
             return false;
         }
         let mut someone_is_leaving = false;
         for peer in self.heartbeats(now) {
             match peer.state {
-                State::Active if !self.may_preempt(&peer) => return false,
-                State::TakingOver if !self.may_preempt(&peer) => return false,
+                State::Active | State::TakingOver if !self.may_preempt(now, &peer) => return false,
                 State::Leaving => someone_is_leaving = true,
                 _ => {}
             }
@@ -74,7 +74,7 @@ impl RoleAutomaton {
             return false;
         }
         let own = self.own_heartbeat();
-        let stands = |peer: &Heartbeat| matches!(peer.state, State::Init | State::Standby);
+        let stands = |peer: &Heartbeat| !peer.passive && matches!(peer.state, State::Init | State::Standby);
         let is_best = !self.heartbeats(now).any(|peer| stands(&peer) && is_better(&peer, &own));
         is_best || self.best_is_waited_for_until().is_some_and(|until| until <= now)
     }
@@ -85,8 +85,26 @@ impl RoleAutomaton {
         self.vacant_since.map(|vacant| vacant.max(self.since) + self.config.heartbeat_timeout)
     }
 
-    fn may_preempt(&self, holder: &Heartbeat) -> bool {
-        self.config.preempt && self.synchronised && self.config.priority > holder.priority
+    /// Whether this node takes the addresses from a peer that holds them: it reaches more for long enough, or it is
+    /// configured to and has the higher priority.
+    fn may_preempt(&self, now: Instant, holder: &Heartbeat) -> bool {
+        let reaches_more =
+            self.unreached < holder.unreached && self.outreaches_until().is_some_and(|until| until <= now);
+        let ranks_higher = self.config.preempt && self.config.priority > holder.priority;
+        self.synchronised && (reaches_more || (ranks_higher && self.unreached <= holder.unreached))
+    }
+
+    /// Whether this node could serve and reaches more than each node that holds the addresses, or is about to.
+    fn outreaches_holder(&self, now: Instant) -> bool {
+        let is_holder = |peer: &Heartbeat| matches!(peer.state, State::Active | State::TakingOver);
+        let mut holders = self.heartbeats(now).filter(is_holder).peekable();
+        let could_serve = self.synchronised && !self.passive;
+        could_serve && holders.peek().is_some() && holders.all(|holder| self.unreached < holder.unreached)
+    }
+
+    /// When this node has reached more than the holder for long enough.
+    fn outreaches_until(&self) -> Option<Instant> {
+        self.outreaches_since.map(|since| since + self.config.reach_hold)
     }
 
     /// The heartbeats that count now.
@@ -115,7 +133,8 @@ impl RoleAutomaton {
         let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
         let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
         let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
-        expiries.chain(doubts).chain(self.best_is_waited_for_until()).filter(|at| *at > self.decided_at).min()
+        let own = [self.best_is_waited_for_until(), self.outreaches_until()].into_iter().flatten();
+        expiries.chain(doubts).chain(own).filter(|at| *at > self.decided_at).min()
     }
 }
 
@@ -126,5 +145,6 @@ fn outranks(one: &Heartbeat, other: &Heartbeat) -> bool {
 
 /// Rule 3: who takes the addresses when nobody holds them.
 fn is_better(one: &Heartbeat, other: &Heartbeat) -> bool {
-    (one.synchronised, one.priority, Reverse(one.node)) > (other.synchronised, other.priority, Reverse(other.node))
+    let rank = |said: &Heartbeat| (said.synchronised, Reverse(said.unreached), said.priority, Reverse(said.node));
+    rank(one) > rank(other)
 }

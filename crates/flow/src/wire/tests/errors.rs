@@ -62,6 +62,27 @@ proptest! {
 }
 
 #[test]
+fn an_error_to_another_address_than_the_quoted_source_is_refused() {
+    for (tuple, others) in [
+        (udp4(), vec![SERVER.into(), Ipv4Addr::new(224, 0, 0, 5).into(), Ipv4Addr::BROADCAST.into(), ROUTER.into()]),
+        (udp6(), vec![IpAddr::from(v6(9)), "ff02::1".parse().unwrap()]),
+    ] {
+        let about = build::udp(&tuple, b"hello");
+        assert!(read(&error_about(&about, tuple.version)).is_ok());
+        for destination in others {
+            let mut frame = error_about(&about, tuple.version);
+            let other = Tuple { source: address_bytes(destination), ..tuple };
+            let quoted = error_of(&headers(&frame)).inner;
+            change(&mut frame, Checksum::Unverified, |packet| {
+                let source = packet.headers.tuple.source;
+                packet.rewrite_icmp_error(&quoted, &source, &other.source);
+            });
+            assert_eq!(read(&frame), Err(DropReason::MisdirectedIcmpError), "to {destination}");
+        }
+    }
+}
+
+#[test]
 fn a_quoted_datagram_without_checksum_stays_without() {
     let mut datagram = build::udp(&udp4(), b"hello");
     datagram[14 + 20 + 6..][..2].fill(0);

@@ -110,12 +110,17 @@ fn a_packet_at_its_last_hop_is_left_as_it_was() {
 }
 
 #[test]
-fn no_checksum_stays_none_over_ipv4() {
-    let mut frame = build::udp(&udp4(), b"hello");
-    frame[14 + 20 + 6..][..2].fill(0);
-    change(&mut frame, Checksum::Unverified, |packet| packet.rewrite(&udp4().inverse()));
-    assert_eq!(headers(&frame).tuple, udp4().inverse());
-    assert_eq!(frame[14 + 20 + 6..][..2], [0, 0]);
+fn no_checksum_stays_none() {
+    for (tuple, l4) in [(udp4(), 14 + 20), (udp6(), 14 + 40)] {
+        let mut frame = build::udp(&tuple, b"hello");
+        frame[l4 + 6..][..2].fill(0);
+        change(&mut frame, Checksum::Unverified, |packet| {
+            packet.rewrite(&tuple.inverse());
+            assert!(packet.replace_payload(0..5, b"other"));
+        });
+        assert_eq!(headers(&frame).tuple, tuple.inverse());
+        assert_eq!(frame[l4 + 6..][..2], [0, 0]);
+    }
 }
 
 #[test]

@@ -175,7 +175,7 @@ pub(super) const BROKEN: &[(&str, &str, &str)] = &[
     (
         "[failure_detection]",
         "[failure_detecton]",
-        "mainstay.toml:36:2: syntax: unknown field `failure_detecton`, expected one of `chain`, `node`, `port`, `group`, `route`, `limits`, `timeouts`, `tracking`, `workers`, `firewall`, `nat`, `ftp`, `replication`, `failure_detection`, `redundancy`, `control`: correct its spelling or remove it\n",
+        "mainstay.toml:36:2: syntax: unknown field `failure_detecton`: did you mean `failure_detection`? If not, remove it\n",
     ),
     (
         "[[nat.source]]\nsource = [\"10.0.0.0/24\"]\n",

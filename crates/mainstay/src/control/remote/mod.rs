@@ -14,7 +14,7 @@ mod access;
 mod tls;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -127,10 +127,19 @@ struct Counters {
     refused: AtomicU64,
 }
 
+/// A client as others than its thread see it.
+struct Afar {
+    address: IpAddr,
+    stream: TcpStream,
+    /// Nothing is known of who it is yet: it may be closed for another.
+    is_unknown: bool,
+}
+
 struct Shared {
     credentials: Mutex<Arc<Credentials>>,
     reception: Box<dyn Reception>,
-    clients: Mutex<HashMap<u64, (IpAddr, TcpStream)>>,
+    /// By their numbers, which ascend in the order in which they came.
+    clients: Mutex<BTreeMap<u64, Afar>>,
     wrong_tokens: Mutex<TokenBucket>,
     counters: Counters,
     stopping: AtomicBool,
@@ -150,7 +159,7 @@ impl RemoteServer {
         reception: Box<dyn Reception>,
     ) -> Result<Self, RemoteError> {
         let failed = |source| RemoteError::Listen { address: listen, source };
-        let listener = TcpListener::bind(listen).map_err(failed)?;
+        let listener = bind(listen)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
             credentials: Mutex::new(Arc::new(credentials)),
@@ -187,9 +196,9 @@ impl RemoteServer {
 impl Drop for RemoteServer {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        for (_, client) in lock(&self.shared.clients).values() {
+        for client in lock(&self.shared.clients).values() {
             // It may have gone already.
-            let _ = client.shutdown(std::net::Shutdown::Both);
+            let _ = client.stream.shutdown(std::net::Shutdown::Both);
         }
         // The connection wakes the acceptor; if none can be made, it ends with the process.
         let woken = TcpStream::connect_timeout(&self.address, ADMISSION_TIMEOUT).is_ok();
@@ -197,6 +206,11 @@ impl Drop for RemoteServer {
             let _ = acceptor.join();
         }
     }
+}
+
+/// Listens for clients from afar.
+pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, RemoteError> {
+    TcpListener::bind(address).map_err(|source| RemoteError::Listen { address, source })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -219,23 +233,28 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Begins a thread for a client, if there is room. Those for whom there is none are closed without a word: a word would be
-/// work that anybody can ask for.
+/// Begins a thread for a client. Where there is no room, the oldest client that has not shown who it is goes, of the same
+/// address if that has too many; if there is none, the new one is closed without a word: a word would be work that anybody
+/// can ask for.
 fn take_in(number: u64, stream: TcpStream, shared: &Arc<Shared>) {
     let (Ok(peer), Ok(for_closing)) = (stream.peer_addr(), stream.try_clone()) else { return };
     {
         let mut clients = lock(&shared.clients);
-        let of_address = clients.values().filter(|(address, _)| *address == peer.ip()).count();
-        let is_full = clients.len() >= REMOTE_CLIENTS_MAX || of_address >= REMOTE_CLIENTS_OF_ADDRESS_MAX;
-        if is_full || shared.stopping.load(Ordering::Acquire) {
+        let of_address = clients.values().filter(|client| client.address == peer.ip()).count();
+        let has_room = if of_address >= REMOTE_CLIENTS_OF_ADDRESS_MAX {
+            evict(&mut clients, Some(peer.ip()))
+        } else {
+            clients.len() < REMOTE_CLIENTS_MAX || evict(&mut clients, None)
+        };
+        if !has_room || shared.stopping.load(Ordering::Acquire) {
             shared.counters.refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        clients.insert(number, (peer.ip(), for_closing));
+        clients.insert(number, Afar { address: peer.ip(), stream: for_closing, is_unknown: true });
     }
     let serving = Arc::clone(shared);
     let spawned = thread::Builder::new().name("control-afar".into()).spawn(move || {
-        if let Err(error) = attend(stream, peer, &serving) {
+        if let Err(error) = attend(stream, peer, number, &serving) {
             tracing::debug!(%peer, %error, "a control client from afar was closed");
         }
         lock(&serving.clients).remove(&number);
@@ -245,8 +264,18 @@ fn take_in(number: u64, stream: TcpStream, shared: &Arc<Shared>) {
     }
 }
 
+/// Closes the oldest client, of an address or any, of which nothing is known yet. Whether there was one.
+fn evict(clients: &mut BTreeMap<u64, Afar>, of: Option<IpAddr>) -> bool {
+    let is_candidate = |client: &Afar| client.is_unknown && of.is_none_or(|address| client.address == address);
+    let victim = clients.iter().find(|(_, client)| is_candidate(client)).map(|(number, _)| *number);
+    let Some(client) = victim.and_then(|victim| clients.remove(&victim)) else { return false };
+    // Its thread wakes up, counts it as refused, and ends.
+    let _ = client.stream.shutdown(std::net::Shutdown::Both);
+    true
+}
+
 /// Finds out who the client is, and relays between it and the server of the local socket until either is done.
-fn attend(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> io::Result<()> {
+fn attend(stream: TcpStream, peer: SocketAddr, number: u64, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let deadline = Instant::now() + ADMISSION_TIMEOUT;
@@ -262,9 +291,16 @@ fn attend(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> io::Result<()
         }
     };
     let mut rest = Vec::new();
+    // From here on the client keeps its place: admitted, or until it has its answer.
+    let decided = || {
+        lock(&shared.clients).entry(number).and_modify(|client| client.is_unknown = false);
+    };
     let admitted = match by_certificate(&wire, &credentials) {
-        Some(admitted) => Some(admitted),
-        None => by_token(&mut wire, &credentials, deadline, &mut rest, shared).inspect_err(|_| refuse())?,
+        Some(admitted) => {
+            decided();
+            Some(admitted)
+        }
+        None => by_token(&mut wire, &credentials, deadline, &mut rest, &decided, shared).inspect_err(|_| refuse())?,
     };
     let Some((name, role)) = admitted else {
         refuse();
@@ -296,10 +332,12 @@ fn by_token(
     credentials: &Credentials,
     deadline: Instant,
     rest: &mut Vec<u8>,
+    decided: &dyn Fn(),
     shared: &Shared,
 ) -> io::Result<Option<(String, Role)>> {
     let Some(tokens) = &credentials.tokens else { return Ok(None) };
     let line = zeroize::Zeroizing::new(wire.read_line(FIRST_LINE_BYTES_MAX, deadline, rest)?);
+    decided();
     let Ok(introduction) = serde_json::from_slice::<Introduction>(&line) else { return Ok(None) };
     let token = zeroize::Zeroizing::new(introduction.token);
     if introduction.version != VERSION {

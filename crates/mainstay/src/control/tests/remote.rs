@@ -197,6 +197,8 @@ fn strangers_that_say_nothing_or_nonsense_hold_nobody_up_for_long() {
     }
     let local = Client::connect(&site.directory.socket()).unwrap().status();
     assert_eq!(local.unwrap().connections.count, 3, "the operator on the machine is answered all the while");
+    // The oldest of them goes for it.
+    assert_eq!(site.connections(Some("read"), None).unwrap(), 3, "so is one from afar");
     let begin = Instant::now();
     for stream in &mut silent {
         // Closed or reset: it ends.

@@ -1,5 +1,6 @@
 //! The answers to operators' questions.
 
+use cluster::forwarding;
 use cluster::node::{Node, NodeStatus};
 use flow::DropReason;
 use network_functions::firewall::{self, rule_of_counter};
@@ -55,12 +56,15 @@ impl<P: PacketIo> Answers<'_, P> {
         })
     }
 
-    fn drops(&self) -> Vec<DropCount> {
+    fn drops(&self, forwarding: &forwarding::Counters) -> Vec<DropCount> {
         let mut drops = self.node.pipeline().counters().drops;
         let failures = (0..self.reporting.ports.len())
             .map(|port| self.ports.counters(port_id(port)).transmit_failures.total())
             .sum::<u64>();
         drops[DropReason::TransmitFailed as usize] += failures;
+        // What waited for a link address before it was dropped.
+        drops[DropReason::NeighbourUnresolved as usize] += forwarding.unresolved_packets;
+        drops[DropReason::NotActive as usize] += forwarding.abandoned_packets;
         let occurred = DropReason::ALL.iter().zip(drops).filter(|(_, packets)| *packets > 0);
         occurred.map(|(reason, packets)| DropCount { reason: reason.label().to_owned(), packets }).collect()
     }
@@ -94,7 +98,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             rates: reporting.rates.clone(),
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
             ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
-            drops: self.drops(),
+            drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
             redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),
             filter: reporting.filter.status(&status, now),
@@ -128,6 +132,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::PacketsInFragments, &[], pipeline.fragments().len() as u64);
         samples.add_count(Metric::IcmpErrorsSent, &[], status.forwarding.errors_sent);
         samples.add_count(Metric::IcmpErrorsLimited, &[], status.forwarding.errors_limited);
+        samples.add_count(Metric::PacketsAwaitingNeighbour, &[], status.forwarding.waiting_packets);
         samples.add_latencies(self.node.latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);

@@ -24,35 +24,13 @@ pub(in crate::gateway) const fn role_name(state: role::State) -> &'static str {
 
 /// Whether a failover now would keep every connection, and if not, why.
 pub(super) fn takeover(status: &NodeStatus) -> TakeoverStatus {
-    if status.peers.is_empty() {
-        return TakeoverStatus { ready: false, why_not: vec!["there is no peer".to_owned()] };
-    }
-    if status.peers.iter().any(|peer| peer.could_take_over() && !peer.is_drained()) {
-        return TakeoverStatus { ready: true, why_not: Vec::new() };
-    }
-    TakeoverStatus { ready: false, why_not: hindrances(status) }
+    TakeoverStatus { ready: status.readiness.is_ready(), why_not: hindrances(status) }
 }
 
-/// What keeps each peer from taking over.
+/// What keeps nodes from taking over, a clause each.
 pub(super) fn hindrances(status: &NodeStatus) -> Vec<String> {
-    let hindrance = |peer: &cluster::node::PeerStatus| {
-        let id = peer.id.0;
-        match peer.session {
-            _ if peer.detector.state != failure_detector::State::Up => format!("node {id} is down"),
-            _ if peer.is_drained() => format!("node {id} is drained (mainstay undrain, there)"),
-            Some(_) if peer.refused.is_some() => {
-                format!("node {id} has another workers.count, or runs another release")
-            }
-            None => format!("node {id} is not told of connections (replication.representation is \"none\")"),
-            Some(session) if session.link != Link::Open => format!("node {id}'s replication does not answer"),
-            Some(session) if session.told && peer.lacks_connections() => {
-                format!("node {id} lacks connections (see its events: its table may be too small)")
-            }
-            Some(session) if session.told => format!("node {id} does not stand by"),
-            Some(_) => format!("node {id} is still being told of connections"),
-        }
-    };
-    status.peers.iter().map(hindrance).collect()
+    let obstacles = status.readiness.obstacles.iter();
+    obstacles.map(|found| format!("node {} {}", found.node.0, found.obstacle)).collect()
 }
 
 pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {

@@ -1,0 +1,249 @@
+//! Whether a take-over now would keep every connection, and what stands in its way.
+//!
+//! Everything that a take-over needs is checked here and nowhere else: status, metrics, events and [`Node::drain`] use the
+//! same answer. A node that holds a group's addresses checks its peers; a node that stands by checks itself.
+//!
+//! [`Node::drain`]: super::Node::drain
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use flow::{Instant, NodeId};
+use replication::Link;
+
+use super::status::{GroupStatus, NodeStatus, PeerStatus};
+use super::{Node, roles::forwards};
+use crate::failure_detector;
+use crate::role::{Heartbeat, State};
+
+/// A copy that is older than this is not counted on: changes wait for the peer's acknowledgement longer than any
+/// retransmission takes.
+pub const LAG_MAX: Duration = Duration::from_secs(1);
+/// A heartbeat older than this is late: ten are sent in this time.
+pub const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(500);
+/// A node that was not served for this long cannot be relied on to detect a failure in time …
+pub const SERVICE_GAP_MAX: Duration = Duration::from_millis(100);
+/// … until it has been served in time for so long.
+pub const SERVICE_GAP_COUNTS_FOR: Duration = Duration::from_secs(5);
+
+/// Why a node could not take a group's addresses over without harm. The text says what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Obstacle {
+    /// No peer is configured.
+    #[error("has no peer; configure one")]
+    NoPeer,
+    /// The peer is silent on every path.
+    #[error("is down")]
+    Down,
+    /// The operator took it out of service.
+    #[error("is drained (mainstay undrain, there)")]
+    Drained,
+    /// It is still listening after its start, or does not say how it stands.
+    #[error("does not stand by")]
+    NotStandingBy,
+    /// It refuses to take addresses over.
+    #[error("is passive: another host defends the addresses, or packets of a peer are rejected (see its status)")]
+    Passive,
+    /// It divides its packets otherwise.
+    #[error("has another workers.count, or runs another release")]
+    WorkersDiffer,
+    /// Connections are not replicated to it.
+    #[error("receives no connections (replication.representation is \"none\")")]
+    NotReplicated,
+    /// The replication session is silent.
+    #[error("does not answer on the replication link")]
+    ReplicationSilent,
+    /// The first full synchronisation is not complete.
+    #[error("is still being synchronised")]
+    Synchronising,
+    /// It has not received all connections, or had no room for some.
+    #[error("lacks connections (see its events: its table may be too small)")]
+    LacksConnections,
+    /// Its copies are older than [`LAG_MAX`].
+    #[error("lags {} ms behind", .0.as_millis())]
+    Lags(Duration),
+    /// Fewer of the tracked ports and next hops can be reached from it.
+    #[error(
+        "reaches less: tracked ports and next hops of weight {theirs} are lost there, of weight {ours} on the active node"
+    )]
+    ReachesLess {
+        /// The weights that the node to take over has lost.
+        theirs: u16,
+        /// The weights that the holder has lost.
+        ours: u16,
+    },
+    /// Its configuration has another fingerprint.
+    #[error("has another configuration: make the files equal and reload")]
+    ConfigurationDiffers,
+    /// Its heartbeats are late: its machine is overloaded, or the links between the nodes are.
+    #[error("sends its heartbeats late: is its machine, or a link between the nodes, overloaded?")]
+    HeartbeatsLate,
+    /// It was not served for longer than [`SERVICE_GAP_MAX`] not long ago.
+    #[error("stood still for {} ms a moment ago: is its machine overloaded?", .0.as_millis())]
+    ServedLate(Duration),
+}
+
+/// A node that could not take over, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeObstacle {
+    /// The node.
+    pub node: NodeId,
+    /// What stands in its way.
+    pub obstacle: Obstacle,
+}
+
+/// Whether a take-over of every group would keep every connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Readiness {
+    /// What stands in the way; empty: ready.
+    pub obstacles: Vec<NodeObstacle>,
+}
+
+impl Readiness {
+    /// Nothing stands in the way.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.obstacles.is_empty()
+    }
+
+    fn add(&mut self, node: NodeId, obstacles: impl IntoIterator<Item = Obstacle>) {
+        for obstacle in obstacles {
+            let found = NodeObstacle { node, obstacle };
+            if !self.obstacles.contains(&found) {
+                self.obstacles.push(found);
+            }
+        }
+    }
+}
+
+/// What stands in the way of a take-over of the group by this peer, which a node that holds the group asks. `own` are the
+/// node's own heartbeat fields for the group.
+pub(super) fn obstacles_of_peer(peer: &PeerStatus, group: &GroupStatus, own: &NodeStatus) -> Vec<Obstacle> {
+    let mut obstacles = Vec::new();
+    if peer.down_since.is_some() || peer.detector.state != failure_detector::State::Up {
+        return alloc::vec![Obstacle::Down];
+    }
+    obstacles.extend(obstacles_of_replication(peer));
+    // Only the worker that leads receives heartbeats.
+    if !own.leads {
+        return obstacles;
+    }
+    let Some(heartbeat) = peer.heartbeat(group.group) else {
+        obstacles.push(Obstacle::NotStandingBy);
+        return obstacles;
+    };
+    let Heartbeat { state, synchronised, unreached, passive, configuration, .. } = heartbeat;
+    match state {
+        State::Leaving | State::Left => obstacles.push(Obstacle::Drained),
+        State::Init => obstacles.push(Obstacle::NotStandingBy),
+        State::Standby if !synchronised && obstacles.is_empty() => obstacles.push(Obstacle::LacksConnections),
+        State::Standby | State::TakingOver | State::Active => {}
+    }
+    let differs = |(theirs, ours)| theirs != ours;
+    let found = [
+        passive.then_some(Obstacle::Passive),
+        (unreached > group.unreached).then_some(Obstacle::ReachesLess { theirs: unreached, ours: group.unreached }),
+        configuration.zip(own.configuration).is_some_and(differs).then_some(Obstacle::ConfigurationDiffers),
+        peer.heartbeats_late.then_some(Obstacle::HeartbeatsLate),
+    ];
+    obstacles.extend(found.into_iter().flatten());
+    obstacles
+}
+
+/// What is wrong with the replication between this node and the peer.
+fn obstacles_of_replication(peer: &PeerStatus) -> Option<Obstacle> {
+    if peer.refused.is_some() {
+        return Some(Obstacle::WorkersDiffer);
+    }
+    let Some(session) = peer.session else { return Some(Obstacle::NotReplicated) };
+    match session.link {
+        Link::Open if !session.told => Some(Obstacle::Synchronising),
+        Link::Open => (peer.lag > LAG_MAX).then_some(Obstacle::Lags(peer.lag)),
+        Link::Seeking | Link::Closed => Some(Obstacle::ReplicationSilent),
+    }
+}
+
+/// What stands in the way of a take-over of the group by this node, which stands by for `holder`.
+fn own_obstacles(status: &NodeStatus, group: &GroupStatus, holder: &PeerStatus) -> Vec<Obstacle> {
+    let of_role = match group.role {
+        State::Leaving | State::Left => Some(Obstacle::Drained),
+        State::Init => Some(Obstacle::NotStandingBy),
+        State::Standby | State::TakingOver | State::Active => None,
+    };
+    let of_session = match holder.session {
+        _ if holder.refused.is_some() => Some(Obstacle::WorkersDiffer),
+        None => Some(Obstacle::NotReplicated),
+        Some(session) if session.link != Link::Open => Some(Obstacle::ReplicationSilent),
+        Some(session) if !session.heard => Some(Obstacle::Synchronising),
+        Some(_) => (!status.synchronised).then_some(Obstacle::LacksConnections),
+    };
+    let said = holder.heartbeat(group.group);
+    let theirs = said.map_or(0, |said| said.unreached);
+    let differs = |(one, other)| one != other;
+    let found = [
+        of_role,
+        of_session,
+        status.passive.then_some(Obstacle::Passive),
+        (group.unreached > theirs).then_some(Obstacle::ReachesLess { theirs: group.unreached, ours: theirs }),
+        said.and_then(|said| said.configuration)
+            .zip(status.configuration)
+            .is_some_and(differs)
+            .then_some(Obstacle::ConfigurationDiffers),
+        status.served_late.map(Obstacle::ServedLate),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Whether a take-over of every group would keep every connection.
+pub(super) fn readiness(status: &NodeStatus, node: NodeId) -> Readiness {
+    let mut readiness = Readiness::default();
+    if status.peers.is_empty() {
+        readiness.add(node, [Obstacle::NoPeer]);
+    }
+    for group in &status.groups {
+        if let Some(holder) = status.peers.iter().find(|peer| peer.holds(group.group)).filter(|_| !forwards(group.role))
+        {
+            readiness.add(node, own_obstacles(status, group, holder));
+            continue;
+        }
+        if status.leads && !forwards(group.role) {
+            // No node holds the group: there is nothing to take over from.
+            readiness.add(node, [Obstacle::NotStandingBy]);
+        }
+        let of_peers: Vec<_> =
+            status.peers.iter().map(|peer| (peer.id, obstacles_of_peer(peer, group, status))).collect();
+        if of_peers.iter().any(|(_, obstacles)| obstacles.is_empty()) {
+            continue;
+        }
+        of_peers.into_iter().for_each(|(id, obstacles)| readiness.add(id, obstacles));
+    }
+    readiness
+}
+
+/// How late this node was served of late: it must notice a failure in time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ServiceGap {
+    last: Option<(Instant, Duration)>,
+}
+
+impl ServiceGap {
+    /// The node was not served for `gap` until `now`.
+    pub(super) fn note(&mut self, now: Instant, gap: Duration) {
+        if gap >= SERVICE_GAP_MAX {
+            self.last = Some((now, gap));
+        }
+    }
+
+    /// The gap that still counts against the node.
+    pub(super) fn counting(&self, now: Instant) -> Option<Duration> {
+        self.last.filter(|(at, _)| now < *at + SERVICE_GAP_COUNTS_FOR).map(|(_, gap)| gap)
+    }
+}
+
+impl Node {
+    /// Whether a take-over now would keep every connection, and what stands in its way.
+    #[must_use]
+    pub fn readiness(&self, now: Instant) -> Readiness {
+        self.status(now).readiness
+    }
+}
