@@ -74,6 +74,10 @@ drop_reasons! {
     OutOfWindow = "out_of_window",
     /// A RST that is not within the window (RFC 5961 section 3).
     InvalidReset = "invalid_reset",
+    /// An SCTP packet whose verification tag is not its association's (RFC 9260 section 8.5).
+    InvalidSctpTag = "invalid_sctp_tag",
+    /// An SCTP packet that the association's state does not allow.
+    InvalidSctpState = "invalid_sctp_state",
     /// An ICMP error about a connection that the node does not have.
     UnrelatedIcmpError = "unrelated_icmp_error",
     /// An ICMP error to another address than the source of the packet that it quotes, where alone errors go (RFC 792, RFC

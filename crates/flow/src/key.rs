@@ -221,6 +221,7 @@ impl fmt::Display for Tuple {
         match self.protocol {
             ip_protocol::TCP => write!(f, "tcp {} > {}", self.source_addr(), self.destination_addr()),
             ip_protocol::UDP => write!(f, "udp {} > {}", self.source_addr(), self.destination_addr()),
+            ip_protocol::SCTP => write!(f, "sctp {} > {}", self.source_addr(), self.destination_addr()),
             ip_protocol::ICMP | ip_protocol::ICMPV6 => {
                 let name = if self.protocol == ip_protocol::ICMP { "icmp" } else { "icmpv6" };
                 write!(f, "{name} {source} > {destination}")?;

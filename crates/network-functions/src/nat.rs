@@ -25,6 +25,9 @@
 //! outside follow from address and port inside; see the `deterministic` module's text. Nodes then do not divide the ports, and a node
 //! that knows of a connection no more than its tuple can go on translating it.
 //!
+//! **Forwarded ports** are never taken: an address and port that a destination rule forwards, whatever else the rule asks for,
+//! is no source of another connection. (Rules that name no ports leave source NAT its choice.)
+//!
 //! **Expected connections** ([`crate::expectation`]) follow the connection that announced them; the rules are not asked. A
 //! source port that is taken is replaced by one of the node's part.
 //!
@@ -54,7 +57,7 @@ use alloc::vec::Vec;
 
 use flow::wire::tlv::{self, TlvError};
 use flow::wire::{Packet, Transport, ip_protocol};
-use flow::{Direction, DropReason, HashKey, Tuple};
+use flow::{Direction, DropReason, HashKey, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::expectation::{ANY_ADDRESS, ANY_PORT, Expectation};
@@ -138,6 +141,8 @@ impl FlowState for NatState {
 pub struct Nat {
     destination_rules: RuleSet,
     targets: Vec<Target>,
+    /// What the destination rules say of destinations alone, of those that name ports: these ports are not source NAT's to take.
+    forwarded: RuleSet,
     /// For each destination rule the addresses that are forwarded by it, if they are single ones.
     destinations: Vec<Vec<[u8; 16]>>,
     source_rules: RuleSet,
@@ -168,7 +173,10 @@ impl Nat {
         let (source_conditions, pools) = checked(source_rules, |index, rule| check_source(index, rule, ports))?;
         check_shared(&pools)?;
         let (destination_conditions, targets) = checked(destination_rules, check_destination)?;
+        let named_ports = destination_conditions.iter().filter(|conditions| !conditions.destination_ports.is_empty());
+        let forwarded: Vec<_> = named_ports.map(destination_alone).collect();
         Ok(Self {
+            forwarded: compile(&forwarded, RuleKind::Destination)?,
             destinations: destination_conditions.iter().map(single_addresses).collect(),
             destination_rules: compile(&destination_conditions, RuleKind::Destination)?,
             targets,
@@ -196,6 +204,13 @@ impl Nat {
 
     fn count(&self, context: &mut Context<'_>, counter: Counter) {
         context.count(self.pools.len() + self.targets.len() + counter as usize);
+    }
+
+    /// Whether the source of `outgoing` is an address and port that a destination rule forwards, whoever asks for them: what a
+    /// peer of that source sent there would no longer reach the forwarded service (port shadowing, CVE-2021-3773).
+    fn is_forwarded(&self, outgoing: &Tuple) -> bool {
+        let key = RuleKey { tuple: outgoing.inverse(), icmp: None, ingress: PortId::default() };
+        has_ports(outgoing.protocol) && self.forwarded.classify(&key).is_some()
     }
 
     /// `outgoing` with its destination as the first destination rule that it meets says.
@@ -233,7 +248,7 @@ impl Nat {
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
         if self.ports.contains(outgoing.source_port) {
             let preserved = with_port(outgoing.source_port);
-            if is_here(&preserved) && is_free(&preserved) {
+            if is_here(&preserved) && is_free(&preserved) && !self.is_forwarded(&preserved) {
                 self.count(context, Counter::PortsPreserved);
                 return Ok(preserved);
             }
@@ -252,11 +267,11 @@ impl Nat {
         let Some(computed) = candidates.next() else { return Err(DropReason::NatBlockExhausted) };
         let tuples = context.tuples;
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
-        if port_setter(outgoing.protocol).is_none() || is_free(&computed) {
+        if port_setter(outgoing.protocol).is_none() || (is_free(&computed) && !self.is_forwarded(&computed)) {
             return Ok(computed);
         }
         self.count(context, Counter::PortsDisplaced);
-        candidates.find(is_free).ok_or_else(|| {
+        candidates.find(|candidate| is_free(candidate) && !self.is_forwarded(candidate)).ok_or_else(|| {
             self.count(context, Counter::PortsExhausted);
             DropReason::NatBlockExhausted
         })
@@ -273,7 +288,7 @@ impl Nat {
         let is_here = |tuple: &Tuple| !tuples.is_elsewhere(&tuple.inverse());
         let is_free = |tuple: &Tuple| !tuples.is_used(&tuple.inverse());
         let mut candidates = ports::candidates(self.ports, hash).map(with_port).filter(is_here).take(PORT_PROBES_MAX);
-        candidates.find(is_free).ok_or_else(|| {
+        candidates.find(|candidate| is_free(candidate) && !self.is_forwarded(candidate)).ok_or_else(|| {
             self.count(context, Counter::PortsExhausted);
             DropReason::NatPortsExhausted
         })
@@ -296,7 +311,9 @@ impl Nat {
         }
         if outgoing.source != incoming.source
             && has_ports(outgoing.protocol)
-            && (context.tuples.is_elsewhere(&outgoing.inverse()) || context.tuples.is_used(&outgoing.inverse()))
+            && (context.tuples.is_elsewhere(&outgoing.inverse())
+                || context.tuples.is_used(&outgoing.inverse())
+                || self.is_forwarded(&outgoing))
         {
             let with_port = |source_port| Tuple { source_port, ..outgoing };
             outgoing = self.free_port(self.key.hash(&outgoing), with_port, context)?;
@@ -319,6 +336,17 @@ fn checked<R, V>(
     rules.into_iter().enumerate().map(|(index, rule)| check(index, rule)).collect()
 }
 
+/// What a destination rule asks of the destination, and nothing of who asks for it.
+fn destination_alone(conditions: &Conditions) -> Conditions {
+    Conditions {
+        family: conditions.family,
+        destinations: conditions.destinations.clone(),
+        protocols: conditions.protocols.clone(),
+        destination_ports: conditions.destination_ports.clone(),
+        ..Conditions::default()
+    }
+}
+
 /// The destinations of a rule that are one address each.
 fn single_addresses(conditions: &Conditions) -> Vec<[u8; 16]> {
     let single = conditions.destinations.iter().filter(|prefix| prefix.mask() == u128::MAX);
@@ -332,6 +360,13 @@ fn compile(conditions: &[Conditions], kind: RuleKind) -> Result<RuleSet, NatErro
 /// An index below `length` (not 0) that `hash` chooses.
 fn pick(hash: u64, length: usize) -> usize {
     usize::try_from(hash % length as u64).unwrap_or(0)
+}
+
+/// Whether the ports of an SCTP packet can become those of `outgoing`: a fragment's cannot, as the checksum is that of all of
+/// the packet. (Addresses are not in it.)
+fn may_be_renumbered(packet: &Packet<'_, '_>, outgoing: &Tuple) -> bool {
+    let Tuple { source_port, destination_port, .. } = packet.headers.tuple;
+    !packet.headers.is_fragment || (source_port, destination_port) == (outgoing.source_port, outgoing.destination_port)
 }
 
 /// How the source port, or what stands for it, is set in tuples of `protocol`; `None` when there is none.
@@ -431,6 +466,9 @@ impl NetworkFunction for Nat {
         }
         if matches!(packet.headers.transport, Transport::IcmpError(_)) {
             // The packet quoted in it has to be translated too, which whoever related it to the connection does.
+            return Verdict::Drop(DropReason::NatUntranslatable);
+        }
+        if matches!(packet.headers.transport, Transport::Sctp(_)) && !may_be_renumbered(packet, &outgoing) {
             return Verdict::Drop(DropReason::NatUntranslatable);
         }
         packet.rewrite(&outgoing);

@@ -7,7 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use flow::conntrack::ProtocolState;
-use flow::wire::{Headers, IcmpQuery, Packet, TcpSegment, Transport, ip_protocol};
+use flow::wire::{Headers, IcmpQuery, Packet, SctpPacket, TcpSegment, Transport, ip_protocol};
 use flow::{Connection, Direction, DropReason, Frame, Instant, NodeId, PortId, Tuple};
 
 use crate::address::tuple_bytes;
@@ -40,6 +40,10 @@ pub(crate) fn udp(source: &str, destination: &str) -> Tuple {
     tuple(ip_protocol::UDP, source.parse().expect(source), destination.parse().expect(destination))
 }
 
+pub(crate) fn sctp(source: &str, destination: &str) -> Tuple {
+    tuple(ip_protocol::SCTP, source.parse().expect(source), destination.parse().expect(destination))
+}
+
 pub(crate) fn portless(protocol: u8, source: &str, destination: &str) -> Tuple {
     let end = |address: &str| SocketAddr::new(address.parse().expect(address), 0);
     tuple(protocol, end(source), end(destination))
@@ -59,6 +63,7 @@ fn transport(tuple: &Tuple, direction: Direction) -> Transport {
     match (tuple.protocol, direction) {
         (ip_protocol::TCP, _) => Transport::Tcp(TcpSegment::default()),
         (ip_protocol::UDP, _) => Transport::Udp,
+        (ip_protocol::SCTP, _) => Transport::Sctp(SctpPacket::default()),
         (ip_protocol::ICMP | ip_protocol::ICMPV6, Direction::Original) => {
             Transport::IcmpQuery(IcmpQuery { kind, code: 0, is_reply: false })
         }
@@ -79,7 +84,11 @@ pub(crate) fn with_packet<R>(
 ) -> R {
     let (l3, l4) = (14u16, if tuple.version == 4 { 34u16 } else { 54 });
     let transport = transport(tuple, direction);
-    let l4_bytes: u16 = if matches!(transport, Transport::Tcp(_)) { 20 } else { 8 };
+    let l4_bytes: u16 = match transport {
+        Transport::Tcp(_) => 20,
+        Transport::Sctp(_) => 12,
+        _ => 8,
+    };
     let mut bytes = vec![0u8; usize::from(l4 + l4_bytes)];
     let l3_bytes = l4 + l4_bytes - l3;
     let (start, end) = (usize::from(l3), usize::from(l4));
@@ -99,7 +108,7 @@ pub(crate) fn with_packet<R>(
         bytes[start + 24..start + 40].copy_from_slice(&tuple.destination);
     }
     match transport {
-        Transport::Tcp(_) | Transport::Udp => {
+        Transport::Tcp(_) | Transport::Udp | Transport::Sctp(_) => {
             bytes[end..end + 2].copy_from_slice(&tuple.source_port.to_be_bytes());
             bytes[end + 2..end + 4].copy_from_slice(&tuple.destination_port.to_be_bytes());
         }

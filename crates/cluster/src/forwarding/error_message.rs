@@ -83,7 +83,7 @@ fn may_be_answered(headers: &Headers) -> bool {
     let answerable = match headers.transport {
         Transport::IcmpError(_) | Transport::IcmpOther(..) => false,
         Transport::Other => !headers.is_fragment,
-        Transport::Tcp(_) | Transport::Udp | Transport::IcmpQuery(_) => true,
+        Transport::Tcp(_) | Transport::Udp | Transport::Sctp(_) | Transport::IcmpQuery(_) => true,
     };
     let (source, destination) = (headers.tuple.source_ip(), headers.tuple.destination_ip());
     let to_everybody = matches!(destination, IpAddr::V4(address) if address.is_broadcast());

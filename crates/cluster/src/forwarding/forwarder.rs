@@ -409,7 +409,7 @@ impl Forwarder {
     }
 
     /// Asks for a link address: everybody on the link, or the last known owner.
-    fn solicit(&mut self, entry: &Entry) {
+    pub(super) fn solicit(&mut self, entry: &Entry) {
         let mac = self.ports[usize::from(entry.port.0)].mac;
         let source = self.addresses.source_for(entry.port, entry.address, self.held);
         let mut frame = match (entry.address, source) {

@@ -32,6 +32,7 @@ mod holding;
 mod mss_clamp;
 mod neighbour;
 mod oversize;
+mod probe;
 mod reconfigure;
 mod refusal;
 mod route;

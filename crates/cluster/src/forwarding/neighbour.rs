@@ -88,6 +88,8 @@ pub(super) struct Entry {
     pub(super) address: IpAddr,
     pub(super) mac: MacAddress,
     pub(super) state: NeighbourState,
+    /// When it last answered a request.
+    pub(super) confirmed_at: Option<Instant>,
     /// Reachable: until when. Incomplete and Probe: when to ask again.
     deadline: Instant,
     requests: u8,
@@ -173,6 +175,7 @@ impl Neighbours {
             address,
             mac: MacAddress::default(),
             state: NeighbourState::Idle,
+            confirmed_at: None,
             deadline: Instant::ZERO,
             requests: 0,
             used_at: now,
@@ -281,6 +284,7 @@ impl Neighbours {
         entry.mac = mac;
         if how == Learnt::Confirmed {
             (entry.state, entry.deadline) = (NeighbourState::Reachable, now + REACHABLE_TIME);
+            entry.confirmed_at = Some(now);
         } else if is_news {
             entry.state = NeighbourState::Stale;
         }

@@ -22,6 +22,7 @@ use super::peer::Peer;
 use super::resync::Resync;
 use super::securing::{PlainText, Security};
 use super::store::ReplicaCounters;
+use super::tracking::Tracking;
 use super::workers::Others;
 use super::{Node, failure_detector, forwarding, role};
 use crate::group::{GROUPS_MAX, GroupId};
@@ -164,6 +165,7 @@ impl NodeConfig {
             awaiting_first_packet: None,
             more_expiries: false,
             judging: Judging::default(),
+            tracking: Tracking::default(),
             drain_given_up_at: None,
             served_at: now,
             service_gap: super::readiness::ServiceGap::default(),

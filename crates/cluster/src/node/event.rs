@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use flow::{Instant, NodeId, WorkerId};
 
+use super::tracking::{Consequence, Target};
 use crate::group::GroupId;
 
 /// The most events that wait to be polled; when there are more, the oldest goes.
@@ -16,6 +17,18 @@ pub enum NodeEvent {
     PeerUp(NodeId),
     /// The failure detector no longer does.
     PeerDown(NodeId),
+    /// A port went down, or a next hop no longer answers.
+    Unreached {
+        /// Which.
+        target: Target,
+        /// What follows for the shared addresses.
+        consequence: Consequence,
+    },
+    /// It came up, or answers again.
+    Reached {
+        /// Which.
+        target: Target,
+    },
     /// This node takes a group's shared addresses over; the state of the connections is usable.
     BecameActive {
         /// The group.

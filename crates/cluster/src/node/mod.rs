@@ -35,6 +35,7 @@ mod store;
 mod stream;
 mod surroundings;
 mod telling;
+mod tracking;
 mod wan;
 mod workers;
 
@@ -70,6 +71,10 @@ pub use securing::{Security, SecurityReconfiguration};
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
 pub use stream::StreamInput;
+pub use tracking::{
+    Consequence, LinkState, NEXT_HOPS_TRACKED_MAX, NextHopState, NextHopTrack, PortTrack, TRACKED_WEIGHT_MAX, Target,
+    Tracked, TrackingConfig,
+};
 pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
@@ -80,6 +85,7 @@ use judging::Judging;
 use peer::Peer;
 use securing::PlainText;
 use surroundings::Surroundings;
+use tracking::Tracking;
 use wan::Site;
 use workers::Others;
 
@@ -190,6 +196,8 @@ pub struct Node {
     awaiting_first_packet: Option<u64>,
     more_expiries: bool,
     judging: Judging,
+    /// What the node reaches; the lead worker's.
+    tracking: Tracking,
     /// When a node that is being drained goes on if nobody has taken its addresses.
     drain_given_up_at: Option<Instant>,
     /// When it last looked at what its peers say, and at the time.
@@ -301,6 +309,7 @@ impl Node {
         self.handle_detector_events(now);
         self.handle_session_events(now);
         self.go_on_when_usable(now);
+        self.track(now);
         self.roles.handle_timeout(now);
         self.handle_role_events(now);
         self.look_after_drain(now);
@@ -330,6 +339,7 @@ impl Node {
             self.held.poll_timeout(),
             self.pipeline.next_expiry(),
             self.drain_given_up_at,
+            self.tracking.poll_timeout(),
             self.others.poll_timeout(),
             self.pipeline.waiting_deadline(),
             self.site.as_ref().and_then(|site| site.poll_timeout()),

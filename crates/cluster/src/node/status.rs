@@ -9,6 +9,7 @@ use replication::compact::CompactReceiverStatus;
 
 use super::peer::Peer;
 use super::readiness::{HEARTBEAT_AGE_MAX, Readiness, readiness};
+use super::tracking::{NextHopTrack, PortTrack};
 use super::{CompactStatus, Node, ReplicaCounters};
 use crate::group::GroupId;
 use crate::pipeline::TombstoneCounters;
@@ -51,6 +52,10 @@ pub struct NodeStatus {
     pub compact: Option<CompactStatus>,
     /// The peers.
     pub peers: Vec<PeerStatus>,
+    /// The ports whose links are known, in their order.
+    pub ports: Vec<PortTrack>,
+    /// The next hops that are tracked.
+    pub next_hops: Vec<NextHopTrack>,
     /// The tunnel to another site, if there is one.
     pub site: Option<crate::wan::TunnelStatus>,
 }
@@ -190,6 +195,8 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         forwarding: node.forwarder.counters(),
         compact: node.compact_status(),
         peers: peers.collect(),
+        ports: node.tracking.ports().to_vec(),
+        next_hops: node.tracking.next_hops().to_vec(),
         site: node.site.as_ref().map(|site| site.status(now)),
     };
     status.readiness = readiness(&status, node.id);

@@ -403,6 +403,7 @@ impl Pipeline {
 fn may_be_remembered(headers: &Headers, is_local: bool) -> bool {
     match &headers.transport {
         Transport::Tcp(segment) => !segment.has(tcp_flags::SYN) || segment.has(tcp_flags::ACK),
+        Transport::Sctp(packet) => !packet.has(flow::wire::sctp::chunk::INIT),
         Transport::Udp | Transport::Other | Transport::IcmpError(_) => true,
         Transport::IcmpQuery(_) => !is_local || headers.tuple.discriminator & flow::key::QUERY_REPLY != 0,
         Transport::IcmpOther(..) => false,

@@ -162,7 +162,7 @@ impl Pipeline {
                 !is_syn && self.tracker.begin(packet.headers) != Err(DropReason::InvalidTcpFlags)
             }
             Transport::IcmpQuery(query) => query.is_reply || (!is_local && !self.would_begin(now, packet, false)),
-            Transport::Udp | Transport::Other => !self.would_begin(now, packet, is_local),
+            Transport::Udp | Transport::Sctp(_) | Transport::Other => !self.would_begin(now, packet, is_local),
             Transport::IcmpError(_) | Transport::IcmpOther(..) => false,
         }
     }

@@ -67,7 +67,7 @@ pub enum KernelAction {
     Get {
         /// Its original tuple.
         tuple: Tuple,
-        /// Its zone.
+        /// The zone that this tuple is of.
         zone: u16,
     },
     /// Expect a connection.
@@ -293,7 +293,7 @@ impl Connections {
             return;
         }
         if record.is_any(flag::VERIFY) {
-            ask(Asked::Get, KernelAction::Get { tuple: record.original(), zone: record.zone() });
+            ask(Asked::Get, KernelAction::Get { tuple: record.original(), zone: record.zone_of_original() });
             return;
         }
         if !record.is_any(flag::DIRTY) || (!is_in_kernel && !may_create) {

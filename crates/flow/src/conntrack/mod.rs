@@ -1,4 +1,4 @@
-//! Connection tracking: the automata of TCP, UDP, ICMP queries and everything else, in behaviour those of Linux's
+//! Connection tracking: the automata of TCP, UDP, SCTP, ICMP queries and everything else, in behaviour those of Linux's
 //! `nf_conntrack`, with one thing more: a connection can go on from a copy that is older than what its end points
 //! have sent since ([`Tracker::take_over`]).
 //!
@@ -10,6 +10,7 @@
 mod generic;
 mod icmp;
 mod replica;
+mod sctp;
 mod tcp;
 mod timeouts;
 mod udp;
@@ -22,6 +23,7 @@ use crate::wire::{Headers, Transport, ip_protocol};
 use crate::{Direction, DropReason, Instant, connection};
 
 pub use replica::{attribute, decode_protocol_state, encode_protocol_state};
+pub use sctp::SctpState;
 pub use tcp::{TCP_RETRANSMISSIONS_MAX, TcpState};
 pub use timeouts::{Timeouts, TrackerConfig};
 pub use udp::{UDP_STREAM_AFTER, UdpState};
@@ -31,9 +33,10 @@ pub use udp::{UDP_STREAM_AFTER, UdpState};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TcpPeer {
-    /// Highest sequence number sent, plus one.
+    /// Highest sequence number sent, plus one. SCTP: the verification tag that the side's packets carry; 0 while it is not known.
     pub end: u32,
-    /// Highest sequence number that the other side lets it send.
+    /// Highest sequence number that the other side lets it send. SCTP: the tag that the other side offers in a handshake
+    /// beside the association that stands; 0 if there is none.
     pub end_max: u32,
     /// Largest window that it advertised, in bytes; 0 while nothing is known of this side.
     pub window_max: u32,
@@ -82,7 +85,7 @@ pub mod last_flags {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProtocolState {
-    /// The state's number, of the automaton that the tuple's protocol chooses ([`TcpState`], [`UdpState`], else 0).
+    /// The state's number, of the automaton that the tuple's protocol chooses ([`TcpState`], [`UdpState`], [`SctpState`], else 0).
     pub state: u8,
     /// Last kind of segment seen (TCP; an index of the transition table).
     pub last_kind: u8,
@@ -103,7 +106,7 @@ pub struct ProtocolState {
     pub last_window_scale: u8,
     /// Bits of [`last_flags`] (TCP).
     pub last_flags: u8,
-    /// The two sides, by the direction in which they send (TCP).
+    /// The two sides, by the direction in which they send (TCP, SCTP).
     pub peers: [TcpPeer; 2],
 }
 
@@ -191,6 +194,7 @@ impl Tracker {
         match &headers.transport {
             Transport::Tcp(segment) => tcp::begin(&self.config, segment),
             Transport::Udp => Ok(udp::begin(&self.config.timeouts)),
+            Transport::Sctp(packet) => sctp::begin(&self.config, packet),
             Transport::IcmpQuery(query) => icmp::begin(&self.config.timeouts, query),
             Transport::IcmpError(_) => Err(DropReason::UnrelatedIcmpError),
             Transport::IcmpOther(..) => Err(DropReason::UnsupportedIcmp),
@@ -211,6 +215,7 @@ impl Tracker {
         match &headers.transport {
             Transport::Tcp(segment) => tcp::advance(&self.config, state, flags, direction, segment),
             Transport::Udp => udp::advance(&self.config.timeouts, now, state, flags, direction),
+            Transport::Sctp(packet) => sctp::advance(&self.config.timeouts, state, flags, direction, packet),
             Transport::IcmpQuery(query) => icmp::advance(&self.config.timeouts, flags, direction, query),
             Transport::IcmpError(_) => Advance::refuse(DropReason::UnrelatedIcmpError),
             Transport::IcmpOther(..) => Advance::refuse(DropReason::UnsupportedIcmp),
@@ -251,6 +256,7 @@ impl Tracker {
             ip_protocol::TCP => TcpState::from_u8(state.state).map_or(Duration::ZERO, |state| timeouts.tcp(state)),
             ip_protocol::UDP if is_assured => timeouts.udp_stream,
             ip_protocol::UDP => timeouts.udp,
+            ip_protocol::SCTP => SctpState::from_u8(state.state).map_or(Duration::ZERO, |state| timeouts.sctp(state)),
             ip_protocol::ICMP | ip_protocol::ICMPV6 => timeouts.icmp,
             _ => timeouts.generic,
         }
@@ -259,8 +265,10 @@ impl Tracker {
     /// This node takes over a connection whose copy is older than what its peers have sent since: windows that a copy
     /// cannot know are learnt afresh from the next segments of each side. State and window scales stay.
     pub fn take_over(&self, protocol: u8, state: &mut ProtocolState) {
-        if protocol == ip_protocol::TCP {
-            tcp::take_over(state);
+        match protocol {
+            ip_protocol::TCP => tcp::take_over(state),
+            ip_protocol::SCTP => sctp::take_over(state),
+            _ => {}
         }
     }
 }
@@ -280,30 +288,36 @@ pub fn is_in_handshake(protocol: u8, state: &ProtocolState) -> bool {
     protocol == ip_protocol::TCP && TcpState::from_u8(state.state).is_some_and(|state| handshake.contains(&state))
 }
 
-/// Whether both sides have agreed to talk: TCP in ESTABLISHED, UDP that was answered. Protocols without such a state
+/// Whether both sides have agreed to talk: TCP and SCTP in ESTABLISHED, UDP that was answered. Protocols without such a state
 /// never are.
 #[must_use]
 pub fn is_established(protocol: u8, state: &ProtocolState) -> bool {
     match protocol {
         ip_protocol::TCP => state.state == TcpState::Established as u8,
         ip_protocol::UDP => state.state == UdpState::Replied as u8,
+        ip_protocol::SCTP => state.state == SctpState::Established as u8,
         _ => false,
     }
 }
 
-/// Whether the connection is on its way out: TCP after its first FIN or RST.
+/// Whether the connection is on its way out: TCP after its first FIN or RST, SCTP after its first SHUTDOWN or ABORT.
 #[must_use]
 pub fn is_closing(protocol: u8, state: &ProtocolState) -> bool {
-    protocol == ip_protocol::TCP && TcpState::from_u8(state.state).is_some_and(TcpState::is_closing)
+    match protocol {
+        ip_protocol::TCP => TcpState::from_u8(state.state).is_some_and(TcpState::is_closing),
+        ip_protocol::SCTP => SctpState::from_u8(state.state).is_some_and(SctpState::is_closing),
+        _ => false,
+    }
 }
 
-/// The state's name, as Linux's tools print it for TCP; empty for protocols without states, "INVALID" for a number that
+/// The state's name, as Linux's tools print it for TCP and SCTP; empty for protocols without states, "INVALID" for a number that
 /// no state has.
 #[must_use]
 pub fn state_name(protocol: u8, state: &ProtocolState) -> &'static str {
     match protocol {
         ip_protocol::TCP => TcpState::from_u8(state.state).map_or("INVALID", TcpState::name),
         ip_protocol::UDP => UdpState::from_u8(state.state).map_or("INVALID", UdpState::name),
+        ip_protocol::SCTP => SctpState::from_u8(state.state).map_or("INVALID", SctpState::name),
         _ => "",
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::sctp::SctpState;
 use super::tcp::{TcpState, WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
 use super::udp::UdpState;
 use super::{ProtocolState, TcpPeer, peer_flags};
@@ -17,6 +18,10 @@ pub mod attribute {
     /// TCP, optional: `end`, `end_max`, `window_max`, `acknowledged_max` of the original and then of the reply side:
     /// 8 × u32.
     pub const TCP_WINDOWS: u16 = 3;
+    /// SCTP: the state's number and three zeros, 4 × u8; the verification tag of the original and of the reply side, then the
+    /// tags offered to them: 4 × u32. [`STATE`] is 0 beside it, as nodes expect that know no states of SCTP, and without it
+    /// the association's state and tags are not known.
+    pub const SCTP: u16 = 4;
 }
 
 /// Flags that mean something to another node. [`peer_flags::RELEARNING`] does not: who takes over begins anew.
@@ -28,9 +33,15 @@ const FLAGS: u8 = peer_flags::WINDOW_SCALE
     | peer_flags::ACKNOWLEDGED;
 
 const NUMBERS_PER_PEER: usize = 4;
+/// Bytes of [`attribute::SCTP`].
+const SCTP_BYTES: usize = 20;
 
 /// Appends what another node needs to know of a connection's automaton.
 pub fn encode_protocol_state(protocol: u8, state: &ProtocolState, out: &mut Vec<u8>) {
+    if protocol == ip_protocol::SCTP {
+        tlv::put(out, attribute::STATE, &[0]);
+        return encode_sctp(state, out);
+    }
     tlv::put(out, attribute::STATE, &[state.state]);
     if protocol != ip_protocol::TCP {
         return;
@@ -47,6 +58,27 @@ pub fn encode_protocol_state(protocol: u8, state: &ProtocolState, out: &mut Vec<
         *place = number.to_be_bytes();
     }
     tlv::put(out, attribute::TCP_WINDOWS, &windows);
+}
+
+fn encode_sctp(state: &ProtocolState, out: &mut Vec<u8>) {
+    let [original, reply] = &state.peers;
+    let mut value = [0; SCTP_BYTES];
+    value[0] = state.state;
+    let tags = [original.end, reply.end, original.end_max, reply.end_max];
+    for (place, tag) in value[4..].as_chunks_mut().0.iter_mut().zip(tags) {
+        *place = tag.to_be_bytes();
+    }
+    tlv::put(out, attribute::SCTP, &value);
+}
+
+fn read_sctp(state: &mut ProtocolState, value: &[u8]) -> Result<(), TlvError> {
+    let value: [u8; SCTP_BYTES] = value.try_into().map_err(|_| TlvError::ValueSize(attribute::SCTP))?;
+    SctpState::from_u8(value[0]).ok_or(TlvError::Value(attribute::SCTP))?;
+    state.state = value[0];
+    let tag = |number: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| value[4 + 4 * number + byte]));
+    let [original, reply] = &mut state.peers;
+    (original.end, reply.end, original.end_max, reply.end_max) = (tag(0), tag(1), tag(2), tag(3));
+    Ok(())
 }
 
 /// Reads what [`encode_protocol_state`] wrote, perhaps in another version of the program. Attributes that are not known
@@ -72,6 +104,7 @@ pub fn decode_protocol_state(protocol: u8, attributes: &[u8]) -> Result<Protocol
                     peer.flags = flags & FLAGS;
                 }
             }
+            (attribute::SCTP, ip_protocol::SCTP) => read_sctp(&mut state, value)?,
             (attribute::TCP_WINDOWS, ip_protocol::TCP) => read_windows(&mut state.peers, value).ok_or(wrong_size)?,
             _ => {}
         }
@@ -145,6 +178,41 @@ mod tests {
         assert_eq!(read.peers.map(|peer| (peer.window_scale, peer.window_max)), [(7, 0), (14, 0)]);
     }
 
+    fn association() -> ProtocolState {
+        let mut state = ProtocolState { state: SctpState::Established as u8, ..ProtocolState::default() };
+        (state.peers[0].end, state.peers[1].end, state.peers[1].end_max) = (0x0102_0304, 0x0506_0708, 9);
+        state
+    }
+
+    #[test]
+    fn an_association_comes_back_as_it_went() {
+        let mut bytes = vec![];
+        encode_protocol_state(ip_protocol::SCTP, &association(), &mut bytes);
+        assert_eq!(decode_protocol_state(ip_protocol::SCTP, &bytes), Ok(association()));
+        assert_eq!(bytes.len(), 8 + 24);
+    }
+
+    #[test]
+    fn an_association_is_readable_by_nodes_that_know_no_states_of_sctp_and_theirs_here() {
+        let mut bytes = vec![];
+        encode_protocol_state(ip_protocol::SCTP, &association(), &mut bytes);
+        // What such a node reads: it skips what it does not know, and expects the state 0.
+        assert_eq!(decode_protocol_state(47, &bytes), Ok(ProtocolState::default()));
+        let mut bytes = vec![];
+        encode_protocol_state(47, &ProtocolState::default(), &mut bytes);
+        assert_eq!(decode_protocol_state(ip_protocol::SCTP, &bytes), Ok(ProtocolState::default()));
+    }
+
+    #[test]
+    fn an_association_in_a_state_that_there_is_not_is_refused() {
+        let mut bytes = vec![];
+        tlv::put(&mut bytes, attribute::SCTP, &[9; SCTP_BYTES]);
+        assert_eq!(decode_protocol_state(ip_protocol::SCTP, &bytes), Err(TlvError::Value(attribute::SCTP)));
+        let mut bytes = vec![];
+        tlv::put(&mut bytes, attribute::SCTP, &[1; SCTP_BYTES + 1]);
+        assert_eq!(decode_protocol_state(ip_protocol::SCTP, &bytes), Err(TlvError::ValueSize(attribute::SCTP)));
+    }
+
     #[test]
     fn attributes_of_a_later_version_are_skipped() {
         let mut bytes = vec![];
@@ -186,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(protocol in prop::sample::select(vec![1u8, 6, 17, 47, 58]),
+        fn any_bytes_are_read_or_refused(protocol in prop::sample::select(vec![1u8, 6, 17, 47, 58, 132]),
                                          bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             if let Ok(state) = decode_protocol_state(protocol, &bytes) {
                 let mut again = vec![];

@@ -146,11 +146,11 @@ fn other_protocols_live_ten_minutes() {
 }
 
 #[test]
-fn tunnels_encrypted_packets_and_sctp_are_flows_between_two_addresses() {
-    // Without an automaton of their own (GRE, ESP, SCTP and whatever else comes): both directions renew the one timeout,
+fn tunnels_and_encrypted_packets_are_flows_between_two_addresses() {
+    // Without an automaton of their own (GRE, ESP and whatever else comes): both directions renew the one timeout,
     // nothing but silence ends them, and they are never counted as established, so that they do not outlive connections
     // whose end points have agreed to talk when memory runs short.
-    for protocol in [47, 50, 132, 254] {
+    for protocol in [47, 50, 254] {
         let mut flow = Tracked::begin(headers(protocol, Transport::Other));
         let first_answer = flow.at(10, Direction::Reply);
         assert_eq!((first_answer.verdict, first_answer.change), (Ok(()), Change::State));

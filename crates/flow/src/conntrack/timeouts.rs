@@ -34,6 +34,22 @@ pub struct Timeouts {
     pub udp: Duration,
     /// UDP that goes on in both directions (see [`super::UDP_STREAM_AFTER`]).
     pub udp_stream: Duration,
+    /// SCTP: INIT seen.
+    pub sctp_cookie_wait: Duration,
+    /// SCTP: COOKIE ECHO seen.
+    pub sctp_cookie_echoed: Duration,
+    /// SCTP: the association stands. A little longer than its end points need to find out that a path is dead.
+    pub sctp_established: Duration,
+    /// SCTP: the initiator asked for the end.
+    pub sctp_shutdown_sent: Duration,
+    /// SCTP: the other side asked for the end.
+    pub sctp_shutdown_recd: Duration,
+    /// SCTP: SHUTDOWN ACK seen.
+    pub sctp_shutdown_ack_sent: Duration,
+    /// SCTP: the association is over.
+    pub sctp_closed: Duration,
+    /// SCTP: a HEARTBEAT on a further path seen.
+    pub sctp_heartbeat_sent: Duration,
     /// ICMP and ICMPv6 queries.
     pub icmp: Duration,
     /// Every other protocol.
@@ -57,6 +73,14 @@ impl Default for Timeouts {
             tcp_unacknowledged: Duration::from_secs(300),
             udp: Duration::from_secs(30),
             udp_stream: Duration::from_secs(120),
+            sctp_cookie_wait: Duration::from_secs(3),
+            sctp_cookie_echoed: Duration::from_secs(3),
+            sctp_established: Duration::from_secs(210),
+            sctp_shutdown_sent: Duration::from_secs(3),
+            sctp_shutdown_recd: Duration::from_secs(3),
+            sctp_shutdown_ack_sent: Duration::from_secs(3),
+            sctp_closed: Duration::from_secs(10),
+            sctp_heartbeat_sent: Duration::from_secs(30),
             icmp: Duration::from_secs(30),
             generic: Duration::from_secs(600),
         }

@@ -33,7 +33,8 @@ pub struct Entry {
     pub original: Tuple,
     /// Packets against it, as they come in.
     pub reply: Tuple,
-    /// The zone that both tuples are of; 0 is the default one. Connections in different zones may have equal tuples.
+    /// The zone that both tuples are of, or one of them ([`Extra::zone_direction`]); 0 is the default one. Connections in
+    /// different zones may have equal tuples.
     pub zone: u16,
     /// The kernel's name for this very connection: another with the same tuples has another one, unless it lies at the same
     /// place in memory. It is of this kernel only, and never travels.
@@ -63,6 +64,18 @@ pub struct Extra {
     pub sequence_adjustment: Option<[SequenceAdjustment; 2]>,
     /// The numbers that a SYN proxy chose.
     pub syn_proxy: Option<SynProxy>,
+    /// The one direction whose tuple is of the zone (`ct original zone set`); the other one's is of the default zone.
+    /// `None`: both are of it.
+    pub zone_direction: Option<ZoneDirection>,
+}
+
+/// The direction that a zone is of which is not of both (`NF_CT_ZONE_DIR_ORIG`, `NF_CT_ZONE_DIR_REPL`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneDirection {
+    /// That of the first packet.
+    Original,
+    /// That against it.
+    Reply,
 }
 
 /// Where a protocol's automaton stands.
@@ -161,6 +174,18 @@ impl Entry {
         }
     }
 
+    /// The direction that the zone is of; `None`: both.
+    #[must_use]
+    pub fn zone_direction(&self) -> Option<ZoneDirection> {
+        self.extra.as_deref().and_then(|extra| extra.zone_direction)
+    }
+
+    /// The zone that the original tuple is of: with it the kernel finds the connection by that tuple.
+    #[must_use]
+    pub fn zone_of_original(&self) -> u16 {
+        if self.zone_direction() == Some(ZoneDirection::Reply) { 0 } else { self.zone }
+    }
+
     /// What few connections have, to be added to.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_with(Box::default)
@@ -184,6 +209,7 @@ impl Entry {
             take(&mut extra.master, newer.master);
             take(&mut extra.sequence_adjustment, newer.sequence_adjustment);
             take(&mut extra.syn_proxy, newer.syn_proxy);
+            take(&mut extra.zone_direction, newer.zone_direction);
         }
     }
 }

@@ -207,7 +207,7 @@ impl Text {
         self.put(code::LOAD_HALF_INDEXED, NETWORK.wrapping_add(6));
         self.jump_if(code::JUMP_SET, FRAGMENT_BITS, Label::Finish);
         self.behind_ipv4();
-        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP], Label::Ports);
+        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP, ip_protocol::SCTP], Label::Ports);
         self.jump_if_one_of(&[ip_protocol::ICMP], Label::Icmp);
         self.jump(Label::Finish);
     }
@@ -217,7 +217,7 @@ impl Text {
         self.put(code::LOAD_INDEX_MEMORY, HEADER);
         self.fold_addresses(8, 40);
         self.behind_ipv6();
-        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP], Label::Ports);
+        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP, ip_protocol::SCTP], Label::Ports);
         self.jump_if_one_of(&[ip_protocol::ICMPV6], Label::Icmpv6);
         self.jump(Label::Finish);
     }
@@ -237,7 +237,7 @@ impl Text {
         self.skip(QUOTE_OFFSET_BYTES);
         self.fold_addresses(12, 20);
         self.behind_ipv4();
-        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP], Label::Ports);
+        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP, ip_protocol::SCTP], Label::Ports);
         self.jump_if_one_of(&[ip_protocol::ICMP], Label::QuotedIcmp);
         self.jump(Label::Finish);
         self.label(Label::QuotedIcmp);
@@ -264,7 +264,7 @@ impl Text {
         self.skip(QUOTE_OFFSET_BYTES);
         self.fold_addresses(8, 40);
         self.behind_ipv6();
-        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP], Label::Ports);
+        self.jump_if_one_of(&[ip_protocol::TCP, ip_protocol::UDP, ip_protocol::SCTP], Label::Ports);
         self.jump_if_one_of(&[ip_protocol::ICMPV6], Label::QuotedIcmpv6);
         self.jump(Label::Finish);
         self.label(Label::QuotedIcmpv6);

@@ -104,6 +104,7 @@ fn tuple_of(kind: u8, addresses: (IpAddr, IpAddr), ports: (u16, u16)) -> Tuple {
     match kind {
         0 => Tuple::new(ip_protocol::TCP, source, destination),
         1 => Tuple::new(ip_protocol::UDP, source, destination),
+        3 => Tuple::new(ip_protocol::SCTP, source, destination),
         2 => Tuple::echo(addresses.0, addresses.1, ports.0),
         _ => Tuple { source_port: 0, destination_port: 0, ..Tuple::new(47, source, destination) },
     }
@@ -113,6 +114,7 @@ fn frame_of(envelope: &Envelope<'_>, tuple: &Tuple) -> Vec<u8> {
     match tuple.protocol {
         ip_protocol::TCP => envelope.tcp(tuple, build::Tcp::default(), b"some payload"),
         ip_protocol::UDP => envelope.udp(tuple, b"some payload"),
+        ip_protocol::SCTP => envelope.sctp(tuple, 7, &[3, 0, 0, 4]),
         ip_protocol::ICMP | ip_protocol::ICMPV6 => envelope.echo(tuple, build::Echo::default(), b"some data"),
         _ => envelope.raw(tuple, &[0x5a; 24]),
     }
@@ -131,7 +133,7 @@ proptest! {
     #[test]
     fn both_directions_and_errors_about_either_come_to_one_worker(
         workers in 1..=WORKERS_MAX,
-        kind in 0u8..4,
+        kind in 0u8..5,
         addresses in addresses_of_one_family(),
         ports: (u16, u16),
         vlans in prop::collection::vec(0u16..4096, 0..=2),
@@ -155,7 +157,7 @@ proptest! {
 
     #[test]
     fn all_fragments_of_a_datagram_come_to_one_worker(
-        workers in 2..=WORKERS_MAX, addresses in addresses_of_one_family(), ports: (u16, u16), kind in 1u8..4,
+        workers in 2..=WORKERS_MAX, addresses in addresses_of_one_family(), ports: (u16, u16), kind in 1u8..5,
     ) {
         let steering = Steering::new(workers).unwrap();
         let tuple = tuple_of(kind, addresses, ports);

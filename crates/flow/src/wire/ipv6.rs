@@ -96,7 +96,7 @@ impl<'a> Ipv6View<'a> {
     #[inline]
     pub fn upper_layer(&self) -> Result<UpperLayer, DropReason> {
         match self.next_header() {
-            ip_protocol::TCP | ip_protocol::UDP | ip_protocol::ICMPV6 => Ok(UpperLayer {
+            ip_protocol::TCP | ip_protocol::UDP | ip_protocol::SCTP | ip_protocol::ICMPV6 => Ok(UpperLayer {
                 protocol: self.next_header(),
                 offset_bytes: 0,
                 fragment: None,

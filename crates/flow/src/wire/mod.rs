@@ -1,4 +1,4 @@
-//! Checked views of frames: Ethernet, 802.1Q, ARP, IPv4, IPv6, TCP, UDP, ICMP, ICMPv6.
+//! Checked views of frames: Ethernet, 802.1Q, ARP, IPv4, IPv6, TCP, UDP, SCTP, ICMP, ICMPv6.
 //!
 //! [`parse`] checks a frame once, from the link header to the transport checksum, and says in [`Headers`] all that
 //! the rest of the way needs to know. [`Packet`] changes a frame in place. [`build`] writes whole frames.
@@ -18,6 +18,7 @@ pub mod ipv4;
 pub mod ipv6;
 mod parse;
 mod rewrite;
+pub mod sctp;
 pub mod tcp;
 pub mod tlv;
 pub mod udp;
@@ -30,6 +31,7 @@ pub use ethernet::MacAddress;
 pub use fragment::Fragment;
 pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
+pub use sctp::SctpPacket;
 
 pub mod ip_protocol {
     //! IP protocol numbers (IANA), those of IPv6 extension headers among them.
@@ -49,6 +51,8 @@ pub mod ip_protocol {
     pub const ICMPV6: u8 = 58;
     /// Destination options.
     pub const DESTINATION_OPTIONS: u8 = 60;
+    /// SCTP.
+    pub const SCTP: u8 = 132;
 }
 
 pub mod tcp_flags {
@@ -139,6 +143,8 @@ pub enum Transport {
     Tcp(TcpSegment),
     /// A UDP datagram.
     Udp,
+    /// An SCTP packet.
+    Sctp(SctpPacket),
     /// An ICMP or ICMPv6 query or its answer.
     IcmpQuery(IcmpQuery),
     /// An ICMP or ICMPv6 error.

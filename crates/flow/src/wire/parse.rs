@@ -5,6 +5,7 @@ use super::ethernet::ETHERNET_HEADER_BYTES;
 use super::icmp::{self, Class, ICMP_HEADER_BYTES, IcmpView};
 use super::ipv4::{self, IPV4_HEADER_BYTES, Ipv4View};
 use super::ipv6::{self, IPV6_HEADER_BYTES, Ipv6View};
+use super::sctp::{SCTP_HEADER_BYTES, SctpView};
 use super::tcp::{TCP_HEADER_BYTES, TcpView};
 use super::udp::{UDP_HEADER_BYTES, UdpView};
 use super::{Headers, IcmpError, IcmpQuery, Parsed, Transport, arp, ethernet, icmpv6, ip_protocol};
@@ -259,6 +260,7 @@ impl Network {
                 Ok(self.headers(Transport::Tcp(segment), tcp.header_bytes()))
             }
             (ip_protocol::UDP, _) => self.parse_udp(transport),
+            (ip_protocol::SCTP, _) => self.parse_sctp(transport),
             (ip_protocol::ICMP, 4) => {
                 if self.must_verify() && !Sum::of(transport).is_whole() {
                     return Err(DropReason::BadTransportChecksum);
@@ -287,6 +289,17 @@ impl Network {
         self.tuple.source_port = udp.source_port();
         self.tuple.destination_port = udp.destination_port();
         Ok(self.headers(Transport::Udp, UDP_HEADER_BYTES))
+    }
+
+    fn parse_sctp(mut self, transport: &[u8]) -> Result<Parsed, DropReason> {
+        let sctp = SctpView::new_checked(transport)?;
+        if self.must_verify() && !sctp.checksum_is_right() {
+            return Err(DropReason::BadTransportChecksum);
+        }
+        let packet = sctp.packet(self.fragment == Fragment::Whole)?;
+        self.tuple.source_port = sctp.source_port();
+        self.tuple.destination_port = sctp.destination_port();
+        Ok(self.headers(Transport::Sctp(packet), SCTP_HEADER_BYTES))
     }
 
     fn parse_icmp(mut self, transport: &[u8], classify: fn(u8) -> Class) -> Result<Parsed, DropReason> {
@@ -363,6 +376,7 @@ fn check_first_fragment(protocol: u8, transport: &[u8]) -> Result<(), DropReason
         // The data offset, in words, is in the upper half of the thirteenth byte.
         ip_protocol::TCP => transport.get(12).map_or(TCP_HEADER_BYTES, |byte| usize::from(byte >> 4) * 4),
         ip_protocol::UDP => UDP_HEADER_BYTES,
+        ip_protocol::SCTP => SCTP_HEADER_BYTES,
         ip_protocol::ICMP | ip_protocol::ICMPV6 => ICMP_HEADER_BYTES,
         _ => 0,
     };
@@ -390,8 +404,8 @@ fn parse_quoted(quote: &[u8], version: u8) -> Result<(Tuple, usize), DropReason>
         return Err(DropReason::Malformed);
     }
     let classify = match (tuple.protocol, version) {
-        (ip_protocol::TCP | ip_protocol::UDP, _) => {
-            // The ports are at the same place in both.
+        (ip_protocol::TCP | ip_protocol::UDP | ip_protocol::SCTP, _) => {
+            // The ports are at the same place in all of them.
             let ports = UdpView::new_first_part(transport)?;
             tuple.source_port = ports.source_port();
             tuple.destination_port = ports.destination_port();

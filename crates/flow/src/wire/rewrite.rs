@@ -3,6 +3,7 @@
 use super::checksum::{self, Sum};
 use super::icmp::{ICMP_CHECKSUM_OFFSET, ICMP_IDENTIFIER_OFFSET};
 use super::ipv4::IPV4_HEADER_BYTES;
+use super::sctp::{self, SCTP_CHECKSUM_OFFSET};
 use super::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TCP_HEADER_BYTES_MAX, TcpView, option};
 use super::udp::UDP_CHECKSUM_OFFSET;
 use super::{Headers, IcmpError, Transport, ip_protocol, tcp_flags};
@@ -63,7 +64,33 @@ impl Packet<'_, '_> {
             };
             patch.fix(field, addresses, body, is_partial);
         }
+        if matches!(transport, Transport::Sctp(_)) {
+            self.rewrite_sctp_ports(tuple);
+        }
         self.headers.tuple = *tuple;
+    }
+
+    /// The ports of an SCTP packet, whose checksum covers them but no address. It is made anew, also if it was left to the
+    /// hardware: none along the way is sure to know it. Whole packets only: a fragment's is that of what is not here.
+    fn rewrite_sctp_ports(&mut self, tuple: &Tuple) {
+        let (is_partial, end) = (self.is_partial(), self.headers.l3_end());
+        let before = self.headers.tuple;
+        let is_same = (before.source_port, before.destination_port) == (tuple.source_port, tuple.destination_port);
+        let l4 = usize::from(self.headers.l4_offset);
+        if is_same && !is_partial {
+            return;
+        }
+        let bytes = self.frame.bytes_mut();
+        Patch::new(bytes).set_ports(l4, tuple);
+        let end = end.min(bytes.len());
+        let Some(packet) = bytes.get_mut(l4..end).filter(|packet| packet.len() >= sctp::SCTP_HEADER_BYTES) else {
+            return;
+        };
+        let checksum = sctp::checksum(packet).to_le_bytes();
+        packet[SCTP_CHECKSUM_OFFSET..sctp::SCTP_HEADER_BYTES].copy_from_slice(&checksum);
+        if is_partial {
+            self.frame.checksum = Checksum::Valid;
+        }
     }
 
     /// [`Packet::rewrite`] of what most packets are, with one look at the frame's length: TCP behind an IPv4 header without
@@ -209,7 +236,7 @@ impl Field {
             Transport::IcmpQuery(_) | Transport::IcmpError(_) | Transport::IcmpOther(..) => {
                 Some(Self::icmp(l4, version))
             }
-            Transport::Other => None,
+            Transport::Sctp(_) | Transport::Other => None,
         }
     }
 
@@ -308,7 +335,8 @@ impl<'b> Patch<'b> {
         let addresses = self.set_addresses(l3, quoted);
         let mut total = self.quoted_header_sum(l3, quoted.version).minus(before);
         let ports = match quoted.protocol {
-            ip_protocol::TCP | ip_protocol::UDP => self.set_ports(l4, quoted),
+            // The checksum of a quoted SCTP packet stays: it is that of a packet of which not all is there.
+            ip_protocol::TCP | ip_protocol::UDP | ip_protocol::SCTP => self.set_ports(l4, quoted),
             ip_protocol::ICMP | ip_protocol::ICMPV6 if quoted.discriminator != 0 => self.set_identifier(l4, quoted),
             _ => Sum::ZERO,
         };

@@ -1,6 +1,7 @@
 //! `mainstay status`: how a running gateway is.
 
 mod filter;
+mod reach;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -127,6 +128,7 @@ pub fn describe(status: &Status) -> String {
         channel_table(status),
         worker_table(status),
         port_table(status),
+        reach::next_hop_table(status),
         drop_table(status),
     ];
     add_tables(&mut text, tables);
@@ -320,6 +322,7 @@ fn port_table(status: &Status) -> Table {
     let mut table = Table::new(&[
         ("PORT", Left),
         ("INTERFACE", Left),
+        ("LINK", Left),
         ("RECEIVED", Right),
         ("", Right),
         ("SENT", Right),
@@ -330,6 +333,7 @@ fn port_table(status: &Status) -> Table {
         table.row([
             port.name.clone(),
             port.interface.clone(),
+            reach::link(port, status.monotonic_now_ns),
             count(port.received_packets),
             bytes(port.received_bytes),
             count(port.sent_packets),

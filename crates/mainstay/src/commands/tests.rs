@@ -3,8 +3,8 @@
 use super::{flows, reload, rules, status};
 use crate::control::types::{
     Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FilterStatus, Flow,
-    GroupStatus, LazyStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus, Rates, RedundancyStatus,
-    RefusedCount, ReloadReport, Status, TakeoverStatus,
+    GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus, Rates,
+    RedundancyStatus, RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
 use crate::metrics::{Metric, Samples};
 
@@ -60,6 +60,15 @@ fn node_status() -> Status {
             sent_packets: 7,
             sent_bytes: 420,
             missed_packets: 0,
+            up: Some(false),
+            since_ns: Some(142_000_000_000),
+            speed_mbps: None,
+        }],
+        next_hops: vec![NextHopStatus {
+            port: "outside".to_owned(),
+            address: "192.0.2.254".to_owned(),
+            state: "lost".to_owned(),
+            since_ns: 199_000_000_000,
         }],
         drops: vec![
             DropCount { reason: "no_route".to_owned(), packets: 3 },
@@ -91,8 +100,11 @@ COPIES OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  GHOSTS REMOVED
 PEER  ENCRYPTED BY               KEYS FOR  HANDSHAKES  REFUSED
 1     pre-shared key 5e8c21b7  3 min 12 s           2  3 replayed
 
-PORT    INTERFACE   RECEIVED          SENT         MISSED
-inside  eth0       1 234 567  1.5 GB     7  420 B       0
+PORT    INTERFACE  LINK          RECEIVED          SENT         MISSED
+inside  eth0       DOWN 1 min   1 234 567  1.5 GB     7  420 B       0
+
+NEXT HOP     PORT     STATE  FOR
+192.0.2.254  outside  LOST   3 s
 
 DROPPED          PACKETS
 firewall_denied    1 200

@@ -8,6 +8,7 @@ pub mod diagnostic;
 pub mod lazy;
 pub mod limits;
 pub mod raw;
+pub mod reachability;
 pub mod redundancy;
 pub mod security;
 mod shape;

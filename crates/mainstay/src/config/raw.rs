@@ -5,6 +5,7 @@ use toml::Spanned;
 
 pub use super::compact::{RawFilter, RawRecovery};
 pub use super::limits::RawLimits;
+pub use super::reachability::{RawReachability, RawTrack};
 pub use super::redundancy::RawRedundancy;
 pub use super::security::RawSecurity;
 pub use super::timeouts::RawTimeouts;
@@ -39,6 +40,9 @@ pub struct RawConfig {
     /// `[tracking]`.
     #[serde(default)]
     pub tracking: RawTracking,
+    /// `[reachability]`.
+    #[serde(default)]
+    pub reachability: RawReachability,
     /// `[workers]`.
     #[serde(default)]
     pub workers: RawWorkers,
@@ -112,6 +116,8 @@ pub struct RawGroup {
     pub priority: Option<u8>,
     /// Whether a node of higher priority takes it from a healthy one.
     pub preempt: Option<bool>,
+    /// What is tracked for it, in place of what `[reachability]` says.
+    pub track: Option<Vec<Spanned<RawTrack>>>,
 }
 
 /// `[[port.group]]`.

@@ -5,6 +5,7 @@ mod compact;
 mod ftp;
 mod groups;
 mod lazy;
+mod reachability;
 mod security;
 mod shape;
 mod transport;

@@ -72,6 +72,22 @@ timeouts! {
     udp = 30,
     /// UDP: packets in both directions.
     udp_stream = 120,
+    /// SCTP: INIT seen.
+    sctp_cookie_wait = 3,
+    /// SCTP: COOKIE ECHO seen.
+    sctp_cookie_echoed = 3,
+    /// SCTP: the association stands.
+    sctp_established = 210,
+    /// SCTP: the initiator asked for the end.
+    sctp_shutdown_sent = 3,
+    /// SCTP: the other side asked for the end.
+    sctp_shutdown_recd = 3,
+    /// SCTP: SHUTDOWN ACK seen.
+    sctp_shutdown_ack_sent = 3,
+    /// SCTP: the association is over.
+    sctp_closed = 10,
+    /// SCTP: a HEARTBEAT on a further path seen.
+    sctp_heartbeat_sent = 30,
     /// ICMP and ICMPv6 queries.
     icmp = 30,
     /// All other protocols.

@@ -14,6 +14,7 @@ pub use self::cluster::{Cluster, FailureDetection, Peer, Replication, Representa
 pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
 pub use super::compact::{Compact, Recovery};
 pub use super::limits::Limits;
+pub use super::reachability::Reachability;
 pub use super::redundancy::{Redundancy, RedundancyRule};
 pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
@@ -40,6 +41,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Options of connection tracking.
     pub tracking: Tracking,
+    /// What the node should reach.
+    pub reachability: Reachability,
     /// The threads that move packets.
     pub workers: Workers,
     /// Functions, in the order in which packets of the original direction meet them.

@@ -320,5 +320,5 @@ pub fn protocol_name(number: u8) -> String {
 /// Whether a protocol's packets carry ports that the gateway reads.
 #[must_use]
 pub const fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, 6 | 17)
+    matches!(protocol, 6 | 17 | 132)
 }

@@ -110,6 +110,8 @@ fn merge_of(name: &str) -> Merge {
             | Metric::NodeActive
             | Metric::GroupActive
             | Metric::PeerUp
+            | Metric::PortUp
+            | Metric::NextHopUp
             | Metric::Takeovers,
         ) => Merge::Lead,
         Some(Metric::TakeoverReady | Metric::PeerSynchronised | Metric::ChannelSecured) => Merge::Least,

@@ -75,6 +75,8 @@ pub struct ReloadOrder {
     pub reconfiguration: Reconfiguration,
     /// How long the node puts connections off.
     pub lazy: Option<replication::lazy::Config>,
+    /// What the node tracks, by its lead worker.
+    pub tracking: cluster::node::TrackingConfig,
     /// The node's name for people.
     pub node_name: String,
     /// What changes, for the event.

@@ -256,7 +256,7 @@ fn detail(headers: &Headers) -> Option<String> {
         Transport::IcmpQuery(query) => Some(format!("{}/{}", query.kind, query.code)),
         Transport::IcmpError(error) => Some(format!("{}/{}", error.kind, error.code)),
         Transport::IcmpOther(kind, code) => Some(format!("{kind}/{code}")),
-        Transport::Udp | Transport::Other => None,
+        Transport::Udp | Transport::Sctp(_) | Transport::Other => None,
     }
 }
 

@@ -172,7 +172,7 @@ pub(super) fn fingerprint(config: &Config) -> u64 {
     fnv(&format!(
         "{:?}",
         (
-            (config.workers.count, groups),
+            (config.workers.count, groups, &config.reachability),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
             (&config.nat_ports, &config.source_nat, &config.destination_nat, told, &config.redundancy),
@@ -208,6 +208,14 @@ fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
         tcp_unacknowledged: from.tcp_unacknowledged,
         udp: from.udp,
         udp_stream: from.udp_stream,
+        sctp_cookie_wait: from.sctp_cookie_wait,
+        sctp_cookie_echoed: from.sctp_cookie_echoed,
+        sctp_established: from.sctp_established,
+        sctp_shutdown_sent: from.sctp_shutdown_sent,
+        sctp_shutdown_recd: from.sctp_shutdown_recd,
+        sctp_shutdown_ack_sent: from.sctp_shutdown_ack_sent,
+        sctp_closed: from.sctp_closed,
+        sctp_heartbeat_sent: from.sctp_heartbeat_sent,
         icmp: from.icmp,
         generic: from.generic,
     }
@@ -236,7 +244,16 @@ fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
         preempt: group.preempt,
     });
     let groups = groups.collect();
-    role::Config { priority: config.node.priority, startup_hold, preempt, configuration, groups, ..defaults }
+    let reach_hold = config.reachability.move_after;
+    role::Config {
+        priority: config.node.priority,
+        startup_hold,
+        preempt,
+        reach_hold,
+        configuration,
+        groups,
+        ..defaults
+    }
 }
 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {

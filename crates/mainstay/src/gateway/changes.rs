@@ -38,6 +38,7 @@ impl Changes {
             limits,
             timeouts,
             tracking,
+            reachability,
             chain,
             firewall,
             firewall_log_per_s,
@@ -78,6 +79,10 @@ impl Changes {
         let Tracking { loose, liberal } = tracking;
         changes.apply("tracking.loose", loose, &new.tracking.loose);
         changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
+        let reaches = [reachability.entries(ports), new.reachability.entries(&new.ports)];
+        for ((key, before), (_, after)) in reaches[0].iter().zip(&reaches[1]) {
+            changes.apply(&format!("reachability.{key}"), before, after);
+        }
         changes.chain(old, new);
         changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
         changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);

@@ -16,6 +16,7 @@ use packet_io::{IoError, PacketIo, clock};
 use replication::Transport;
 
 use super::credentials;
+use super::links::Links;
 use super::mailbox::Post;
 use super::outgoing::FrameSender;
 use super::ports::Ports;
@@ -35,6 +36,7 @@ const CONTROL: Token = Token(3);
 const SIGNALS: Token = Token(4);
 const MAIL: Token = Token(5);
 const STREAMS: Token = Token(6);
+const LINKS: Token = Token(20);
 
 /// The longest wait: ports that went down are looked for, and rates are taken, at least this often.
 const WAIT_MAX: Duration = Duration::from_millis(100);
@@ -124,6 +126,8 @@ pub(super) struct Setting {
 pub(super) struct DataPath {
     node: Node,
     ports: Ports,
+    /// The lead's: the links of the ports.
+    links: Option<Links>,
     peers: Option<PeerSockets>,
     poller: Poller,
     waker: Arc<Waker>,
@@ -155,6 +159,7 @@ impl DataPath {
             .as_ref()
             .map(|cluster| PeerSockets::open(cluster, config.node.id, place.worker))
             .transpose()?;
+        let links = place.leads().then(|| Links::open(&config.ports, &mut node, clock::now())).transpose()?;
         let poller = Poller::new()?;
         for descriptor in ports.descriptors() {
             poller.add(descriptor, PORTS)?;
@@ -168,9 +173,11 @@ impl DataPath {
         poller.add(&*waker, CONTROL)?;
         signals.iter().try_for_each(|(signals, _)| poller.add(signals, SIGNALS))?;
         post.iter().try_for_each(|post| poller.add(post.bell(), MAIL))?;
+        links.iter().try_for_each(|links| poller.add(links, LINKS))?;
         Ok(Self {
             node,
             ports,
+            links,
             peers,
             poller,
             waker,
@@ -249,6 +256,9 @@ impl DataPath {
         }
         if ready.contains(&MAIL) {
             self.take_mail()?;
+        }
+        if let Some(links) = self.links.as_mut().filter(|_| ready.contains(&LINKS)) {
+            links.receive(&mut self.node, clock::now())?;
         }
         if ready.contains(&DETECTION) {
             self.receive_detection()?;

@@ -8,6 +8,7 @@ pub(crate) mod build;
 mod changes;
 pub(crate) mod credentials;
 mod data_path;
+mod links;
 mod mailbox;
 mod outgoing;
 mod ports;

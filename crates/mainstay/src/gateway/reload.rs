@@ -141,7 +141,8 @@ impl Operator {
         for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
             let (node_name, summary) = (config.node.name.clone(), summary.clone());
             let lazy = config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy);
-            let order = ReloadOrder { reconfiguration, lazy, node_name, summary };
+            let tracking = config.reachability.tracking.clone();
+            let order = ReloadOrder { reconfiguration, lazy, tracking, node_name, summary };
             match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
                 Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
                 Err(why) => {

@@ -5,6 +5,7 @@ mod channel;
 mod compact;
 mod groups;
 mod orders;
+mod reach;
 mod sharing;
 mod standing;
 
@@ -154,6 +155,8 @@ impl Reporting {
         let (kind, detail) = match event {
             NodeEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
             NodeEvent::PeerDown(id) => (EventKind::PeerDown, peer(id)),
+            NodeEvent::Unreached { target, consequence } => self.unreached(target, consequence),
+            NodeEvent::Reached { target } => self.reached(target),
             NodeEvent::BecameActive { group, term } => {
                 (self.role_since, self.takeovers) = (at, self.takeovers + 1);
                 self.roles.note_change(group, at);

@@ -134,6 +134,9 @@ fn open(
     let mut node = build::with_site(Node::new_worker(node_config, place, clock::now())?, config)?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     node.set_lazy(clock::now(), config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy))?;
+    if place.leads() {
+        node.set_tracking(clock::now(), config.reachability.tracking.clone());
+    }
     let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
     Ok(DataPath::open(config, setting)?)
 }

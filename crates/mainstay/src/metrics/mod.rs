@@ -73,6 +73,8 @@ metrics! {
     BytesReceived: Counter "received_bytes_total" ["port"] "Bytes received.",
     PacketsSent: Counter "sent_packets_total" ["port"] "Packets sent.",
     BytesSent: Counter "sent_bytes_total" ["port"] "Bytes sent.",
+    PortUp: Gauge "port_up" ["port"] "1 while the port's interface is switched on and has carrier.",
+    NextHopUp: Gauge "next_hop_up" ["port", "next_hop"] "1 while the tracked next hop answers.",
     PacketsMissed: Counter "missed_packets_total" ["port"] "Packets that the system dropped before the gateway saw them.",
     PacketsDropped: Counter "dropped_packets_total" ["reason"] "Packets that the gateway dropped.",
     PacketsFragmented: Counter "fragmented_packets_total" [] "Packets cut into fragments because the link that they left by is too small.",
@@ -287,6 +289,12 @@ impl Samples {
             self.add_count(Metric::PacketsSent, &labels, port.sent_packets);
             self.add_count(Metric::BytesSent, &labels, port.sent_bytes);
             self.add_count(Metric::PacketsMissed, &labels, port.missed_packets);
+            if let Some(up) = port.up {
+                self.add_flag(Metric::PortUp, &labels, up);
+            }
+        }
+        for hop in &status.next_hops {
+            self.add_flag(Metric::NextHopUp, &[&hop.port, &hop.address], hop.state == "reached");
         }
         for reason in DropReason::ALL {
             let found = status.drops.iter().find(|drop| drop.reason == reason.label());

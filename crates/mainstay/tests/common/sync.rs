@@ -262,15 +262,17 @@ impl KernelTable<'_> {
 
     /// Deletes connections.
     pub(crate) fn delete(&self, entries: &[Entry]) {
-        let named: Vec<Entry> =
-            entries.iter().map(|entry| Entry { zone: entry.zone, ..Entry::new(entry.original, entry.reply) }).collect();
+        let named: Vec<Entry> = entries
+            .iter()
+            .map(|entry| Entry { zone: entry.zone_of_original(), ..Entry::new(entry.original, entry.reply) })
+            .collect();
         self.execute(&named.iter().map(Request::Delete).collect::<Vec<_>>());
     }
 
     /// What it says of a connection.
     pub(crate) fn find(&self, entry: &Entry) -> Option<Entry> {
         inside(self.machine, || {
-            TableSocket::open().expect("netlink").get(&entry.original, entry.zone).expect("netlink")
+            TableSocket::open().expect("netlink").get(&entry.original, entry.zone_of_original()).expect("netlink")
         })
     }
 

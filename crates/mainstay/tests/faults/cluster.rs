@@ -24,6 +24,8 @@ pub(crate) const CONNECTIONS_MAX: usize = 4096;
 pub(crate) struct Cluster {
     pub(crate) topology: Arc<Topology>,
     folder: PathBuf,
+    /// Added to the configurations of nodes that are started from now on.
+    pub(crate) added: String,
     nodes: [Option<Child>; 2],
 }
 
@@ -44,7 +46,7 @@ impl Cluster {
         let folder = std::env::temp_dir().join(format!("mainstay-fault-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary directory");
         let topology = Arc::new(Topology::build().expect("the network can be built"));
-        Self { topology, folder, nodes: [None, None] }
+        Self { topology, folder, added: String::new(), nodes: [None, None] }
     }
 
     /// Both nodes, a active and b synchronised.
@@ -75,7 +77,8 @@ impl Cluster {
         let config = self.file(number, "toml");
         // In the clear: some peers are no gateways, and say what no gateway would.
         let text = configuration(number, (plan, Shape::OneActive), &self.file(number, "sock"))
-            + "\n[replication.security]\nmode = \"plain\"\n";
+            + "\n[replication.security]\nmode = \"plain\"\n"
+            + &self.added;
         fs::write(&config, text).expect("a temporary file");
         let log =
             OpenOptions::new().create(true).append(true).open(self.file(number, "log")).expect("a temporary file");

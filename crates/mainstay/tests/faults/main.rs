@@ -7,6 +7,7 @@ mod churn;
 mod cluster;
 mod pauses;
 mod peers;
+mod ports;
 mod shortage;
 mod split;
 mod traffic;

@@ -3,8 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
 
-use flow::netfilter::{Discriminator, Entry, Expectation, HelperName, ProtocolInfo, Status, TcpInfo, TcpState, Tuple};
+use flow::netfilter::{
+    Discriminator, Entry, Expectation, HelperName, ProtocolInfo, Status, TcpInfo, TcpState, Tuple, ZoneDirection,
+};
 use mainstay::control::types::{FlowFilterText, SyncOrder};
+use packet_io::ctnetlink::TableSocket;
 
 use crate::common::sync::{SyncPair, established, inside, tuple, wait_until};
 
@@ -219,4 +222,31 @@ fn what_was_there_before_is_told_and_many_are() {
         let peer = &status.peers[0];
         if peer.synchronised && peer.role == "backup" { Ok(()) } else { Err(format!("{peer:?}")) }
     });
+}
+
+#[test]
+fn a_zone_of_one_direction_is_of_that_direction_on_the_other_node() {
+    let Some(pair) = SyncPair::new("zones") else { return };
+    let [left, _right] = pair.start_both("");
+    left.order(SyncOrder::Primary);
+    left.wait_until_safe();
+    for (number, direction) in [(1, ZoneDirection::Original), (2, ZoneDirection::Reply)] {
+        let mut entry = Entry { zone: 5, ..established(number) };
+        entry.extra_mut().zone_direction = Some(direction);
+        pair.table(0).create(&[entry.clone()]);
+        let find = |tuple, zone| {
+            inside(&pair.machines[1], || TableSocket::open().expect("netlink").get(&tuple, zone).expect("netlink"))
+        };
+        let copy = wait_until("it is replicated", || {
+            find(entry.original, entry.zone_of_original()).ok_or_else(|| format!("{entry:?}"))
+        });
+        assert_eq!((copy.zone, copy.zone_direction()), (5, Some(direction)));
+        let reply_zone = if direction == ZoneDirection::Reply { 5 } else { 0 };
+        assert!(find(entry.reply, reply_zone).is_some(), "replies find it");
+        assert!(find(entry.reply, 5 - reply_zone).is_none(), "in their own zone alone");
+        pair.table(0).delete(&[entry.clone()]);
+        wait_until("its end is replicated", || {
+            find(entry.original, entry.zone_of_original()).map_or(Ok(()), |copy| Err(format!("{copy:?}")))
+        });
+    }
 }

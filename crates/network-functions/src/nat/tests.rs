@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::address::{family, from_tuple_bytes};
 use crate::rule_set::{ConditionError, RuleSetError};
-use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, portless, tcp, udp, with_packet};
+use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, portless, sctp, tcp, udp, with_packet};
 
 const KEY: HashKey = HashKey([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
 const GRE: u8 = 47;
@@ -343,5 +343,56 @@ proptest! {
     #[test]
     fn decoding_never_panics(bytes: Vec<u8>) {
         let _ = NatState::decode(&bytes);
+    }
+}
+
+#[test]
+fn forwarded_ports_are_not_handed_out() {
+    // TCP 8443 and UDP 7000-7010 of the shared address are forwarded, the first to one client alone.
+    let mut narrow = forward("192.0.2.1", TCP, PortRange::single(8443), "10.0.0.80", Some(443));
+    narrow.conditions.sources = vec!["203.0.113.9".parse().unwrap()];
+    narrow.conditions.ingress = vec![OUTSIDE];
+    let mut rules = config().destination_rules;
+    rules.push(narrow);
+    let mut gateway = gateway(NatConfig { destination_rules: rules, nodes: NonZeroU8::MIN, ..config() });
+    for shadowed in [tcp("10.0.0.1:8443", "198.51.100.1:443"), udp("10.0.0.1:7003", "198.51.100.1:53")] {
+        let outgoing = gateway.begin(INSIDE, shadowed).unwrap().outgoing;
+        assert_ne!(outgoing.source_port, shadowed.source_port);
+        assert_eq!(source_of(&outgoing), source_of(&tcp("192.0.2.1:1", "192.0.2.1:1")));
+    }
+    // The other protocol's port is not forwarded.
+    let other = gateway.begin(INSIDE, udp("10.0.0.1:8443", "198.51.100.1:53")).unwrap().outgoing;
+    assert_eq!(other.source_port, 8443);
+}
+
+#[test]
+fn where_all_ports_are_forwarded_there_is_none_to_take() {
+    let ports = range(6000, 6100);
+    let all = forward("192.0.2.1", TCP, ports, "10.0.0.80", None);
+    let config = NatConfig { destination_rules: vec![all], ports, nodes: NonZeroU8::MIN, ..config() };
+    let mut gateway = gateway(config);
+    let refused = gateway.begin(INSIDE, tcp("10.0.0.1:6001", "198.51.100.1:443"));
+    assert_eq!(refused.err(), Some(DropReason::NatPortsExhausted));
+}
+
+#[test]
+fn sctp_associations_of_two_hosts_with_one_port_are_told_apart() {
+    let mut gateway = gateway(config());
+    let first = sctp("10.0.0.1:2905", "198.51.100.1:2905");
+    assert_translated(&mut gateway, INSIDE, first, sctp("192.0.2.1:2905", "198.51.100.1:2905"));
+    let mut second = gateway.begin(INSIDE, sctp("10.0.0.2:2905", "198.51.100.1:2905")).unwrap();
+    assert_ne!(second.outgoing.source_port, 2905);
+    assert_eq!(gateway.answer(&mut second), sctp("10.0.0.2:2905", "198.51.100.1:2905").inverse());
+}
+
+#[test]
+fn a_fragment_of_an_sctp_packet_passes_only_with_its_ports_as_they_are() {
+    for (translated, passes) in [("192.0.2.1:2905", true), ("192.0.2.1:4000", false)] {
+        let original = sctp("10.0.0.1:2905", "198.51.100.1:2905");
+        with_packet(&original, INSIDE, Direction::Original, |packet| {
+            packet.headers.is_fragment = true;
+            let outgoing = sctp(translated, "198.51.100.1:2905");
+            assert_eq!(may_be_renumbered(packet, &outgoing), passes);
+        });
     }
 }

@@ -44,7 +44,7 @@ impl RuleKey {
             Transport::IcmpQuery(query) => Some((query.kind, query.code)),
             Transport::IcmpError(error) => Some((error.kind, error.code)),
             Transport::IcmpOther(kind, code) => Some((*kind, *code)),
-            Transport::Tcp(_) | Transport::Udp | Transport::Other => None,
+            Transport::Tcp(_) | Transport::Udp | Transport::Sctp(_) | Transport::Other => None,
         };
         Self { tuple, icmp, ingress }
     }
@@ -61,7 +61,7 @@ impl RuleKey {
     }
 }
 
-/// A protocol, and what tells its services apart: the destination port of TCP and UDP, type and code of ICMP. One number, so
+/// A protocol, and what tells its services apart: the destination port of TCP, UDP and SCTP, type and code of ICMP. One number, so
 /// that one search finds the rules for both.
 const fn service(protocol: u8, detail: Option<u16>) -> u32 {
     let protocol = (protocol as u32) << 17;

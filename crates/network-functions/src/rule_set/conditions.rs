@@ -38,9 +38,9 @@ pub struct Conditions {
     pub destinations: Vec<Prefix>,
     /// IP protocol numbers (IANA).
     pub protocols: Vec<u8>,
-    /// TCP or UDP source ports; asks for `protocols` of these two.
+    /// TCP, UDP or SCTP source ports; asks for `protocols` of these three.
     pub source_ports: Vec<PortRange>,
-    /// TCP or UDP destination ports; asks for `protocols` of these two.
+    /// TCP, UDP or SCTP destination ports; asks for `protocols` of these three.
     pub destination_ports: Vec<PortRange>,
     /// ICMP messages; asks for `protocols` to be ICMP or ICMPv6, not both (their types differ).
     pub icmp: Vec<IcmpMatch>,
@@ -51,7 +51,7 @@ pub struct Conditions {
 /// Whether ports of a protocol are known, to be asked for and translated.
 #[must_use]
 pub const fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, ip_protocol::TCP | ip_protocol::UDP)
+    matches!(protocol, ip_protocol::TCP | ip_protocol::UDP | ip_protocol::SCTP)
 }
 
 /// Why conditions make no sense: a mistake in the configuration.
@@ -61,7 +61,7 @@ pub enum ConditionError {
     #[error("{0} lists more than {CONDITION_VALUES_MAX} values: split the rule")]
     TooManyValues(&'static str),
     /// Ports of protocols that have none.
-    #[error("ports are given, so the protocols must be given too, and be TCP or UDP")]
+    #[error("ports are given, so the protocols must be given too, and be TCP, UDP or SCTP")]
     PortsWithoutProtocol,
     /// ICMP types of another protocol.
     #[error("ICMP types are given, so the protocol must be given too, and be either ICMP or ICMPv6")]

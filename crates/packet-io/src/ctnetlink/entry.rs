@@ -1,6 +1,6 @@
 //! Connections, as attributes.
 
-use flow::netfilter::{Entry, HelperName, LABELS_BYTES, SequenceAdjustment, Status, SynProxy};
+use flow::netfilter::{Entry, HelperName, LABELS_BYTES, SequenceAdjustment, Status, SynProxy, ZoneDirection};
 
 use super::attributes::{Writer, u16_of, u32_of, walk};
 use super::numbers::{connection, helper, sequence_adjust, syn_proxy};
@@ -73,7 +73,16 @@ pub(super) fn decode(attributes: &[u8]) -> Option<Entry> {
     }
     (entry.original, entry.reply) = (original, reply);
     // A zone of one direction only stands in its tuple.
-    entry.zone = zone.or(original_zone).or(reply_zone).unwrap_or_default();
+    let directed = original_zone.map(|zone| (zone, ZoneDirection::Original));
+    let directed = directed.or(reply_zone.map(|zone| (zone, ZoneDirection::Reply)));
+    match (zone, directed) {
+        (Some(zone), _) => entry.zone = zone,
+        (None, Some((zone, direction))) => {
+            entry.zone = zone;
+            entry.extra_mut().zone_direction = Some(direction);
+        }
+        (None, None) => {}
+    }
     if let [Some(original), Some(reply)] = adjustments {
         entry.extra_mut().sequence_adjustment = Some([original, reply]);
     }
@@ -155,19 +164,26 @@ pub(super) fn encode(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
 
 /// Adds what a connection is known by.
 fn encode_name(writer: &mut Writer<'_>, entry: &Entry, purpose: Purpose) {
-    tuple::encode(writer, connection::TUPLE_ORIGINAL, &entry.original);
+    let is_whole = matches!(purpose, Purpose::Create | Purpose::Describe);
+    let direction = entry.zone_direction().filter(|_| is_whole);
+    let zone_of = |of: ZoneDirection| (direction == Some(of)).then_some(entry.zone);
+    let reply_zone = zone_of(ZoneDirection::Reply);
+    tuple::encode_in_zone(writer, connection::TUPLE_ORIGINAL, &entry.original, zone_of(ZoneDirection::Original));
     match purpose {
         // The kernel translates the reply tuple by itself: told the translated one, it would find nothing left to do, and
         // take the connection for one that is not translated.
         Purpose::Create if nat::is_translated(entry) => {
-            tuple::encode(writer, connection::TUPLE_REPLY, &entry.original.inverse());
+            tuple::encode_in_zone(writer, connection::TUPLE_REPLY, &entry.original.inverse(), reply_zone);
             nat::encode(writer, entry);
         }
-        Purpose::Create | Purpose::Describe => tuple::encode(writer, connection::TUPLE_REPLY, &entry.reply),
+        Purpose::Create | Purpose::Describe => {
+            tuple::encode_in_zone(writer, connection::TUPLE_REPLY, &entry.reply, reply_zone);
+        }
         Purpose::Update | Purpose::UpdateAgain => {}
     }
-    if entry.zone != 0 {
-        writer.put_u16(connection::ZONE, entry.zone);
+    let zone = if is_whole { entry.zone } else { entry.zone_of_original() };
+    if zone != 0 && direction.is_none() {
+        writer.put_u16(connection::ZONE, zone);
     }
     if let (Some(id), Purpose::Describe) = (entry.id, purpose) {
         writer.put_u32(connection::ID, id);

@@ -31,7 +31,7 @@ pub enum Request<'a> {
     /// between the reply tuple and the original's inverse. The kernel takes the window scales of TCP only if the flags of both
     /// sides have `WINDOW_SCALE`, labels only if a rule of the namespace speaks of labels, and a helper only if it knows it.
     Create(&'a Entry),
-    /// Changes a connection, known by its original tuple and zone: status, timeout, protocol state, mark, labels, sequence
+    /// Changes a connection, known by its original tuple and that one's zone: status, timeout, protocol state, mark, labels, sequence
     /// adjustment and SYN proxy as far as they are said. Of the rest (translation, helper, master) the kernel lets nothing be
     /// changed; it is not sent.
     Update(&'a Entry),
@@ -179,7 +179,7 @@ impl TableSocket {
     fn update_again(&mut self, entry: &Entry) -> Result<Option<RequestError>, IoError> {
         /// What an update can only add to, or leave as it is.
         const LASTING: Status = Status::SEEN_REPLY.union(Status::ASSURED).union(Status::EXPECTED);
-        let present = match self.get(&entry.original, entry.zone) {
+        let present = match self.get(&entry.original, entry.zone_of_original()) {
             Ok(Some(present)) => present.status.unwrap_or_default(),
             Ok(None) => return Ok(Some(RequestError::Missing)),
             Err(IoError::NotPermitted { .. }) => return Ok(Some(RequestError::NotPermitted)),
@@ -218,7 +218,8 @@ impl TableSocket {
         }
     }
 
-    /// The connection with the tuple, original or reply, as it is now; `None` if there is none.
+    /// The connection with the tuple, original or reply, and the zone that this tuple is of, as it is now; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// The process may not.
@@ -324,8 +325,8 @@ fn encode(request: Request<'_>, update: Purpose, sequence: u32, buffer: &mut Vec
         Request::Update(told) => entry::encode(&mut writer, told, update),
         Request::Delete(told) => {
             tuple::encode(&mut writer, connection::TUPLE_ORIGINAL, &told.original);
-            if told.zone != 0 {
-                writer.put_u16(connection::ZONE, told.zone);
+            if told.zone_of_original() != 0 {
+                writer.put_u16(connection::ZONE, told.zone_of_original());
             }
             if let Some(id) = told.id {
                 writer.put_u32(connection::ID, id);

@@ -74,12 +74,18 @@ fn decode_protocol(value: &[u8]) -> Option<(u8, Discriminator)> {
 
 /// Adds a tuple as the attribute `kind`.
 pub(super) fn encode(writer: &mut Writer<'_>, kind: u16, tuple: &Tuple) {
+    encode_in_zone(writer, kind, tuple, None);
+}
+
+/// As [`encode`], with the zone where it is of this direction only.
+pub(super) fn encode_in_zone(writer: &mut Writer<'_>, kind: u16, tuple: &Tuple, zone: Option<u16>) {
     writer.nest(kind, |writer| {
         writer.nest(tuple::IP, |writer| {
             encode_address(writer, [ip::V4_SOURCE, ip::V6_SOURCE], tuple.source);
             encode_address(writer, [ip::V4_DESTINATION, ip::V6_DESTINATION], tuple.destination);
         });
         writer.nest(tuple::PROTOCOL, |writer| encode_protocol(writer, tuple));
+        zone.into_iter().for_each(|zone| writer.put_u16(tuple::ZONE, zone));
     });
 }
 

@@ -44,7 +44,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    fn new(message: &LinkMessage) -> Self {
+    pub(super) fn new(message: &LinkMessage) -> Self {
         let flags = message.header.flags;
         let mut interface = Self {
             index: message.header.index,

@@ -4,6 +4,7 @@
 
 mod address;
 mod link;
+mod monitor;
 mod route;
 
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ use netlink_sys::{Socket, SocketAddr};
 use crate::IoError;
 
 pub use link::{Interface, InterfaceAddress};
+pub use monitor::{LinkChange, LinkMonitor, LinkState};
 
 /// The largest answer that is read at once, in bytes; the kernel sends dumps in pieces of at most 32 KiB.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;

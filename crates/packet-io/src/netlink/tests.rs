@@ -172,3 +172,52 @@ fn a_name_that_cannot_be_is_refused_and_a_taken_one_named() {
     })
     .unwrap();
 }
+
+/// Polls until the interface is in a state that is `wanted`, and returns all changes up to it.
+fn changes_until(monitor: &mut LinkMonitor, wanted: impl Fn(LinkState) -> bool) -> Vec<LinkChange> {
+    let (begin, mut changes) = (Instant::now(), Vec::new());
+    while !changes.last().is_some_and(|change: &LinkChange| wanted(change.state)) {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{changes:?}");
+        changes.extend(monitor.poll().unwrap());
+    }
+    changes
+}
+
+#[test]
+fn monitor_follows_switch_carrier_and_an_interface_that_is_made_again() {
+    let Some((here, there)) = joined_namespaces() else { return };
+    let switch = |namespace: &Namespace, name: &'static str, up| {
+        namespace.run(move || Netlink::open().unwrap().set_up(name, up)).unwrap().unwrap();
+    };
+    // The cable's end is the second that is watched; the first does not exist.
+    let names = vec!["none".to_owned(), "left".to_owned()];
+    let mut monitor = here.run(move || LinkMonitor::open(names)).unwrap().unwrap();
+    let listed: Vec<LinkState> = monitor.states().collect();
+    assert_eq!(listed[0], LinkState::default());
+    assert!(listed[1].index.is_some() && !listed[1].is_up, "{listed:?}");
+
+    here.run(|| {
+        switch(&here, "left", true);
+        switch(&there, "right", true);
+        changes_until(&mut monitor, |state| state.is_up);
+        // The other end goes down: this end is switched on and has no carrier.
+        switch(&there, "right", false);
+        let changes = changes_until(&mut monitor, |state| !state.is_up);
+        assert!(changes.iter().all(|change| change.watched == 1), "{changes:?}");
+        switch(&there, "right", true);
+        changes_until(&mut monitor, |state| state.is_up);
+        switch(&here, "left", false);
+        changes_until(&mut monitor, |state| !state.is_up);
+
+        let mut netlink = Netlink::open().unwrap();
+        netlink.set_up("left", true).unwrap();
+        let before = changes_until(&mut monitor, |state| state.is_up).last().unwrap().state.index;
+        netlink.delete("left").unwrap();
+        let gone = changes_until(&mut monitor, |state| state.index.is_none());
+        assert!(!gone.last().unwrap().state.is_up);
+        netlink.create_veth("left", "right", &there).unwrap();
+        let back = changes_until(&mut monitor, |state| state.index.is_some());
+        assert_ne!(back.last().unwrap().state.index, before);
+    })
+    .unwrap();
+}

@@ -17,6 +17,7 @@
 //! | 45 | a SYN proxy's numbers | initial 4, server's initial 4, time stamps' offset 4 |
 //! | 46 | a connection expected on its behalf; any number of them | attributes, see [`expectation`](self) |
 //! | 47 | ended | version 4, owner 1, flags 1, 0 2 |
+//! | 48 | the one direction that the zone is of, unless it is of both | 1: original, 2: reply |
 //!
 //! A discriminator is two ports (kind 0), or an ICMP identifier, type and code (kind 1), or nothing (kind 2). The record's
 //! flags say what was said at all: 1 the timeout, 2 the status, 4 the mark; and 8 that its master has seen no packet of the
@@ -40,7 +41,7 @@ use alloc::vec::Vec;
 use flow::NodeId;
 use flow::netfilter::{
     Entry, Expectation, HelperName, LABELS_BYTES, ProtocolInfo, SequenceAdjustment, Status, SynProxy, TcpFlags,
-    TcpInfo, TcpSide, TcpState, Tuple,
+    TcpInfo, TcpSide, TcpState, Tuple, ZoneDirection,
 };
 use flow::wire::tlv::{self, TlvError};
 
@@ -65,6 +66,7 @@ const SEQUENCE_ADJUSTMENT: u16 = 44;
 const SYN_PROXY: u16 = 45;
 const EXPECTED: u16 = 46;
 const ENDED: u16 = 47;
+const ZONE_DIRECTION: u16 = 48;
 
 const HAS_TIMEOUT: u8 = 1;
 const HAS_STATUS: u8 = 2;
@@ -123,6 +125,10 @@ pub fn encode(entry: &Entry, speaker: Speaker, expectations: &[Expectation], out
             let numbers = [proxy.initial_sequence, proxy.server_initial_sequence, proxy.timestamp_offset];
             put_numbers(SYN_PROXY, numbers.into_iter(), out);
         }
+        extra.zone_direction.into_iter().for_each(|direction| {
+            let number = if direction == ZoneDirection::Original { 1 } else { 2 };
+            tlv::put(out, ZONE_DIRECTION, &[number]);
+        });
     }
     for expectation in expectations.iter().take(EXPECTATIONS_MAX) {
         let at = message::begin(out, EXPECTED);
@@ -147,7 +153,7 @@ pub fn decode(attributes: &[u8]) -> Result<Told, ApplyError> {
             34 | 35 => reply = Some((kind, value)),
             RECORD => record = Some(sized::<20>(kind, value)?),
             TCP | SCTP | DCCP => protocol_info = Some(read_protocol(kind, value)?),
-            LABELS..=43 | SEQUENCE_ADJUSTMENT | SYN_PROXY => {
+            LABELS..=43 | SEQUENCE_ADJUSTMENT | SYN_PROXY | ZONE_DIRECTION => {
                 has_extra = true;
                 read_extra(kind, value, &mut extra)?;
             }
@@ -299,6 +305,13 @@ fn read_extra(kind: u16, value: &[u8], extra: &mut flow::netfilter::Extra) -> Re
                 initial_sequence: u32_at(&value, 0),
                 server_initial_sequence: u32_at(&value, 4),
                 timestamp_offset: u32_at(&value, 8),
+            });
+        }
+        ZONE_DIRECTION => {
+            extra.zone_direction = Some(match sized::<1>(kind, value)? {
+                [1] => ZoneDirection::Original,
+                [2] => ZoneDirection::Reply,
+                _ => return Err(ApplyError::Value(kind)),
             });
         }
         _ => extra.master = Some(read_original(kind, kind == MASTER[1], value)?.0),

@@ -174,7 +174,7 @@ impl Host {
             Transport::Udp => self.handle_answer(now, &tuple, payload),
             Transport::IcmpQuery(query) if query.is_reply => self.handle_answer(now, &tuple, payload),
             Transport::IcmpQuery(_) => self.answer_echo(now, headers, frame, payload, out),
-            Transport::IcmpError(_) | Transport::IcmpOther(..) | Transport::Other => {}
+            Transport::IcmpError(_) | Transport::IcmpOther(..) | Transport::Sctp(_) | Transport::Other => {}
         }
     }
 

@@ -290,6 +290,8 @@ pub(super) struct Cluster {
     chance: u64,
     /// Failure-detection packets are thrown away while set.
     pub(super) is_detection_cut: bool,
+    /// Ports of nodes that nothing leaves or reaches, though their links are up.
+    pub(super) cut_off: Vec<(u8, PortId)>,
     /// The node that hosts send their packets to, where several are active.
     pub(super) via: Option<u8>,
     /// Frames that reached the client and the server.
@@ -328,6 +330,7 @@ impl Cluster {
             loss_percent: 0,
             chance: 1,
             is_detection_cut: false,
+            cut_off: Vec::new(),
             via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
@@ -423,6 +426,7 @@ impl Cluster {
         let is_lost = matches!(transmit, Transmit::Replication(_)) && self.is_lost();
         let peer = self.nodes[usize::from(1 - from)].as_mut();
         match transmit {
+            Transmit::Port { port, .. } if self.cut_off.contains(&(from, port)) => {}
             Transmit::Port { port, .. } => self.carry_frame(port, bytes),
             Transmit::Detection(_) if self.is_detection_cut => {}
             Transmit::Detection(_) => {
@@ -471,7 +475,7 @@ impl Cluster {
 
     /// A frame comes in on the port's link: every living node sees it.
     pub(super) fn hand_in(&mut self, port: PortId, frame: Vec<u8>) {
-        for id in 0..2_u8 {
+        for id in (0..2_u8).filter(|id| !self.cut_off.contains(&(*id, port))).collect::<Vec<_>>() {
             let Some(node) = &mut self.nodes[usize::from(id)] else { continue };
             let mut bytes = frame.clone();
             let length_bytes = bytes.len();

@@ -6,6 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use flow::netfilter::{
     Discriminator, Entry, Expectation, Extra, ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple,
+    ZoneDirection,
 };
 use flow::{HashKey, NodeId};
 
@@ -247,6 +248,13 @@ impl Record {
 
     pub(in crate::sync) const fn zone(&self) -> u16 {
         self.zone
+    }
+
+    /// The zone that the original tuple is of.
+    pub(in crate::sync) fn zone_of_original(&self) -> u16 {
+        let extra = self.rare.as_deref().and_then(|rare| rare.extra.as_deref());
+        let direction = extra.and_then(|extra| extra.zone_direction);
+        if direction == Some(ZoneDirection::Reply) { 0 } else { self.zone }
     }
 
     pub(in crate::sync) const fn protocol(&self) -> u8 {

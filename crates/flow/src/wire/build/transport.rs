@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Envelope, IcmpHeader, fill_checksum};
 use crate::wire::icmp::{self, ICMP_CHECKSUM_OFFSET};
+use crate::wire::sctp::{self, SCTP_CHECKSUM_OFFSET, SCTP_HEADER_BYTES};
 use crate::wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TCP_HEADER_BYTES_MAX, option};
 use crate::wire::udp::{UDP_CHECKSUM_OFFSET, UDP_HEADER_BYTES};
 use crate::wire::{Headers, Parsed, Transport, checksum, icmpv6, parse};
@@ -129,6 +130,24 @@ impl Envelope<'_> {
         self.raw(tuple, &out)
     }
 
+    /// An SCTP packet from the tuple's source to its destination, with this verification tag, that carries `chunks`, padded as
+    /// they are.
+    ///
+    /// # Panics
+    /// The packet does not fit 65 535 bytes.
+    #[must_use]
+    pub fn sctp(&self, tuple: &Tuple, verification_tag: u32, chunks: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(SCTP_HEADER_BYTES + chunks.len());
+        out.extend_from_slice(&tuple.source_port.to_be_bytes());
+        out.extend_from_slice(&tuple.destination_port.to_be_bytes());
+        out.extend_from_slice(&verification_tag.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(chunks);
+        let checksum = sctp::checksum(&out);
+        out[SCTP_CHECKSUM_OFFSET..SCTP_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        self.raw(tuple, &out)
+    }
+
     /// An echo request or reply from the tuple's source to its destination, of the tuple's family; the identifier is its
     /// source port. See [`Tuple::echo`].
     ///
@@ -171,6 +190,6 @@ fn checksum_offset(headers: &Headers) -> Option<(usize, bool)> {
         Transport::IcmpQuery(_) | Transport::IcmpError(_) | Transport::IcmpOther(..) => {
             Some((ICMP_CHECKSUM_OFFSET, headers.tuple.version == 6))
         }
-        Transport::Other => None,
+        Transport::Sctp(_) | Transport::Other => None,
     }
 }

@@ -5,6 +5,7 @@ mod errors;
 mod neighbours;
 mod reading;
 mod rewriting;
+mod sctp;
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -85,7 +85,7 @@ pub(super) const BROKEN: &[(&str, &str, &str)] = &[
     (
         "protocol = \"tcp\"\ndestination_ports",
         "protocol = \"icmp\"\ndestination_ports",
-        "mainstay.toml:21:22: firewall rule \"out\": ports are given, but the protocol is not TCP or UDP: add protocol = \"tcp\" or \"udp\"\n",
+        "mainstay.toml:21:22: firewall rule \"out\": ports are given, but the protocol is not TCP, UDP or SCTP: add protocol = \"tcp\", \"udp\" or \"sctp\"\n",
     ),
     (
         "protocol = \"tcp\"\ndestination_ports = [\"80-90\", 443]",

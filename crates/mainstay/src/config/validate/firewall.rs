@@ -112,8 +112,10 @@ fn check_protocol(subject: &str, raw: &RawRule, rule: &Rule, findings: &mut Find
     let protocol = rule.protocol;
     let ports = raw.source_ports.first().or(raw.destination_ports.first());
     if let Some(ports) = ports.filter(|_| !protocol.is_some_and(value::has_ports)) {
-        let mistake =
-            Mistake::new("ports are given, but the protocol is not TCP or UDP", "add protocol = \"tcp\" or \"udp\"");
+        let mistake = Mistake::new(
+            "ports are given, but the protocol is not TCP, UDP or SCTP",
+            "add protocol = \"tcp\", \"udp\" or \"sctp\"",
+        );
         findings.error(ports.span(), subject, mistake);
     }
     if let Some(kind) = raw.icmp_type.as_ref().filter(|_| !matches!(protocol, Some(ICMP | ICMPV6))) {

@@ -28,6 +28,7 @@ use toml::Spanned;
 use super::diagnostic::{Findings, Mistake};
 use super::limits::Limits;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
+use super::reachability::Reachability;
 use super::redundancy::Redundancy;
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
@@ -60,8 +61,10 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     let nat = raw.nat.as_ref().map(Spanned::get_ref);
     let nat_ports = nat::port_pool(nat.and_then(|section| section.ports.as_ref()), &node, findings);
     let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, findings));
+    let routes = ports::routes(&raw.route, &ports, findings);
     let config = Config {
-        routes: ports::routes(&raw.route, &ports, findings),
+        reachability: Reachability::validate(raw, (&ports, &routes), findings),
+        routes,
         connections_max,
         limits: Limits::validate(&raw.limits, findings),
         timeouts: Timeouts::validate(&raw.timeouts, findings),

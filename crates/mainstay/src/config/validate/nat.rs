@@ -150,8 +150,10 @@ fn destination_rule(raw: &RawDestinationNat, ports: &[Port], findings: &mut Find
         findings.error(raw.to.span(), SUBJECT, mistake);
     }
     if let Some(written) = raw.port.as_ref().filter(|_| !protocol.is_some_and(value::has_ports)) {
-        let mistake =
-            Mistake::new("a port is given, but the protocol is not TCP or UDP", "add protocol = \"tcp\" or \"udp\"");
+        let mistake = Mistake::new(
+            "a port is given, but the protocol is not TCP, UDP or SCTP",
+            "add protocol = \"tcp\", \"udp\" or \"sctp\"",
+        );
         findings.error(written.span(), SUBJECT, mistake);
     }
     check_server_ports(raw, port_range.as_ref(), to_port, findings);

@@ -65,9 +65,9 @@ pub struct Rule {
     pub destination: Vec<Prefix>,
     /// IP protocol.
     pub protocol: Option<u8>,
-    /// Source ports, any of which; only with TCP or UDP.
+    /// Source ports, any of which; only with TCP, UDP or SCTP.
     pub source_ports: Vec<PortRange>,
-    /// Destination ports, any of which; only with TCP or UDP.
+    /// Destination ports, any of which; only with TCP, UDP or SCTP.
     pub destination_ports: Vec<PortRange>,
     /// Type of the ICMP query; only with ICMP or ICMPv6.
     pub icmp_type: Option<u8>,

@@ -25,6 +25,14 @@ pub enum EventKind {
     PeerUp,
     /// The failure detector no longer hears a peer.
     PeerDown,
+    /// A port's interface was switched off or lost carrier.
+    PortDown,
+    /// It has both again.
+    PortUp,
+    /// A tracked next hop no longer answers.
+    NextHopLost,
+    /// It answers again.
+    NextHopReached,
     /// The node became active.
     BecameActive,
     /// The node became standby.
@@ -91,6 +99,10 @@ impl EventKind {
             Self::Started => "started",
             Self::PeerUp => "peer up",
             Self::PeerDown => "peer down",
+            Self::PortDown => "port down",
+            Self::PortUp => "port up",
+            Self::NextHopLost => "next hop lost",
+            Self::NextHopReached => "next hop reached",
             Self::BecameActive => "became active",
             Self::BecameStandby => "became standby",
             Self::Announced => "addresses announced",

@@ -31,6 +31,9 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// The ports.
     pub ports: Vec<PortStatus>,
+    /// The next hops that are tracked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next_hops: Vec<NextHopStatus>,
     /// Dropped packets, by reason; reasons that never occurred are left out.
     pub drops: Vec<DropCount>,
     /// The threads that move packets, where there are several.
@@ -233,6 +236,28 @@ pub struct PortStatus {
     pub sent_bytes: u64,
     /// Packets that the system dropped before the gateway saw them.
     pub missed_packets: u64,
+    /// Its interface is switched on and has carrier; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<bool>,
+    /// Since when it is up, or down, in nanoseconds of the monotonic clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ns: Option<u64>,
+    /// The link's speed in Mbit/s, where the driver gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_mbps: Option<u32>,
+}
+
+/// A next hop that is tracked.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NextHopStatus {
+    /// The port on whose link it is.
+    pub port: String,
+    /// Its address.
+    pub address: String,
+    /// `reached`, `lost`, or `unknown` while its port is down or it has been probed too seldom to say.
+    pub state: String,
+    /// Since when, in nanoseconds of the monotonic clock.
+    pub since_ns: u64,
 }
 
 /// Dropped packets of one reason.

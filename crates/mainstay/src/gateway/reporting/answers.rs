@@ -7,7 +7,7 @@ use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
 use super::standing::{peer_status, role_name, takeover};
-use super::{Reporting, port_id, sharing};
+use super::{Reporting, port_id, reach, sharing};
 use crate::control::flows::Listed;
 use crate::control::orders::{Order, OrderOutcome};
 use crate::control::types::{
@@ -27,8 +27,9 @@ pub(in crate::gateway) struct Answers<'a, P> {
 }
 
 impl<P: PacketIo> Answers<'_, P> {
-    fn port(&self, index: usize, name: &str, interface: &str) -> PortStatus {
+    fn port(&self, status: &NodeStatus, index: usize, name: &str, interface: &str) -> PortStatus {
         let counters = self.ports.counters(port_id(index));
+        let link = reach::link(status, port_id(index));
         PortStatus {
             name: name.to_owned(),
             interface: interface.to_owned(),
@@ -37,6 +38,9 @@ impl<P: PacketIo> Answers<'_, P> {
             sent_packets: counters.sent_frames,
             sent_bytes: counters.sent_bytes,
             missed_packets: counters.receive_queue_full,
+            up: link.map(|known| known.link.is_up),
+            since_ns: link.map(|known| known.since.as_nanos()),
+            speed_mbps: link.and_then(|known| known.link.speed_mbps),
         }
     }
 
@@ -97,7 +101,8 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             lazy: status.lazy.as_ref().map(LazyStatus::of),
             rates: reporting.rates.clone(),
             peers: status.peers.iter().map(|peer| peer_status(peer, reporting)).collect(),
-            ports: ports.map(|(index, (name, interface))| self.port(index, name, interface)).collect(),
+            ports: ports.map(|(index, (name, interface))| self.port(&status, index, name, interface)).collect(),
+            next_hops: reporting.next_hops(&status),
             drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
             redundancy: status.site.as_ref().map(|site| Box::new(RedundancyStatus::of(site))),

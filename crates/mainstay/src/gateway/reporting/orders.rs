@@ -15,9 +15,12 @@ impl<P: PacketIo> Answers<'_, P> {
         let now = clock::now();
         match order {
             Order::Reload(order) => {
-                let ReloadOrder { reconfiguration, lazy, node_name, summary } = *order;
+                let ReloadOrder { reconfiguration, lazy, tracking, node_name, summary } = *order;
                 let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
                 self.node.set_lazy(now, lazy).map_err(|error| error.to_string())?;
+                if self.reporting.place.leads() {
+                    self.node.set_tracking(now, tracking);
+                }
                 self.reporting.name = node_name;
                 self.reporting.reloads.applied += 1;
                 // The lead is told last: what it says is then true of all workers.

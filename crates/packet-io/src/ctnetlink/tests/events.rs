@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
-use flow::netfilter::{Status, TcpState};
+use flow::netfilter::{Status, TcpState, ZoneDirection};
 
 use super::super::filter::{Ignore, TcpStates};
 use super::super::*;
@@ -188,6 +188,7 @@ fn a_zone_of_one_direction_is_told_and_can_be_filtered() {
             type filter hook output priority -300
             udp dport 7 ct original zone set 5
             udp dport 8 ct zone set 6
+            udp dport 10 ct reply zone set 7
         }
     }";
     let Some(namespace) = namespace() else { return };
@@ -197,10 +198,10 @@ fn a_zone_of_one_direction_is_told_and_can_be_filtered() {
         }
         let ignore = |zone| Ignore { zone: Some(zone), ..Ignore::default() };
         let mut all = EventSocket::open(&EventOptions::default()).unwrap();
-        let filter = EventFilter { ignore: vec![ignore(5), ignore(6)], ..EventFilter::default() };
+        let filter = EventFilter { ignore: vec![ignore(5), ignore(6), ignore(7)], ..EventFilter::default() };
         let mut filtered = EventSocket::open(&EventOptions { filter, ..EventOptions::default() }).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        for port in [7, 8, 9] {
+        for port in [7, 8, 10, 9] {
             socket.send_to(b"into a zone", ("127.0.0.1", port)).unwrap();
         }
         let events = wait_for(&mut all, began(9));
@@ -208,17 +209,26 @@ fn a_zone_of_one_direction_is_told_and_can_be_filtered() {
             Event::Began(entry) => Some(entry),
             _ => None,
         });
-        let zones: Vec<_> = entries.clone().map(|entry| (entry.original.ports().1, entry.zone)).collect();
-        assert_eq!(zones, [(7, 5), (8, 6), (9, 0)]);
+        let zone_of = |entry: &Entry| (entry.original.ports().1, entry.zone, entry.zone_direction());
+        let zones: Vec<_> = entries.clone().map(zone_of).collect();
+        let (original, reply) = (Some(ZoneDirection::Original), Some(ZoneDirection::Reply));
+        assert_eq!(zones, [(7, 5, original), (8, 6, None), (10, 7, reply), (9, 0, None)]);
         let passed = wait_for(&mut filtered, |_| true);
         assert!(began(9)(&passed[0].1), "{passed:?}");
 
         // They are found, changed and deleted by their original tuple and zone.
         let mut table = TableSocket::open().unwrap();
         for entry in entries {
-            assert_eq!(table.get(&entry.original, entry.zone).unwrap().map(|found| found.id), Some(entry.id));
+            let zone = entry.zone_of_original();
+            assert_eq!(table.get(&entry.original, zone).unwrap().map(|found| found.id), Some(entry.id));
             execute(&mut table, Request::Update(&Entry { mark: Some(3), ..entry.clone() })).unwrap();
             execute(&mut table, Request::Delete(entry)).unwrap();
+            // Put back, they are of the same zones in the same directions, as packets see them.
+            execute(&mut table, Request::Create(entry)).unwrap();
+            let back = table.get(&entry.original, zone).unwrap().expect("it was created");
+            assert_eq!((back.zone, back.zone_direction()), (entry.zone, entry.zone_direction()));
+            let reply_zone = if entry.zone_direction() == original { 0 } else { entry.zone };
+            assert!(table.get(&entry.reply, reply_zone).unwrap().is_some(), "replies find it: {entry:?}");
         }
     };
     namespace.run(work).unwrap();

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use flow::netfilter::{
     Discriminator, Entry, Expectation, ExpectationNat, HelperName, LABELS_BYTES, ProtocolInfo, SequenceAdjustment,
-    Status, SynProxy, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple,
+    Status, SynProxy, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple, ZoneDirection,
 };
 use proptest::prelude::*;
 
@@ -127,33 +127,40 @@ fn adjustments() -> impl Strategy<Value = [SequenceAdjustment; 2]> {
 
 /// What any connection may have. Rare things are absent in most.
 pub(in super::super) fn entries() -> impl Strategy<Value = Entry> {
-    translated().prop_flat_map(|(original, reply)| {
-        let common = (
-            prop::option::of(any::<u32>()),
-            prop::option::of(0..0x1_0000_u32),
-            prop::option::of(any::<u32>()),
-            protocol_infos(original.protocol),
-            prop::option::of(0..16_u32),
-            prop_oneof![Just(0_u16), 0..4_u16],
-        );
-        let rare = (
-            prop::option::weighted(0.3, any::<[u8; LABELS_BYTES]>()),
-            prop::option::weighted(0.3, names()),
-            prop::option::weighted(0.3, tuples()),
-            prop::option::weighted(0.3, adjustments()),
-            prop::option::weighted(0.3, syn_proxies()),
-        );
-        (common, rare).prop_map(move |((id, status, timeout_s, protocol_info, mark, zone), rare)| {
-            let status = status.map(Status);
-            let mut entry = Entry { zone, id, status, timeout_s, protocol_info, mark, ..Entry::new(original, reply) };
-            let (labels, helper, master, sequence_adjustment, syn_proxy) = rare;
-            let extra = flow::netfilter::Extra { labels, helper, master, sequence_adjustment, syn_proxy };
-            if extra != flow::netfilter::Extra::default() {
-                entry.extra = Some(Box::new(extra));
-            }
-            entry
+    translated()
+        .prop_flat_map(|(original, reply)| {
+            let common = (
+                prop::option::of(any::<u32>()),
+                prop::option::of(0..0x1_0000_u32),
+                prop::option::of(any::<u32>()),
+                protocol_infos(original.protocol),
+                prop::option::of(0..16_u32),
+                prop_oneof![Just(0_u16), 0..4_u16],
+            );
+            let rare = (
+                prop::option::weighted(0.3, any::<[u8; LABELS_BYTES]>()),
+                prop::option::weighted(0.3, names()),
+                prop::option::weighted(0.3, tuples()),
+                prop::option::weighted(0.3, adjustments()),
+                prop::option::weighted(0.3, syn_proxies()),
+                prop::option::weighted(0.3, prop_oneof![Just(ZoneDirection::Original), Just(ZoneDirection::Reply)]),
+            );
+            (common, rare).prop_map(move |((id, status, timeout_s, protocol_info, mark, zone), rare)| {
+                let status = status.map(Status);
+                let mut entry =
+                    Entry { zone, id, status, timeout_s, protocol_info, mark, ..Entry::new(original, reply) };
+                let (labels, helper, master, sequence_adjustment, syn_proxy, zone_direction) = rare;
+                // The default zone is of no direction.
+                let zone_direction = zone_direction.filter(|_| zone != 0);
+                let extra =
+                    flow::netfilter::Extra { labels, helper, master, sequence_adjustment, syn_proxy, zone_direction };
+                if extra != flow::netfilter::Extra::default() {
+                    entry.extra = Some(Box::new(extra));
+                }
+                entry
+            })
         })
-    })
+        .boxed()
 }
 
 /// Any expectation.

@@ -49,4 +49,7 @@ pub enum EncodeError {
     /// A protocol of which conntrackd says nothing, or a state of another protocol.
     #[error("its protocol's state is of another protocol")]
     ProtocolInfo,
+    /// A zone of one direction only.
+    #[error("its zone is of one direction only")]
+    ZoneDirection,
 }

@@ -251,7 +251,7 @@ fn extra(is_v6: bool) -> impl Strategy<Value = Option<alloc::boxed::Box<Extra>>>
         proptest::option::of(proxy).prop_map(|proxy| proxy.filter(|proxy| *proxy != SynProxy::default())),
     )
         .prop_map(|(labels, helper, master, sequence_adjustment, syn_proxy)| {
-            let extra = Extra { labels, helper, master, sequence_adjustment, syn_proxy };
+            let extra = Extra { labels, helper, master, sequence_adjustment, syn_proxy, zone_direction: None };
             (extra != Extra::default()).then(|| extra.into())
         })
 }

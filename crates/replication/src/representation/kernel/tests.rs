@@ -58,8 +58,11 @@ fn extra() -> impl Strategy<Value = Extra> {
         timestamp_offset,
     });
     let master = any::<bool>().prop_flat_map(tuple);
-    (any::<[u8; LABELS_BYTES]>(), of(name()), of(master), of([adjustment.clone(), adjustment]), of(proxy)).prop_map(
-        |(labels, helper, master, sequence_adjustment, syn_proxy)| Extra {
+    let direction = prop_oneof![Just(ZoneDirection::Original), Just(ZoneDirection::Reply)];
+    let shifted = of([adjustment.clone(), adjustment]);
+    (any::<[u8; LABELS_BYTES]>(), of(name()), of(master), shifted, of(proxy), of(direction)).prop_map(
+        |(labels, helper, master, sequence_adjustment, syn_proxy, zone_direction)| Extra {
+            zone_direction,
             labels: Some(labels),
             helper,
             master,

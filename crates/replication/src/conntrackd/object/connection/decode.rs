@@ -129,7 +129,7 @@ impl Fields {
         let protocol_info = self.protocol_info(protocol)?;
         let master = self.master()?;
         let Self { zone, status, timeout_s, mark, labels, helper, sequence_adjustment, syn_proxy, .. } = self;
-        let extra = Extra { labels, helper, master, sequence_adjustment, syn_proxy };
+        let extra = Extra { labels, helper, master, sequence_adjustment, syn_proxy, zone_direction: None };
         let extra = (extra != Extra::default()).then(|| extra.into());
         Ok(Entry { zone, status, timeout_s, protocol_info, mark, extra, ..Entry::new(original, reply) })
     }

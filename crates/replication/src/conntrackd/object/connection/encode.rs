@@ -44,6 +44,9 @@ fn put_connection(entry: &Entry, tells_window_scales: bool, out: &mut Vec<u8>) -
     put_protocol_info(entry, tells_window_scales, out)?;
     translation.put(out);
     entry.extra.as_deref().map_or(Ok(()), |extra| put_extra(extra, out))?;
+    if entry.zone_direction().is_some() {
+        return Err(EncodeError::ZoneDirection);
+    }
     if entry.zone != 0 {
         put(out, ZONE, &entry.zone.to_be_bytes());
     }
