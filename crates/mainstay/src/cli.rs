@@ -187,9 +187,15 @@ pub struct GatewayArgs {
     /// Configuration file (docs/configuration.md)
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Only say whether the configuration is right, and what this host can do of it
+    /// Run nothing; say all that would keep the gateway from starting on this host, and what the host can do
     #[arg(long)]
     pub check: bool,
+    /// With --check, look at the file alone, for use on another host
+    #[arg(long, requires = "check")]
+    pub config_only: bool,
+    /// With --check, the user that the service runs as, whose own the files of keys must be (mainstay, as packaged)
+    #[arg(long, value_name = "USER", requires = "check", conflicts_with = "config_only")]
+    pub user: Option<String>,
     /// With --check, print one JSON object
     #[arg(long, requires = "check")]
     pub json: bool,

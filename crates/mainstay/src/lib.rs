@@ -41,7 +41,7 @@ pub fn run() -> ExitCode {
 fn dispatch(cli: &Cli) -> Result<(), CommandError> {
     match &cli.command {
         Command::Demo(args) => Ok(demo::run(args)?),
-        Command::Gateway(args) if args.check => commands::check::run(&args.config, args.json),
+        Command::Gateway(args) if args.check => commands::check::run(args),
         Command::Gateway(args) => gateway::run(&args.config),
         Command::Sync(args) => commands::sync::run(args),
         Command::Status(args) => commands::status::run(args),

@@ -20,6 +20,24 @@ static LIMITS: OnceLock<Arc<PlaceLimits>> = OnceLock::new();
 /// The environment variable that goes before the configured level: a level, or directives of
 /// `tracing_subscriber::EnvFilter` such as `info,replication=debug`.
 pub const VARIABLE: &str = "MAINSTAY_LOG";
+/// Levels that the variable may name.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// The crates of this program. What others log is of interest to who looks for a defect in them: below `debug`, only their
+/// warnings are logged.
+const CRATES: [&str; 10] = [
+    "mainstay",
+    "analysis",
+    "cluster",
+    "filters",
+    "flow",
+    "network_functions",
+    "packet_io",
+    "redundancy",
+    "replication",
+    "simulator",
+];
+/// The netlink library warns of every attribute that a newer kernel has made longer, which harms nobody.
+const QUIETER: &str = "netlink_packet_route=error";
 
 /// Where the filter in force can be exchanged for another.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
@@ -28,9 +46,7 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
     /// The environment variable cannot be read.
-    #[error(
-        "{VARIABLE}={value:?} is not a log filter ({reason}): write a level like \"debug\" or \"info,replication=debug\""
-    )]
+    #[error("{VARIABLE}={value:?} is not a log filter ({reason}): write {}, or \"info,replication=debug\"", LEVELS.join(", "))]
     Filter {
         /// What it holds.
         value: String,
@@ -47,11 +63,37 @@ pub enum LoggingError {
 /// # Errors
 /// [`LoggingError::Filter`].
 pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<EnvFilter, LoggingError> {
-    // The netlink library warns of every attribute that a newer kernel has made longer, which harms nobody.
-    let default = format!("{},netlink_packet_route=error", configured.name());
-    let value = environment.filter(|value| !value.is_empty()).unwrap_or(&default);
-    EnvFilter::try_new(value)
-        .map_err(|error| LoggingError::Filter { value: value.to_owned(), reason: error.to_string() })
+    let value = environment.filter(|value| !value.is_empty()).unwrap_or(configured.name());
+    let wrong = |reason: String| LoggingError::Filter { value: value.to_owned(), reason };
+    // Spans and their fields are for the library to read.
+    if value.contains('[') {
+        return EnvFilter::try_new(value).map_err(|error| wrong(error.to_string()));
+    }
+    let mut directives = Vec::new();
+    for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let level = part.split_once('=').map_or(part, |(_, level)| level).to_ascii_lowercase();
+        if !LEVELS.contains(&level.as_str()) {
+            return Err(wrong(format!("{level:?} is no level")));
+        }
+        if part.contains('=') {
+            directives.push(part.to_owned());
+        } else {
+            directives.splice(0..0, of_level(&level));
+        }
+    }
+    EnvFilter::try_new(directives.join(",")).map_err(|error| wrong(error.to_string()))
+}
+
+/// What a level stands for.
+fn of_level(level: &str) -> Vec<String> {
+    match level {
+        "warn" => vec!["warn".to_owned(), QUIETER.to_owned()],
+        "info" => {
+            let ours = CRATES.iter().map(|name| format!("{name}=info"));
+            ["warn".to_owned(), QUIETER.to_owned()].into_iter().chain(ours).collect()
+        }
+        level => vec![level.to_owned()],
+    }
 }
 
 /// Logs to standard error from now on, as the node's configuration says.
@@ -102,7 +144,59 @@ mod tests {
         assert_eq!(chosen(None).ok(), chosen(Some("")).ok());
         assert!(chosen(None).expect("a level").contains("warn"));
         assert_eq!(chosen(Some("debug")).expect("a level"), "debug");
-        let error = chosen(Some("flow=louder")).expect_err("no such level").to_string();
-        assert!(error.starts_with("MAINSTAY_LOG=\"flow=louder\" is not a log filter"), "{error}");
+        for unknown in ["flow=louder", "verbose", "info,loud", "replication"] {
+            let error = chosen(Some(unknown)).expect_err("no such level").to_string();
+            assert!(error.starts_with(&format!("MAINSTAY_LOG={unknown:?} is not a log filter")), "{error}");
+            assert!(error.contains("off, error, warn, info, debug, trace"), "{error}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_quiet_below_debug() {
+        let written = |target: &'static str, environment: &str| {
+            let filter = filter(LogLevel::Warn, Some(environment)).expect("a filter");
+            let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let writer = std::sync::Mutex::new(Shared(Arc::clone(&lines)));
+            let subscriber = tracing_subscriber::registry().with(filter).with(fmt::layer().with_writer(writer));
+            tracing::subscriber::with_default(subscriber, || match target {
+                "ours" => tracing::info!(target: "replication::session", "an entry"),
+                "library" => tracing::info!(target: "netlink_proto::connection", "an entry"),
+                "warning" => tracing::warn!(target: "rustls::conn", "an entry"),
+                _ => tracing::warn!(target: "netlink_packet_route::link", "an entry"),
+            });
+            let bytes = lines.lock().expect("nothing panicked").clone();
+            String::from_utf8_lossy(&bytes).contains("an entry")
+        };
+        for (target, level, expected) in [
+            ("ours", "info", true),
+            ("library", "info", false),
+            ("warning", "info", true),
+            ("netlink", "info", false),
+            ("ours", "warn", false),
+            ("warning", "warn", true),
+            ("netlink", "warn", false),
+            ("warning", "error", false),
+            ("library", "debug", true),
+            ("netlink", "debug", true),
+            ("library", "info,netlink_proto=info", true),
+            ("ours", "info,replication=error", false),
+            ("ours", "replication=error,INFO", false),
+            ("ours", "off", false),
+        ] {
+            assert_eq!(written(target, level), expected, "{target} at {level}");
+        }
+    }
+
+    /// A log in memory.
+    struct Shared(Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("nothing panicked").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 }

@@ -82,6 +82,24 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Prints a piece of a text that goes on. A reader that has seen enough (`head`) ends the process, quietly: nobody is there for
+/// the rest.
+///
+/// # Errors
+/// The operating system would not take the text.
+pub fn print_more(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(end_if_nobody_reads)
+}
+
+/// Ends the process, quietly, if the error is that nobody reads any more; the error otherwise.
+pub fn end_if_nobody_reads(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    error
+}
+
 /// Prints a value as one JSON object, indented.
 ///
 /// # Errors
@@ -175,6 +193,24 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// A time since 1970 as `2026-11-23T01:02:03.000004Z` (RFC 3339).
+#[must_use]
+pub fn rfc3339(since_1970: Duration) -> String {
+    let seconds = since_1970.as_secs();
+    let (second, micros) = (seconds % 86_400, since_1970.subsec_micros());
+    // The civil calendar, in years that begin in March: leap days are at their ends.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}
+
 /// `1 peer`, `2 peers`.
 #[must_use]
 pub fn counted(number: usize, noun: &str) -> String {
@@ -197,6 +233,19 @@ mod tests {
         table.row(["1".to_owned(), "0.3 ms".to_owned(), "standby".to_owned()]);
         table.row(["right".to_owned(), "12 s".to_owned()]);
         assert_eq!(table.render(), "PEER      LAG  ROLE\n1      0.3 ms  standby\nright    12 s\n");
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let times = [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_400_000_001, "2000-02-29T00:00:00.000001Z"),
+            (1_700_000_000_123_456, "2023-11-14T22:13:20.123456Z"),
+            (4_107_542_399_999_999, "2100-02-28T23:59:59.999999Z"),
+        ];
+        for (micros, text) in times {
+            assert_eq!(rfc3339(Duration::from_micros(micros)), text);
+        }
     }
 
     #[test]

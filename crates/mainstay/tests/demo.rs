@@ -1,13 +1,16 @@
 //! The promise, kept on this machine: connections outlive the node that carries them.
 
+#[path = "common/lateness.rs"]
+mod lateness;
+
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use packet_io::namespace::{NamespaceSupport, probe};
 
-/// Pauses and detection are promised for a quiet machine; the one that runs tests may be busy.
+/// Pauses and detection are promised for a quiet machine. A run in which the machine was late is repeated.
 const DETECTION_MS_MAX: f64 = 400.0;
-const GAP_MS_MAX: f64 = 3000.0;
+const GAP_MS_MAX: f64 = 1000.0;
 
 /// One demonstration at a time: two would take each other's processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -96,7 +99,10 @@ fn where_both_nodes_carry_connections_the_survivor_carries_all() {
 
 #[test]
 fn connections_outlive_their_node_with_replication_and_only_with_it() {
-    let Some((result, html)) = run_demo(&["--ramp", "200"]) else { return };
+    let longest_gap_ms =
+        |(result, _): &(serde_json::Value, String)| result["longest_gap_ms"].as_f64().expect("a figure");
+    let run = || run_demo(&["--ramp", "200"]);
+    let Some((result, html)) = lateness::below(GAP_MS_MAX, run, longest_gap_ms) else { return };
     let number = |pointer: &str| result.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer);
 
     // 66 steady ones, and at least seven eighths of the ramp.
@@ -106,7 +112,6 @@ fn connections_outlive_their_node_with_replication_and_only_with_it() {
     assert!(number("/bytes_verified") > 10e6, "{result:#}");
     assert!(number("/detection_ms") < DETECTION_MS_MAX, "{result:#}");
     assert!(number("/takeover_ms") >= number("/detection_ms"), "{result:#}");
-    assert!(number("/longest_gap_ms") < GAP_MS_MAX, "{result:#}");
     // Without their state TCP connections are lost, but for some of those that were just beginning; datagrams need none.
     assert!(number("/without_replication/broken") >= 64.0, "{result:#}");
     assert!(number("/without_replication/survived") < number("/without_replication/broken") / 4.0, "{result:#}");

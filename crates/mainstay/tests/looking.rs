@@ -206,3 +206,44 @@ fn a_connection_is_followed_as_it_begins_and_time_is_told() {
     let view: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     assert_eq!((&view["role"], &view["talkers"][0]["destination"]), (&"active".into(), &"198.51.100.10:80".into()));
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_the_command_quietly() {
+    use std::io::Read;
+    let Some(mut running) = Running::start("head", 1) else { return };
+    let commands: [&[&str]; 4] = [
+        &["trace", "--count", "1000000"],
+        &["flows", "--follow"],
+        &["capture", "--at", "ingress", "--write", "-", "--count", "1000000"],
+        &["top", "--interval", "0.1"],
+    ];
+    for arguments in commands {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+        command.args(arguments).arg("--socket").arg(running.host.control_socket());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it can be run");
+        let mut stdout = child.stdout.take().expect("it is a pipe");
+        let reader = thread::spawn(move || stdout.read_exact(&mut [0; 20]).map(|()| drop(stdout)));
+        wait_for("the command to end", || {
+            running.send_syn(80);
+            child.try_wait().expect("it is ours").is_some()
+        });
+        reader.join().expect("nothing panicked").expect("there is something to read");
+        let output = child.wait_with_output().expect("it has ended");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.is_empty(), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn events_have_the_time_of_the_wall_clock() {
+    let Some(running) = Running::start("events", 1) else { return };
+    let mut client = Client::connect(&running.host.control_socket()).expect("it listens");
+    let events = client.events().expect("it answers");
+    assert!(!events.is_empty());
+    for event in &events {
+        let time = event.time.as_bytes();
+        assert!(event.time.starts_with("20") && time.len() == 27 && time[10] == b'T' && time[26] == b'Z', "{event:?}");
+    }
+    assert!(events.is_sorted_by_key(|event| &event.time), "{events:?}");
+}

@@ -6,19 +6,31 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Host, SOUND, gateway};
+use common::{Host, SOUND, gateway, lateness};
 use packet_io::signal::{self, Signal, die_with_parent};
 
 use packet_io::namespace::{NamespaceSupport, probe};
 
-/// A hand-over is a matter of milliseconds on a quiet machine; the one that runs tests may be busy.
-const GAP_MS_MAX: f64 = 3000.0;
+/// A hand-over is a matter of milliseconds on a quiet machine. A run in which the machine was late is repeated.
+const GAP_MS_MAX: f64 = 1000.0;
 
 #[test]
 fn reloads_a_drain_and_a_rolling_restart_under_load_lose_no_connection() {
+    let longest_gap_ms = |result: &serde_json::Value| result["longest_gap_ms"].as_f64().expect("a figure");
+    let Some(result) = lateness::below(GAP_MS_MAX, rolling_restart, longest_gap_ms) else { return };
+    let number = |key: &str| result[key].as_f64().expect(key);
+    assert_eq!((number("reloads"), number("drains"), number("restarts")), (40.0, 1.0, 2.0));
+    assert_eq!(number("connections"), 66.0, "{result:#}");
+    assert_eq!(number("survived"), number("connections"), "{result:#}");
+    assert_eq!(number("broken"), 0.0, "{result:#}");
+    assert!(number("bytes_verified") > 10e6, "{result:#}");
+}
+
+/// What the demo reports; nothing, said aloud, where the machine forbids namespaces.
+fn rolling_restart() -> Option<serde_json::Value> {
     if let NamespaceSupport::Forbidden(why) = probe() {
         println!("skipped: {why}");
-        return;
+        return None;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
         .args(["demo", "--rolling-restart", "--json", "--seconds", "2"])
@@ -26,14 +38,7 @@ fn reloads_a_drain_and_a_rolling_restart_under_load_lose_no_connection() {
         .expect("the program can be run");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}\n{}", String::from_utf8_lossy(&output.stdout));
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    let number = |key: &str| result[key].as_f64().expect(key);
-    assert_eq!((number("reloads"), number("drains"), number("restarts")), (40.0, 1.0, 2.0));
-    assert_eq!(number("connections"), 66.0, "{result:#}");
-    assert_eq!(number("survived"), number("connections"), "{result:#}");
-    assert_eq!(number("broken"), 0.0, "{result:#}");
-    assert!(number("bytes_verified") > 10e6, "{result:#}");
-    assert!(number("longest_gap_ms") < GAP_MS_MAX, "{result:#}");
+    Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
 }
 
 #[test]

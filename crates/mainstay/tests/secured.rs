@@ -5,7 +5,7 @@ use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FORWARDED: (u16, u16) = (443, 8443);
 /// Where the nodes replicate.
 const REPLICATION_PORT: u16 = 3781;
+/// Questions that are answered under each set of keys, of which there are six.
+const ANSWERS_PER_SET_OF_KEYS: u64 = 11;
 /// Datagrams that a stranger sends.
 const FLOOD_DATAGRAMS: usize = 20_000;
 
@@ -198,16 +200,39 @@ fn exchange(stream: &mut TcpStream, text: &[u8]) {
     assert_eq!(answer, text);
 }
 
-/// Asks again and again until it is told to end; how often it was answered.
-fn keep_asking(mut stream: TcpStream, ends: Arc<AtomicBool>) -> thread::JoinHandle<(TcpStream, u64)> {
-    thread::spawn(move || {
-        let mut answers = 0;
-        while !ends.load(Ordering::Relaxed) {
-            exchange(&mut stream, b"are you there?");
-            answers += 1;
-        }
-        (stream, answers)
-    })
+/// A client that asks again and again.
+struct Asking {
+    ends: Arc<AtomicBool>,
+    answers: Arc<AtomicU64>,
+    client: thread::JoinHandle<TcpStream>,
+}
+
+impl Asking {
+    fn begin(mut stream: TcpStream) -> Self {
+        let (ends, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let client = thread::spawn({
+            let (ends, answers) = (Arc::clone(&ends), Arc::clone(&answers));
+            move || {
+                while !ends.load(Ordering::Relaxed) {
+                    exchange(&mut stream, b"are you there?");
+                    answers.fetch_add(1, Ordering::Relaxed);
+                }
+                stream
+            }
+        });
+        Self { ends, answers, client }
+    }
+
+    /// Waits for so many more answers.
+    fn wait_for_answers(&self, more: u64) {
+        let before = self.answers.load(Ordering::Relaxed);
+        until("the client is answered", || (self.answers.load(Ordering::Relaxed) >= before + more).then_some(()));
+    }
+
+    fn end(self) -> TcpStream {
+        self.ends.store(true, Ordering::Relaxed);
+        self.client.join().expect("every question was answered")
+    }
 }
 
 #[test]
@@ -221,13 +246,14 @@ fn connections_outlive_their_node_and_keys_are_exchanged_under_traffic() {
     let first = site.peer(0).channel;
     assert!(first.secured_by.starts_with("pre-shared key ") && first.is_secured(), "{first:?}");
 
-    let ends = Arc::new(AtomicBool::new(false));
-    let asking = keep_asking(site.connect(), Arc::clone(&ends));
+    let asking = Asking::begin(site.connect());
     let [both, both_new, only_new] = [vec![&*old, &*new], vec![&*new, &*old], vec![&*new]];
     for (id, keys) in [(0, &both), (1, &both), (0, &both_new), (1, &both_new), (0, &only_new), (1, &only_new)] {
         site.configure_keys(id, keys, "rotate_interval = \"5s\"");
         let changes = site.reload(id);
         assert!(changes.iter().any(|change| change.contains("pre-shared key")), "{changes:?}");
+        // Under each set of keys, however busy the machine is.
+        asking.wait_for_answers(ANSWERS_PER_SET_OF_KEYS);
     }
     let second = until("both nodes use the new key, and its session keys were exchanged once more", || {
         let [left, right] = [site.peer(0).channel, site.peer(1).channel];
@@ -235,9 +261,8 @@ fn connections_outlive_their_node_and_keys_are_exchanged_under_traffic() {
         (is_new && left.handshakes >= 4).then_some(left)
     });
     assert!(second.is_secured());
-    ends.store(true, Ordering::Relaxed);
-    let (mut stream, answers) = asking.join().expect("every question was answered");
-    assert!(answers > 2, "the exchange is over before anybody asked: {answers}");
+    asking.wait_for_answers(ANSWERS_PER_SET_OF_KEYS);
+    let mut stream = asking.end();
     for id in 0..2 {
         let events = site.client(id).expect("it answers").events().unwrap();
         let is_trouble = |kind: &EventKind| matches!(kind, EventKind::PeerDown | EventKind::ReplicationDown);

@@ -170,3 +170,35 @@ fn frames_with_wrong_checksums_are_named_with_the_option_that_believes_them() {
     assert!(json(&believed)["traffic"]["connections"].as_u64().is_some_and(|count| count > 200), "{}", said(&believed));
     assert_eq!(said(&believed), "");
 }
+
+#[test]
+fn a_capture_of_which_nothing_can_be_studied_is_refused_with_the_option_that_would_help() {
+    let folder = Folder::new("all-skipped");
+    let mut capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
+    // A file's header, and one record whose TCP checksum is wrong.
+    let length = capture[24 + 8..24 + 12].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
+    capture.truncate(24 + 16 + length);
+    capture[24 + 16 + 14 + 20 + 16] ^= 0x55;
+    capture[24 + 16 + 14 + 20 + 17] ^= 0x33;
+    let wrong = folder.file("wrong.pcap", &capture);
+    // The same between loopback addresses, with an IPv4 header that says so.
+    let ip = 24 + 16 + 14;
+    capture[ip + 12..ip + 20].copy_from_slice(&[127, 0, 0, 1, 127, 0, 0, 2]);
+    capture[ip + 10..ip + 12].fill(0);
+    let sum: u32 = capture[ip..ip + 20].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    capture[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
+    let loopback = folder.file("loopback.pcap", &capture);
+    for (path, option) in [(&wrong, "--checksums believe"), (&loopback, "--loopback")] {
+        let replication = study(&[path]).output().expect("it can be run");
+        let redundancy = Command::new(env!("CARGO_BIN_EXE_mainstay")).args(["study", "redundancy"]).arg(path).output();
+        for output in [replication, redundancy.expect("it can be run")] {
+            assert!(!output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+            assert!(
+                said(&output).contains("all 1 frames were skipped") && said(&output).contains(option),
+                "{}",
+                said(&output)
+            );
+        }
+    }
+}

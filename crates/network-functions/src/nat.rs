@@ -147,6 +147,8 @@ pub struct Nat {
     destinations: Vec<Vec<[u8; 16]>>,
     source_rules: RuleSet,
     pools: Vec<Pool>,
+    /// A rule asks where a connection came in, which a tuple does not say.
+    asks_ingress: bool,
     /// This node's part of the ports.
     ports: PortRange,
     key: HashKey,
@@ -177,6 +179,7 @@ impl Nat {
         let forwarded: Vec<_> = named_ports.map(destination_alone).collect();
         Ok(Self {
             forwarded: compile(&forwarded, RuleKind::Destination)?,
+            asks_ingress: source_conditions.iter().chain(&destination_conditions).any(|rule| !rule.ingress.is_empty()),
             destinations: destination_conditions.iter().map(single_addresses).collect(),
             destination_rules: compile(&destination_conditions, RuleKind::Destination)?,
             targets,

@@ -66,7 +66,8 @@ fn every_promise_is_kept_whatever_filter_tells_of_connections() {
         }
         let filtered = totals.filtered;
         assert!(totals.connections > 20 && filtered.asked > 50, "much must be at risk: {totals:?}");
-        assert!(filtered.unknown * 2 < filtered.asked, "{}: {filtered:?}", representation.name());
+        // What began a moment before its node died, and nothing else.
+        assert!(filtered.unknown * 20 < filtered.asked, "{}: {filtered:?}", representation.name());
         // Filters with fingerprints err once in thousands, Bloom filters once in a hundred.
         assert!(filtered.false_hits * 40 <= filtered.strangers_asked, "{}: {filtered:?}", representation.name());
     }

@@ -222,24 +222,25 @@ fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
     };
     let from_inside = Conditions { ingress: vec![Side::Inside.port()], ..Conditions::default() };
     let outside = vec![Side::Outside.v4(1).into()];
-    let (action, sources) = if computes {
-        let hosts =
-            Prefix::new(Side::Inside.v4(0).into(), COMPUTED_PREFIX_BITS).expect("no bits beyond the prefix are set");
-        (SourceAction::Compute(outside, Mapping::default()), vec![hosts])
+    let (action, bits) = if computes {
+        (SourceAction::Compute(outside, Mapping::default()), COMPUTED_PREFIX_BITS)
     } else {
-        (SourceAction::Translate(outside), Vec::new())
+        (SourceAction::Translate(outside), PREFIX_V4_BITS)
     };
+    // NAT's rules name addresses, as the daemon's do: of an answer that comes first nobody knows where its connection came in.
+    let sources = vec![Prefix::new(Side::Inside.v4(0).into(), bits).expect("no bits beyond the prefix are set")];
+    let to_forwarded = Conditions { ingress: Vec::new(), ..forwarded.clone() };
     let firewall = FirewallConfig {
-        rules: vec![accept("outwards", from_inside.clone()), accept("forwarded", forwarded.clone())],
+        rules: vec![accept("outwards", from_inside), accept("forwarded", forwarded)],
         ..FirewallConfig::default()
     };
     let nat = NatConfig {
         destination_rules: vec![DestinationRule {
-            conditions: forwarded,
+            conditions: to_forwarded,
             address: host_config(0).v4.into(),
             port: Some(SERVICE_PORT),
         }],
-        source_rules: vec![SourceRule { conditions: Conditions { sources, ..from_inside }, action }],
+        source_rules: vec![SourceRule { conditions: Conditions { sources, ..Conditions::default() }, action }],
         ports: SOURCE_PORTS_DEFAULT,
         node,
         nodes: const { NonZeroU8::new(NODES as u8).unwrap() },

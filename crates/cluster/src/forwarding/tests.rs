@@ -2,6 +2,7 @@
 
 mod groups;
 mod harness;
+mod probing;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;

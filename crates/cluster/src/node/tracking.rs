@@ -213,7 +213,8 @@ impl Tracking {
         if was_up == link.is_up {
             return None;
         }
-        (known.since, known.counts_at) = (now, now + self.config.up_delay);
+        let counts_at = if link.is_up { now + self.config.up_delay } else { now };
+        (known.since, known.counts_at) = (now, counts_at);
         self.forget_behind(now, port);
         Some(if link.is_up { Change::Up(Target::Port(port)) } else { Change::Down(Target::Port(port)) })
     }

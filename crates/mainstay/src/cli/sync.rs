@@ -23,6 +23,12 @@ pub struct SyncArgs {
     /// Only say whether the configuration is right, and what this host can do of it
     #[arg(long)]
     pub check: bool,
+    /// With --check, look at the file alone, for use on another host
+    #[arg(long, requires = "check")]
+    pub config_only: bool,
+    /// With --check, the user that the service runs as, whose own the files of keys must be (mainstay, as packaged)
+    #[arg(long, value_name = "USER", requires = "check", conflicts_with = "config_only")]
+    pub user: Option<String>,
     /// With --check, print one JSON object
     #[arg(long, requires = "check")]
     pub json: bool,

@@ -12,7 +12,7 @@ use crate::cli::CaptureArgs;
 use crate::control::client::Client;
 use crate::control::streams::from_hexadecimal;
 use crate::control::types::{FrameLine, Line, Query};
-use crate::output::counted;
+use crate::output::{self, counted};
 
 /// Why a capture is not written.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,8 @@ pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
     let ports: Vec<String> = client.status()?.ports.into_iter().map(|port| port.name).collect();
     let writer = open(&args.write)?;
-    let mut file = PcapngWriter::new(writer, ports.iter().map(String::as_str)).map_err(CaptureError::from)?;
+    let file = PcapngWriter::new(writer, ports.iter().map(String::as_str));
+    let mut file = file.map_err(|error| end_if_nobody_reads(error.into()))?;
     let query = Query::Capture {
         at: args.at.clone(),
         filter: args.packets.filter(),
@@ -53,13 +54,13 @@ pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
     client.stream(query, args.seconds, |line| match line {
         Line::Frame(frame) if result.is_ok() => {
             frames += 1;
-            result = write(&mut file, &ports, &frame);
+            result = write(&mut file, &ports, &frame).map_err(end_if_nobody_reads);
         }
         Line::Missed { count, .. } => missed += count,
         _ => {}
     })?;
     result?;
-    file.finish().map_err(CaptureError::from)?;
+    file.finish().map_err(|error| end_if_nobody_reads(error.into()))?;
     // Standard output may be the capture itself.
     eprintln!(
         "{} captured{}",
@@ -67,6 +68,16 @@ pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
         if missed == 0 { String::new() } else { format!(", {missed} missed") }
     );
     Ok(())
+}
+
+/// Ends the process, quietly, if what reads the capture has seen enough (`head`); the error otherwise.
+fn end_if_nobody_reads(error: CaptureError) -> CaptureError {
+    match error {
+        CaptureError::Write(PcapError::Io(error)) => {
+            CaptureError::Write(PcapError::Io(output::end_if_nobody_reads(error)))
+        }
+        error => error,
+    }
 }
 
 fn open(path: &Path) -> Result<Box<dyn Write>, CaptureError> {

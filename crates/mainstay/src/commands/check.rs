@@ -1,47 +1,75 @@
-//! `mainstay gateway --check`: whether a configuration is right and what this host can do of it, without running it.
+//! `mainstay gateway --check`: whether a gateway would start with a configuration on this host, without running it.
 
 use std::path::Path;
 
 use replication::lazy;
+use serde::Serialize;
 
 use super::CommandError;
+use super::finding::{self, Finding};
 use super::host::Host;
-use crate::config;
+use super::probe::{Secrets, ServiceUser};
+use crate::cli::GatewayArgs;
 use crate::config::compact::promise;
 use crate::config::validate::mapping::formulas;
 use crate::config::validated::{Redundancy, Replication};
-use crate::control::Credentials;
-use crate::gateway::credentials;
+use crate::config::{self, Config};
 use crate::output::{self, counted};
 
-/// Says what is doubtful on standard error and, when nothing is wrong, so on standard output, with what this host offers
-/// to each port. A right configuration is one on any host: what this one lacks is told and is no failure.
+/// What `--json` prints of a file that can be used.
+#[derive(Serialize)]
+struct Checked {
+    /// Whether a start on this host would succeed, as far as can be known without one.
+    usable: bool,
+    findings: Vec<Finding>,
+    #[serde(flatten)]
+    host: Option<Host>,
+}
+
+/// Says all that keeps a gateway from starting with a file on this host, on standard error; what is doubtful, and what the
+/// host offers to each port, on standard output. With `--config-only` it looks at the file alone.
 ///
 /// # Errors
-/// The configuration cannot be read or is wrong.
-pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
-    let checked = config::load(path)?;
-    for warning in &checked.warnings {
-        eprintln!("{warning}");
-    }
+/// The file cannot be read or is wrong, or a start on this host would fail.
+pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
+    let GatewayArgs { config: path, json, .. } = args;
+    let checked = match config::load(path) {
+        Ok(checked) => checked,
+        Err(error) => return finding::refuse(error, path, *json),
+    };
     let config = &checked.config;
+    let mut findings: Vec<Finding> = checked.warnings.iter().map(Finding::from).collect();
+    let host = (!args.config_only).then(|| {
+        let (host, found) = Host::look(config);
+        findings.extend(secrets(config, args.user.as_deref()));
+        findings.extend(found);
+        host
+    });
+    if *json {
+        let usable = !findings.iter().any(Finding::is_error);
+        output::print_json(&Checked { usable, findings: findings.clone(), host })?;
+    } else {
+        output::print(&describe(path, config, &findings, host.as_ref()))?;
+    }
+    finding::conclude(&findings)
+}
+
+/// What is wrong with the files of keys, tokens and certificates.
+fn secrets(config: &Config, user: Option<&str>) -> Vec<Finding> {
+    let user = user.map(ServiceUser::named);
+    let mut secrets = Secrets::new(user.as_ref());
+    let replication = config.cluster.as_ref().map(|cluster| &cluster.replication);
+    secrets.security("[replication.security]", replication.and_then(|replication| replication.security.as_ref()));
+    let redundancy = config.redundancy.as_ref();
+    secrets.security("[redundancy.security]", redundancy.and_then(|redundancy| redundancy.security.as_ref()));
+    secrets.mapping_key(config.nat_mapping_key.as_ref());
+    secrets.control(config.control.as_ref());
+    secrets.findings()
+}
+
+/// What the file says and this host offers, for people; errors are not among it.
+fn describe(path: &Path, config: &Config, findings: &[Finding], host: Option<&Host>) -> String {
     let cluster = config.cluster.as_ref();
-    if let Some(security) = cluster.and_then(|cluster| cluster.replication.security.as_ref())
-        && let Err(error) = credentials::load(security)
-    {
-        // They are this host's, as interfaces are.
-        eprintln!("warning: {error}");
-    }
-    if let Some(Err(error)) = config.nat_mapping_key.as_deref().map(credentials::mapping_key) {
-        eprintln!("warning: {error}");
-    }
-    if let Some(access) = &config.control {
-        Credentials::load(access)?;
-    }
-    let host = Host::look(config);
-    if json {
-        return Ok(output::print_json(&host)?);
-    }
     let peers = config.cluster.as_ref().map_or(0, |cluster| cluster.replication.peers.len());
     let summary = format!(
         "{}: right. Node {} of {}: {}, {}, {}, {}, {}.\n",
@@ -62,7 +90,15 @@ pub fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         describe_filter(&cluster.replication, config.workers.count) + &describe_lazy(&cluster.replication)
     });
     let tunnel = config.redundancy.as_ref().map_or_else(String::new, describe_tunnel);
-    Ok(output::print(&(summary + &mappings + &replication + &tunnel + &host.describe()))?)
+    let host = host.map_or_else(String::new, Host::describe);
+    let doubtful = findings.iter().filter(|finding| !finding.is_error()).map(|finding| format!("{finding}\n"));
+    let doubtful: String = doubtful.collect();
+    let ending = match (findings.is_empty(), host.is_empty()) {
+        (true, false) => "\nNothing stands in the way on this host.\n".to_owned(),
+        _ if doubtful.is_empty() => String::new(),
+        _ => format!("\n{doubtful}"),
+    };
+    summary + &mappings + &replication + &tunnel + &host + &ending
 }
 
 /// What a failover loses, where connections are put off.

@@ -26,7 +26,7 @@ pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
             _ => String::new(),
         };
         if result.is_ok() {
-            result = output::print(&text);
+            result = output::print_more(&text);
         }
     })?;
     Ok(result?)

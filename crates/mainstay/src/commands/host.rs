@@ -5,9 +5,11 @@ use std::fs::OpenOptions;
 use packet_io::interface::{self, Offload};
 use packet_io::netlink::{Interface, Netlink};
 use packet_io::xdp_features::xdp_features;
-use packet_io::{af_xdp, limits, sysctl};
+use packet_io::{IoError, af_xdp, limits, sysctl};
 use serde::Serialize;
 
+use super::finding::Finding;
+use super::probe;
 use crate::config::validated::{Backend, Config, Port};
 use crate::output::{Align, Table, yes_no};
 
@@ -20,8 +22,6 @@ pub(super) struct Host {
     ports: Vec<PortOnHost>,
     /// Whether tunnel devices can be opened.
     tun_available: bool,
-    /// What stands in the way, and what to do about it.
-    findings: Vec<String>,
 }
 
 /// What the host offers to a port.
@@ -45,8 +45,8 @@ struct PortOnHost {
 }
 
 impl Host {
-    /// Looks at the interfaces of the configuration.
-    pub(super) fn look(config: &Config) -> Self {
+    /// Looks at the interfaces of the configuration, and at what else a start takes of the host.
+    pub(super) fn look(config: &Config) -> (Self, Vec<Finding>) {
         let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
         let mut findings = Vec::new();
         let tun_available = OpenOptions::new().read(true).write(true).open(TUN_DEVICE).is_ok();
@@ -54,15 +54,17 @@ impl Host {
         for port in &config.ports {
             let found = interfaces.iter().find(|interface| interface.name == port.interface);
             let seen = PortOnHost::look(port, found);
-            findings.extend(seen.findings(port, tun_available));
+            findings.extend(seen.findings(port, tun_available, config.workers.count));
             ports.push(seen);
         }
         findings.extend(findings_of_host(config));
         findings.extend(finding_of_replication(config, &interfaces));
-        Self { ports, tun_available, findings }
+        findings.extend(addresses_of_kernel(config, &interfaces));
+        findings.extend(sockets(config));
+        (Self { ports, tun_available }, findings)
     }
 
-    /// A table for people, and the findings.
+    /// A table for people.
     pub(super) fn describe(&self) -> String {
         let headings = [
             "PORT",
@@ -93,10 +95,7 @@ impl Host {
             }
             table.row(cells);
         }
-        let findings: String = self.findings.iter().map(|finding| format!("- {finding}\n")).collect();
-        let heading =
-            if findings.is_empty() { "\nNothing stands in the way on this host.\n" } else { "\nOn this host:\n" };
-        format!("\n{}{heading}{findings}", table.render())
+        format!("\n{}", table.render())
     }
 }
 
@@ -122,59 +121,69 @@ impl PortOnHost {
         }
     }
 
-    fn findings(&self, port: &Port, tun_available: bool) -> Vec<String> {
+    fn findings(&self, port: &Port, tun_available: bool, workers: u8) -> Vec<Finding> {
         let Self { name, interface, .. } = self;
+        let key = format!("port {name}");
         let mut findings = Vec::new();
         if port.backend == Backend::Tun {
             if !tun_available {
-                findings.push(format!(
-                    "port {name}: {TUN_DEVICE} cannot be opened: load the kernel module tun, and run as root"
-                ));
+                let sentence = format!("{TUN_DEVICE} cannot be opened: load the kernel module tun, and run as root");
+                findings.push(Finding::error(key, &sentence));
             }
             return findings;
         }
         if !self.exists {
-            findings
-                .push(format!("port {name}: there is no interface {interface}: check the name, or create it first"));
+            let missing = IoError::NoSuchInterface { interface: interface.clone() };
+            findings.push(Finding::error(key, &missing.to_string()));
             return findings;
         }
         if !self.up {
-            findings.push(format!("port {name}: {interface} is off: ip link set {interface} up"));
+            findings.push(Finding::warning(key, &format!("{interface} is off: ip link set {interface} up")));
         }
         if port.backend == Backend::AfXdp {
-            findings.extend(self.findings_of_af_xdp());
+            findings.extend(self.findings_of_af_xdp(workers));
         }
         findings
     }
 
-    fn findings_of_af_xdp(&self) -> Vec<String> {
+    fn findings_of_af_xdp(&self, workers: u8) -> Vec<Finding> {
         let Self { name, interface, .. } = self;
+        let key = || format!("port {name}");
         let mut findings = Vec::new();
         if let Some(mtu_bytes) = self.mtu_bytes.filter(|mtu_bytes| *mtu_bytes > af_xdp::MTU_BYTES_MAX) {
-            findings.push(format!(
-                "port {name}: {interface} has an MTU of {mtu_bytes}, and AF_XDP takes at most {}: lower it, or choose \
-                 another backend",
+            let sentence = format!(
+                "{interface} has an MTU of {mtu_bytes}, and AF_XDP takes at most {}: lower it, or choose another backend",
                 af_xdp::MTU_BYTES_MAX
-            ));
+            );
+            findings.push(Finding::error(key(), &sentence));
+        }
+        if let Some(queues) = self.receive_queues.filter(|queues| *queues < workers.into()) {
+            let sentence = format!(
+                "{interface} has {queues} receive queues and workers.count is {workers}: give it as many (ethtool -L), or \
+                 lower workers.count"
+            );
+            findings.push(Finding::error(key(), &sentence));
         }
         if self.driver.as_deref() == Some("veth") {
-            findings.push(format!(
-                "port {name}: {interface} is one end of a virtual cable: at the other end, checksums must not be left to \
-                 hardware (ethtool -K … tx off), or ping works and TCP does not"
-            ));
+            let sentence = format!(
+                "{interface} is one end of a virtual cable, and with checksums left to hardware at the other end ping works \
+                 and TCP does not: switch that off there (ethtool -K … tx off)"
+            );
+            findings.push(Finding::warning(key(), &sentence));
         }
         if self.native_xdp == Some(false) {
-            findings.push(format!(
-                "port {name}: the driver of {interface} has no XDP: frames go the slower generic way, and those of many \
-                 segments are lost; af_packet may serve better"
-            ));
+            let sentence = format!(
+                "the driver of {interface} has no XDP, so that frames go the slower generic way and those of many segments \
+                 are lost: af_packet may serve better"
+            );
+            findings.push(Finding::warning(key(), &sentence));
         }
         findings
     }
 }
 
 /// What concerns all ports.
-fn findings_of_host(config: &Config) -> Vec<String> {
+fn findings_of_host(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let uses = |backend| config.ports.iter().any(|port| port.backend == backend);
     let mut wanted = Vec::new();
@@ -191,32 +200,71 @@ fn findings_of_host(config: &Config) -> Vec<String> {
     wanted.dedup();
     let missing = limits::missing_capabilities(&wanted);
     if !missing.is_empty() {
-        findings
-            .push(format!("this process lacks {}: run as root, or give the program what it lacks", missing.join(", ")));
+        let sentence =
+            format!("this process lacks {}: run as root, or give the program what it lacks", missing.join(", "));
+        findings.push(Finding::error("capabilities", &sentence));
     }
     for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
         let forwards = sysctl::read(name).is_ok_and(|value| value != "0");
+        let key = name.replace('/', ".");
         if uses(Backend::AfPacket) && forwards {
-            findings.push(format!(
-                "{} is on: the kernel sees what af_packet ports receive and may forward it a second time; switch it off, or \
-                 keep addresses and routes away from these interfaces",
-                name.replace('/', ".")
-            ));
+            let sentence = "it is on, and the kernel may forward a second time what af_packet ports receive: switch it \
+                            off, or keep addresses and routes away from these interfaces";
+            findings.push(Finding::warning(key, sentence));
         } else if uses(Backend::Tun) && !forwards {
-            findings.push(format!("{} is off: the kernel routes nothing into tunnel devices", name.replace('/', ".")));
+            let sentence = "it is off, and the kernel routes nothing into tunnel devices: switch it on";
+            findings.push(Finding::warning(key, sentence));
         }
     }
     findings
 }
 
 /// The kernel sees no frame of an interface that `AF_XDP` serves, so that datagrams of peers would never arrive there.
-fn finding_of_replication(config: &Config, interfaces: &[Interface]) -> Option<String> {
+fn finding_of_replication(config: &Config, interfaces: &[Interface]) -> Option<Finding> {
     let local = config.cluster.as_ref()?.replication.local.ip();
     let carrier = interfaces.iter().find(|interface| interface.addresses.iter().any(|own| own.address == local))?;
     let port = config.ports.iter().find(|port| port.backend == Backend::AfXdp && port.interface == carrier.name)?;
-    Some(format!(
-        "[replication] local = {local} is on {}, which port {} takes over whole by AF_XDP: use another interface between the \
-         nodes, or af_packet for this port",
+    let sentence = format!(
+        "{local} is on {}, which port {} takes over whole by AF_XDP: use another interface between the nodes, or af_packet for \
+         this port",
         carrier.name, port.name
-    ))
+    );
+    Some(Finding::error("replication.local", &sentence))
+}
+
+/// Addresses that the gateway answers for, and that the kernel has as well: it would answer beside the gateway, and for a
+/// standby.
+fn addresses_of_kernel(config: &Config, interfaces: &[Interface]) -> Vec<Finding> {
+    let shared = config
+        .ports
+        .iter()
+        .flat_map(|port| port.addresses.iter().map(|address| (format!("port {}", port.name), address.prefix.address)));
+    let sources = config.source_nat.iter().flat_map(|rule| &rule.to).map(|address| ("nat.source".to_owned(), *address));
+    let destinations = config.destination_nat.iter().map(|rule| ("nat.destination".to_owned(), rule.destination));
+    let mut findings: Vec<Finding> = Vec::new();
+    for (key, address) in shared.chain(sources).chain(destinations) {
+        let owner = |interface: &&Interface| interface.addresses.iter().any(|own| own.address == address);
+        let Some(interface) = interfaces.iter().find(owner) else { continue };
+        let Some(own) = interface.addresses.iter().find(|own| own.address == address) else { continue };
+        let sentence = format!(
+            "the kernel has {address} on {name}, too, and would answer beside the gateway: ip address del {address}/{} dev {name}",
+            own.length_bits,
+            name = interface.name,
+        );
+        // An address is often a port's and a translation's.
+        if !findings.iter().any(|known| sentence.starts_with(&known.text)) {
+            findings.push(Finding::error(key, &sentence));
+        }
+    }
+    findings
+}
+
+/// What a start binds.
+fn sockets(config: &Config) -> Vec<Finding> {
+    if let Some(taken) = probe::control_socket(&config.node.control_socket) {
+        return vec![taken];
+    }
+    let peers = config.cluster.as_ref().map(|cluster| probe::peers_ports(cluster, config.workers.count));
+    let operators = probe::operators_ports(config.node.metrics, config.control.as_ref().map(|access| access.listen));
+    peers.into_iter().flatten().chain(operators).collect()
 }

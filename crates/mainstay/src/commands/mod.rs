@@ -3,11 +3,13 @@
 pub mod capture;
 pub mod check;
 pub mod drain;
+pub mod finding;
 pub mod flows;
 pub mod follow;
 mod host;
 pub mod key;
 pub mod latency;
+mod probe;
 pub mod reload;
 pub mod rules;
 pub mod simulate;
@@ -38,6 +40,9 @@ pub enum CommandError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A start on this host would fail.
+    #[error(transparent)]
+    Check(#[from] finding::CheckFailed),
     /// The gateway cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),

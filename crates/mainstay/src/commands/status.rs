@@ -365,7 +365,8 @@ fn drop_table(status: &Status) -> Table {
 pub fn event_table(events: &[Event]) -> String {
     let mut table = Table::new(&[
         ("NUMBER", Align::Right),
-        ("TIME", Align::Right),
+        ("TIME", Align::Left),
+        ("MONOTONIC", Align::Right),
         ("EVENT", Align::Left),
         ("DETAIL", Align::Left),
     ]);
@@ -373,6 +374,7 @@ pub fn event_table(events: &[Event]) -> String {
         let (whole, micros) = (event.monotonic_ns / 1_000_000_000, event.monotonic_ns / 1000 % 1_000_000);
         table.row([
             event.number.to_string(),
+            event.time.clone(),
             format!("{whole}.{micros:06}"),
             event.kind.describe().to_owned(),
             event.detail.clone(),

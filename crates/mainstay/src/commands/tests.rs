@@ -315,9 +315,13 @@ fn events_read_well() {
     let event = Event {
         number: 7,
         monotonic_ns: 12_034_567_890,
+        time: "2026-11-23T01:02:03.000004Z".to_owned(),
         kind: EventKind::BecameActive,
         detail: "node 1 is down".to_owned(),
     };
-    let expected = "NUMBER       TIME  EVENT          DETAIL\n     7  12.034567  became active  node 1 is down\n";
+    let expected = "\
+NUMBER  TIME                         MONOTONIC  EVENT          DETAIL
+     7  2026-11-23T01:02:03.000004Z  12.034567  became active  node 1 is down
+";
     assert_eq!(status::event_table(&[event]), expected);
 }

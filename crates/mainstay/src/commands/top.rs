@@ -126,9 +126,9 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
         let now = Moment::ask(&mut client, args)?;
         let view = view(&before, &now, order);
         if args.json {
-            output::print_json(&view)?;
+            output::print_more(&(serde_json::to_string_pretty(&view).map_err(io::Error::from)? + "\n"))?;
         } else {
-            output::print(&format!("{}{}", if is_terminal { CLEAR } else { "" }, describe(&view, is_terminal)))?;
+            output::print_more(&format!("{}{}", if is_terminal { CLEAR } else { "" }, describe(&view, is_terminal)))?;
         }
         if args.once {
             return Ok(());

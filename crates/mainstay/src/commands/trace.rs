@@ -20,7 +20,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
         traced += usize::from(matches!(line, Line::Trace(_)));
         let text = if args.json { json_line(&line) } else { describe_line(&line) };
         if result.is_ok() {
-            result = output::print(&text);
+            result = output::print_more(&text);
         }
     })?;
     result?;

@@ -140,6 +140,11 @@ impl<'a> Findings<'a> {
         self.found.push(Diagnostic { severity, file, line, column, subject: subject.to_owned(), problem, remedy });
     }
 
+    /// Leaves errors alone.
+    pub(super) fn forget_warnings(&mut self) {
+        self.found.retain(|finding| finding.severity == Severity::Error);
+    }
+
     /// All findings in the order of the file, and whether an error is among them.
     pub(super) fn finish(mut self) -> (Vec<Diagnostic>, bool) {
         self.found.sort_by_key(|finding| (finding.line, finding.column));

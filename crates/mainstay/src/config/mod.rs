@@ -77,7 +77,14 @@ fn parse_as<R: DeserializeOwned, C>(
     validate: impl FnOnce(&R, &mut Findings<'_>) -> C,
 ) -> Result<(C, Vec<Diagnostic>), ConfigError> {
     let mut findings = Findings::new(Source { file, text });
-    let config = shape::read(text, &mut findings).map(|raw| validate(&raw, &mut findings));
+    let config = shape::read(text, &mut findings).map(|shape::Read { raw, is_whole }| {
+        let config = validate(&raw, &mut findings);
+        if !is_whole {
+            // What looks doubtful may do so for want of what is missing.
+            findings.forget_warnings();
+        }
+        config
+    });
     match (config, findings.finish()) {
         (Some(config), (warnings, false)) => Ok((config, warnings)),
         (_, (found, _)) => Err(ConfigError::Invalid(found)),

@@ -17,8 +17,16 @@ const MISTAKES_MAX: usize = 64;
 /// Values that stand in for a missing one, tried in this order until the type is right.
 const STAND_INS: [&str; 6] = ["\"\"", "0", "false", "0.0", "[]", "{}"];
 
+/// What was read of a file.
+pub(super) struct Read<R> {
+    /// Its values; a stand-in for each that is missing.
+    pub(super) raw: R,
+    /// None is missing but those of unknown keys.
+    pub(super) is_whole: bool,
+}
+
 /// Reads the text as one kind of file; `None` if no value of it can be had. Mistakes are reported.
-pub(super) fn read<R: DeserializeOwned>(text: &str, findings: &mut Findings<'_>) -> Option<R> {
+pub(super) fn read<R: DeserializeOwned>(text: &str, findings: &mut Findings<'_>) -> Option<Read<R>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors.iter().take(MISTAKES_MAX) {
         findings.error(error.span().unwrap_or_default(), "syntax", syntax_mistake(error.message()));
@@ -30,7 +38,10 @@ pub(super) fn read<R: DeserializeOwned>(text: &str, findings: &mut Findings<'_>)
     let mut document = Document::new(table);
     for _ in 0..2 * MISTAKES_MAX {
         let error = match R::deserialize(ValueDeserializer::from(document.root.clone())) {
-            Ok(read) => return Some(read),
+            Ok(raw) => {
+                let is_whole = document.removed.is_empty() && document.stand_ins.is_empty();
+                return Some(Read { raw, is_whole });
+            }
             Err(error) => error,
         };
         let Repair { mistake, is_repaired } = document.repair(error.span()?, error.message());
@@ -118,6 +129,7 @@ impl<'a> Document<'a> {
                 table.remove(key.as_str()).is_some()
             }
             (DeValue::Array(array), Step::Index(index)) => {
+                self.removed.push((holder_span, String::new()));
                 let items = std::mem::replace(array, DeArray::new()).into_iter().enumerate();
                 items.filter(|(number, _)| number != index).for_each(|(_, item)| array.push(item));
                 true

@@ -1,10 +1,12 @@
 //! What happened lately: a bounded memory of events.
 
 use std::collections::VecDeque;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flow::Instant;
 
 use super::types::{Event, EventKind};
+use crate::output;
 
 /// Events remembered; the oldest goes first.
 pub const EVENTS_MAX: usize = 256;
@@ -24,7 +26,9 @@ impl EventLog {
         }
         let (number, monotonic_ns) = (self.next_number, now.as_nanos());
         self.next_number += 1;
-        self.events.push_back(Event { number, monotonic_ns, kind, detail: detail.into() });
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = output::rfc3339(since_1970);
+        self.events.push_back(Event { number, monotonic_ns, time, kind, detail: detail.into() });
     }
 
     /// The events remembered, oldest first.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use flow::connection::flags;
-use flow::conntrack::ProtocolState;
+use flow::conntrack::{ProtocolState, TcpState, UdpState};
 use flow::table::{Slot, Table};
 use flow::{Connection, Direction, Instant, IpFamily, NodeId, Role, Tuple};
 
@@ -130,6 +130,12 @@ pub(super) fn tuple_filter(text: &FlowFilterText) -> Result<TupleFilter, String>
     })
 }
 
+/// The states that connections can be in, as they are described.
+fn state_names() -> impl Iterator<Item = &'static str> {
+    let tcp = TcpState::ALL.into_iter().filter(|state| *state != TcpState::None).map(TcpState::name);
+    tcp.chain([UdpState::Unreplied, UdpState::Replied].map(UdpState::name))
+}
+
 impl FlowFilter {
     /// Reads conditions.
     ///
@@ -141,7 +147,15 @@ impl FlowFilter {
             "backup" => Ok(Role::Backup),
             _ => Err(format!("role: {name:?} is not known: write master or backup")),
         });
-        Ok(Self { tuple: tuple_filter(text)?, state: text.state.clone(), role: role.transpose()? })
+        let state =
+            text.state.as_ref().map(|name| match state_names().find(|known| name.eq_ignore_ascii_case(known)) {
+                Some(known) => Ok(known.to_owned()),
+                None => {
+                    let known: Vec<_> = state_names().collect();
+                    Err(format!("state: {name:?} is not known: write one of {}", known.join(", ")))
+                }
+            });
+        Ok(Self { tuple: tuple_filter(text)?, state: state.transpose()?, role: role.transpose()? })
     }
 
     /// Whether a connection meets all conditions that is known by these tuples, in this state, and to which this node is that.

@@ -266,9 +266,10 @@ fn filters_choose_flows() {
         let found = (0..60).filter(|number| filter.matches(&connection(*number), &describer())).count();
         assert_eq!(found, expected, "for {text:?}");
     }
-    for (key, value) in [("protocol", "tpc"), ("source", "10.0.0.0/40"), ("role", "boss")] {
+    for (key, value) in [("protocol", "tpc"), ("source", "10.0.0.0/40"), ("role", "boss"), ("state", "FOO")] {
         let error = FlowFilter::parse(&text(key, value)).expect_err("it cannot be read");
         assert!(error.starts_with(key), "{error}");
+        assert!(key != "state" || error.contains("write one of SYN_SENT, SYN_RECV, ESTABLISHED"), "{error}");
     }
 }
 

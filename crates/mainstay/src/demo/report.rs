@@ -298,7 +298,13 @@ pub(super) mod tests {
         // The nodes' clock and the epoch's are the same; its reading is found by its distance from zero.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let kill_ns = (-killed_at.ms_to_event(0) * 1e6) as u64;
-        Event { number: 0, monotonic_ns: kill_ns + after_ms * 1_000_000, kind, detail: String::new() }
+        Event {
+            number: 0,
+            monotonic_ns: kill_ns + after_ms * 1_000_000,
+            time: String::new(),
+            kind,
+            detail: String::new(),
+        }
     }
 
     #[test]

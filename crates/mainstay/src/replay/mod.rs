@@ -13,6 +13,7 @@ mod player;
 mod report;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -29,6 +30,7 @@ use crate::gateway::GatewayError;
 use crate::output::{self, Progress};
 use ingress::IngressChooser;
 use player::{CapturedFrame, Player};
+use timeline::Timeline;
 
 pub use ingress::PortMapping;
 pub use report::{Connections, PortReport, Report};
@@ -160,6 +162,7 @@ impl Replay<'_> {
         let mut sink = sink.map(|(path, file)| Sink::new(path, file, self.config)).transpose()?;
         let mut report = Report::new(self.config);
         let mut player: Option<Player> = None;
+        let mut timeline: Option<Timeline> = None;
         let mut frame = Vec::new();
         let progress = Progress::new();
         while report.packets < self.limit {
@@ -167,15 +170,17 @@ impl Replay<'_> {
             let interface = &capture.interfaces()[record.interface];
             let mut captured =
                 CapturedFrame::new(&mut frame, interface.link_type, record.wire_bytes, self.ignore_checksums);
-            report.note_packet(record.timestamp, &captured);
+            let timeline = timeline.get_or_insert_with(|| Timeline::new(record.timestamp));
+            let stamp = timeline.advance(record.timestamp);
+            report.note_packet(stamp, timeline.now(), &captured);
             let (ingress, certainty) = chooser.choose(capture.interfaces(), record.interface, &mut captured);
             report.note_ingress(ingress, certainty);
             let player = match &mut player {
                 Some(player) => player,
-                None => player.insert(Player::new(self.config, forwarding.clone(), record.timestamp)?),
+                None => player.insert(Player::new(self.config, forwarding.clone(), timeline.now())?),
             };
             let mut failed = None;
-            let outcome = player.play(record.timestamp, ingress, captured, &mut |at, sent| {
+            let outcome = player.play(timeline.now(), ingress, captured, &mut |at, sent| {
                 report.note_sent(sent.port);
                 if let Some(Err(error)) = sink.as_mut().map(|sink| sink.write(at, &sent)) {
                     failed = Some(error);

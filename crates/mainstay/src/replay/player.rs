@@ -17,9 +17,8 @@ use crate::gateway::build::{self, Secrets};
 /// No packet of a capture is too large for its way out: those that a sending host's interface was still to cut are in
 /// captures whole.
 const MTU_BYTES: u32 = 1 << 20;
-/// What is due in a gap between two packets is done at its time, so many times over; then time jumps to the packet. A
-/// clock that was set while the capture was taken would keep the replay busy for years of nothing.
-const TIMEOUTS_PER_GAP_MAX: usize = 10_000;
+/// What is due in a gap between two packets is done at its time, so many times over; then time jumps to the packet.
+const TIMEOUTS_PER_GAP_MAX: usize = 1000;
 /// Bytes that ICMP errors quote of the transport header at least (RFC 792).
 const QUOTED_TRANSPORT_BYTES: usize = 8;
 /// Where the checksum is in an IPv4 header, in bytes.

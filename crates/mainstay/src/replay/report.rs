@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::ingress::Certainty;
 use super::player::{CapturedFrame, Outcome, Player};
+use super::timeline::Stamp;
 use crate::config::Config;
 use crate::output::{self, Align, Table, count};
 
@@ -30,18 +31,20 @@ pub struct Report {
     pub functions: BTreeMap<String, BTreeMap<String, u64>>,
     /// Packets by port, in the order of the configuration.
     pub ports: Vec<PortReport>,
-    /// Time from the first packet to the last.
+    /// Time from the first packet to the last, without leaps.
     pub duration_s: f64,
     /// Packets of which the capture holds the beginning only; their checksums were not checked.
     pub truncated: u64,
     /// Packets stamped earlier than one before them; they were played without delay.
     pub out_of_order: u64,
+    /// Packets stamped more than a week before or after the one before them; they were played without delay.
+    pub time_leaps: u64,
     /// Packets of which neither interface nor source said on which port they came in.
     pub ingress_guessed: u64,
     /// The capture ends within a packet.
     pub is_cut_off: bool,
     #[serde(skip)]
-    time: Option<(Instant, Instant)>,
+    began_at: Option<Instant>,
 }
 
 /// Connections of a replay.
@@ -74,13 +77,14 @@ impl Report {
         Self { ports: ports.collect(), ..Self::default() }
     }
 
-    pub(super) fn note_packet(&mut self, at: Instant, captured: &CapturedFrame<'_>) {
+    /// Counts a packet, played at `at` on the replay's clock.
+    pub(super) fn note_packet(&mut self, stamp: Stamp, at: Instant, captured: &CapturedFrame<'_>) {
         self.packets += 1;
         self.truncated += u64::from(captured.is_truncated());
-        let (first, last) = self.time.unwrap_or((at, at));
-        self.out_of_order += u64::from(at < last);
-        self.time = Some((first, last.max(at)));
-        self.duration_s = last.max(at).saturating_since(first).as_secs_f64();
+        self.out_of_order += u64::from(stamp == Stamp::Earlier);
+        self.time_leaps += u64::from(stamp == Stamp::Leap);
+        let began_at = *self.began_at.get_or_insert(at);
+        self.duration_s = at.saturating_since(began_at).as_secs_f64();
     }
 
     pub(super) fn note_ingress(&mut self, port: PortId, certainty: Certainty) {
@@ -179,6 +183,11 @@ impl Report {
         };
         say(self.truncated, "cut short by the capture; their checksums were not checked");
         say(self.out_of_order, "stamped earlier than one before them; played without delay");
+        say(
+            self.time_leaps,
+            "stamped more than a week before or after the one before them; played without delay (a clock was set, or the file \
+             is damaged)",
+        );
         say(
             self.ingress_guessed,
             "neither interface nor source says on which port they came in; guessed (--port-map tells)",

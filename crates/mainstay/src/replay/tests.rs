@@ -187,14 +187,34 @@ fn connections_end_on_the_captures_clock() {
         let source = format!("10.0.0.5:{port}");
         build::udp(&tuple(17, &source, "198.51.100.7:53"), b"question")
     };
-    // UDP without an answer lives for 30 s; three years later the clock jumps back.
+    // UDP without an answer lives for 30 s; a leap of three years and back is no time for the connections.
     for (seconds, port) in [(0, 1), (10, 2), (35, 3), (94_608_000, 4), (50, 5)] {
         writer.write(Instant::from_millis(BEGIN_MS + 1000 * seconds), &datagram(port)).expect("memory takes it");
     }
     let (report, _) = replayed(&plain(&config), &writer.finish().expect("memory takes it"));
     let Connections { begun, ended, peak, at_end } = report.connections;
-    assert_eq!((begun, ended, peak, at_end), (5, 3, 2, 2));
-    assert_eq!((report.out_of_order, report.duration_s), (1, 94_608_000.0));
+    assert_eq!((begun, ended, peak, at_end), (5, 2, 3, 3));
+    assert_eq!((report.out_of_order, report.time_leaps, report.duration_s), (0, 1, 50.0));
+    assert!(report.describe().contains("1 packet: stamped more than a week"), "{}", report.describe());
+}
+
+#[test]
+fn absurd_time_stamps_cost_no_time() {
+    let config = config();
+    let mut writer = PcapWriter::new(Vec::new()).expect("memory takes it");
+    // Up and down between the epoch and the last moment that a record can name, over and over.
+    let last_ms = u64::from(u32::MAX) * 1000;
+    for number in 0..2000_u64 {
+        let source = format!("10.0.0.5:{}", 1024 + number);
+        let datagram = build::udp(&tuple(17, &source, "198.51.100.7:53"), b"question");
+        let at_ms = [0, last_ms, BEGIN_MS][number as usize % 3];
+        writer.write(Instant::from_millis(at_ms), &datagram).expect("memory takes it");
+    }
+    let (report, _) = replayed(&plain(&config), &writer.finish().expect("memory takes it"));
+    assert_eq!((report.packets, report.forwarded, report.duration_s), (2000, 2000, 0.0));
+    assert!(report.time_leaps > 600, "{}", report.time_leaps);
+    // Nothing but what each packet itself takes was done.
+    assert_eq!(report.connections.ended, 0);
 }
 
 #[test]

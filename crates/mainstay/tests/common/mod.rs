@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+pub(crate) mod lateness;
 pub(crate) mod sync;
 
 use std::fs;

@@ -23,6 +23,12 @@ impl Nat {
                 cure: "compute them (mapping = \"deterministic\"), or tell connections precisely",
             });
         }
+        if self.asks_ingress {
+            return Err(Unrestorable {
+                reason: "has rules that ask where a connection came in, which nobody can tell from its tuple",
+                cure: "name addresses in them instead of ports of the gateway, or tell connections precisely",
+            });
+        }
         Ok(())
     }
 
@@ -99,7 +105,8 @@ impl Nat {
     }
 }
 
-/// What rules ask of the first packet of a connection. NAT's rules do not ask where it came in.
+/// What rules ask of the first packet of a connection. Where it came in matters to none where connections are made again
+/// ([`Nat::check_restorable`]).
 fn rule_key(tuple: Tuple, ingress: Option<PortId>) -> RuleKey {
     let kind = u8::try_from(tuple.discriminator).ok().filter(|kind| *kind != 0);
     let is_icmp = matches!(tuple.protocol, ip_protocol::ICMP | ip_protocol::ICMPV6);

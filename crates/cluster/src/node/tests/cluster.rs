@@ -10,6 +10,7 @@ use flow::conntrack::TrackerConfig;
 use flow::wire::arp::{ArpOperation, ArpView};
 use flow::wire::{MacAddress, Parsed, build, ethernet, ip_protocol, parse, tcp_flags};
 use flow::{DropReason, Frame, HashKey, Instant, NodeId, PacketBatch, PortId, Tuple};
+use network_functions::address::Prefix;
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::ftp::{Ftp, FtpConfig};
@@ -156,7 +157,8 @@ pub(super) fn nat(id: u8, translates: bool) -> Nat {
 /// As [`nat`], with these services inside reached from outside; computed, if another node is to find the translation by itself.
 fn nat_to(id: u8, translates: bool, destination_rules: Vec<DestinationRule>, computes: bool) -> Nat {
     let sources = std::vec!["10.1.0.0/25".parse().unwrap()];
-    let from_inside = Conditions { ingress: std::vec![INSIDE], sources, ..Conditions::default() };
+    // Of an answer that comes first nobody knows where its connection came in: NAT's rules name addresses.
+    let from_inside = Conditions { sources, ..Conditions::default() };
     let outside = std::vec![SHARED_OUTSIDE.into()];
     let translate =
         if computes { SourceAction::Compute(outside, Mapping::default()) } else { SourceAction::Translate(outside) };
@@ -181,7 +183,12 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
         ..Conditions::default()
     };
     let forwarded = Rule { name: "ftp".into(), conditions: to_forwarded.clone(), action: Action::Accept, log: false };
-    let target = DestinationRule { conditions: to_forwarded, address: CLIENT.into(), port: Some(2121) };
+    let to_shared = Conditions {
+        ingress: Vec::new(),
+        destinations: std::vec![Prefix::host(SHARED_OUTSIDE.into())],
+        ..to_forwarded
+    };
+    let target = DestinationRule { conditions: to_shared, address: CLIENT.into(), port: Some(2121) };
     let rules = rules(None).into_iter().chain(options.is_forwarded.then_some(forwarded)).collect();
     let destinations = options.is_forwarded.then_some(target).into_iter().collect();
     let nat = nat_to(id, options.is_translated, destinations, options.compact.is_some());

@@ -77,6 +77,7 @@ fn port_down_on_the_active_node_moves_the_addresses_and_connections_go_on() {
 fn standby_whose_port_goes_up_and_down_attracts_nothing_until_it_stays_up() {
     let mut cluster = started();
     link(&mut cluster, 1, INSIDE, false);
+    cluster.run(Duration::from_millis(10));
     link(&mut cluster, 0, OUTSIDE, false);
     let consequence = Consequence::NoPeerReachesMore;
     assert!(events(&mut cluster, 0).contains(&NodeEvent::Unreached { target: Target::Port(OUTSIDE), consequence }));

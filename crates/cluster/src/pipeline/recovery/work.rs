@@ -16,13 +16,13 @@ use flow::source_rates::SourceRates;
 use flow::{HashKey, Instant, Tuple};
 
 /// Tuples that are made again or looked for in a second, for all sources together. At a quarter of a microsecond each, this is
-/// three percent of a processor.
-pub(super) const TUPLES_PER_SECOND_MAX: u64 = 131_072;
+/// two percent of a processor.
+pub(super) const TUPLES_PER_SECOND_MAX: u64 = 65_536;
 /// So much of that budget may be used at once.
 const BURST: Duration = Duration::from_millis(100);
 /// Tuples of one source in a second, for each miss that it may have in a second
 /// ([`super::RecoveryConfig::misses_per_source_max`]).
-pub(super) const TUPLES_PER_MISS: u32 = 320;
+pub(super) const TUPLES_PER_MISS: u32 = 160;
 /// A probe is translated, copied and sent: it costs as much as this many tuples.
 pub(super) const TUPLES_PER_PROBE: usize = 4;
 

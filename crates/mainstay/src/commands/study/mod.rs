@@ -3,15 +3,18 @@
 pub mod redundancy;
 pub mod replication;
 
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use analysis::replication_study::ConfigError;
 use analysis::report::{Dataset, ParquetError, Report, date};
-use analysis::trace::{Progress as Reading, TraceError};
+use analysis::trace::{Progress as Reading, Skip, TraceError};
 
-use crate::output::scaled;
+use crate::output::{count, scaled};
 
 /// Why a study has no result.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +36,9 @@ pub enum StudyError {
         /// Why.
         error: io::Error,
     },
+    /// There was nothing to study.
+    #[error("{0}")]
+    AllSkipped(String),
     /// A table cannot be written.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
@@ -63,10 +69,39 @@ pub(crate) fn write_out(
     Ok(())
 }
 
+/// Fails where frames were skipped and none was studied, with the options that would take some in.
+///
+/// # Errors
+/// [`StudyError::AllSkipped`].
+pub(crate) fn refuse_nothing<R: Borrow<str> + Ord + Display>(
+    packets: u64,
+    skipped: &BTreeMap<R, u64>,
+) -> Result<(), StudyError> {
+    let all: u64 = skipped.values().sum();
+    if packets > 0 || all == 0 {
+        return Ok(());
+    }
+    let has = |skips: &[Skip]| skips.iter().any(|skip| skipped.get(skip.label()).is_some_and(|frames| *frames > 0));
+    let reasons = skipped.iter().filter(|(_, frames)| **frames > 0);
+    let reasons: Vec<_> = reasons.map(|(reason, frames)| format!("{} {reason}", count(*frames))).collect();
+    let mut remedies = Vec::new();
+    if has(&[Skip::IpChecksum, Skip::TransportChecksum]) {
+        remedies.push("those with wrong checksums are studied with --checksums believe");
+    }
+    if has(&[Skip::Address]) {
+        remedies.push("those between loopback addresses with --loopback");
+    }
+    if remedies.is_empty() {
+        remedies.push("capture on a link that carries IP in Ethernet");
+    }
+    let sentence = format!("all {} frames were skipped ({}): {}", count(all), reasons.join(", "), remedies.join(", "));
+    Err(StudyError::AllSkipped(sentence))
+}
+
 /// How far the reading is, for people.
 pub(crate) fn how_far(reading: Reading, packets: u64) -> String {
     let read = scaled(reading.read_bytes as f64, "B");
-    let packets = crate::output::count(packets);
+    let packets = count(packets);
     match reading.total_bytes {
         Some(total) if total > 0 => {
             let percent = reading.read_bytes as f64 / total as f64 * 100.0;

@@ -10,7 +10,7 @@ use analysis::redundancy_study::{
 use analysis::trace::Skip;
 use redundancy::Window;
 
-use super::{StudyError, footer, write_out};
+use super::{StudyError, footer, refuse_nothing, write_out};
 use crate::cli::{StudyRedundancyArgs, admission};
 use crate::commands::CommandError;
 use crate::output::{self, Align, Progress, Table};
@@ -22,6 +22,7 @@ use crate::output::{self, Align, Progress, Table};
 pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
     let (options, sites) = (options(args), sites(args));
     let findings = find(args, &options, &sites)?;
+    refuse_nothing(findings.traffic.packets, &findings.skipped.frames)?;
     for damaged in &findings.skipped.damaged {
         eprintln!("{damaged}; what came before it is studied");
     }

@@ -8,7 +8,7 @@ use analysis::replication_study::{Cost, Method, Outcome, Study, StudyConfig, dat
 use analysis::trace::connections::ConnectionsConfig;
 use analysis::trace::{Skip, Trace};
 
-use super::{StudyError, footer, how_far, write_out};
+use super::{StudyError, footer, how_far, refuse_nothing, write_out};
 use crate::cli::{StudyReplicationArgs, admission};
 use crate::commands::CommandError;
 use crate::output::{self, Align, Progress, Table};
@@ -24,6 +24,7 @@ const URL_BYTES_MAX: usize = 16 << 10;
 /// The captures cannot be opened, there is no such study, or the result cannot be written.
 pub fn run(args: &StudyReplicationArgs) -> Result<(), CommandError> {
     let outcome = study(args)?;
+    refuse_nothing(outcome.traffic.packets, &outcome.not_studied.frames)?;
     remarks(args, &outcome).iter().for_each(|remark| eprintln!("{remark}"));
     if let Some(folder) = &args.out {
         let page = report(&outcome, "Mainstay study replication", &footer());

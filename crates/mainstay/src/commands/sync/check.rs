@@ -1,4 +1,4 @@
-//! `mainstay sync --check`: whether a configuration is right and what this host can do of it, without running it.
+//! `mainstay sync --check`: whether the daemon would start with a configuration on this host, without running it.
 
 use std::path::Path;
 
@@ -7,9 +7,11 @@ use packet_io::netlink::Netlink;
 use serde::Serialize;
 
 use super::super::CommandError;
+use super::super::finding::{self, Finding};
+use super::super::probe::{self, Secrets, ServiceUser};
+use crate::cli::SyncArgs;
+use crate::config::sync::validated::ConntrackdPeer;
 use crate::config::sync::{self, SyncConfig};
-use crate::control::Credentials;
-use crate::gateway::credentials;
 use crate::output::{self, counted};
 
 /// What `--json` prints.
@@ -21,37 +23,77 @@ struct Host {
     connections_max: Option<u64>,
     /// `net.netfilter.nf_conntrack_events`.
     events: Option<u64>,
-    /// What is missing, or looks doubtful, a sentence each with its remedy.
-    findings: Vec<String>,
     /// Nothing is replicated before the first of them is put right.
     is_fatal: bool,
 }
 
-/// Says what is doubtful on standard error and, when nothing is wrong, so on standard output, with what this host can do. A right
-/// configuration is one on any host: what this one lacks is told and is no failure.
+/// What `--json` prints of a file that can be used.
+#[derive(Serialize)]
+struct Checked {
+    /// Whether the daemon would start on this host, as far as can be known without a start.
+    usable: bool,
+    findings: Vec<Finding>,
+    #[serde(flatten)]
+    host: Option<Host>,
+}
+
+/// Says all that keeps the daemon from starting with a file on this host, on standard error; what is doubtful, and what the
+/// kernel lacks, on standard output: the daemon starts without, and says so. With `--config-only` it looks at the file
+/// alone.
 ///
 /// # Errors
-/// The configuration cannot be read or is wrong.
-pub(super) fn run(path: &Path, json: bool) -> Result<(), CommandError> {
-    let checked = sync::load(path)?;
-    for warning in &checked.warnings {
-        eprintln!("{warning}");
-    }
+/// The file cannot be read or is wrong, or a start on this host would fail.
+pub(super) fn run(path: &Path, args: &SyncArgs) -> Result<(), CommandError> {
+    let checked = match sync::load(path) {
+        Ok(checked) => checked,
+        Err(error) => return finding::refuse(error, path, args.json),
+    };
     let config = &checked.config;
+    let mut findings: Vec<Finding> = checked.warnings.iter().map(Finding::from).collect();
+    let host = (!args.config_only).then(|| {
+        let (host, found) = look(config);
+        findings.extend(found.iter().map(|sentence| Finding::warning("host", sentence)));
+        findings.extend(secrets(config, args.user.as_deref()));
+        findings.extend(sockets(config));
+        host
+    });
+    if args.json {
+        let usable = !findings.iter().any(Finding::is_error);
+        output::print_json(&Checked { usable, findings: findings.clone(), host })?;
+    } else {
+        output::print(&describe(path, config, &findings, host.is_some()))?;
+    }
+    finding::conclude(&findings)
+}
+
+/// What is wrong with the files of keys, tokens and certificates.
+fn secrets(config: &SyncConfig, user: Option<&str>) -> Vec<Finding> {
+    let user = user.map(ServiceUser::named);
+    let mut secrets = Secrets::new(user.as_ref());
     let native = config.replication.as_ref().map(|native| &native.replication);
-    if let Some(security) = native.and_then(|replication| replication.security.as_ref())
-        && let Err(error) = credentials::load(security)
-    {
-        // They are this host's, as interfaces are.
-        eprintln!("warning: {error}");
+    secrets.security("[replication.security]", native.and_then(|replication| replication.security.as_ref()));
+    secrets.control(config.control.as_ref());
+    secrets.findings()
+}
+
+/// What a start binds.
+fn sockets(config: &SyncConfig) -> Vec<Finding> {
+    if let Some(taken) = probe::control_socket(&config.node.control_socket) {
+        return vec![taken];
     }
-    if let Some(access) = &config.control {
-        Credentials::load(access)?;
-    }
-    let host = look(config);
-    if json {
-        return Ok(output::print_json(&host)?);
-    }
+    let native = config.replication.as_ref().map(|native| ("replication.local", native.replication.local));
+    // Those that share a group share its port.
+    let conntrackd =
+        config.conntrackd.as_ref().filter(|conntrackd| matches!(conntrackd.peer, ConntrackdPeer::Unicast(_)));
+    let conntrackd = conntrackd.map(|conntrackd| ("conntrackd.local", conntrackd.local));
+    let peers = native.into_iter().chain(conntrackd).filter_map(|(key, address)| probe::udp_port(key, address));
+    let operators = probe::operators_ports(config.node.metrics, config.control.as_ref().map(|access| access.listen));
+    peers.chain(operators).collect()
+}
+
+/// What the file says and what is doubtful, for people; errors are not among it.
+fn describe(path: &Path, config: &SyncConfig, findings: &[Finding], is_of_host: bool) -> String {
+    let native = config.replication.as_ref().map(|native| &native.replication);
     let peers = native.map_or(0, |replication| replication.peers.len()) + usize::from(config.conntrackd.is_some());
     let mut text = format!(
         "{}: right. Node {}: {}, {}{}.\n",
@@ -61,27 +103,28 @@ pub(super) fn run(path: &Path, json: bool) -> Result<(), CommandError> {
         counted(config.filter.ignore.len(), "filter"),
         if config.conntrackd.is_some() { "; a conntrackd is spoken with" } else { "" },
     );
-    if host.findings.is_empty() {
+    if is_of_host && findings.is_empty() {
         text.push_str("This host has all that it takes.\n");
     }
-    for finding in &host.findings {
+    for finding in findings.iter().filter(|finding| !finding.is_error()) {
         text.push_str(&format!("{finding}\n"));
     }
-    Ok(output::print(&text)?)
+    text
 }
 
-fn look(config: &SyncConfig) -> Host {
+/// What the kernel offers; and what is missing, or looks doubtful, a sentence each with its remedy.
+fn look(config: &SyncConfig) -> (Host, Vec<String>) {
     let support = support();
     let mut findings: Vec<String> = support.lacks.iter().map(ToString::to_string).collect();
     findings.extend(room(config, &support));
     findings.extend(addresses(config));
-    Host {
+    let host = Host {
         connections: support.connections,
         connections_max: support.connections_max,
         events: support.events,
         is_fatal: support.lacks.iter().any(packet_io::ctnetlink::Lack::is_fatal),
-        findings,
-    }
+    };
+    (host, findings)
 }
 
 /// What the kernel may track has to be remembered.

@@ -9,6 +9,9 @@ pub struct Event {
     pub number: u64,
     /// When, in nanoseconds of the monotonic clock (the same on all nodes of one machine).
     pub monotonic_ns: u64,
+    /// When, by the machine's wall clock as it stood then: RFC 3339, UTC, to the microsecond. Empty from older gateways.
+    #[serde(default)]
+    pub time: String,
     /// What.
     pub kind: EventKind,
     /// Particulars, for people.

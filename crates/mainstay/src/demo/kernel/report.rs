@@ -97,7 +97,9 @@ fn events(taken_over: TakenOver) -> Vec<Event> {
     ];
     let told = told.into_iter().filter_map(|(kind, at, detail)| Some((kind, at?, detail)));
     let numbered = told.zip(0..);
-    numbered.map(|((kind, monotonic_ns, detail), number)| Event { number, monotonic_ns, kind, detail }).collect()
+    numbered
+        .map(|((kind, monotonic_ns, detail), number)| Event { number, monotonic_ns, time: String::new(), kind, detail })
+        .collect()
 }
 
 /// The client takes its targets in turn, so a connection's number says which way it took.

@@ -108,6 +108,23 @@ fn another_node_translates_as_the_one_before_from_tuples_alone() {
 }
 
 #[test]
+fn rules_of_nat_that_ask_where_a_connection_came_in_are_refused() {
+    let conditions = Conditions { ingress: vec![OUTSIDE], protocols: vec![TCP], ..Conditions::default() };
+    let rule = DestinationRule { conditions, address: "10.0.0.80".parse().unwrap(), port: None };
+    let nat = Nat::new(NatConfig {
+        destination_rules: vec![rule],
+        source_rules: Vec::new(),
+        ports: SOURCE_PORTS_DEFAULT,
+        node: NodeId(0),
+        nodes: NonZeroU8::new(2).unwrap(),
+        key: HashKey([0, 1]),
+    });
+    let chain = ChainBuilder::new().push(nat.unwrap()).build().unwrap();
+    let refusal = chain.restorable().unwrap_err();
+    assert!(refusal.why.cure.contains("name addresses"), "an answer that comes first would find another translation");
+}
+
+#[test]
 fn what_the_rules_deny_is_not_made_again_whatever_a_filter_says() {
     let chain = chain(1);
     let denied = tcp("198.51.100.1:40000", "203.0.113.9:22");
