@@ -57,7 +57,7 @@ impl NodeSays {
         self.at("/takeover/why_not").as_array().into_iter().flatten().map(plain).collect()
     }
 
-    /// Whether every peer holds what this node has told it.
+    /// Whether every peer is up and has acknowledged all that was replicated to it.
     pub(super) fn is_synchronised(&self) -> bool {
         let mut peers = self.peers().peekable();
         peers.peek().is_some() && peers.all(|peer| peer["synchronised"] == true && peer["detector"] == "up")
