@@ -393,10 +393,11 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
     let ClusterPlan { has_standby, connections_max, workers, backend, .. } = plan;
     let mut text = format!(
         "chain = [\"firewall\", \"nat\"]\n\n\
-         [node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n\n",
+         [node]\nid = {number}\nname = \"{}\"\nnodes = {}\npriority = {}\ncontrol_socket = {control_socket:?}\n{}\n",
         NAMES[number],
         if has_standby { 2 } else { 1 },
         200 - 100 * number,
+        plan.tuning.node(),
     );
     let ports = match shape {
         Shape::OneActive => [INSIDE, OUTSIDE].map(|shared| format!("addresses = {}\n", addresses(shared))),

@@ -28,6 +28,8 @@ pub struct Tuning {
     pub route: Option<(Prefix, IpAddr)>,
     /// How long connections are put off before they are told; `None`: not at all.
     pub lazy: Option<Lazy>,
+    /// How often the addresses are announced again; `None`: as by default.
+    pub announce_refresh: Option<Duration>,
     /// What a connection of UDP without an answer stays for.
     pub udp_timeout: Option<Duration>,
 }
@@ -41,6 +43,7 @@ impl Default for Tuning {
             is_plain: false,
             route: None,
             lazy: None,
+            announce_refresh: None,
             udp_timeout: None,
         }
     }
@@ -70,6 +73,12 @@ impl Tuning {
              [replication.recovery]\nlasts = \"60s\"\nblock = true\nmisses_per_source_max = 1000000\n\n",
             connections_max.saturating_sub(SPARE_CONNECTIONS).max(ENTRIES_MIN) * 5 / 4
         )
+    }
+
+    /// What belongs into the configuration's `[node]`.
+    pub(super) fn node(&self) -> String {
+        let interval = self.announce_refresh.map(|interval| interval.as_millis());
+        interval.map_or_else(String::new, |interval| format!("announce_refresh = \"{interval}ms\"\n"))
     }
 
     /// Sections of its own.

@@ -25,12 +25,16 @@ const MIX: [(Kind, usize); 5] =
 /// Rate of each bulk transfer, in bytes a second: so much that a window is far behind after some seconds.
 const BULK_BYTES_PER_S: u64 = 2_000_000;
 /// How long anything may take before a row gives it up. The machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often nodes are asked for their status.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// A network behind the server, so that the server is a next hop.
 const BEHIND_SERVER: [u8; 4] = [203, 0, 113, 0];
 const BEHIND_SERVER_BITS: u8 = 24;
+/// How often nodes announce their addresses again where a row waits for that.
+const ANNOUNCE_REFRESH: Duration = Duration::from_secs(5);
+/// Time between two attempts of an operator.
+const TRY_EVERY: Duration = Duration::from_millis(500);
 
 /// Where a row is played.
 pub(super) struct Laboratory<'a> {
@@ -66,6 +70,9 @@ impl<'a> Laboratory<'a> {
         if row.beginning == Beginning::PairWithNextHop {
             network::prepare_next_hop(&topology)?;
             tuning.route = Some((Prefix::new(std::net::Ipv4Addr::from(BEHIND_SERVER), BEHIND_SERVER_BITS), SERVER[0]));
+        }
+        if row.beginning == Beginning::PairThatAnnounces {
+            tuning.announce_refresh = Some(ANNOUNCE_REFRESH);
         }
         let topology = Arc::new(topology);
         let plan = ClusterPlan {
@@ -203,13 +210,24 @@ impl<'a> Laboratory<'a> {
 
     /// Whether a node has announced the addresses since the failure began.
     pub(super) fn has_announced(&self, number: usize) -> bool {
-        self.has_announced_since(number, self.failed_at)
-    }
-
-    /// Whether a node has announced the addresses since this moment.
-    pub(super) fn has_announced_since(&self, number: usize, since: Epoch) -> bool {
+        let since = self.failed_at;
         let events = self.cluster.events_of(number);
         events.iter().any(|event| event.kind == EventKind::Announced && since.ms_to_event(event.monotonic_ns) >= 0.0)
+    }
+
+    /// Drains a node as an operator would, again while it refuses; returns why it does to the end, or nothing.
+    pub(super) fn drain(&mut self, number: usize) -> Result<String, RunError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let drained = self.cluster.drain_by_command(number)?;
+            if drained.status.success() {
+                return Ok(String::new());
+            }
+            if Instant::now() >= deadline {
+                return Ok(String::from_utf8_lossy(&drained.stderr).trim().to_owned());
+            }
+            self.pass(TRY_EVERY)?;
+        }
     }
 
     /// Starts the second node, in place of what ran there.

@@ -18,7 +18,7 @@ use super::super::topology::{BRIDGE, INSIDE, INTERFACES, PREFIX_BITS, Topology};
 
 /// The hosts' ends of the cables to the nodes.
 const TO_NODES: [&str; 2] = ["to-a", "to-b"];
-/// A switch with nobody on it.
+/// A switch without hosts.
 const EMPTY_BRIDGE: &str = "empty";
 /// The link address of the server's bridge while a cable moves: by default a bridge has that of one of its ports, and changes it
 /// with them.
@@ -83,7 +83,7 @@ pub(super) fn prepare_next_hop(topology: &Topology) -> Result<(), IoError> {
     })?
 }
 
-/// Moves a node's cable from the server's switch to one where nobody is, or back: the node's port keeps its carrier.
+/// Moves a node's cable from the server's switch to one without hosts, or back: the node's port keeps its carrier.
 pub(super) fn set_next_hop(topology: &Topology, node: usize, is_reachable: bool) -> Result<(), IoError> {
     let bridge = if is_reachable { BRIDGE } else { EMPTY_BRIDGE };
     topology.server.run(|| Netlink::open()?.attach_to_bridge(TO_NODES[node], bridge))?
@@ -132,7 +132,7 @@ impl Claimant {
         Ok(Self { is_over, announcing: Some(announcing), namespace })
     }
 
-    /// Ends the claim as a host does whose cable is pulled: nobody takes anything back.
+    /// Ends the claim as a host does whose cable is pulled: it withdraws nothing.
     pub(super) fn end(mut self) -> Result<(), IoError> {
         self.namespace.run(|| Netlink::open()?.set_up(CLAIMANT[0], false))??;
         self.join()

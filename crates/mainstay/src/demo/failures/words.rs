@@ -18,14 +18,18 @@ pub struct StatusWords {
     pub ready: Option<bool>,
     /// What it says is in the way.
     pub not_ready: Vec<String>,
-    /// What it says of failure detection that goes on with fewer paths.
-    pub degraded: Value,
-    /// What it says of two nodes that are both active.
-    pub split_brain: Value,
+    /// Why it takes no addresses over, where it says so.
+    pub passive: Option<String>,
+    /// Whether a peer is up on service paths alone, without replication; null where it says nothing of paths.
+    pub degraded: Option<bool>,
+    /// Whether a peer may hold the same addresses: `none`, `suspected` or `confirmed`; null where it says nothing of that.
+    pub split_brain: Option<String>,
     /// Ports that it says are down; null where it says nothing of ports' carriers.
     pub ports_down: Option<Vec<String>>,
     /// Paths to its peers with their states; null where it says nothing of them.
     pub paths: Option<Vec<String>>,
+    /// Next hops that it says are lost; null where it tracks none.
+    pub next_hops_lost: Option<Vec<String>>,
 }
 
 impl NodeSays {
@@ -45,30 +49,51 @@ impl NodeSays {
 
     /// Whether a peer could take over.
     pub(super) fn is_ready(&self) -> Option<bool> {
-        self.at("/ready").as_bool().or_else(|| self.at("/takeover/ready").as_bool())
+        self.at("/takeover/ready").as_bool()
     }
 
     /// What is in the way of that.
     pub(super) fn not_ready(&self) -> Vec<String> {
-        let reasons = [self.at("/not_ready"), self.at("/takeover/why_not")];
-        let texts = reasons.into_iter().filter_map(Value::as_array).find(|texts| !texts.is_empty());
-        texts.into_iter().flatten().map(plain).collect()
+        self.at("/takeover/why_not").as_array().into_iter().flatten().map(plain).collect()
     }
 
-    /// Whether every peer holds what this node has told it.
+    /// Whether every peer is up and has acknowledged all that was replicated to it.
     pub(super) fn is_synchronised(&self) -> bool {
-        let peers = self.at("/peers").as_array();
-        peers.is_some_and(|peers| peers.iter().all(|peer| peer["synchronised"] == true && peer["detector"] == "up"))
+        let mut peers = self.peers().peekable();
+        peers.peek().is_some() && peers.all(|peer| peer["synchronised"] == true && peer["detector"] == "up")
     }
 
-    /// Whether it says that detection goes on by fewer paths, or without replication.
-    pub(super) fn is_degraded(&self) -> bool {
-        is_said(self.at("/degraded"))
+    /// Why it takes no addresses over; nothing while it may.
+    pub(super) fn passive(&self) -> Option<&str> {
+        self.at("/node/passive").as_str()
     }
 
-    /// Whether it says that two nodes are active.
+    /// Whether a peer is up on service paths alone, without replication; nothing where it says nothing of paths.
+    pub(super) fn degraded(&self) -> Option<bool> {
+        let is_degraded = |peer: &Value| {
+            let paths = peer["paths"].as_array()?;
+            let is_up = |is_replication: bool| {
+                let mut of_kind = paths.iter().filter(|path| (path["path"] == "replication") == is_replication);
+                of_kind.any(|path| path["state"] == "up")
+            };
+            (!paths.is_empty()).then(|| !is_up(true) && is_up(false))
+        };
+        self.peers().filter_map(is_degraded).reduce(|one, other| one || other)
+    }
+
+    /// What it says of peers that may hold the same addresses: of several, the worst.
+    fn split_brain(&self) -> Option<&str> {
+        let words = self.peers().filter_map(|peer| peer["split_brain"].as_str().filter(|word| !word.is_empty()));
+        words.max_by_key(|word| *word != "none")
+    }
+
+    /// Whether it says that two nodes may be active, or are.
     pub(super) fn names_split_brain(&self) -> bool {
-        is_said(self.at("/split_brain"))
+        self.split_brain().is_some_and(|word| word != "none")
+    }
+
+    fn peers(&self) -> impl Iterator<Item = &Value> {
+        self.at("/peers").as_array().into_iter().flatten()
     }
 
     /// Whether it says that a port is down.
@@ -87,8 +112,14 @@ impl NodeSays {
     fn paths(&self) -> Option<Vec<String>> {
         let of_peer = |peer: &Value| peer["paths"].as_array().cloned();
         let paths: Vec<Value> = self.at("/peers").as_array()?.iter().filter_map(of_peer).flatten().collect();
-        let text = |path: &Value| format!("{} {}", plain(&path["name"]), plain(&path["state"]));
+        let text = |path: &Value| format!("{} {}", plain(&path["path"]), plain(&path["state"]));
         (!paths.is_empty()).then(|| paths.iter().map(text).collect())
+    }
+
+    /// Next hops that it says are lost; nothing where it tracks none.
+    pub(super) fn next_hops_lost(&self) -> Option<Vec<String>> {
+        let hops = self.at("/next_hops").as_array()?;
+        Some(hops.iter().filter(|hop| hop["state"] == "lost").map(|hop| plain(&hop["address"])).collect())
     }
 
     /// What is shown of it.
@@ -98,10 +129,12 @@ impl NodeSays {
             role: self.0.is_some().then(|| self.role().to_owned()),
             ready: self.is_ready(),
             not_ready: self.not_ready(),
-            degraded: self.at("/degraded").clone(),
-            split_brain: self.at("/split_brain").clone(),
+            passive: self.passive().map(str::to_owned),
+            degraded: self.degraded(),
+            split_brain: self.split_brain().map(str::to_owned),
             ports_down: self.ports_down(),
             paths: self.paths(),
+            next_hops_lost: self.next_hops_lost(),
         }
     }
 }
@@ -118,25 +151,21 @@ impl StatusWords {
             _ if self.not_ready.is_empty() => {}
             _ => add("not ready: ", self.not_ready.join(", ")),
         }
-        for (label, value) in [("degraded", &self.degraded), ("split brain", &self.split_brain)] {
-            if is_said(value) {
-                add(label, if value == &Value::Bool(true) { String::new() } else { format!(": {}", plain(value)) });
+        if self.degraded == Some(true) {
+            add("degraded", String::new());
+        }
+        if let Some(word) = self.split_brain.as_ref().filter(|word| *word != "none") {
+            add("split brain ", word.clone());
+        }
+        if let Some(why) = &self.passive {
+            add("passive: ", why.clone());
+        }
+        for (label, lost) in [("down: ", &self.ports_down), ("next hop lost: ", &self.next_hops_lost)] {
+            if let Some(lost) = lost.as_ref().filter(|lost| !lost.is_empty()) {
+                add(label, lost.join(", "));
             }
         }
-        if let Some(down) = self.ports_down.as_ref().filter(|down| !down.is_empty()) {
-            add("down: ", down.join(", "));
-        }
         text
-    }
-}
-
-/// Whether a field says anything: not null, false, empty or zero.
-fn is_said(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(texts) => !texts.is_empty(),
-        Value::Bool(true) | Value::Number(_) | Value::Object(_) => true,
     }
 }
 
@@ -164,7 +193,7 @@ mod tests {
             "peers": [{"detector": "down", "synchronised": false}],
         })));
         assert_eq!((says.role(), says.role_since_ns(), says.is_ready()), ("active", Some(7), Some(false)));
-        assert!(!says.is_degraded() && !says.names_split_brain() && !says.says_down("inside"));
+        assert!(says.degraded().is_none() && !says.names_split_brain() && !says.says_down("inside"));
         let words = says.words("a");
         assert_eq!((words.ports_down.as_ref(), words.paths.as_ref()), (None, None));
         assert_eq!(words.line(), "a is active; not ready: node 1 is down");
@@ -174,18 +203,22 @@ mod tests {
     #[test]
     fn the_newer_fields_are_shown_where_they_say_something() {
         let says = NodeSays(Some(json!({
-            "node": {"role": "standby"},
-            "ready": false,
-            "not_ready": ["port inside is down"],
-            "degraded": true,
-            "split_brain": null,
+            "node": {"role": "standby", "passive": "its key is another"},
+            "takeover": {"ready": false, "why_not": ["port inside is down"]},
             "ports": [{"name": "inside", "up": false}, {"name": "outside", "up": true}],
-            "peers": [{"paths": [{"name": "sync", "state": "down"}]}],
+            "peers": [{
+                "paths": [{"path": "replication", "state": "down"}, {"path": "inside", "state": "up"}],
+                "split_brain": "suspected",
+            }],
+            "next_hops": [{"address": "192.0.2.1", "state": "lost"}, {"address": "192.0.2.2", "state": "reached"}],
         })));
-        assert!(says.is_degraded() && !says.names_split_brain() && says.says_down("inside"));
+        assert!(says.degraded() == Some(true) && says.names_split_brain() && says.says_down("inside"));
         assert!(!says.says_down("outside"));
         let words = says.words("b");
-        assert_eq!(words.paths.as_deref(), Some(&["sync down".to_owned()][..]));
-        assert_eq!(words.line(), "b is standby; not ready: port inside is down; degraded; down: inside");
+        assert_eq!(words.paths.as_deref(), Some(&["replication down".to_owned(), "inside up".to_owned()][..]));
+        assert_eq!(
+            words.line(),
+            "b is standby; not ready: port inside is down; degraded; down: inside; next hop lost: 192.0.2.1"
+        );
     }
 }
