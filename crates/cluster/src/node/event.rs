@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 use flow::{Instant, NodeId, WorkerId};
 
 use super::passive::PassiveReason;
+use super::paths::Path;
 use super::tracking::{Consequence, Target};
 use crate::forwarding::AddressConflict;
-use super::paths::Path;
 use crate::group::GroupId;
 
 /// The most events that wait to be polled; when there are more, the oldest goes.

@@ -145,7 +145,9 @@ fn a_gateway_may_stand_alone() {
 #[test]
 fn addresses_are_announced_again_unless_the_file_says_otherwise() {
     assert_eq!(check(GOOD).expect("it is good").config.node.announce_refresh, Duration::from_secs(60));
-    for (written, expected) in [("0s", Duration::ZERO), ("1s", Duration::from_secs(1)), ("1h", Duration::from_secs(3600))] {
+    for (written, expected) in
+        [("0s", Duration::ZERO), ("1s", Duration::from_secs(1)), ("1h", Duration::from_secs(3600))]
+    {
         let text = broken("id = 0\n", &format!("id = 0\nannounce_refresh = \"{written}\"\n"));
         assert_eq!(check(&text).expect("it is good").config.node.announce_refresh, expected);
     }

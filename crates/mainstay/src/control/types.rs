@@ -15,9 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::event::{Event, EventKind};
 pub use self::status::{
-    Agreement, ConnectionsStatus, DropCount, GroupStatus, NextHopStatus, NodeStatus, PathStatus, PeerStatus, PortStatus,
-    Rates,
-    Status, TakeoverStatus, WorkerStatus,
+    Agreement, ConnectionsStatus, DropCount, GroupStatus, NextHopStatus, NodeStatus, PathStatus, PeerStatus,
+    PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
 };
 pub use super::channel_status::{ChannelStatus, RefusedCount};
 pub use super::compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};

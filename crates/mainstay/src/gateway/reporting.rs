@@ -6,8 +6,8 @@ mod channel;
 mod compact;
 mod groups;
 mod orders;
-mod reach;
 mod paths;
+mod reach;
 mod sharing;
 mod standing;
 
@@ -123,7 +123,11 @@ impl Reporting {
             tracing::warn!("{detail}");
         } else if matches!(
             kind,
-            EventKind::ReloadRefused | EventKind::Passive | EventKind::AddressConflict | EventKind::SplitBrain | EventKind::Degraded
+            EventKind::ReloadRefused
+                | EventKind::Passive
+                | EventKind::AddressConflict
+                | EventKind::SplitBrain
+                | EventKind::Degraded
         ) {
             tracing::warn!(detail, "{}", kind.describe());
         } else {
