@@ -18,7 +18,9 @@ use crate::gateway::build::{self, Secrets};
 /// captures whole.
 const MTU_BYTES: u32 = 1 << 20;
 /// What is due in a gap between two packets is done at its time, so many times over; then time jumps to the packet.
-const TIMEOUTS_PER_GAP_MAX: usize = 1000;
+const TIMEOUTS_PER_GAP_MAX: usize = 10_000;
+/// Of these, each packet adds so many to those that are left: a replay takes the time of its packets, not of its gaps.
+const TIMEOUTS_PER_PACKET: usize = 20;
 /// Bytes that ICMP errors quote of the transport header at least (RFC 792).
 const QUOTED_TRANSPORT_BYTES: usize = 8;
 /// Where the checksum is in an IPv4 header, in bytes.
@@ -127,6 +129,8 @@ pub(super) struct Player {
     node: Node,
     macs: Vec<MacAddress>,
     now: Instant,
+    /// Of [`TIMEOUTS_PER_GAP_MAX`].
+    timeouts_left: usize,
     buffer: Vec<u8>,
 }
 
@@ -137,7 +141,7 @@ impl Player {
         let workers = validated::Workers { count: 1, pin: false };
         let alone = Config { cluster: None, workers, ..config.clone() };
         let node = Node::new(build::node_config_with(&alone, forwarding, &Secrets::known())?, now)?;
-        let mut player = Self { node, macs, now, buffer: Vec::new() };
+        let mut player = Self { node, macs, now, timeouts_left: TIMEOUTS_PER_GAP_MAX, buffer: Vec::new() };
         player.node.handle_timeout(now);
         player.settle(usize::MAX, &mut |_, _| {});
         Ok(player)
@@ -205,8 +209,10 @@ impl Player {
     /// Does what is due up to `at`.
     fn advance(&mut self, at: Instant, sent: &mut dyn FnMut(Instant, Sent<'_>)) {
         let at = at.max(self.now);
-        for _ in 0..TIMEOUTS_PER_GAP_MAX {
+        self.timeouts_left = (self.timeouts_left + TIMEOUTS_PER_PACKET).min(TIMEOUTS_PER_GAP_MAX);
+        while self.timeouts_left > 0 {
             let Some(due) = self.node.poll_timeout().filter(|due| *due <= at) else { break };
+            self.timeouts_left -= 1;
             self.now = due.max(self.now);
             self.node.handle_timeout(self.now);
             self.settle(usize::MAX, sent);

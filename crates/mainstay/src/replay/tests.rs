@@ -199,6 +199,20 @@ fn connections_end_on_the_captures_clock() {
 }
 
 #[test]
+fn connections_end_in_gaps_however_many_there_are() {
+    let config = config();
+    let mut writer = PcapWriter::new(Vec::new()).expect("memory takes it");
+    // Six days each: more timers are due in all of them than are played one by one.
+    for number in 0..500_u64 {
+        let source = format!("10.0.0.5:{}", 1024 + number);
+        let datagram = build::udp(&tuple(17, &source, "198.51.100.7:53"), b"question");
+        writer.write(Instant::from_millis(BEGIN_MS + number * 6 * 86_400_000), &datagram).expect("memory takes it");
+    }
+    let (report, _) = replayed(&plain(&config), &writer.finish().expect("memory takes it"));
+    assert_eq!((report.forwarded, report.time_leaps, report.connections.ended), (500, 0, 499));
+}
+
+#[test]
 fn absurd_time_stamps_cost_no_time() {
     let config = config();
     let mut writer = PcapWriter::new(Vec::new()).expect("memory takes it");
