@@ -5,6 +5,10 @@
 //! peer that lives tells of entries: those that the peer's filter has are marked as copies are. Both nodes may have passed
 //! packets of them while neither heard the other; what this one saw last may be far behind. A mistake costs little: the next
 //! packet is taken as the first of a copy is.
+//!
+//! A node that stood by for a moment and forwards again has not looked at all its connections meanwhile
+//! ([`super::standing_by`]). The node that forwarded in its place may have let them go since, so that no filter names them: all
+//! that were not looked at are marked.
 
 use core::time::Duration;
 
@@ -26,9 +30,16 @@ pub(super) struct Doubting {
     cursor: Option<Slot>,
     /// The next round begins then.
     next_at: Option<Instant>,
+    /// This round asks no filter: all connections from its cursor on are marked.
+    marks_all: bool,
 }
 
 impl Doubting {
+    /// Another node forwarded until now: what lies in slots from `from` on is of before.
+    pub(super) const fn mark_all(&mut self, from: Slot) {
+        (self.cursor, self.marks_all) = (Some(from), true);
+    }
+
     /// A peer that lives told of entries.
     pub(super) fn note_told(&mut self, now: Instant) {
         self.next_at = self.next_at.or(Some(now + ROUND_DELAY));
@@ -49,26 +60,28 @@ impl Node {
             return;
         }
         if doubting.cursor.is_none() && doubting.next_at.is_some_and(|at| at <= now) {
-            *doubting = Doubting { cursor: Some(Slot(0)), next_at: None };
+            *doubting = Doubting { cursor: Some(Slot(0)), ..Doubting::default() };
         }
+        let marks_all = doubting.marks_all;
         let Some(mut cursor) = doubting.cursor.take() else { return };
+        doubting.marks_all = false;
         for _ in 0..SLOTS_PER_STEP {
             let Some(slot) = self.pipeline.table().next_occupied(cursor) else { return };
-            self.doubt(slot);
+            self.doubt(slot, marks_all);
             cursor = Slot(slot.0 + 1);
         }
         if let Some(compact) = &mut self.compact {
-            compact.doubting.cursor = Some(cursor);
+            (compact.doubting.cursor, compact.doubting.marks_all) = (Some(cursor), marks_all);
         }
     }
 
-    fn doubt(&mut self, slot: Slot) {
+    fn doubt(&mut self, slot: Slot, is_marked: bool) {
         let is_own =
             |connection: &&flow::Connection| connection.owner == self.id && connection.flags & flags::COPY == 0;
         let Some(connection) = self.pipeline.connection(slot).filter(is_own) else { return };
         let original = connection.original;
-        let receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
-        if receivers.into_iter().any(|receiver| receiver.lookup(&original).is_some()) {
+        let mut receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
+        if is_marked || receivers.any(|receiver| receiver.lookup(&original).is_some()) {
             self.pipeline.keep_as_copy(slot);
         }
     }

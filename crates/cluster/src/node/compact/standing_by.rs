@@ -47,6 +47,9 @@ impl Node {
         let Some(compact) = &mut self.compact else { return };
         let standing_by = &mut compact.standing_by;
         if !forwards_none {
+            if let Some(not_looked_at) = standing_by.cursor {
+                compact.doubting.mark_all(not_looked_at);
+            }
             *standing_by = StandingBy::default();
             return;
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use std::vec::Vec;
 
+use flow::connection::flags;
 use flow::wire::{Transport, ip_protocol, tcp_flags};
 use flow::{DropReason, Tuple};
 use replication::compact::Representation;
@@ -310,4 +311,18 @@ fn what_cannot_be_had_together_is_refused() {
         refusal(Options { compact, replicates: false, ..Options::default() }),
         ConfigError::NotWithCompact(_)
     ));
+}
+
+#[test]
+fn a_node_that_stood_by_for_a_moment_learns_the_windows_of_all_its_connections_afresh() {
+    let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 300);
+    let now = cluster.now;
+    let node = cluster.node_mut(0);
+    let seen = |node: &Node| node.pipeline().table().iter().filter(|(_, known)| known.flags & flags::COPY == 0).count();
+    assert_eq!(seen(node), 300);
+    // Another node held the addresses, and gave them up before this one had looked at a connection.
+    node.begin_standing_by(now);
+    (0..3).for_each(|_| node.handle_timeout(now));
+    assert_eq!(seen(node), 0, "what the other node forwarded meanwhile is not held against them");
+    assert!(ports(300).all(|port| goes_on(&mut cluster, port)));
 }
