@@ -101,8 +101,8 @@ COPIES OF  AGREE AS OF  DIVERGENT  FOUND  REPAIRED  GHOSTS REMOVED
 PEER  ENCRYPTED BY               KEYS FOR  HANDSHAKES  REFUSED
 1     pre-shared key 5e8c21b7  3 min 12 s           2  3 replayed
 
-PORT    INTERFACE  LINK          RECEIVED          SENT         MISSED
-inside  eth0       DOWN 1 min   1 234 567  1.5 GB     7  420 B       0
+PORT    INTERFACE  LINK         RECEIVED          SENT         MISSED
+inside  eth0       DOWN 1 min  1 234 567  1.5 GB     7  420 B       0
 
 NEXT HOP     PORT     STATE  FOR
 192.0.2.254  outside  LOST   3 s

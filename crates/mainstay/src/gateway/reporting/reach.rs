@@ -28,7 +28,7 @@ impl Reporting {
             Consequence::StandsBy => "this node takes no addresses from a node that reaches more".to_owned(),
             Consequence::PeerReachesMore(id) => format!("node {} reaches more and takes the addresses", id.0),
             Consequence::NoPeerReachesMore => {
-                "no peer that could serve reaches more: this node keeps the addresses".to_owned()
+                "no peer that could serve reaches more: this node keeps the addresses until one does".to_owned()
             }
         };
         (kind, format!("{what}: {consequence}"))
