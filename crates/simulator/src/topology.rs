@@ -15,6 +15,7 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::forwarding::PathId;
 use cluster::node::{
     CompactNodeConfig, NodeConfig, PeerConfig, Security, Target, Tracked, TrackingConfig, WhichPrecise,
 };
@@ -136,6 +137,16 @@ pub(crate) fn tracking() -> TrackingConfig {
     let tracked = |weight| move |target| Tracked { target, weight };
     let group = ports.map(tracked(100)).into_iter().chain(next_hops.map(tracked(50))).collect();
     TrackingConfig { groups: vec![group], ..TrackingConfig::default() }
+}
+
+/// Two of three seeds' nodes detect failures over the links of their ports as well; the others over the replication link alone.
+pub(crate) fn has_service_paths(scenario: &Scenario) -> bool {
+    !mix(scenario.seed ^ 0x9a7).is_multiple_of(3)
+}
+
+/// The ports whose links failures are detected over.
+pub(crate) fn service_paths() -> [(PortId, PathId); 2] {
+    [(Side::Inside, "inside"), (Side::Outside, "outside")].map(|(side, name)| (side.port(), PathId::of_name(name)))
 }
 
 /// Where a server of the outside link is reached from inside.

@@ -73,11 +73,14 @@ fn steps(random: &mut Random, family: Family) -> Vec<Step> {
             let (who, which) = (random.pick(&[Who::Active, Who::Node0, Who::Node1]), random.between(1, 3));
             ports_cut((who, which), false, random.between(50, 800))
         }
-        Family::OneWay => silence(one_node(random), Channels::ALL, random.between(100, 6000)),
+        Family::OneWay => {
+            let channels = random.pick(&[Channels::ALL, Channels::REPLICATION_LINK]);
+            silence(one_node(random), channels, random.between(100, 6000))
+        }
         Family::Heartbeats => channel(random, Channels { heartbeats: true, ..Channels::default() }),
         Family::Replication => channel(random, Channels { replication: true, ..Channels::default() }),
         Family::Detection => channel(random, Channels { detection: true, ..Channels::default() }),
-        Family::ControlPort => channel(random, Channels { detection: false, ..Channels::ALL }),
+        Family::ControlPort => channel(random, Channels { detection: false, ..Channels::REPLICATION_LINK }),
         Family::Flapping => flapping(random),
         Family::SlowNode => {
             let (who, lag_ms) = (one_node(random), random.between(10, 500));
@@ -167,11 +170,12 @@ fn flapping(random: &mut Random) -> Vec<Step> {
     let period_ms = random.pick(&[20, 100, 500, 2000]);
     let who = random.pick(&[Who::Both, Who::Both, Who::Node0, Who::Node1]);
     let flaps = random.between(3, (8000 / period_ms).clamp(3, FLAPS_MAX));
+    let channels = random.pick(&[Channels::ALL, Channels::REPLICATION_LINK]);
     let mut at_ms = 0;
     let mut steps = Vec::new();
     for _ in 0..flaps {
         for is_cut in [true, false] {
-            steps.push(step(at_ms, Fault::Silence { who, channels: Channels::ALL, is_cut }));
+            steps.push(step(at_ms, Fault::Silence { who, channels, is_cut }));
             at_ms += random.between(period_ms / 4, period_ms);
         }
     }
@@ -219,7 +223,7 @@ fn replaced(random: &mut Random, at_ms: u64, who: Who, dialect: Dialect) -> Vec<
 /// Either all that the nodes say to each other is lost, or only what they say of connections.
 fn long_partition(random: &mut Random) -> Vec<Step> {
     let replication = Channels { replication: true, ..Channels::default() };
-    silence(Who::Both, random.pick(&[Channels::ALL, replication]), random.between(60_000, 150_000))
+    silence(Who::Both, random.pick(&[Channels::ALL, Channels::REPLICATION_LINK, replication]), random.between(60_000, 150_000))
 }
 
 /// A node is replaced by a smaller one, which is needed later.

@@ -31,11 +31,16 @@ pub struct Channels {
     pub heartbeats: bool,
     /// Replication.
     pub replication: bool,
+    /// What nodes that detect failures over the links of their ports send there, of whatever kind.
+    #[serde(default)]
+    pub paths: bool,
 }
 
 impl Channels {
     /// All that nodes say to each other.
-    pub const ALL: Self = Self { detection: true, heartbeats: true, replication: true };
+    pub const ALL: Self = Self { detection: true, heartbeats: true, replication: true, paths: true };
+    /// All that goes over the replication link.
+    pub const REPLICATION_LINK: Self = Self { paths: false, ..Self::ALL };
 }
 
 /// How a node's words differ from those of this release.
@@ -202,8 +207,12 @@ impl fmt::Display for Channels {
         if *self == Self::ALL {
             return formatter.write_str("everything");
         }
-        let names =
-            [(self.detection, "failure detection"), (self.heartbeats, "heartbeats"), (self.replication, "replication")];
+        let names = [
+            (self.detection, "failure detection"),
+            (self.heartbeats, "heartbeats"),
+            (self.replication, "replication"),
+            (self.paths, "service paths"),
+        ];
         let named: Vec<_> = names.iter().filter(|(is_meant, _)| *is_meant).map(|(_, name)| *name).collect();
         formatter.write_str(&named.join(" and "))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::node::{LinkState, Node};
-use cluster::role;
+use cluster::{failure_detector, role};
 use flow::PortId;
 use replication::SessionConfig;
 
@@ -38,6 +38,11 @@ impl World<'_> {
         let lazy = (!put_off.is_zero()).then_some(replication::lazy::Config::Fixed(put_off));
         value.set_lazy(now, lazy).expect("a time is a threshold");
         value.set_tracking(now, topology::tracking());
+        if topology::has_service_paths(self.scenario) {
+            let detector = failure_detector::Config::default();
+            let seed = u64::from(machine.incarnation) << 8 | node as u64;
+            value.set_service_paths(&topology::service_paths(), detector, seed).expect("the configuration is sound");
+        }
         machine.node = Some(value);
         let speaks_anew = machine.interpreter.dialect != machine.next_dialect;
         machine.interpreter = Interpreter::new(machine.next_dialect);
@@ -252,6 +257,9 @@ const fn silence(muted: &mut Channels, channels: Channels, is_cut: bool) {
     }
     if channels.replication {
         muted.replication = is_cut;
+    }
+    if channels.paths {
+        muted.paths = is_cut;
     }
 }
 

@@ -1,5 +1,6 @@
 //! What carries frames and datagrams: links, and the switches between them.
 
+use cluster::forwarding::PATH_ETHER_TYPE;
 use flow::wire;
 use flow::wire::ethernet::EthernetView;
 use flow::{Frame, Instant, PortId};
@@ -57,6 +58,9 @@ impl World<'_> {
             let text = format!("node {node} sends a frame that cannot be read: {}", describe(&bytes));
             self.outcome.problem(self.now, Problem::MalformedFrame, text);
         }
+        if self.machines[node].muted.paths && ether_type(&bytes) == Some(PATH_ETHER_TYPE) {
+            return;
+        }
         let side = Side::of_port(port);
         let arrivals: Vec<_> = self.machines[node].ports[usize::from(port.0)].carry(self.now, bytes.len()).collect();
         for arrival in arrivals {
@@ -106,9 +110,11 @@ impl World<'_> {
 /// Changes a byte behind the link header. Ethernet's own checksum finds what happens on a wire; what happens within a
 /// switch or a host is for the checksums above, and ARP has none.
 fn corrupt_frame(link: &mut Link, bytes: &mut [u8]) {
-    let is_arp =
-        EthernetView::new_checked(bytes).is_ok_and(|view| view.ether_type() == wire::ethernet::ether_type::ARP);
-    if !is_arp {
+    if ether_type(bytes) != Some(wire::ethernet::ether_type::ARP) {
         link.corrupt(bytes, wire::ethernet::ETHERNET_HEADER_BYTES);
     }
+}
+
+fn ether_type(frame: &[u8]) -> Option<u16> {
+    EthernetView::new_checked(frame).ok().map(|view| view.ether_type())
 }
