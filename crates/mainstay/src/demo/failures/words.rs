@@ -218,7 +218,8 @@ mod tests {
         assert_eq!(words.paths.as_deref(), Some(&["replication down".to_owned(), "inside up".to_owned()][..]));
         assert_eq!(
             words.line(),
-            "b is standby; not ready: port inside is down; degraded; down: inside; next hop lost: 192.0.2.1"
+            "b is standby; not ready: port inside is down; degraded; split brain suspected; passive: its key is another; \
+             down: inside; next hop lost: 192.0.2.1"
         );
     }
 }
