@@ -516,3 +516,33 @@ pub(super) fn write_line(writer: &mut impl Write, line: &Line) -> io::Result<()>
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_that_is_waited_for_longest_is_closed() {
+        let now = Instant::now();
+        let before = |ms| now.checked_sub(Duration::from_millis(ms)).expect("the machine has run for so long");
+        let stalled = STALLED_AFTER.as_millis() as u64;
+        let waiting = [
+            Waiting::Nothing,
+            Waiting::Request(before(500)),
+            Waiting::Room(before(stalled / 2 + 200)),
+            Waiting::Room(before(stalled + 100)),
+            Waiting::Request(before(600)),
+        ];
+        let client = |waiting| {
+            let (stream, _) = UnixStream::pair().expect("descriptors are left");
+            Client { stream, waiting: Arc::new(Mutex::new(waiting)) }
+        };
+        let mut clients: HashMap<u64, Client> = (0..).zip(waiting.map(client)).collect();
+        let closed = std::iter::from_fn(|| {
+            let there: Vec<u64> = clients.keys().copied().collect();
+            evict(&mut clients).then(|| there.into_iter().find(|number| !clients.contains_key(number)))?
+        });
+        // One that is served, and one that may still take its answer, are not among them.
+        assert_eq!(closed.collect::<Vec<_>>(), [3, 4, 1]);
+    }
+}
