@@ -1,5 +1,6 @@
 //! The command line.
 
+mod attack_recovery;
 mod bench;
 mod demo;
 mod encryption;
@@ -23,6 +24,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::replay::PortMapping;
+pub use attack_recovery::BenchAttackRecoveryArgs;
 pub use bench::{
     BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
 };

@@ -62,6 +62,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Link(args) => Ok(emulator::run(args)?),
         Command::Key(args) => commands::key::run(args),
         Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
+        Command::Bench(BenchCommand::AttackRecovery(args)) => bench::attack_recovery::run(args),
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
         Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),
         Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),

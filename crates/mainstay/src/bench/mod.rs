@@ -3,6 +3,7 @@
 //! Machines are noisy, so whatever is compared is measured in turns (A B C A B C …), and medians over the rounds are
 //! told. Both sides of every ratio are told with it.
 
+pub mod attack_recovery;
 pub mod bulk;
 pub mod encryption;
 pub mod filters;

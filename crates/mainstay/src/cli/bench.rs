@@ -3,13 +3,15 @@
 use clap::{Args, Subcommand};
 
 use super::{
-    BenchEncryptionArgs, BenchFiltersArgs, BenchLazyArgs, BenchRedundancyArgs, BenchReplicationArgs, BenchSyncArgs,
-    measured_seconds,
+    BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFiltersArgs, BenchLazyArgs, BenchRedundancyArgs,
+    BenchReplicationArgs, BenchSyncArgs, measured_seconds,
 };
 
 /// `mainstay bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
+    /// What a flood of bogus replies after a take-over leaves of the legitimate throughput
+    AttackRecovery(BenchAttackRecoveryArgs),
     /// What a packet and a connection cost a node, without a network, beside a hashbrown map
     Pipeline(BenchPipelineArgs),
     /// How fast bulk TCP passes through a node, beside the kernel with nftables

@@ -156,19 +156,19 @@ impl Compact {
 pub const fn promise(representation: Representation) -> &'static str {
     match representation {
         Representation::HostAggregate => {
-            "connections between two hosts that had one go on, whatever their ports; where NAT computes these, an answer that comes \
-             first waits until the host was asked to which of its ports it is, which TCP alone can be"
+            "experimental, nothing is promised: connections between two hosts that had one go on, whatever their ports, and so \
+             would all others between them; about one established connection in a thousand breaks"
         }
         Representation::FlowDigest => {
-            "membership survives: an established connection goes on, without its state; about one in a hundred others would be \
-             taken for one, so that an answer through computed NAT may have to wait until the inside was asked whose it is"
+            "experimental, nothing is promised: membership survives, an established connection goes on without its state; about \
+             one in a hundred others would be taken for one, and about one established connection in a thousand breaks"
         }
         Representation::MultiLevel(_) | Representation::DLeft => {
             "every connection goes on in its state, with liberal windows; one in many thousands of others would be taken for one"
         }
         Representation::CountingBloom => {
-            "an established connection goes on, in most cases in its state; about one in a hundred others would be taken for one, \
-             so that an answer through computed NAT may have to wait until the inside was asked whose it is"
+            "experimental, nothing is promised: an established connection goes on, in most cases in its state; about one in a \
+             hundred others would be taken for one, and about one established connection in a thousand breaks"
         }
     }
 }

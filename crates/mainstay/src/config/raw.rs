@@ -299,6 +299,8 @@ pub struct RawReplication {
     pub local: Text,
     /// Which changes are told.
     pub representation: Option<Text>,
+    /// The representation may break established connections, and the operator knows.
+    pub experimental: Option<Spanned<bool>>,
     /// What carries it.
     pub transport: Option<Text>,
     /// How long at most first replies wait for a peer's confirmation.

@@ -446,9 +446,10 @@ fn addresses(both: [std::net::IpAddr; 2]) -> String {
 fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let other = 1 - number;
     let representation = if plan.is_replicated { plan.tuning.representation } else { Representation::None };
+    let experimental = if representation.is_experimental() { "experimental = true\n" } else { "" };
     let representation = representation.name();
     format!(
-        "[replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
+        "[replication]\n{experimental}local = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
          {}test_loss = {:?}\n\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",

@@ -25,6 +25,8 @@ pub struct ReplicationReport {
     pub representation: &'static str,
     /// What that promises.
     pub promise: &'static str,
+    /// No established connection breaks. Not promised where the representation is experimental.
+    pub promised: bool,
     /// Connections in the table of the node that was killed.
     pub connections_told: usize,
     /// Frames that nodes told each other connections by, from before the first connection until the kill.
@@ -52,6 +54,7 @@ impl ReplicationReport {
         Self {
             representation: representation.name(),
             promise: promise_of(representation),
+            promised: !representation.is_experimental(),
             connections_told,
             replication_frames: cost.frames,
             replication_bytes: cost.bytes,
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!((report.probes, report.false_hits), (100, 1));
         assert!((report.replication_bytes_per_connection - 100.0).abs() < 1e-9);
         assert_eq!(report.representation, "flow-digest");
-        assert!(report.promise.contains("membership"));
+        assert!(report.promise.contains("membership") && !report.promised);
     }
 
     #[test]

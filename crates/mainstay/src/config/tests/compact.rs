@@ -22,7 +22,8 @@ fn computed() -> String {
 #[test]
 fn every_filter_can_be_chosen_and_is_made_for_as_many_connections_as_the_table_holds() {
     for filter in Filter::ALL {
-        let text = with(&format!("representation = \"{}\"", filter.name()), "");
+        let acknowledged = if filter.is_experimental() { "\nexperimental = true" } else { "" };
+        let text = with(&format!("representation = \"{}\"{acknowledged}", filter.name()), "");
         let config = check(&text).unwrap_or_else(|error| panic!("{error}")).config;
         let replication = config.cluster.unwrap().replication;
         assert_eq!(replication.representation, Representation::Compact(filter));
@@ -41,7 +42,7 @@ fn every_filter_can_be_chosen_and_is_made_for_as_many_connections_as_the_table_h
 #[test]
 fn a_filter_takes_its_settings_from_its_sections() {
     let text = with(
-        "representation = \"flow-digest\"\nbudget_bytes_per_second = 100000",
+        "representation = \"flow-digest\"\nexperimental = true\nbudget_bytes_per_second = 100000",
         "[replication.filter]\nentries_max = 5000\ncounters_per_entry = 12\nhashes = 5\nupdate = \"threshold\"\n\
          threshold_per_mille = 20\ninterval = \"1s\"\nsymbols = false\nprecise_after = \"5s\"\n\
          [replication.recovery]\nlasts = \"2m\"\ncold_start = [\"inside\"]\nblock = true\nmisses_per_source_max = 9\n",
@@ -57,6 +58,22 @@ fn a_filter_takes_its_settings_from_its_sections() {
     // Of two workers each has half of the budget; what precise words leave of that is the filter's.
     let stream = compact.stream([1, 2], 1472, 2);
     assert_eq!((stream.items_max, stream.budget_bytes_per_second), (2500, Some(50_000)));
+}
+
+#[test]
+fn a_filter_that_may_break_connections_must_be_acknowledged() {
+    for filter in Filter::ALL.into_iter().filter(|filter| filter.is_experimental()) {
+        for acknowledged in ["", "\nexperimental = false"] {
+            let refused = said(&with(&format!("representation = \"{}\"{acknowledged}", filter.name()), ""));
+            assert!(refused.contains("one established connection in a thousand may break"), "{refused}");
+            assert!(refused.contains("write experimental = true"), "{refused}");
+        }
+    }
+    for safe in ["multi-level", "multi-level-least-load", "d-left"] {
+        assert!(check(&with(&format!("representation = \"{safe}\""), "")).is_ok(), "{safe}");
+        let needless = said(&with(&format!("representation = \"{safe}\"\nexperimental = true"), ""));
+        assert!(needless.contains("the representation is not experimental: remove it"), "{needless}");
+    }
 }
 
 #[test]

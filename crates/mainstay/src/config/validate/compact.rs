@@ -28,6 +28,7 @@ pub(super) fn compact(
     ports: &[Port],
     findings: &mut Findings<'_>,
 ) -> Option<Compact> {
+    check_experimental(raw, replication.representation, findings);
     let Representation::Compact(filter) = replication.representation else {
         // A name that is not known has been told of; what was meant may well be a filter.
         let is_meant = |text: &Text| text.get_ref() == replication.representation.name();
@@ -66,6 +67,29 @@ pub(super) fn compact(
         recovery: recovery(raw.recovery.as_ref().map(Spanned::get_ref), ports, findings),
     };
     Some(compact)
+}
+
+/// A representation under which established connections may break is chosen with open eyes or not at all.
+fn check_experimental(raw: &RawReplication, representation: Representation, findings: &mut Findings<'_>) {
+    let is_experimental = matches!(representation, Representation::Compact(filter) if filter.is_experimental());
+    let acknowledged = raw.experimental.as_ref();
+    match (&raw.representation, acknowledged) {
+        (Some(text), _) if is_experimental && acknowledged.is_none_or(|written| !*written.get_ref()) => {
+            let mistake = Mistake::new(
+                format!(
+                    "{:?} is experimental: after a failover about one established connection in a thousand may break",
+                    representation.name()
+                ),
+                "write experimental = true beside it if that may be, or representation = \"multi-level\", which promises that none breaks",
+            );
+            findings.error(text.span(), SUBJECT, mistake);
+        }
+        (_, Some(written)) if !is_experimental && *written.get_ref() => {
+            let mistake = Mistake::new("the representation is not experimental", "remove it");
+            findings.error(written.span(), "replication.experimental", mistake);
+        }
+        _ => {}
+    }
 }
 
 /// Settings of filters where there is none.

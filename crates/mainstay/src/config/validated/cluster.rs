@@ -52,6 +52,12 @@ impl Representation {
         Self::ALL.iter().find(|(_, known)| *known == self).map_or("none", |(name, _)| *name)
     }
 
+    /// Whether established connections may break at a take-over.
+    #[must_use]
+    pub const fn is_experimental(self) -> bool {
+        matches!(self, Self::Compact(filter) if filter.is_experimental())
+    }
+
     /// Whether connections are told as entries of a filter.
     #[must_use]
     pub const fn is_compact(self) -> bool {
