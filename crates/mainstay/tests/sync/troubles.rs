@@ -1,6 +1,6 @@
 //! What goes wrong is seen and named.
 
-use flow::netfilter::{Discriminator, Entry, Tuple};
+use flow::netfilter::{Discriminator, Entry, ProtocolInfo, TcpInfo, TcpState, Tuple};
 use mainstay::control::types::{SyncOrder, SyncStatus};
 use packet_io::sysctl;
 
@@ -21,7 +21,9 @@ fn filler(number: u32) -> Entry {
         discriminator: Discriminator::Ports { source: 1024 + (number % 50_000) as u16, destination: 80 },
         ..established(1).original
     };
-    Entry { original, reply: original.inverse(), ..established(1) }
+    // Not established, or a filter that leaves them all out would be what is wrong.
+    let protocol_info = Some(ProtocolInfo::Tcp(TcpInfo { state: TcpState::SynRecv, sides: None }));
+    Entry { original, reply: original.inverse(), protocol_info, ..established(1) }
 }
 
 #[test]
