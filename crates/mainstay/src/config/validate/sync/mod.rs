@@ -117,6 +117,8 @@ fn node(raw: Option<&Spanned<RawNode>>, findings: &mut Findings<'_>) -> Node {
         // Peers are named one by one, with whatever numbers the operator likes.
         nodes: u8::MAX,
         priority: 0,
+        // The kernel has the addresses, and keepalived announces them.
+        announce_refresh: std::time::Duration::ZERO,
         control_socket: match &raw.control_socket {
             Some(_) => control_socket(raw, findings),
             None => PathBuf::from(CONTROL_SOCKET_DEFAULT),
