@@ -223,7 +223,11 @@ fn replaced(random: &mut Random, at_ms: u64, who: Who, dialect: Dialect) -> Vec<
 /// Either all that the nodes say to each other is lost, or only what they say of connections.
 fn long_partition(random: &mut Random) -> Vec<Step> {
     let replication = Channels { replication: true, ..Channels::default() };
-    silence(Who::Both, random.pick(&[Channels::ALL, Channels::REPLICATION_LINK, replication]), random.between(60_000, 150_000))
+    silence(
+        Who::Both,
+        random.pick(&[Channels::ALL, Channels::REPLICATION_LINK, replication]),
+        random.between(60_000, 150_000),
+    )
 }
 
 /// A node is replaced by a smaller one, which is needed later.
