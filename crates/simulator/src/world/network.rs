@@ -54,11 +54,14 @@ impl World<'_> {
         }
         let mut copy = bytes.clone();
         let length_bytes = copy.len();
-        if Frame::new(&mut copy, 0, length_bytes, port).is_none_or(|frame| wire::parse(&frame).is_err()) {
+        let is_path_frame = ether_type(&bytes) == Some(PATH_ETHER_TYPE);
+        let mut is_malformed =
+            || Frame::new(&mut copy, 0, length_bytes, port).is_none_or(|frame| wire::parse(&frame).is_err());
+        if !is_path_frame && is_malformed() {
             let text = format!("node {node} sends a frame that cannot be read: {}", describe(&bytes));
             self.outcome.problem(self.now, Problem::MalformedFrame, text);
         }
-        if self.machines[node].muted.paths && ether_type(&bytes) == Some(PATH_ETHER_TYPE) {
+        if self.machines[node].muted.paths && is_path_frame {
             return;
         }
         let side = Side::of_port(port);
