@@ -9,7 +9,8 @@
 //!    5  receiver's node id
 //!    6  length of the datagram in bytes: an Ethernet frame may be padded
 //!    8  path: a hash of the port's name, the same on both nodes
-//!   12  datagram
+//!   12  checksum: the CRC32c of two CRC32c, of the bytes before it and of the datagram; unencrypted datagrams have no other
+//!   16  datagram
 //! ```
 //! The destination is a locally administered multicast address: no address needs to be configured, and switches flood it within
 //! the segment. A frame whose path is not that of the port that it arrives on has crossed segments and counts for nothing.
@@ -19,6 +20,7 @@ use alloc::vec::Vec;
 
 use flow::wire::MacAddress;
 use flow::wire::ethernet::{ETHERNET_HEADER_BYTES, EthernetView};
+use flow::wire::sctp::crc32c_of;
 use flow::{Disposition, DropReason, Frame, NodeId, PortId};
 
 use super::forwarder::{Forwarder, OutFrame, own_frame};
@@ -28,11 +30,11 @@ pub const PATH_ETHER_TYPE: u16 = 0x88b5;
 /// Where they are sent: a locally administered multicast address.
 pub const PATH_MAC: MacAddress = MacAddress([0x03, 0x4d, 0x53, 0, 0, 1]);
 /// Bytes before the datagram, behind the Ethernet header.
-pub const PATH_HEADER_BYTES: usize = 12;
+pub const PATH_HEADER_BYTES: usize = 16;
 /// Received frames that wait for the node; further ones are dropped as [`DropReason::LocalUnhandled`].
 pub const PATH_FRAMES_MAX: usize = 256;
 /// Bytes of a datagram at most: that of a handshake with certificates fits, and an Ethernet frame.
-pub const PATH_DATAGRAM_BYTES_MAX: usize = 1488;
+pub const PATH_DATAGRAM_BYTES_MAX: usize = 1484;
 
 const MAGIC: [u8; 2] = *b"MS";
 const VERSION: u8 = 1;
@@ -49,6 +51,9 @@ impl PathId {
         Self(hash)
     }
 }
+
+/// Bytes of the header that the checksum covers; the checksum is behind them.
+const CHECKED_BYTES: usize = 12;
 
 /// What a frame carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,13 +87,19 @@ pub(crate) fn is_path_frame(frame: &[u8]) -> bool {
     EthernetView::new_checked(frame).is_ok_and(|link| link.ether_type() == PATH_ETHER_TYPE)
 }
 
+fn frame_checksum(header: &[u8], datagram: &[u8]) -> u32 {
+    // A CRC of the header's CRC and the datagram's: neither is copied.
+    let parts = [crc32c_of(header), crc32c_of(datagram)].map(u32::to_be_bytes);
+    crc32c_of(parts.as_flattened())
+}
+
 impl PathFrames {
     fn read(&self, frame: &Frame<'_>) -> Result<PathFrame, DropReason> {
         let path = self.paths.iter().find(|(port, _)| *port == frame.ingress);
         let (port, id) = *path.ok_or(DropReason::UnsupportedLinkProtocol)?;
         let payload = EthernetView::new_checked(frame.bytes())?.payload();
         let (header, rest) = payload.split_first_chunk::<PATH_HEADER_BYTES>().ok_or(DropReason::Truncated)?;
-        let [m0, m1, version, kind, from, to, l0, l1, p0, p1, p2, p3] = *header;
+        let [m0, m1, version, kind, from, to, l0, l1, p0, p1, p2, p3, checksum @ ..] = *header;
         if ([m0, m1], version) != (MAGIC, VERSION) {
             return Err(DropReason::UnsupportedLinkProtocol);
         }
@@ -102,6 +113,9 @@ impl PathFrames {
         }
         let length_bytes = usize::from(u16::from_be_bytes([l0, l1]));
         let datagram = rest.get(..length_bytes).ok_or(DropReason::Truncated)?;
+        if u32::from_be_bytes(checksum) != frame_checksum(&header[..CHECKED_BYTES], datagram) {
+            return Err(DropReason::BadTransportChecksum);
+        }
         if self.received.len() >= PATH_FRAMES_MAX || length_bytes > PATH_DATAGRAM_BYTES_MAX {
             return Err(DropReason::LocalUnhandled);
         }
@@ -163,6 +177,8 @@ impl Forwarder {
         out.extend_from_slice(&[VERSION, kind as u8, self.path_frames.node.0, to.0]);
         out.extend_from_slice(&length_bytes.to_be_bytes());
         out.extend_from_slice(&id.0.to_be_bytes());
+        let checksum = frame_checksum(&out[ETHERNET_HEADER_BYTES..], datagram);
+        out.extend_from_slice(&checksum.to_be_bytes());
         out.extend_from_slice(datagram);
         Some(())
     }

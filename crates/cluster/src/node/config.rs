@@ -152,7 +152,10 @@ impl NodeConfig {
             pipeline = pipeline.with_sharing(sharing);
         }
         let startup_hold = self.role.startup_hold;
-        let mut roles = role::Roles::new(role::Config { node: self.node, peers: ids, ..self.role }, now);
+        let mut roles = role::Roles::new(
+            role::Config { node: self.node, peers: ids, incarnation: (self.seed >> 24) as u32, ..self.role },
+            now,
+        );
         roles.set_informed(now, peers.iter().all(Peer::has_told_all));
         let passive = Passive::new(startup_hold, self.seed.rotate_left(32), now);
         Ok(Node {

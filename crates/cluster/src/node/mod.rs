@@ -272,6 +272,9 @@ impl Node {
             if heartbeats.first.node != from {
                 return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
             }
+            if !self.roles.admits(&heartbeats) {
+                return Ok(());
+            }
             self.note_heartbeats(now, &heartbeats);
             let active_before = self.active_groups();
             self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
@@ -538,8 +541,7 @@ impl Node {
     }
 
     /// Whether this node has a copy of every connection that it is to back up.
-    #[must_use]
-    pub fn has_all_copies(&self) -> bool {
+    fn has_all_copies(&self) -> bool {
         self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised()
     }
 

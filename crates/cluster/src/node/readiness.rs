@@ -241,10 +241,11 @@ impl ServiceGap {
 }
 
 impl Node {
-    /// Whether this node takes no addresses over: see [`Heartbeat::passive`].
+    /// Whether this node could take addresses from a node that serves without losing a connection: it has all copies, and is
+    /// not passive.
     #[must_use]
-    pub fn is_passive(&self) -> bool {
-        self.roles.is_passive()
+    pub fn could_serve(&self) -> bool {
+        self.roles.could_serve()
     }
 
     /// Whether a take-over now would keep every connection, and what stands in its way.

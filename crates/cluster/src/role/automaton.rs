@@ -16,6 +16,9 @@ pub const PEERS_MAX: usize = 255;
 /// Events that wait to be polled; when there are more, the oldest goes.
 pub const EVENTS_PENDING_MAX: usize = 16;
 
+/// A node that pauses again within this time is late all the time: its pauses no longer delay what it does.
+const RETURN_REARM: Duration = Duration::from_secs(1);
+
 /// How a node takes part in the choice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -38,6 +41,8 @@ pub struct Config {
     /// How long a node must reach more than the holder before it takes the addresses from it: two nodes seldom notice the
     /// failure of something that both use in the same millisecond.
     pub reach_hold: Duration,
+    /// One run of this node's process, random: heartbeats carry it, so that late ones of an earlier run are known.
+    pub incarnation: u32,
     /// Said in heartbeats: a number that nodes have in common if they are configured alike.
     pub configuration: Option<u64>,
     /// The groups of shared addresses, of which each is chosen for by itself, with its own priority and preemption. Empty:
@@ -59,6 +64,7 @@ impl Config {
             heartbeat_timeout: Duration::from_millis(200),
             handover_limit: Duration::from_secs(5),
             reach_hold: Duration::from_millis(100),
+            incarnation: 0,
             configuration: None,
             groups: Vec::new(),
         }
@@ -110,6 +116,10 @@ pub struct RoleAutomaton {
     unreached: u16,
     /// Must not take the addresses over.
     passive: bool,
+    /// Until then, heartbeats that are read may be older than the pause that they waited for.
+    stale_until: Option<Instant>,
+    /// When this node last came back from a pause.
+    returned_at: Option<Instant>,
     /// Since when this node could serve and reaches more than each node that holds the addresses.
     outreaches_since: Option<Instant>,
     pub(super) term: u64,
@@ -148,6 +158,8 @@ impl RoleAutomaton {
             synchronised: false,
             unreached: 0,
             passive: false,
+            stale_until: None,
+            returned_at: None,
             outreaches_since: None,
             term: 0,
             claim: 0,
@@ -224,11 +236,17 @@ impl RoleAutomaton {
     }
 
     /// This node did not run for `absence`, and says so before anything else. The heartbeats that came meanwhile wait to be
-    /// read; so the last ones count anew, but only once until others come.
+    /// read; so the last ones count anew, but only once until others come. What is read now may also say that no node holds
+    /// the addresses, and be long out of date: this node takes nothing for a heartbeat's time. A node that is late all the
+    /// time takes that time once.
     pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
         if absence * 2 < self.config.heartbeat_timeout {
             return;
         }
+        if self.returned_at.is_none_or(|at| at + RETURN_REARM <= now) {
+            self.stale_until = Some(now + self.config.heartbeat_timeout);
+        }
+        self.returned_at = Some(now);
         for peer in self.peers.iter_mut().filter(|peer| !peer.is_excused) {
             if let Some((at, _)) = &mut peer.heard {
                 *at = now;
@@ -268,6 +286,12 @@ impl RoleAutomaton {
             self.heartbeat_at = now;
             self.decide(now);
         }
+    }
+
+    /// Whether this node could take the addresses from a node that serves without losing a connection.
+    #[must_use]
+    pub const fn could_serve(&self) -> bool {
+        self.synchronised && self.informed && !self.passive
     }
 
     /// Whether it must not.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use flow::wire::tlv::{self, TlvError};
 
 use super::heartbeat::attribute;
-use super::{Heartbeat, HeartbeatError, State};
+use super::{Heartbeat, HeartbeatError, Order, State};
 use crate::group::GROUPS_MAX;
 
 /// Bytes of a group's attribute: identity, state, priority, term.
@@ -50,12 +50,17 @@ pub struct Heartbeats {
     pub first: Heartbeat,
     /// To each of several, the first included; empty where there is one.
     pub groups: Vec<GroupHeartbeat>,
+    /// Its place among the heartbeats of its sender; `None`: an older release sent it.
+    pub order: Option<Order>,
 }
 
 impl Heartbeats {
     /// Appends them to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         // What may be left out goes first: a heartbeat that was cut short then never passes for a whole one.
+        if let Some(order) = self.order {
+            order.encode(out);
+        }
         for group in &self.groups {
             let mut value = [0; GROUP_BYTES];
             value[..4].copy_from_slice(&group.identity.to_be_bytes());
@@ -89,7 +94,7 @@ impl Heartbeats {
                 group.unreached = u16::from_be_bytes(unreached);
             }
         }
-        Ok(Self { first, groups })
+        Ok(Self { first, groups, order: Order::decode(bytes)? })
     }
 }
 
@@ -140,7 +145,8 @@ mod tests {
                 node: NodeId(node), state: State::Standby, priority: 7, synchronised: true, term, configuration: Some(9),
                 unreached: 3, passive: false,
             };
-            let all = Heartbeats { first, groups };
+            let order = (term % 2 == 0).then_some(Order { incarnation: 5, sequence: term });
+            let all = Heartbeats { first, groups, order };
             let mut bytes = Vec::new();
             all.encode(&mut bytes);
             prop_assert_eq!(Heartbeat::decode(&bytes), Ok(first));

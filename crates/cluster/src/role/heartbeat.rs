@@ -23,6 +23,8 @@ pub(super) mod attribute {
     pub(super) const PASSIVE: u16 = 10;
     /// The same as [`UNREACHED`], for one of several groups.
     pub(in super::super) const GROUP_UNREACHED: u16 = 11;
+    /// Of [`super::super::Order`].
+    pub(in super::super) const ORDER: u16 = 12;
 }
 
 /// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is

@@ -29,6 +29,7 @@ mod automaton;
 mod following;
 mod groups;
 mod heartbeat;
+mod order;
 mod roles;
 mod state;
 #[cfg(test)]
@@ -38,6 +39,7 @@ mod workers;
 pub use automaton::{Config, EVENTS_PENDING_MAX, Event, PEERS_MAX, RoleAutomaton, UnknownPeer};
 pub use groups::{GroupConfig, GroupHeartbeat, Heartbeats};
 pub use heartbeat::{Heartbeat, HeartbeatError, is_heartbeat};
+pub use order::Order;
 pub use roles::Roles;
 pub use state::State;
 pub use workers::Division;

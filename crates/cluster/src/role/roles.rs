@@ -5,7 +5,10 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId};
 
-use super::{Config, Event, GroupConfig, GroupHeartbeat, Heartbeat, Heartbeats, RoleAutomaton, State, UnknownPeer};
+use super::order::LatestHeartbeat;
+use super::{
+    Config, Event, GroupConfig, GroupHeartbeat, Heartbeat, Heartbeats, Order, RoleAutomaton, State, UnknownPeer,
+};
 use crate::group::{GROUPS_MAX, GroupId, GroupSet};
 
 /// The states in the order in which they tell most of a node that is in several of them.
@@ -18,6 +21,10 @@ pub struct Roles {
     automata: Vec<RoleAutomaton>,
     /// By what the nodes know the groups; empty where there is one.
     identities: Vec<u32>,
+    /// The place of the next heartbeat.
+    order: Order,
+    /// The latest heartbeat of each peer.
+    latest: Vec<(NodeId, LatestHeartbeat)>,
 }
 
 impl Roles {
@@ -42,7 +49,9 @@ impl Roles {
     fn of(config: Config, automaton: impl Fn(Config) -> RoleAutomaton) -> Self {
         assert!(config.groups.len() <= GROUPS_MAX);
         let identities = identities(&config);
-        Self { automata: each(config).into_iter().map(automaton).collect(), identities }
+        let order = Order { incarnation: config.incarnation, sequence: 0 };
+        let latest = config.peers.iter().map(|peer| (*peer, LatestHeartbeat::default())).collect();
+        Self { automata: each(config).into_iter().map(automaton).collect(), identities, order, latest }
     }
 
     /// The groups, in their order.
@@ -96,6 +105,12 @@ impl Roles {
         self.automata.iter_mut().for_each(|automaton| automaton.set_informed(now, informed));
     }
 
+    /// Whether a peer's heartbeats are not older than the latest ones that were admitted.
+    pub fn admits(&mut self, said: &Heartbeats) -> bool {
+        let latest = self.latest.iter_mut().find(|(node, _)| *node == said.first.node);
+        latest.is_none_or(|(_, latest)| latest.admit(said.order))
+    }
+
     /// A peer says how it stands. Where both nodes have several groups, these go by their identities, and those that this node
     /// does not have are passed over; else the peer's first group is this node's first.
     ///
@@ -136,6 +151,12 @@ impl Roles {
     /// As [`RoleAutomaton::set_passive`], for every group: a foreign holder of one address shows that the configuration is wrong.
     pub fn set_passive(&mut self, now: Instant, passive: bool) {
         self.automata.iter_mut().for_each(|automaton| automaton.set_passive(now, passive));
+    }
+
+    /// As [`RoleAutomaton::could_serve`], of all groups.
+    #[must_use]
+    pub fn could_serve(&self) -> bool {
+        self.automata.iter().all(RoleAutomaton::could_serve)
     }
 
     /// Whether this node takes nothing over: see [`Roles::set_passive`].
@@ -199,7 +220,9 @@ impl Roles {
             term: said.term,
             unreached: said.unreached,
         };
-        Some(Heartbeats { first: said[0], groups: self.identities.iter().zip(&said).map(of_group).collect() })
+        let groups = self.identities.iter().zip(&said).map(of_group).collect();
+        self.order.sequence += 1;
+        Some(Heartbeats { first: said[0], groups, order: Some(self.order) })
     }
 
     /// What is to be done, and of which group.

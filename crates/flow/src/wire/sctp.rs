@@ -204,6 +204,12 @@ static TABLES: [[u32; 256]; SLICE_BYTES] = {
     tables
 };
 
+/// The CRC32c of `bytes` (RFC 9260 appendix A).
+#[must_use]
+pub fn crc32c_of(bytes: &[u8]) -> u32 {
+    !crc32c(!0, bytes)
+}
+
 /// The CRC's register after `bytes`.
 fn crc32c(mut crc: u32, bytes: &[u8]) -> u32 {
     let (slices, rest) = bytes.as_chunks::<SLICE_BYTES>();

@@ -59,7 +59,8 @@ impl RoleAutomaton {
 
     /// Whether it is for this node to take the addresses now.
     fn is_chosen(&self, now: Instant) -> bool {
-        if self.passive || self.unknown_until(now).is_some() {
+        let is_back = self.stale_until.is_some_and(|until| now < until);
+        if self.passive || is_back || self.unknown_until(now).is_some() {
             return false;
         }
         let mut someone_is_leaving = false;
@@ -91,15 +92,14 @@ impl RoleAutomaton {
         let reaches_more =
             self.unreached < holder.unreached && self.outreaches_until().is_some_and(|until| until <= now);
         let ranks_higher = self.config.preempt && self.config.priority > holder.priority;
-        self.synchronised && (reaches_more || (ranks_higher && self.unreached <= holder.unreached))
+        self.could_serve() && (reaches_more || (ranks_higher && self.unreached <= holder.unreached))
     }
 
     /// Whether this node could serve and reaches more than each node that holds the addresses, or is about to.
     fn outreaches_holder(&self, now: Instant) -> bool {
         let is_holder = |peer: &Heartbeat| matches!(peer.state, State::Active | State::TakingOver);
         let mut holders = self.heartbeats(now).filter(is_holder).peekable();
-        let could_serve = self.synchronised && !self.passive;
-        could_serve && holders.peek().is_some() && holders.all(|holder| self.unreached < holder.unreached)
+        self.could_serve() && holders.peek().is_some() && holders.all(|holder| self.unreached < holder.unreached)
     }
 
     /// When this node has reached more than the holder for long enough.
@@ -133,7 +133,7 @@ impl RoleAutomaton {
         let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
         let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
         let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
-        let own = [self.best_is_waited_for_until(), self.outreaches_until()].into_iter().flatten();
+        let own = [self.best_is_waited_for_until(), self.outreaches_until(), self.stale_until].into_iter().flatten();
         expiries.chain(doubts).chain(own).filter(|at| *at > self.decided_at).min()
     }
 }
