@@ -12,6 +12,7 @@ mod ftp_workers;
 mod groups;
 mod large_packets;
 mod lazily;
+mod mirroring;
 mod observing;
 mod operations;
 mod other_protocols;
