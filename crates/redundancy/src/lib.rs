@@ -56,7 +56,7 @@ mod scan;
 pub mod second_stage;
 pub mod wire;
 
-pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Look, Opening, Ticket};
+pub use decoder::{DecodeError, Decoder, DecoderConfig, Event, Handled, Held, Opening, Ticket};
 pub use encoder::{Encoder, EncoderConfig, Encoding, FlowPosition, Matcher, Segment, Trust};
 pub use fingerprint::{Fingerprinter, Marks, Method, Period, SampleTable, Sampling, Window};
 pub use packet_cache::CacheSizeError;

@@ -260,10 +260,9 @@ fn a_copy_that_joins_late_is_given_what_it_lacks_the_newest_first() {
     world.copies = [decoder(), decoder()];
     world.copy();
     let of_use = world.copies[0].numbers_of_use();
-    let look = world.copies[0].look_back(of_use.end, [u64::MAX, u64::MAX], &mut Vec::new());
-    assert_eq!(look.held, GIVEN_MAX, "so much in one step");
-    let newest = world.copies[0].look_back(of_use.end, [GIVEN_MAX, u64::MAX], &mut Vec::new());
-    assert_eq!(newest.held, GIVEN_MAX, "and that is the newest");
+    assert_eq!(world.copies[0].count(&of_use).sure, GIVEN_MAX, "so much in one step");
+    let newest = of_use.end - GIVEN_MAX..of_use.end;
+    assert_eq!(world.copies[0].count(&newest).sure, GIVEN_MAX, "and that is the newest");
     (0..5).for_each(|_| world.copy());
     world.fail_over_encoder();
     assert!(world.transfer(&object) > 0.97);
@@ -337,4 +336,83 @@ proptest! {
         prop_assert!(saved > 0.9, "{}", saved);
         prop_assert_eq!(world.restored - before, object.len().div_ceil(BLOCK_BYTES) as u64);
     }
+}
+
+/// An encoder that remembers blocks without a number, and its decoder, at the beginning of a channel.
+fn pair_that_remembers() -> (Encoder, Decoder) {
+    let config = EncoderConfig { remembers_plain: true, ..encoder_config(7) };
+    let (mut encoder, mut decoder) = (Encoder::new(config).expect("the size is right"), decoder());
+    encoder.resume();
+    decoder.resume();
+    let mut message = Vec::new();
+    assert!(encoder.poll_transmit(Instant::ZERO, &mut message), "the Open");
+    decoder.handle_control(Instant::ZERO, &message).expect("it is a message");
+    (encoder, decoder)
+}
+
+#[test]
+fn blocks_without_a_number_are_sure_once_an_open_is_repeated_unless_one_was_lost() {
+    const BLOCKS: usize = 5;
+    for lost in [None, Some(0), Some(2), Some(BLOCKS - 1)] {
+        let (mut encoder, mut decoder) = pair_that_remembers();
+        let (mut random, mut wire) = (Random(1), Vec::new());
+        for number in 0..BLOCKS {
+            let block = random.bytes(BLOCK_BYTES);
+            assert_eq!(encoder.encode_block(&block, &mut wire), redundancy::Encoding::Remembered);
+            if lost != Some(number) {
+                decoder.handle_plain(&block);
+            }
+        }
+        let of_use = decoder.numbers_of_use();
+        assert_eq!(decoder.count(&of_use).sure, 0, "no number came");
+        assert!(encoder.is_unconfirmed());
+        encoder.confirm();
+        assert!(encoder.poll_transmit(Instant::ZERO, &mut wire) && !encoder.is_unconfirmed());
+        decoder.handle_control(Instant::ZERO, &wire).expect("it is a message");
+        let count = decoder.count(&(0..encoder.next_number()));
+        let all = BLOCKS as u64 * BLOCK_BYTES.div_ceil(64) as u64;
+        let [sure, lacking] = if lost.is_none() { [all, 0] } else { [0, all] };
+        assert_eq!((count.sure, count.unsure, count.lacking), (sure, 0, lacking), "{lost:?}");
+        // What follows has its number again.
+        decoder.handle_plain(&random.bytes(BLOCK_BYTES));
+        assert_eq!(decoder.next_number(), encoder.next_number() + BLOCK_BYTES.div_ceil(64) as u64);
+        encoder.confirm();
+        assert!(!encoder.poll_transmit(Instant::ZERO, &mut wire), "there is nothing to confirm");
+    }
+}
+
+#[test]
+fn an_encoder_that_took_over_with_gaps_gives_what_lies_around_them() {
+    let mut world = World::new(8, 0);
+    let object = world.random.bytes(20_000);
+    world.transfer(&object);
+    (0..5).for_each(|_| world.copy());
+    // One piece of the copy is gone.
+    let (hole, mut message) = (37, Vec::new());
+    let mut partial = decoder();
+    assert!(partial.attend(world.now, &world.encoder.opening()));
+    for number in (0..world.encoder.next_number()).filter(|number| *number != hole) {
+        assert_eq!(world.copies[0].give(&(number..number + 1), &mut message), 1);
+        partial.handle_control(world.now, &message).expect("it is a message");
+    }
+    world.copies[0] = partial;
+    world.fail_over_encoder();
+    (0..5).for_each(|_| world.copy());
+    let count = world.copies[0].count(&world.copies[0].numbers_of_use());
+    assert_eq!((count.lacking, count.unsure), (1, 0), "the piece, and none of its neighbours");
+}
+
+#[test]
+fn what_is_not_sure_yet_is_neither_given_nor_said_to_be_gone() {
+    let (mut encoder, mut decoder) = pair_that_remembers();
+    let (mut random, mut wire) = (Random(2), Vec::new());
+    let block = random.bytes(BLOCK_BYTES);
+    let _ = encoder.encode_block(&block, &mut wire);
+    decoder.handle_plain(&block);
+    assert_eq!(decoder.give(&(0..16), &mut wire), 0);
+    encoder.confirm();
+    assert!(encoder.poll_transmit(Instant::ZERO, &mut wire));
+    decoder.handle_control(Instant::ZERO, &wire).expect("it is a message");
+    assert_eq!(decoder.give(&(0..16), &mut wire), 16);
+    assert!(matches!(Control::parse(&wire), Ok(Control::Fill { number: 0, .. })));
 }

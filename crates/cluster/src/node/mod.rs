@@ -536,6 +536,7 @@ impl Node {
         let synchronised = self.has_all_copies();
         let informed = self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised();
         self.roles.set_informed(now, informed);
+        self.roles.set_filling(now, self.site.as_ref().is_some_and(|site| site.is_filling_mirror()));
         self.roles.set_synchronised(now, synchronised);
         self.handle_role_events(now);
     }

@@ -81,6 +81,10 @@ impl Site {
         self.tunnel.poll_timeout()
     }
 
+    pub(super) fn is_filling_mirror(&self) -> bool {
+        self.tunnel.is_filling_mirror()
+    }
+
     pub(super) const fn tunnel_mut(&mut self) -> &mut Tunnel {
         &mut self.tunnel
     }

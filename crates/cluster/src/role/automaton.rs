@@ -112,6 +112,8 @@ pub struct RoleAutomaton {
     /// When the state was entered.
     pub(super) since: Instant,
     synchronised: bool,
+    /// The tunnel's caches are still being copied to this node: it does not preempt for its priority.
+    is_filling: bool,
     /// The weights of all that is tracked and not reached, added up.
     unreached: u16,
     /// Must not take the addresses over.
@@ -156,6 +158,7 @@ impl RoleAutomaton {
             state: State::Init,
             since: now,
             synchronised: false,
+            is_filling: false,
             unreached: 0,
             passive: false,
             stale_until: None,
@@ -260,6 +263,15 @@ impl RoleAutomaton {
         if self.synchronised != synchronised {
             self.synchronised = synchronised;
             self.heartbeat_at = now;
+            self.decide(now);
+        }
+    }
+
+    /// Whether this node is still being given copies beside the connections, of the tunnel's caches: so long it takes the addresses
+    /// from no healthy node for its priority. In all else it changes nothing.
+    pub fn set_filling(&mut self, now: Instant, is_filling: bool) {
+        if self.is_filling != is_filling {
+            self.is_filling = is_filling;
             self.decide(now);
         }
     }

@@ -141,6 +141,11 @@ impl Roles {
         self.automata.iter_mut().for_each(|automaton| automaton.set_synchronised(now, synchronised));
     }
 
+    /// As [`RoleAutomaton::set_filling`], for every group.
+    pub fn set_filling(&mut self, now: Instant, is_filling: bool) {
+        self.automata.iter_mut().for_each(|automaton| automaton.set_filling(now, is_filling));
+    }
+
     /// As [`RoleAutomaton::set_unreached`], for one group; without effect for a group that does not exist.
     pub fn set_unreached(&mut self, now: Instant, group: GroupId, unreached: u16) {
         if let Some(automaton) = self.automata.get_mut(group.index()) {

@@ -89,6 +89,32 @@ fn with_preemption_a_higher_priority_takes_the_addresses_back_once_it_is_synchro
 }
 
 #[test]
+fn with_preemption_a_higher_priority_waits_for_the_tunnels_caches_unless_the_holder_dies() {
+    for does_holder_die in [false, true] {
+        let mut cluster = Cluster::of(2, |config| {
+            config.priority = 200 - config.node.0;
+            config.preempt = true;
+        });
+        cluster.run_ms(1000);
+        cluster.kill(0);
+        cluster.run_ms(1000);
+        cluster.start(0);
+        let now = cluster.now();
+        cluster.automaton(0).set_filling(now, true);
+        cluster.run_ms(1000);
+        assert_eq!(cluster.holders(), [1], "the caches are still being copied");
+        if does_holder_die {
+            cluster.kill(1);
+        } else {
+            let now = cluster.now();
+            cluster.automaton(0).set_filling(now, false);
+        }
+        cluster.run_ms(200);
+        assert_eq!(cluster.holders(), [0]);
+    }
+}
+
+#[test]
 fn after_a_split_the_one_that_took_over_keeps_the_addresses_and_announces_again() {
     let mut cluster = Cluster::of(2, |_| {});
     cluster.run_ms(1000);

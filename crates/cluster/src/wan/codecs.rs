@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use flow::{Instant, Segmentation};
+use redundancy::wire::control::Control;
 use redundancy::{Event, Handled, Ticket};
 
 use super::caches::Caches;
@@ -33,6 +34,27 @@ impl Front {
             header::complete(&mut bytes, header_bytes);
         }
         Restored { bytes, segmentation: self.segmentation }
+    }
+}
+
+/// A record that these codecs have for those of the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Message {
+    /// Where the encoder's stream stands: without it the decoder files nothing.
+    Open,
+    /// A part of all that the decoder holds: without it the encoder does not point to that for as long as the session lasts.
+    Held,
+    /// One whose loss is found out and made good by others.
+    Other,
+}
+
+impl Message {
+    fn of(message: &[u8], reports_all: bool) -> Self {
+        match Control::parse(message) {
+            Ok(Control::Open { .. }) => Self::Open,
+            Ok(Control::Held { .. }) if reports_all => Self::Held,
+            _ => Self::Other,
+        }
     }
 }
 
@@ -195,18 +217,20 @@ impl Codecs {
         }
     }
 
-    /// Appends the next record that these codecs have to say to those of the other end. False when there is none.
-    pub(super) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+    /// Appends the next record that these codecs have for those of the other end.
+    pub(super) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Message> {
+        let reports_all = self.caches.decoder.reports_all();
         if self.caches.encoder.poll_transmit(now, &mut self.block) {
             Record::FromEncoder(&self.block).write(out);
         } else if self.caches.decoder.poll_transmit(now, &mut self.block) {
             Record::FromDecoder(&self.block).write(out);
         } else if let Some(place) = self.forgotten.pop() {
             Record::Forgotten(place).write(out);
+            return Some(Message::Other);
         } else {
-            return false;
+            return None;
         }
-        true
+        Some(Message::of(&self.block, reports_all))
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {

@@ -51,6 +51,10 @@ pub const GREETING_INTERVAL: Duration = Duration::from_millis(50);
 pub const RENAME_AFTER: Duration = Duration::from_secs(3);
 /// The size of the largest datagram heard is remembered for so long, and for twice as long at most.
 pub const HEARD_SIZE_FOR: Duration = Duration::from_secs(2);
+/// Blocks that went without a number are confirmed after so long, unless one with a number follows.
+pub const CONFIRM_AFTER: Duration = Duration::from_millis(200);
+/// A message between the codecs that must not be missing is repeated so long after it was found to be lost.
+pub const REPEAT_AFTER: Duration = Duration::from_millis(50);
 /// Acknowledgements that do not come for so long, and three round trips, mean that the path is broken.
 pub const SILENCE_MAX: Duration = Duration::from_millis(300);
 

@@ -10,10 +10,10 @@ use redundancy::{FlowPosition, Period, second_stage};
 use super::TunnelConfig;
 use super::bundles::Bundles;
 use super::caches::Caches;
-use super::codecs::Codecs;
+use super::codecs::{Codecs, Message};
 use super::counters::TunnelCounters;
 use super::header::Remembered;
-use super::limits::ASK_AGAIN;
+use super::limits::{ASK_AGAIN, CONFIRM_AFTER, REPEAT_AFTER};
 use super::receiver::Receiver;
 use super::record::{Reassembly, Record};
 use super::sender::{Sender, SenderConfig};
@@ -48,7 +48,16 @@ pub(super) struct Link {
     bundles: Bundles,
     pub(super) codecs: Codecs,
     record: Vec<u8>,
+    /// When the last blocks are to be confirmed: they went without a number.
+    confirm_at: Option<Instant>,
+    /// When an Open is to be repeated that was lost, and when a Held.
+    open_again_at: Option<Instant>,
+    report_again_at: Option<Instant>,
 }
+
+/// What the sender calls an Open and a Held. Headers have other tokens ([`token`]).
+const OPEN_TOKEN: u64 = 1 << 63;
+const HELD_TOKEN: u64 = OPEN_TOKEN | 1;
 
 impl Link {
     /// What a session begins with, caches that begin it too, and a secret.
@@ -62,6 +71,9 @@ impl Link {
             bundles: Bundles::new(config.second_stage),
             codecs: Codecs::new(caches, secret),
             record: Vec::new(),
+            confirm_at: None,
+            open_again_at: None,
+            report_again_at: None,
         }
     }
 
@@ -74,12 +86,33 @@ impl Link {
         let remembered = self.codecs.encode(packet, &mut self.record, counters);
         self.sender.note_saved(packet.bytes.len().saturating_sub(self.record.len()));
         self.bundles.push(now, &self.record, remembered.map(token), &mut self.sender);
+        let due = self.codecs.caches.encoder.is_unconfirmed().then_some(now + CONFIRM_AFTER);
+        self.confirm_at = due.map(|due| self.confirm_at.map_or(due, |at| at.min(due)));
     }
 
-    /// What the other end was told to remember may have been acknowledged, or lost.
-    pub(super) fn settle(&mut self) {
+    /// What the other end must have may have been acknowledged, or lost.
+    pub(super) fn settle(&mut self, now: Instant) {
         while let Some((token, has_arrived)) = self.sender.poll_mark() {
-            self.codecs.settle(remembered(token), has_arrived);
+            match token {
+                OPEN_TOKEN | HELD_TOKEN if has_arrived => {}
+                OPEN_TOKEN => drop(self.open_again_at.get_or_insert(now + REPEAT_AFTER)),
+                HELD_TOKEN => drop(self.report_again_at.get_or_insert(now + REPEAT_AFTER)),
+                _ => self.codecs.settle(remembered(token), has_arrived),
+            }
+        }
+    }
+
+    /// Repeats what was lost, and confirms the last blocks, if it is time.
+    fn repeat(&mut self, now: Instant) {
+        let Caches { encoder, decoder } = &mut self.codecs.caches;
+        if self.confirm_at.take_if(|at| *at <= now).is_some() {
+            encoder.confirm();
+        }
+        if self.open_again_at.take_if(|at| *at <= now).is_some() {
+            encoder.open_again();
+        }
+        if self.report_again_at.take_if(|at| *at <= now).is_some() {
+            decoder.report_again();
         }
     }
 
@@ -113,8 +146,13 @@ impl Link {
     /// Puts what the codecs have to say into the stream.
     pub(super) fn talk(&mut self, now: Instant) {
         self.record.clear();
-        while self.codecs.poll(now, &mut self.record) {
-            self.bundles.push(now, &self.record, None, &mut self.sender);
+        while let Some(message) = self.codecs.poll(now, &mut self.record) {
+            let token = match message {
+                Message::Open => Some(OPEN_TOKEN),
+                Message::Held => Some(HELD_TOKEN),
+                Message::Other => None,
+            };
+            self.bundles.push(now, &self.record, token, &mut self.sender);
             self.record.clear();
         }
     }
@@ -126,10 +164,11 @@ impl Link {
         counters: &mut TunnelCounters,
     ) {
         self.sender.handle_timeout(now);
-        self.settle();
+        self.settle(now);
         self.receiver.handle_timeout(now);
         self.codecs.handle_timeout(now);
         self.take_records(now, restored, counters);
+        self.repeat(now);
         self.talk(now);
         self.bundles.handle_timeout(now, &mut self.sender);
         // With no time to gather, what was said is to leave in this turn.
@@ -142,6 +181,9 @@ impl Link {
             self.receiver.poll_timeout(),
             self.bundles.poll_timeout(),
             self.codecs.poll_timeout(),
+            self.confirm_at,
+            self.open_again_at,
+            self.report_again_at,
         ];
         timeouts.into_iter().flatten().min()
     }

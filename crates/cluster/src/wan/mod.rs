@@ -288,7 +288,7 @@ impl Tunnel {
             }
             Datagram::Ack { next, end, missing } => {
                 link.sender.handle_ack(now, *next, *end, missing);
-                link.settle();
+                link.settle(now);
             }
             Datagram::Alive { .. } => {
                 link.sender.note_alive();

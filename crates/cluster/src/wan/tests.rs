@@ -261,7 +261,15 @@ fn loss_on_the_path_is_mended_before_anybody_notices() {
 
 #[test]
 fn a_path_that_loses_too_much_is_mended_in_part_and_the_codec_mends_itself() {
-    let mut world = World::open(3, Weather { lost: 250, ..FAIR });
+    const SEEDS: u64 = 8;
+    // What is found again depends on which blocks a path in bad weather lost last, so one seed says little.
+    let bytes: u64 = (1..=SEEDS).map(bytes_after_bad_weather).sum();
+    assert!(bytes < SEEDS * 250_000, "redundancy is found again: {} on average", bytes / SEEDS);
+}
+
+/// Bytes sent for 700 000 in fair weather that were sent four times over a path that lost a quarter of all.
+fn bytes_after_bad_weather(seed: u64) -> u64 {
+    let mut world = World::open(seed, Weather { lost: 250, ..FAIR });
     let object = world.object(700_000);
     for flow in 0..4 {
         world.transfer(0, flow, &object);
@@ -277,8 +285,7 @@ fn a_path_that_loses_too_much_is_mended_in_part_and_the_codec_mends_itself() {
     world.transfer(0, 9, &object);
     world.run(500);
     assert_eq!(world.lost(0), before.0, "in fair weather nothing is lost again");
-    let bytes = world.counters(0).bytes_out - before.1;
-    assert!(bytes < 350_000, "redundancy is found again: {bytes}");
+    world.counters(0).bytes_out - before.1
 }
 
 #[test]

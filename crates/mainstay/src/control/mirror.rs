@@ -40,7 +40,7 @@ pub struct RedundancyMirror {
 /// A cache that is mirrored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MirroredCache {
-    /// Bytes held when last all was looked at: within a few seconds.
+    /// Bytes held now that a take-over would keep.
     pub held_bytes: u64,
     /// Bytes that there were to hold.
     pub bytes: u64,

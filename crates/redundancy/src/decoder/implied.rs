@@ -6,7 +6,7 @@
 //!      └ the next number is known
 //! ```
 //! No block points to a run before its own number was held against what follows from it, so that a run that is wrong is
-//! forgotten before it is read. What is forgotten and needed is asked for, as all that is lacking.
+//! forgotten before it is read. After a pause an Open confirms it in place of a number. What is forgotten and needed is asked for, as all that is lacking.
 
 use core::ops::Range;
 
@@ -84,6 +84,25 @@ impl Decoder {
             // Something was left out, or is yet to come: nothing follows before the next number.
             _ => self.lose_order(),
         }
+    }
+
+    /// The encoder repeated its Open in order: this is the number of the block that comes next.
+    pub(super) fn confirm_order(&mut self, now: Instant, next: u64) {
+        let here = self.implied.placement.map(|placement| placement.next());
+        self.store.next = self.store.next.max(next);
+        if here == Some(next) {
+            self.hold_order_against(now, next);
+        } else {
+            // A block of the run was lost, or the order was lost before.
+            self.begin_order(next);
+        }
+    }
+
+    /// Numbers of the range that are unsure.
+    pub(super) fn count_unsure(&self, of: &Range<u64>) -> u64 {
+        let run = &self.implied.run;
+        let unsure = run.start.max(of.start)..run.end.min(of.end);
+        unsure.filter(|number| self.store.holds(*number)).count() as u64
     }
 
     /// A block of the present stream brought its number.

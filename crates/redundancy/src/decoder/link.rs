@@ -43,6 +43,11 @@ impl Decoder {
             Control::Open { epoch, decoder, cookie, granules, next, parent } => {
                 let is_first = self.awaits_open && (decoder, cookie) == (self.id, 0);
                 let is_last = decoder == self.id && cookie == self.cookies.given && epoch == self.cookies.epoch;
+                let is_repeated = !self.awaits_open && (decoder, cookie) == (self.id, 0) && !is_last;
+                if is_repeated && self.stream.is_some_and(|stream| stream.epoch == epoch) {
+                    self.confirm_order(now, next);
+                    return Ok(());
+                }
                 let is_fit = granules > 0 && u64::from(granules) <= self.store.granules_max();
                 if !(is_last || is_first) || !is_fit {
                     return Ok(());

@@ -22,7 +22,7 @@ use flow::Instant;
 use self::implied::Implied;
 use self::link::{Cookies, Stream};
 use self::report::Report;
-pub use self::resuming::{Look, Opening};
+pub use self::resuming::{Held, Opening};
 use self::store::Store;
 use self::waiting::Waiting;
 use crate::limits::{GRANULE_BYTES, OUTBOX_MESSAGES_MAX, RANGES_MAX, STALE_BLOCKS_MAX};

@@ -44,6 +44,10 @@ impl Report {
         self.due_at
     }
 
+    pub(super) const fn is_of_all(&self) -> bool {
+        self.all_from.is_some()
+    }
+
     /// All is to be told.
     pub(super) fn tell_all(&mut self) {
         *self = Self { all_from: Some(0), ..Self::default() };
@@ -74,10 +78,10 @@ impl Decoder {
             let mut ranges = NumberRanges::new();
             let mut at = from;
             while ranges.len() < RANGES_MAX
-                && let Some(range) = self.store.next_held(at)
+                && let Some(range) = self.store.next_held(at).filter(|range| range.start < self.sure_next())
             {
                 at = range.end;
-                ranges.push(range);
+                ranges.push(range.start..range.end.min(self.sure_next()));
             }
             self.report.all_from = (ranges.len() == RANGES_MAX).then_some(at);
             if !ranges.is_empty() {

@@ -35,13 +35,15 @@ impl Opening {
     }
 }
 
-/// What a look at a part of the cache found.
+/// How many numbers of a range are held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Look {
-    /// The next look is at what lies before this number.
-    pub reached: u64,
-    /// Numbers that are held, of those looked at.
-    pub held: u64,
+pub struct Held {
+    /// Held for sure.
+    pub sure: u64,
+    /// Held, and not confirmed by a later number yet: not taken over, and not given.
+    pub unsure: u64,
+    /// Not held.
+    pub lacking: u64,
 }
 
 impl Decoder {
@@ -56,6 +58,17 @@ impl Decoder {
         self.outbox.clear();
         (self.unknown_told_at, self.stale_in_a_row) = (None, 0);
         self.awaits_open = true;
+        self.report.tell_all();
+    }
+
+    /// Whether a report of all that is held is not complete yet: the next Held is a part of it.
+    #[must_use]
+    pub const fn reports_all(&self) -> bool {
+        self.report.is_of_all()
+    }
+
+    /// Reports once more all that is held: a part of such a report was lost on a channel that keeps order.
+    pub fn report_again(&mut self) {
         self.report.tell_all();
     }
 
@@ -103,24 +116,32 @@ impl Decoder {
         self.store.next.saturating_sub(granules - granules / MARGIN_DIVISOR as u64)..self.store.next
     }
 
-    /// Looks for what is lacking, the newest first: adds ranges of numbers before `before` that are not held to `lacking`, until
-    /// these are `lacking_max` or `looked_at_max` numbers were looked at. A range is no longer than a filling.
+    /// Of the numbers of use in the range: those that are held for sure, those that are held and unsure until a number confirms
+    /// them, and those that are not held.
     #[must_use]
-    pub fn look_back(
-        &self,
-        before: u64,
-        [looked_at_max, lacking_max]: [u64; 2],
-        lacking: &mut Vec<Range<u64>>,
-    ) -> Look {
+    pub fn count(&self, range: &Range<u64>) -> Held {
         let of_use = self.numbers_of_use();
-        let mut look = Look { reached: before.min(of_use.end), held: 0 };
-        let end = look.reached.saturating_sub(looked_at_max).max(of_use.start);
+        let range = range.start.max(of_use.start)..range.end.min(of_use.end);
+        if range.is_empty() {
+            return Held::default();
+        }
+        let (held, unsure) = (self.store.count_held(range.clone()), self.count_unsure(&range));
+        Held { sure: held.saturating_sub(unsure), unsure, lacking: range.end - range.start - held }
+    }
+
+    /// Looks for what is lacking, the newest first: adds ranges of numbers before `before` that are not held to `lacking`, until
+    /// these are `lacking_max` or `looked_at_max` numbers were looked at. A range is no longer than a filling. Returns where the
+    /// next look begins: at what lies before that number.
+    #[must_use]
+    pub fn look_back(&self, before: u64, [looked_at_max, lacking_max]: [u64; 2], lacking: &mut Vec<Range<u64>>) -> u64 {
+        let of_use = self.numbers_of_use();
+        let mut reached = before.min(of_use.end);
+        let end = reached.saturating_sub(looked_at_max).max(of_use.start);
         let mut found = 0;
-        while look.reached > end && found < lacking_max {
-            let number = look.reached - 1;
-            look.reached = number;
+        while reached > end && found < lacking_max {
+            reached -= 1;
+            let number = reached;
             if self.store.holds(number) {
-                look.held += 1;
                 continue;
             }
             found += 1;
@@ -131,11 +152,12 @@ impl Decoder {
                 _ => lacking.push(number..number + 1),
             }
         }
-        look
+        reached
     }
 
     /// Writes the beginning of what is asked for as a message into `out`, in place of what was there: a Fill, or a Gone if it is not
-    /// held. Returns how many numbers that deals with; zero when no stream is followed.
+    /// held. Returns how many numbers that deals with; zero when no stream is followed, or the first number is held and not sure
+    /// yet: then it is to be asked for again.
     pub fn give(&self, range: &Range<u64>, out: &mut Vec<u8>) -> u64 {
         let Some(stream) = self.stream else { return 0 };
         let (epoch, count) = (stream.epoch, range.end.saturating_sub(range.start).min(FILL_GRANULES_MAX as u64));
@@ -153,8 +175,8 @@ impl Decoder {
                 return held;
             }
         }
-        let gone = wanted.take_while(|number| !is_held(number)).count() as u64;
-        let gone = gone.max(count.min(1));
+        let is_unsure = |number: &u64| self.store.holds(*number) && self.implied.is_unsure(*number);
+        let gone = wanted.take_while(|number| !is_held(number) && !is_unsure(number)).count() as u64;
         if gone > 0 {
             Control::Gone { epoch, ranges: core::iter::once(range.start..range.start + gone).collect() }.write(out);
         }

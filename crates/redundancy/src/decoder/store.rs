@@ -55,6 +55,13 @@ impl Store {
         self.numbers[(number % self.granules) as usize] == number as u32 && number < self.next
     }
 
+    /// How many numbers of a range that ends at the next number at most, and is no longer than the cache, are held.
+    pub(super) fn count_held(&self, range: Range<u64>) -> u64 {
+        let (behind, before) = self.numbers[..self.granules as usize].split_at((range.start % self.granules) as usize);
+        let slots = before.iter().chain(behind);
+        slots.zip(range).filter(|(slot, number)| **slot == *number as u32).count() as u64
+    }
+
     pub(super) const fn forget(&mut self, number: u64) {
         if self.holds(number) {
             self.numbers[(number % self.granules) as usize] = NOTHING;

@@ -154,6 +154,7 @@ impl Encoder {
             self.credit.earn(block.len(), matched - shim_bytes);
             self.write_encoded(place.number, block, out);
             self.unnumbered_bytes = self.unnumbered_bytes.map(|_| 0);
+            self.is_unconfirmed = false;
             Encoding::Encoded
         } else {
             self.matches.clear();
@@ -173,11 +174,13 @@ impl Encoder {
         let unnumbered_bytes = self.unnumbered_bytes.map(|bytes| bytes + block.len());
         if let Some(bytes) = unnumbered_bytes.filter(|bytes| *bytes <= IMPLIED_BYTES_MAX) {
             self.unnumbered_bytes = Some(bytes);
+            self.is_unconfirmed = true;
             self.credit.spend(block.len(), 0);
             return Encoding::Remembered;
         }
         if self.credit.spend(block.len(), LITERAL_SHIM_BYTES) {
             self.unnumbered_bytes = self.unnumbered_bytes.map(|_| 0);
+            self.is_unconfirmed = false;
             shim::put_literal(out, self.epoch, number);
             out.extend_from_slice(block);
             return Encoding::Literal;

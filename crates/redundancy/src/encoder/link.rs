@@ -142,6 +142,7 @@ impl Encoder {
     /// The next message to the decoder, in place of what was in `out`. Returns false when there is none.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if core::mem::take(&mut self.is_to_open) {
+            self.is_unconfirmed = false;
             self.opening().write(out);
             return true;
         }

@@ -163,6 +163,8 @@ pub struct Encoder {
     credit: ExpansionCredit,
     /// Bytes of blocks remembered since the last that brought its number. None: all bring theirs.
     unnumbered_bytes: Option<usize>,
+    /// Blocks were remembered since the decoder last received a number or an Open.
+    is_unconfirmed: bool,
     link: Link,
     requests: Requests,
     parent: Option<Parent>,
@@ -201,6 +203,7 @@ impl Encoder {
             flows: FlowMemory::new(config.flows_max.clamp(1, FLOWS_MAX)),
             credit: ExpansionCredit::default(),
             unnumbered_bytes: config.remembers_plain.then_some(0),
+            is_unconfirmed: false,
             link: Link::default(),
             requests: Requests::default(),
             parent: None,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::link::Link;
 use super::{Encoder, EncoderCounters};
 use crate::decoder::Opening;
-use crate::limits::GRANULE_BYTES;
+use crate::limits::{FILL_GRANULES_MAX, GRANULE_BYTES};
 
 impl Encoder {
     /// From now on it speaks by a new channel, which keeps order and lets nothing from another time through. The first message is
@@ -18,6 +18,22 @@ impl Encoder {
         self.requests.clear();
         self.is_to_open = true;
         self.counters.openings += 1;
+    }
+
+    /// Whether the last blocks were remembered without a number: the decoder is not sure of them yet.
+    #[must_use]
+    pub const fn is_unconfirmed(&self) -> bool {
+        self.is_unconfirmed
+    }
+
+    /// Repeats the Open, whose next number confirms the last blocks: for a channel that keeps order ([`Encoder::resume`]).
+    pub const fn confirm(&mut self) {
+        self.is_to_open |= self.is_unconfirmed && self.link.is_open();
+    }
+
+    /// Repeats the Open: the last one was lost on a channel that keeps order.
+    pub const fn open_again(&mut self) {
+        self.is_to_open |= self.link.is_open();
     }
 
     /// Its stream, for others to follow.
@@ -39,7 +55,22 @@ impl Encoder {
     /// Writes the beginning of what is asked for as a message into `out`, in place of what was there: a Fill, or a Gone if it is not
     /// here. Returns how many numbers that deals with.
     pub fn give(&self, range: &Range<u64>, out: &mut Vec<u8>) -> u64 {
-        self.write_fill(range, out).unwrap_or_else(|| self.write_gone(range.clone(), out))
+        let (next, granules) = (self.placement.next(), self.granules);
+        let count = range.end.saturating_sub(range.start).min(FILL_GRANULES_MAX as u64);
+        let wanted = range.start..range.start + count;
+        if wanted.is_empty() {
+            return 0;
+        }
+        let is_held = |number: &u64| {
+            let granule = (number % granules) as usize;
+            *number < next && number + granules >= next && self.view.owns(granule..granule + 1)
+        };
+        let held = wanted.clone().take_while(is_held).count() as u64;
+        let filled = if held > 0 { self.write_fill(&(wanted.start..wanted.start + held), out) } else { None };
+        filled.unwrap_or_else(|| {
+            let gone = wanted.clone().take_while(|number| !is_held(number)).count().max(1) as u64;
+            self.write_gone(wanted.start..wanted.start + gone, out)
+        })
     }
 
     /// Bytes of the cache.

@@ -13,6 +13,7 @@
 //! | 8 | Fill | encoder | epoch u32, first number u64, whole granules |
 //! | 9 | Gone | encoder | epoch u32, ranges of numbers that it cannot give any more |
 //!
+//! On a channel that keeps order, decoder and cookie of an Open are 0; repeated there, it confirms what went without a number.
 //! Before it stands the version, 1, and the kind.
 
 use alloc::vec::Vec;

@@ -7,7 +7,7 @@ use flow::{DropReason, NodeId};
 use network_functions::chain::ChainBuilder;
 use network_functions::firewall::Rule;
 
-use super::cluster::{Cluster, Options, firewall, nat, node_config, rules, segment, syn};
+use super::cluster::{Cluster, OUTSIDE, Options, firewall, nat, node_config, rules, segment, syn};
 use super::{ACK, events, exchange};
 use crate::forwarding::{self, ReconfigureError};
 use crate::group::GroupId;
@@ -15,7 +15,7 @@ use crate::node::{
     DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError,
     SecurityReconfiguration,
 };
-use crate::node::{NodeObstacle, Obstacle};
+use crate::node::{LinkState, NodeObstacle, Obstacle, Target, Tracked, TrackingConfig};
 use crate::role::State;
 
 /// The node's own configuration with other rules.
@@ -254,11 +254,19 @@ fn a_node_that_nobody_could_relieve_is_not_drained_unless_forced() {
 fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to() {
     let mut cluster = Cluster::start(Options::default());
     let _ = cluster.connect(40_000);
+    let now = cluster.now;
+    let tracked = Tracked { target: Target::Port(OUTSIDE), weight: 100 };
+    for id in [0, 1] {
+        let config = TrackingConfig { groups: std::vec![std::vec![tracked]], ..TrackingConfig::default() };
+        cluster.node_mut(id).set_tracking(now, config);
+        cluster.node_mut(id).handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
+    }
     cluster.run_until("both nodes to be ready", |cluster| {
         [0, 1].iter().all(|id| cluster.node(*id).readiness(cluster.now).is_ready())
     });
+    let down = LinkState { is_up: false, speed_mbps: None };
     let now = cluster.now;
-    cluster.node_mut(1).roles.set_unreached(now, GroupId::FIRST, 100);
+    cluster.node_mut(1).handle_link(now, OUTSIDE, down);
     cluster.run(Duration::from_millis(50));
     let reaches_less = Obstacle::ReachesLess { theirs: 100, ours: 0 };
     for id in [0, 1] {
@@ -268,27 +276,12 @@ fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to
     let now = cluster.now;
     assert_eq!(cluster.node_mut(0).drain(now, false), Err(DrainRefused::NobodyReady));
     let now = cluster.now;
-    cluster.node_mut(0).roles.set_unreached(now, GroupId::FIRST, 100);
+    cluster.node_mut(0).handle_link(now, OUTSIDE, down);
     cluster.run(Duration::from_millis(50));
     let now = cluster.now;
     assert!(cluster.node(0).readiness(now).is_ready(), "the active node reaches no more");
     assert_eq!(cluster.node_mut(0).drain(now, false), Ok(()));
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
-}
-
-#[test]
-fn a_passive_standby_and_one_with_another_configuration_are_not_ready() {
-    let mut cluster = Cluster::start(Options::default());
-    cluster.run_until("node 0 to be ready", |cluster| cluster.node(0).readiness(cluster.now).is_ready());
-    let now = cluster.now;
-    cluster.node_mut(1).roles.set_passive(now, true);
-    cluster.run(Duration::from_millis(50));
-    let passive = NodeObstacle { node: NodeId(1), obstacle: Obstacle::Passive };
-    for id in [0, 1] {
-        assert_eq!(cluster.node(id).readiness(cluster.now).obstacles, [passive], "as node {id} says");
-    }
-    let now = cluster.now;
-    assert_eq!(cluster.node_mut(0).drain(now, false), Err(DrainRefused::NobodyReady));
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl RoleAutomaton {
     fn may_preempt(&self, now: Instant, holder: &Heartbeat) -> bool {
         let reaches_more =
             self.unreached < holder.unreached && self.outreaches_until().is_some_and(|until| until <= now);
-        let ranks_higher = self.config.preempt && self.config.priority > holder.priority;
+        let ranks_higher = self.config.preempt && !self.is_filling && self.config.priority > holder.priority;
         self.could_serve() && (reaches_more || (ranks_higher && self.unreached <= holder.unreached))
     }
 

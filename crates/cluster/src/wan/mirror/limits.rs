@@ -32,6 +32,13 @@ pub(super) const ASKED_GRANULES_MAX: u64 = 1024;
 pub(super) const ASKED_FOR: Duration = Duration::from_millis(100);
 /// From the end of one round to the beginning of the next.
 pub(super) const ROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// Ranges that the leader does not have either. Of more it is not remembered: they count as lacking.
+pub(super) const GONE_RANGES_MAX: usize = 1024;
+/// A node that could take the addresses from a healthy one leaves them there until its mirror is whole, but no longer than this
+/// after it began to stand by ...
+pub(super) const FILLING_MAX: Duration = Duration::from_secs(60);
+/// ... and no longer than this if no node feeds a mirror here.
+pub(super) const LEADER_WAIT: Duration = Duration::from_secs(2);
 /// Questions that wait to be sent. More are left out.
 pub(super) const WANTS_MAX: usize = 64;
 

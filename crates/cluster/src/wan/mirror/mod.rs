@@ -77,7 +77,8 @@ pub struct MirrorStatus {
     pub followers: usize,
     /// The node that this one follows.
     pub leader: Option<NodeId>,
-    /// Bytes held of what that node sent, and bytes that there are to hold.
+    /// Bytes held of what that node sent, and bytes that there are to hold: as they are now, but for what that node did not have
+    /// when it was asked last, and with what no number has confirmed yet only among the latter.
     pub sent_bytes: [u64; 2],
     /// The same of what it received.
     pub received_bytes: [u64; 2],
@@ -145,6 +146,13 @@ impl Tunnel {
         self.mirroring.as_deref_mut().is_some_and(|mirroring| {
             if is_active { mirroring.source.poll(now, to, out) } else { mirroring.standby.poll(now, to, out) }
         })
+    }
+
+    /// Whether this node stands by with a mirror that is still being filled: the addresses are to stay at a healthy node for so
+    /// long. False at the latest a minute after it began to stand by.
+    #[must_use]
+    pub fn is_filling_mirror(&self) -> bool {
+        !self.is_active && self.mirroring.as_ref().is_some_and(|mirroring| mirroring.standby.is_filling())
     }
 
     /// What is said to this node does not reach it: it is told nothing, unless it follows again.

@@ -7,10 +7,10 @@ use core::time::Duration;
 use flow::{Instant, NodeId};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::wire::control::Control;
-use redundancy::{Decoder, DecoderConfig, Opening, Ticket};
+use redundancy::{Decoder, DecoderConfig, Held, Opening, Ticket};
 
 use super::MirrorCounters;
-use super::limits::{FOLLOW_INTERVAL, FOLLOWED_FOR, SILENT_FOR, WANTS_MAX};
+use super::limits::{FILLING_MAX, FOLLOW_INTERVAL, FOLLOWED_FOR, LEADER_WAIT, SILENT_FOR, WANTS_MAX};
 use super::sweep::Sweep;
 use super::wire::{Entry, Side, Word};
 use crate::random::SplitMix64;
@@ -47,6 +47,10 @@ pub(super) struct Standby {
     round: u64,
     told: BTreeMap<u8, u64>,
     scratch: Vec<u8>,
+    /// When this node began to stand by; none before time passed for the first time.
+    began_at: Option<Instant>,
+    /// Since then it has lacked nothing at some moment, or has waited long enough for that.
+    is_filled: bool,
 }
 
 impl Standby {
@@ -67,6 +71,8 @@ impl Standby {
             round: 0,
             told: BTreeMap::new(),
             scratch: Vec::new(),
+            began_at: None,
+            is_filled: false,
         }
     }
 
@@ -82,6 +88,7 @@ impl Standby {
         self.leave();
         self.caches[Side::Received as usize] = received;
         self.follow_at = now;
+        (self.began_at, self.is_filled) = (Some(now), false);
     }
 
     fn leave(&mut self) {
@@ -103,12 +110,27 @@ impl Standby {
         self.leader.map(|leader| leader.peer)
     }
 
-    /// Bytes held when last all was looked at, and bytes that there were to hold: without what the leader lacks too.
+    fn count(&self, side: Side) -> Option<Held> {
+        self.caches[side as usize].as_ref().map(|cache| self.sweeps[side as usize].count(cache))
+    }
+
+    /// Bytes held now that a take-over would keep, and bytes that there are to hold: without what the leader lacks too.
     pub(super) fn held_bytes(&self, side: Side) -> [u64; 2] {
-        let of_use = self.caches[side as usize].as_ref().map_or(0..0, Decoder::numbers_of_use);
-        let [held, gone] = self.sweeps[side as usize].found();
-        let to_hold = (of_use.end - of_use.start).saturating_sub(gone);
-        [held.min(to_hold), to_hold].map(|granules| granules * GRANULE_BYTES as u64)
+        let Held { sure, unsure, lacking } = self.count(side).unwrap_or_default();
+        [sure, sure + unsure + lacking].map(|granules| granules * GRANULE_BYTES as u64)
+    }
+
+    /// Whether this node is to leave the addresses with a healthy one: its mirror is still being filled.
+    pub(super) const fn is_filling(&self) -> bool {
+        !self.is_filled
+    }
+
+    /// Whether it need not wait for its mirror any longer. What is unsure is confirmed without this node's doing.
+    fn has_filled(&self, now: Instant) -> bool {
+        let waited = self.began_at.map_or(Duration::ZERO, |began_at| now.saturating_since(began_at));
+        let limit = if self.leader.is_some() { FILLING_MAX } else { LEADER_WAIT };
+        let mut counts = Side::ALL.into_iter().filter_map(|side| self.count(side)).peekable();
+        waited >= limit || self.leader.is_some() && counts.peek().is_some() && counts.all(|count| count.lacking == 0)
     }
 
     /// Blocks that it could not follow.
@@ -213,6 +235,8 @@ impl Standby {
             self.change_leader(now);
         }
         if self.follow_at <= now {
+            self.began_at.get_or_insert(now);
+            self.is_filled = self.is_filled || self.has_filled(now);
             self.round += 1;
             self.follow_at = now + FOLLOW_INTERVAL;
         }

@@ -4,21 +4,21 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use flow::Instant;
-use redundancy::Decoder;
 use redundancy::limits::RANGES_MAX;
 use redundancy::wire::control::Control;
+use redundancy::{Decoder, Held};
 
-use super::limits::{ASKED_FOR, ASKED_GRANULES_MAX, LOOKED_AT_MAX, ROUND_INTERVAL};
+use super::limits::{ASKED_FOR, ASKED_GRANULES_MAX, GONE_RANGES_MAX, LOOKED_AT_MAX, ROUND_INTERVAL};
 
 /// Where the round stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
     /// What lies before this number was not looked at; none: the round begins.
     before: Option<u64>,
-    /// Numbers that are held, and numbers that could not be had: in this round so far …
-    finding: [u64; 2],
+    /// Numbers that the leader does not have: found in this round so far …
+    finding_gone: Vec<Range<u64>>,
     /// … and in the last whole one.
-    found: [u64; 2],
+    gone: Vec<Range<u64>>,
     asked: Vec<Range<u64>>,
     asked_until: Instant,
     /// All was looked at in this round.
@@ -27,9 +27,11 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Numbers that were held when last all was looked at, and numbers that could not be had.
-    pub(super) const fn found(&self) -> [u64; 2] {
-        self.found
+    /// The numbers of use as they are now. What the leader did not have in the last whole round is not counted as lacking.
+    pub(super) fn count(&self, decoder: &Decoder) -> Held {
+        let gone = self.gone.iter().map(|range| decoder.count(range).lacking).sum::<u64>();
+        let of_use = decoder.count(&decoder.numbers_of_use());
+        Held { lacking: of_use.lacking.saturating_sub(gone), ..of_use }
     }
 
     pub(super) const fn poll_timeout(&self) -> Instant {
@@ -38,13 +40,15 @@ impl Sweep {
 
     /// Something was given, or cannot be: once all that was asked for is settled more is asked for.
     pub(super) fn note_settled(&mut self, now: Instant, range: &Range<u64>, is_gone: bool) {
-        let Self { asked, finding, .. } = self;
+        let Self { asked, finding_gone, .. } = self;
         let before = asked.len();
         asked.retain_mut(|asked| {
             // Answers to a range come from its beginning on.
             if range.start <= asked.start && asked.start < range.end {
                 let settled = range.end.min(asked.end);
-                finding[usize::from(is_gone)] += settled - asked.start;
+                if is_gone {
+                    note_gone(finding_gone, asked.start..settled);
+                }
                 asked.start = settled;
             }
             !asked.is_empty()
@@ -66,22 +70,33 @@ impl Sweep {
         // What does not come is left to the next round.
         self.asked.clear();
         if self.is_over {
-            (self.found, self.before, self.is_over) = (self.finding, None, false);
+            self.gone = core::mem::take(&mut self.finding_gone);
+            (self.before, self.is_over) = (None, false);
             self.next_at = now + ROUND_INTERVAL;
             return;
         }
         let before = self.before.unwrap_or_else(|| {
-            self.finding = [0; 2];
+            self.finding_gone.clear();
             decoder.next_number()
         });
-        let look = decoder.look_back(before, [LOOKED_AT_MAX, ASKED_GRANULES_MAX], &mut self.asked);
-        self.finding[0] += look.held;
-        self.before = Some(look.reached);
-        self.is_over = look.reached <= decoder.numbers_of_use().start;
+        let reached = decoder.look_back(before, [LOOKED_AT_MAX, ASKED_GRANULES_MAX], &mut self.asked);
+        self.before = Some(reached);
+        self.is_over = reached <= decoder.numbers_of_use().start;
         for ranges in self.asked.chunks(RANGES_MAX) {
             ask(Control::Missing { epoch: opening.epoch, decoder: 0, ranges: ranges.to_vec() });
         }
         self.asked_until = now + ASKED_FOR;
         self.next_at = if self.asked.is_empty() { now } else { self.asked_until };
+    }
+}
+
+/// The leader does not have these. Ranges that touch are one.
+fn note_gone(gone: &mut Vec<Range<u64>>, range: Range<u64>) {
+    let has_room = gone.len() < GONE_RANGES_MAX;
+    match gone.last_mut() {
+        Some(last) if last.start == range.end => last.start = range.start,
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ if has_room => gone.push(range),
+        _ => {}
     }
 }
