@@ -50,6 +50,10 @@ pub(super) struct Conflicts {
     claims: Vec<Claim>,
     /// New claims, to be polled by the node.
     reports: VecDeque<AddressConflict>,
+    /// This node gives way to claims for so long after each.
+    gives_way_for: Option<Duration>,
+    /// When a claim was last given way to.
+    accepted_at: Option<Instant>,
 }
 
 impl Conflicts {
@@ -72,6 +76,15 @@ impl Conflicts {
             }
             None => false,
         };
+        if is_news && self.reports.len() < CONFLICTS_MAX {
+            self.reports.push_back(conflict);
+        }
+    }
+
+    /// A claim that is not contested: it is reported as any other.
+    fn note_accepted(&mut self, now: Instant, conflict: AddressConflict) {
+        let is_news = self.accepted_at.is_none();
+        self.accepted_at = Some(now);
         if is_news && self.reports.len() < CONFLICTS_MAX {
             self.reports.push_back(conflict);
         }
@@ -106,6 +119,10 @@ impl Forwarder {
             return;
         }
         self.counters.address_conflicts += 1;
+        if self.conflicts.gives_way_for.is_some() && self.path_frames.may_be_peer(port, conflict.mac) {
+            self.conflicts.note_accepted(now, conflict);
+            return;
+        }
         self.conflicts.note(now, conflict);
         self.defend(now);
     }
@@ -116,6 +133,21 @@ impl Forwarder {
             self.leaving = groups;
             self.forget_conflicts(groups);
         }
+    }
+
+    /// For how long after each claim of a peer this node announces nothing itself: another active node has the neighbours' packets.
+    /// `None`: every claim is contested.
+    pub fn set_gives_way(&mut self, gives_way_for: Option<Duration>) {
+        self.conflicts.gives_way_for = gives_way_for;
+        if gives_way_for.is_none() {
+            self.conflicts.accepted_at = None;
+        }
+    }
+
+    /// Whether another active node was lately found to claim the addresses.
+    pub(super) fn gives_way(&self, now: Instant) -> bool {
+        let until = self.conflicts.accepted_at.zip(self.conflicts.gives_way_for).map(|(at, time)| at + time);
+        until.is_some_and(|until| now < until)
     }
 
     /// A claimant that was not reported before.

@@ -68,6 +68,9 @@ impl Forwarder {
             return;
         }
         self.refresh.restart(now);
+        if self.gives_way(now) {
+            return;
+        }
         if self.announcement.is_none() && self.sharing != Sharing::IsTold {
             self.announcement = Some(Announcement::once(now, self.held));
         }

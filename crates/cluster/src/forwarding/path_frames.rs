@@ -80,7 +80,12 @@ pub(super) struct PathFrames {
     node: NodeId,
     paths: Vec<(PortId, PathId)>,
     received: VecDeque<PathFrame>,
+    /// The link addresses that frames of peers came from, by port; bounded by [`PEER_ADDRESSES_MAX`].
+    peer_macs: Vec<(PortId, MacAddress)>,
 }
+
+/// Link addresses of peers that are remembered; further ones are not.
+const PEER_ADDRESSES_MAX: usize = 64;
 
 /// Whether a frame that is neither IP nor ARP is one of these.
 pub(crate) fn is_path_frame(frame: &[u8]) -> bool {
@@ -123,6 +128,22 @@ impl PathFrames {
     }
 }
 
+impl PathFrames {
+    fn note_peer(&mut self, frame: &Frame<'_>) {
+        let Ok(link) = EthernetView::new_checked(frame.bytes()) else { return };
+        let peer = (frame.ingress, link.source());
+        if self.peer_macs.len() < PEER_ADDRESSES_MAX && !self.peer_macs.contains(&peer) {
+            self.peer_macs.push(peer);
+        }
+    }
+
+    /// Whether a host on the port's link may be a peer: one is known to be there with this link address, or none is known.
+    pub(super) fn may_be_peer(&self, port: PortId, mac: MacAddress) -> bool {
+        let mut there = self.peer_macs.iter().filter(|(of, _)| *of == port).peekable();
+        there.peek().is_none() || there.any(|(_, peer)| *peer == mac)
+    }
+}
+
 impl OutFrame {
     /// What goes with a frame of the node's own making: whole, its checksum in place.
     pub(crate) const fn of_own(port: PortId) -> Self {
@@ -133,13 +154,14 @@ impl OutFrame {
 impl Forwarder {
     /// The ports whose links are paths to the peers, and the node that frames on them must be for.
     pub(crate) fn set_paths(&mut self, node: NodeId, paths: Vec<(PortId, PathId)>) {
-        self.path_frames = PathFrames { node, paths, received: VecDeque::new() };
+        self.path_frames = PathFrames { node, paths, ..PathFrames::default() };
     }
 
     /// Keeps a frame of a peer until it is polled.
     pub(crate) fn handle_path_frame(&mut self, frame: &Frame<'_>) -> Disposition {
         match self.path_frames.read(frame) {
             Ok(received) => {
+                self.path_frames.note_peer(frame);
                 self.path_frames.received.push_back(received);
                 Disposition::Consumed
             }

@@ -3,6 +3,10 @@
 //! A silent peer is dead or cut off; no rule can tell. If it is not known to stand by (it was drained, say), it may have taken
 //! the addresses, announced them, and forward. Then neighbours that learnt its link address send their packets to it, also after
 //! it has died. So the node that holds the addresses announces them often while such a peer is silent, and when it is back.
+//!
+//! Two nodes that are both active must not take the neighbours from each other again and again: a connection goes on where its
+//! packets stay. The node that took over later keeps announcing, as it keeps the addresses when the split ends. The one that
+//! was active before gives way: while it receives the other's claims it announces nothing; when they cease, the other is gone.
 //! What a peer may have forwarded also makes this node's knowledge of its connections old: see the pipeline's `elsewhere`.
 
 use core::time::Duration;
@@ -15,9 +19,10 @@ use crate::forwarding::ANNOUNCE_REFRESH_DEFAULT;
 use crate::group::{GroupId, GroupSet};
 use crate::role::State;
 
-/// How often addresses are announced after a peer was lost, and for how long after.
-const REFRESH_AFTER_LOSS: Duration = Duration::from_secs(2);
+/// How often addresses are announced while a peer is silent: at first, for how long, and then.
+const REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
 const REFRESHED_AFTER_LOSS: Duration = Duration::from_secs(60);
+const REFRESH_WHILE_SILENT: Duration = Duration::from_secs(10);
 
 /// What was last known of a peer's role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,13 +45,26 @@ pub(super) struct Announcing {
     refresh: Option<Duration>,
     /// When addresses are announced less often again.
     often_until: Option<Instant>,
+    /// A peer is silent that is not known to have left.
+    is_anyone_silent: bool,
+    /// This node held addresses when it last looked at its peers.
+    held: bool,
+    /// It held addresses already when a peer fell silent: of two active nodes it gives way.
+    gives_way: bool,
     /// A peer may forward packets of this node's connections.
     pub(super) is_forwarded_elsewhere: bool,
 }
 
 impl Default for Announcing {
     fn default() -> Self {
-        Self { refresh: Some(ANNOUNCE_REFRESH_DEFAULT), often_until: None, is_forwarded_elsewhere: false }
+        Self {
+            refresh: Some(ANNOUNCE_REFRESH_DEFAULT),
+            often_until: None,
+            is_anyone_silent: false,
+            held: false,
+            gives_way: false,
+            is_forwarded_elsewhere: false,
+        }
     }
 }
 
@@ -101,6 +119,7 @@ impl Node {
             if let LastKnown::SilentSince(since) = known {
                 may_forward = true;
                 if known != before {
+                    self.announcing.gives_way = self.announcing.held;
                     self.announcing.often_until = Some(since + REFRESHED_AFTER_LOSS);
                 }
             }
@@ -108,14 +127,21 @@ impl Node {
         }
         let is_anyone_silent = self.peers.iter().any(|peer| matches!(peer.last_known, LastKnown::SilentSince(_)));
         self.announcing.often_until = self.announcing.often_until.filter(|until| is_anyone_silent && *until > now);
+        self.announcing.is_anyone_silent = is_anyone_silent;
+        self.announcing.gives_way &= is_anyone_silent && !held.is_empty();
+        self.announcing.held = !held.is_empty();
         self.set_refresh(now);
         self.note_forwarded_elsewhere(now, may_forward);
     }
 
     fn set_refresh(&mut self, now: Instant) {
-        let often = self.announcing.often_until.map(|_| REFRESH_AFTER_LOSS);
+        let Announcing { often_until, is_anyone_silent, gives_way, .. } = self.announcing;
+        let while_silent = if often_until.is_some() { REFRESH_AFTER_LOSS } else { REFRESH_WHILE_SILENT };
+        let often = is_anyone_silent.then_some(while_silent);
         let refresh = often.into_iter().chain(self.announcing.refresh).min();
         self.forwarder.set_announce_refresh(now, refresh);
+        // The other node's claims come as often as this node's would; two of them may be lost.
+        self.forwarder.set_gives_way(gives_way.then(|| while_silent * 5 / 2));
     }
 
     pub(super) fn note_forwarded_elsewhere(&mut self, now: Instant, may_be: bool) {

@@ -217,9 +217,11 @@ fn the_survivor_of_a_cut_announces_and_its_connections_go_on_when_the_other_acti
         let seen_port = split(&mut cluster);
         cluster.kill(1);
         let died_at = cluster.now;
-        cluster.run(Duration::from_secs(3));
+        cluster.run(Duration::from_secs(5));
         let after = announced_since(&cluster, 0, died_at).expect("node 0 announces the addresses");
-        assert!(after < Duration::from_millis(2300), "{after:?}");
+        // Node 0 gives way to node 1 until two of its claims are missing.
+        let limit_ms = if is_link_cut { 1_200 } else { 3_700 };
+        assert!(after < Duration::from_millis(limit_ms), "{after:?}");
         // Far beyond what node 0 has seen of the connection.
         cluster.via = None;
         exchange(&mut cluster, 40_000, seen_port, 3_000_008, 4_000_006);
@@ -234,10 +236,9 @@ fn two_active_nodes_do_not_flood_the_link() {
     let _ = split(&mut cluster);
     cluster.announced.clear();
     cluster.run(Duration::from_secs(20));
-    for id in 0..2 {
-        let announced = cluster.announced.iter().filter(|(from, _)| *from == id).count();
-        assert!(announced <= 40, "node {id} announced {announced} times in 20 s");
-    }
+    let announced = |id| cluster.announced.iter().filter(|(from, _)| *from == id).count();
+    assert_eq!(announced(0), 0, "the node that was active before gives way");
+    assert!((10..=40).contains(&announced(1)), "{} times in 20 s", announced(1));
 }
 
 #[test]
@@ -287,7 +288,7 @@ fn a_reset_after_a_cut_does_not_end_a_connection_whose_windows_are_not_known() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = split(&mut cluster);
     cluster.kill(1);
-    cluster.run(Duration::from_secs(1));
+    cluster.run(Duration::from_secs(4));
     cluster.via = None;
     // It passes, as at a take-over: its receiver can tell whether it is genuine.
     cluster.server_sends(seen_port, segment(flow::wire::tcp_flags::RST | ACK, 4_000_006, 3_000_008), b"");

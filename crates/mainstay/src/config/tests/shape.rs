@@ -14,7 +14,7 @@ fn mistakes_of_every_kind_are_reported_in_one_run() {
         .replacen("interval = \"10ms\"", "interval = 10\nmultiplier = \"three\"", 1);
     let expected = [
         "mainstay.toml:5:1: syntax: unknown field `metricss`: did you mean `metrics`? If not, remove it",
-        "mainstay.toml:6:1: syntax: unknown field `colour`: remove it, or write one of `id`, `name`, `nodes`, `priority`, \
+        "mainstay.toml:6:1: syntax: unknown field `colour`: remove it, or write one of `id`, `name`, `nodes`, `priority`, `announce_refresh`, \
          `control_socket`, `metrics`, `log`, `log_format`, `log_per_s`",
         "mainstay.toml:9:1: syntax: unknown field `interfaec`: did you mean `interface`? If not, remove it",
         "mainstay.toml:15:1: syntax: missing field `via`: add it to this section",
