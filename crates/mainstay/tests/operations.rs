@@ -197,7 +197,7 @@ fn a_node_that_nobody_could_relieve_is_drained_only_by_force() {
     assert!(!refused.status.success());
     assert_eq!(
         text(&refused.stderr),
-        "the gateway refuses: no peer could take over without losing connections: node 1 is down \
+        "refused: no peer could take over without losing connections: node 1 is down \
          (--force drains all the same)\n"
     );
     let drained = gateway.json(&["drain", "--force"]);
