@@ -16,9 +16,6 @@ pub const PEERS_MAX: usize = 255;
 /// Events that wait to be polled; when there are more, the oldest goes.
 pub const EVENTS_PENDING_MAX: usize = 16;
 
-/// A node that pauses again within this time is late all the time: its pauses no longer delay what it does.
-const RETURN_REARM: Duration = Duration::from_secs(1);
-
 /// How a node takes part in the choice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -118,10 +115,6 @@ pub struct RoleAutomaton {
     unreached: u16,
     /// Must not take the addresses over.
     passive: bool,
-    /// Until then, heartbeats that are read may be older than the pause that they waited for.
-    stale_until: Option<Instant>,
-    /// When this node last came back from a pause.
-    returned_at: Option<Instant>,
     /// Since when this node could serve and reaches more than each node that holds the addresses.
     outreaches_since: Option<Instant>,
     pub(super) term: u64,
@@ -161,8 +154,6 @@ impl RoleAutomaton {
             is_filling: false,
             unreached: 0,
             passive: false,
-            stale_until: None,
-            returned_at: None,
             outreaches_since: None,
             term: 0,
             claim: 0,
@@ -239,17 +230,11 @@ impl RoleAutomaton {
     }
 
     /// This node did not run for `absence`, and says so before anything else. The heartbeats that came meanwhile wait to be
-    /// read; so the last ones count anew, but only once until others come. What is read now may also say that no node holds
-    /// the addresses, and be long out of date: this node takes nothing for a heartbeat's time. A node that is late all the
-    /// time takes that time once.
+    /// read; so the last ones count anew, but only once until others come.
     pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
         if absence * 2 < self.config.heartbeat_timeout {
             return;
         }
-        if self.returned_at.is_none_or(|at| at + RETURN_REARM <= now) {
-            self.stale_until = Some(now + self.config.heartbeat_timeout);
-        }
-        self.returned_at = Some(now);
         for peer in self.peers.iter_mut().filter(|peer| !peer.is_excused) {
             if let Some((at, _)) = &mut peer.heard {
                 *at = now;

@@ -191,8 +191,7 @@ impl World<'_> {
             if self.options.sabotage == Some(Sabotage::ImpatientNodes) {
                 self.machines[node].inbox.clear();
                 self.wake(node);
-                // Longer than what a heartbeat and the detection time count, shorter than what counts as a new pause.
-                self.machines[node].clock.leap(self.now, Duration::from_millis(500));
+                self.machines[node].clock.leap(self.now, Duration::from_secs(1));
             }
             self.wake(node);
         }

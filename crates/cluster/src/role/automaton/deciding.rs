@@ -59,8 +59,7 @@ impl RoleAutomaton {
 
     /// Whether it is for this node to take the addresses now.
     fn is_chosen(&self, now: Instant) -> bool {
-        let is_back = self.stale_until.is_some_and(|until| now < until);
-        if self.passive || is_back || self.unknown_until(now).is_some() {
+        if self.passive || self.unknown_until(now).is_some() {
             return false;
         }
         let mut someone_is_leaving = false;
@@ -133,7 +132,7 @@ impl RoleAutomaton {
         let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
         let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
         let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
-        let own = [self.best_is_waited_for_until(), self.outreaches_until(), self.stale_until].into_iter().flatten();
+        let own = [self.best_is_waited_for_until(), self.outreaches_until()].into_iter().flatten();
         expiries.chain(doubts).chain(own).filter(|at| *at > self.decided_at).min()
     }
 }
