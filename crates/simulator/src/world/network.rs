@@ -102,7 +102,8 @@ impl World<'_> {
                 self.schedule.add(at, Event::HostFrame { host, bytes: bytes.clone() });
             }
         }
-        for node in (0..NODES).filter(|node| Some(*node) != from_node) {
+        let are_deaf = from_node.is_some() && self.options.sabotage == Some(Sabotage::DeafNodes);
+        for node in (0..NODES).filter(|node| Some(*node) != from_node && !are_deaf) {
             if to_all || to == topology::node_mac(node, side) {
                 self.schedule.add(at, Event::NodeFrame { node, port: side.port(), bytes: bytes.clone() });
             }
