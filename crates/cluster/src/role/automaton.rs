@@ -16,6 +16,9 @@ pub const PEERS_MAX: usize = 255;
 /// Events that wait to be polled; when there are more, the oldest goes.
 pub const EVENTS_PENDING_MAX: usize = 16;
 
+/// After a pause of this time, what is read may be out of date: the queues hold what arrived first.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+
 /// How a node takes part in the choice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -115,6 +118,8 @@ pub struct RoleAutomaton {
     unreached: u16,
     /// Must not take the addresses over.
     passive: bool,
+    /// After a long pause: until then, heartbeats that are read may be as old as the pause.
+    stale_until: Option<Instant>,
     /// Since when this node could serve and reaches more than each node that holds the addresses.
     outreaches_since: Option<Instant>,
     pub(super) term: u64,
@@ -154,6 +159,7 @@ impl RoleAutomaton {
             is_filling: false,
             unreached: 0,
             passive: false,
+            stale_until: None,
             outreaches_since: None,
             term: 0,
             claim: 0,
@@ -230,10 +236,14 @@ impl RoleAutomaton {
     }
 
     /// This node did not run for `absence`, and says so before anything else. The heartbeats that came meanwhile wait to be
-    /// read; so the last ones count anew, but only once until others come.
+    /// read; so the last ones count anew, but only once until others come. After a long pause the queues may have overflowed:
+    /// the last heartbeat in them is then an old one, and this node takes nothing before a new one can arrive.
     pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
         if absence * 2 < self.config.heartbeat_timeout {
             return;
+        }
+        if absence >= LONG_PAUSE {
+            self.stale_until = Some(now + self.config.heartbeat_interval * 2);
         }
         for peer in self.peers.iter_mut().filter(|peer| !peer.is_excused) {
             if let Some((at, _)) = &mut peer.heard {

@@ -187,12 +187,12 @@ impl World<'_> {
         if std::mem::take(&mut self.machines[node].is_paused) {
             self.checkers.went_on(self.now, node);
             self.note_conditions();
-            self.notice_carrier(node);
             if self.options.sabotage == Some(Sabotage::ImpatientNodes) {
                 self.machines[node].inbox.clear();
                 self.wake(node);
-                self.machines[node].clock.leap(self.now, Duration::from_secs(1));
+                self.machines[node].clock.leap(self.now, Duration::from_millis(900));
             }
+            self.notice_carrier(node);
             self.wake(node);
         }
     }

@@ -29,9 +29,9 @@ impl RoleAutomaton {
             _ if self.must_yield(now) => Some(Input::PeerHolds),
             State::Init => {
                 let all_heard = !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
-                // A peer that has left takes no addresses, yet it may be the only one that knows the connections: it is let
-                // tell them first.
-                let may_be_told = !self.informed && self.heartbeats(now).any(|peer| peer.state == State::Left);
+                // A peer that has left or stands by may be the only node with the connections: it sends them first.
+                let has_connections = |peer: Heartbeat| matches!(peer.state, State::Left | State::Standby);
+                let may_be_told = !self.informed && self.heartbeats(now).any(has_connections);
                 ((all_heard && !may_be_told) || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
             }
             State::Standby => self.is_chosen(now).then_some(Input::Chosen),
@@ -59,7 +59,8 @@ impl RoleAutomaton {
 
     /// Whether it is for this node to take the addresses now.
     fn is_chosen(&self, now: Instant) -> bool {
-        if self.passive || self.unknown_until(now).is_some() {
+        let is_stale = self.stale_until.is_some_and(|until| now < until);
+        if self.passive || is_stale || self.unknown_until(now).is_some() {
             return false;
         }
         let mut someone_is_leaving = false;
@@ -132,7 +133,7 @@ impl RoleAutomaton {
         let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
         let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
         let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
-        let own = [self.best_is_waited_for_until(), self.outreaches_until()].into_iter().flatten();
+        let own = [self.best_is_waited_for_until(), self.outreaches_until(), self.stale_until].into_iter().flatten();
         expiries.chain(doubts).chain(own).filter(|at| *at > self.decided_at).min()
     }
 }
