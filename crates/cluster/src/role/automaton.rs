@@ -17,7 +17,7 @@ pub const PEERS_MAX: usize = 255;
 pub const EVENTS_PENDING_MAX: usize = 16;
 
 /// After a pause of this time, what is read may be out of date: the queues hold what arrived first.
-const LONG_PAUSE: Duration = Duration::from_secs(1);
+const LONG_PAUSE: Duration = Duration::from_secs(3);
 
 /// How a node takes part in the choice.
 #[derive(Clone, PartialEq, Eq, Debug)]

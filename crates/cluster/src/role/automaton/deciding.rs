@@ -29,9 +29,9 @@ impl RoleAutomaton {
             _ if self.must_yield(now) => Some(Input::PeerHolds),
             State::Init => {
                 let all_heard = !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
-                // A peer that has left or stands by may be the only node with the connections: it sends them first.
-                let has_connections = |peer: Heartbeat| matches!(peer.state, State::Left | State::Standby);
-                let may_be_told = !self.informed && self.heartbeats(now).any(has_connections);
+                // A peer that has left takes no addresses, yet it may be the only node with the connections: it sends them
+                // first.
+                let may_be_told = !self.informed && self.heartbeats(now).any(|peer| peer.state == State::Left);
                 ((all_heard && !may_be_told) || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
             }
             State::Standby => self.is_chosen(now).then_some(Input::Chosen),
