@@ -242,7 +242,8 @@ impl RoleAutomaton {
         if absence * 2 < self.config.heartbeat_timeout {
             return;
         }
-        if absence >= LONG_PAUSE {
+        // Once, as the excuse below: a node that pauses again and again still notices that nothing arrives.
+        if absence >= LONG_PAUSE && self.peers.iter().any(|peer| !peer.is_excused) {
             self.stale_until = Some(now + self.config.heartbeat_interval * 2);
         }
         for peer in self.peers.iter_mut().filter(|peer| !peer.is_excused) {
