@@ -1,3 +1,5 @@
+//! Scenarios and properties of tracked ports and next hops.
+
 use core::net::Ipv4Addr;
 use std::vec;
 
