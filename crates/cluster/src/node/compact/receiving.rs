@@ -49,7 +49,8 @@ impl Node {
     /// What peers told compactly of the connection that began with this tuple, whether this node asks at present or not.
     #[must_use]
     pub fn recalls(&self, original: &Tuple) -> Option<Recalled> {
-        recall(&self.peers, original)
+        let recalled = recall(&self.peers, original)?;
+        self.pipeline.may_stand_for(&recalled, original, None).then_some(recalled)
     }
 
     /// A compact datagram from a peer.
@@ -193,9 +194,9 @@ impl Node {
     pub(in crate::node) fn has_compact_words(&self) -> bool {
         let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
         let Some(compact) = &self.compact else { return false };
-        self.peers
-            .iter()
-            .filter(listens)
-            .any(|peer| !compact.sender.is_settled(peer.id) || !compact.heirlooms.is_settled(peer.id))
+        self.peers.iter().filter(listens).any(|peer| {
+            let is_settled = compact.sender.is_settled(peer.id) && compact.heirlooms.is_settled(peer.id);
+            !is_settled || compact.mixture.has_urgent()
+        })
     }
 }
