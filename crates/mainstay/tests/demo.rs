@@ -139,12 +139,13 @@ fn connections_outlive_their_node_although_the_client_is_far_away_and_the_nodes_
 
 #[test]
 fn every_filter_keeps_what_it_promises() {
-    // The latter three promise nothing of single connections, and say so.
+    // The latter two promise nothing of single connections, and say so. The demo's connections are translated: of a filter of
+    // hosts they are replicated as records.
     for (representation, false_hits_max, promised) in [
         ("multi-level", 4.0, true),
         ("d-left", 4.0, true),
+        ("host-aggregate", 4.0, true),
         ("flow-digest", 200.0, false),
-        ("host-aggregate", 2100.0, false),
         ("counting-bloom", 200.0, false),
     ] {
         let Some((result, _)) = run_demo(&["--ramp", "100", "--representation", representation]) else { return };
@@ -159,6 +160,8 @@ fn every_filter_keeps_what_it_promises() {
             let promise = result["promise"].as_str().expect("it is said in words");
             assert!(promise.starts_with("experimental"), "{promise}");
             assert!(promise.contains("one established connection in a thousand breaks"), "{promise}");
+            // Twenty times the odds that are documented, of some 150 connections.
+            assert!(number("/broken") * 50.0 <= number("/connections"), "{result:#}");
         }
         assert!(number("/probes") > 3000.0 && number("/false_hits") <= false_hits_max, "{result:#}");
         assert!(number("/replication_bytes_per_connection") > 1.0, "{result:#}");

@@ -53,11 +53,6 @@ fn every_promise_is_kept_whatever_goes_wrong() {
     assert!(totals.connections > 100 && totals.pauses > 5 && totals.kills > 50, "much must be at risk: {totals:?}");
 }
 
-/// Whether a broken promise was made: an experimental filter may break single connections (docs/configuration.md), and nothing else.
-fn was_promised(representation: Representation, problem: Problem) -> bool {
-    !representation.is_experimental() || !matches!(problem, Problem::NotSurvived | Problem::Reset | Problem::Moved)
-}
-
 #[test]
 fn every_promise_is_kept_whatever_filter_tells_of_connections() {
     let mut broken = Vec::new();
@@ -66,8 +61,7 @@ fn every_promise_is_kept_whatever_filter_tells_of_connections() {
         let options = Options { representation: Some(representation), ..Options::default() };
         for seed in SEEDS {
             let outcome = run(seed, options);
-            let promised = outcome.problems.iter().find(|failure| was_promised(representation, failure.problem));
-            broken.extend(promised.map(|failure| (representation.name(), seed, failure.clone())));
+            broken.extend(outcome.problems.iter().map(|failure| (representation.name(), seed, failure.clone())));
             totals.add(&outcome);
         }
         let filtered = totals.filtered;
@@ -86,8 +80,7 @@ fn every_promise_is_kept_whatever_goes_wrong_and_whatever_filter_tells_of_connec
         let mut totals = report::Totals::default();
         let options = Options { faults: FaultSet::ALL, representation: Some(representation), ..Options::default() };
         run_many(100, SEEDS_OF_EACH_FILTER, std::num::NonZeroUsize::new(2).unwrap(), options, |outcome| {
-            let is_sound = !outcome.problems.iter().any(|failure| was_promised(representation, failure.problem));
-            assert!(is_sound, "{}, seed {}: {:#?}", representation.name(), outcome.seed, outcome.problems);
+            assert!(outcome.is_sound(), "{}, seed {}: {:#?}", representation.name(), outcome.seed, outcome.problems);
             totals.add(&outcome);
         });
         assert!(totals.connections > 50 && totals.kills > 10, "much must be at risk: {totals:?}");

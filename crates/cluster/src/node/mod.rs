@@ -530,8 +530,12 @@ impl Node {
     }
 
     fn handle_session_events(&mut self, now: Instant) {
-        for peer in &mut self.peers {
-            peer.collect_session_events(now, &mut self.events, self.compact.as_deref_mut());
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
+            if peer.collect_session_events(now, &mut self.events, self.compact.as_deref_mut()) {
+                let restarted = peer.id;
+                self.keep_filter_of_restarted(now, restarted);
+            }
         }
         let synchronised = self.has_all_copies();
         let informed = self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised();

@@ -85,13 +85,20 @@ impl Peer {
         session.poll_transmit(now, &mut store, buffer)
     }
 
-    pub(super) fn collect_session_events(&mut self, now: Instant, events: &mut Events, compact: Option<&mut Compact>) {
-        let mut compact = compact;
-        let Some(session) = &mut self.session else { return };
+    /// Passes on what happened to the session. Whether the peer was started anew.
+    pub(super) fn collect_session_events(
+        &mut self,
+        now: Instant,
+        events: &mut Events,
+        compact: Option<&mut Compact>,
+    ) -> bool {
+        let (mut compact, mut has_restarted) = (compact, false);
+        let Some(session) = &mut self.session else { return false };
         while let Some(event) = session.poll_event() {
             if matches!(event, SessionEvent::PeerSilent | SessionEvent::PeerLeft | SessionEvent::PeerRestarted) {
                 self.resync.unsettle();
             }
+            has_restarted |= event == SessionEvent::PeerRestarted;
             compact.iter_mut().for_each(|compact| compact.note_session(now, self.id, event));
             let event = match event {
                 SessionEvent::PeerUp => NodeEvent::ReplicationUp(self.id),
@@ -110,6 +117,7 @@ impl Peer {
             events.push(now, NodeEvent::ReplicaIncomplete(self.id));
         }
         self.is_replica_incomplete = self.resync.lacks_room;
+        has_restarted
     }
 
     /// The peer has said something of connections at most so long ago.

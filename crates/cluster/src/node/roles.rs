@@ -85,7 +85,7 @@ impl Node {
     /// Where nothing is forwarded any more, nothing is to be recovered, and what this node is master of may be another's.
     pub(super) fn stand_by(&mut self, now: Instant) {
         if self.roles.groups_in(forwards).is_empty() {
-            self.end_recovery();
+            self.leave_recovery_to_others(now);
             self.begin_standing_by(now);
             self.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
         }

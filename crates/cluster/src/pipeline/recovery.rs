@@ -88,7 +88,7 @@ pub struct Recalled {
     pub owner: NodeId,
     /// Where its automaton stands, with the record's [`flags`]; `None` where no more was told than that it is there.
     pub state: Option<(ProtocolState, u8)>,
-    /// No more was told than which hosts talk with each other: of several tuples of theirs, each is named.
+    /// The filter holds pairs of hosts. It holds no translated connection: those are replicated as records.
     pub is_of_hosts: bool,
 }
 
@@ -240,7 +240,7 @@ impl Pipeline {
         recovery.originals.clear();
         let mut found = None;
         if !recovery.is_used_up()
-            && let Some(recalled) = self.recall(edge, &wanted)
+            && let Some(recalled) = self.recall(edge, &wanted, Some(ingress))
         {
             found = self.enter_recalled(now, recovery, wanted, Some(ingress), recalled, &wanted);
         }
@@ -287,9 +287,7 @@ impl Pipeline {
             tuples += self.recall_originals(recovery, edge);
             found = match recovery.recalled[..] {
                 [] => None,
-                [(original, recalled)] if !recalled.is_of_hosts || recovery.originals.len() == 1 => {
-                    self.enter_recalled(now, recovery, original, None, recalled, wanted)
-                }
+                [(original, recalled)] => self.enter_recalled(now, recovery, original, None, recalled, wanted),
                 _ => {
                     tuples += TUPLES_PER_PROBE * self.ask_those_inside(now, recovery, packet, edge);
                     Some(Recollection::Done(Err(DropReason::RecoveryAmbiguous)))
@@ -303,15 +301,27 @@ impl Pipeline {
         found
     }
 
-    fn recall<E: Edge>(&self, edge: &E, original: &Tuple) -> Option<Recalled> {
-        if self.lies_here(original) { edge.recall(original) } else { None }
+    fn recall<E: Edge>(&self, edge: &E, original: &Tuple, ingress: Option<PortId>) -> Option<Recalled> {
+        let recalled = self.lies_here(original).then(|| edge.recall(original)).flatten()?;
+        self.may_stand_for(&recalled, original, ingress).then_some(recalled)
+    }
+
+    /// Whether the answer of a filter may stand for the connection that began with `original`. A pair of hosts never stands for
+    /// a translated connection: the same two hosts may have others that are not translated, or translated another way, and a
+    /// packet under the wrong translation is reset by the host that receives it.
+    pub(crate) fn may_stand_for(&self, recalled: &Recalled, original: &Tuple, ingress: Option<PortId>) -> bool {
+        let is_translated = || {
+            let restored = self.chain.restore(original, ingress);
+            restored.is_some_and(|restored| restored.reply != original.inverse())
+        };
+        !recalled.is_of_hosts || !is_translated()
     }
 
     /// Notes which of the tuples that a reply may belong to are named by a filter. Returns how many were looked for.
     fn recall_originals<E: Edge>(&self, recovery: &mut Recovery, edge: &E) -> usize {
         let Recovery { originals, recalled, .. } = recovery;
         recalled.clear();
-        let named = originals.iter().filter_map(|original| Some((*original, self.recall(edge, original)?)));
+        let named = originals.iter().filter_map(|original| Some((*original, self.recall(edge, original, None)?)));
         recalled.extend(named);
         originals.len()
     }

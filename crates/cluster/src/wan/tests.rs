@@ -262,13 +262,20 @@ fn loss_on_the_path_is_mended_before_anybody_notices() {
 #[test]
 fn a_path_that_loses_too_much_is_mended_in_part_and_the_codec_mends_itself() {
     const SEEDS: u64 = 8;
-    // What is found again depends on which blocks a path in bad weather lost last, so one seed says little.
-    let bytes: u64 = (1..=SEEDS).map(bytes_after_bad_weather).sum();
+    // The index has the last place of each marker. Of a block whose last copy was lost nothing is found, though an older copy is
+    // in both caches: it is sent anew. How many there are is chance, so the first transfer is bounded on average only. After it
+    // each seed finds all: what is sent then is pointers, with a copy of each datagram.
+    let first_transfers = (1..=SEEDS).map(|seed| {
+        let [first, second] = bytes_after_bad_weather(seed);
+        assert!(second < 100_000, "seed {seed}: all redundancy is found again, but {second} bytes were sent");
+        first
+    });
+    let bytes: u64 = first_transfers.sum();
     assert!(bytes < SEEDS * 250_000, "redundancy is found again: {} on average", bytes / SEEDS);
 }
 
-/// Bytes sent for 700 000 in fair weather that were sent four times over a path that lost a quarter of all.
-fn bytes_after_bad_weather(seed: u64) -> u64 {
+/// Bytes sent for 700 000 in fair weather, twice, that were sent four times over a path that lost a quarter of all.
+fn bytes_after_bad_weather(seed: u64) -> [u64; 2] {
     let mut world = World::open(seed, Weather { lost: 250, ..FAIR });
     let object = world.object(700_000);
     for flow in 0..4 {
@@ -281,11 +288,13 @@ fn bytes_after_bad_weather(seed: u64) -> u64 {
     assert!(world.counters(0).sender.datagrams_given_up > 0);
     world.weather = FAIR;
     world.run(1000);
-    let before = (world.lost(0), world.counters(0).bytes_out);
-    world.transfer(0, 9, &object);
-    world.run(500);
-    assert_eq!(world.lost(0), before.0, "in fair weather nothing is lost again");
-    world.counters(0).bytes_out - before.1
+    [9, 10].map(|flow| {
+        let before = (world.lost(0), world.counters(0).bytes_out);
+        world.transfer(0, flow, &object);
+        world.run(500);
+        assert_eq!(world.lost(0), before.0, "in fair weather nothing is lost again");
+        world.counters(0).bytes_out - before.1
+    })
 }
 
 #[test]

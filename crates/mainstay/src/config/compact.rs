@@ -156,8 +156,8 @@ impl Compact {
 pub const fn promise(representation: Representation) -> &'static str {
     match representation {
         Representation::HostAggregate => {
-            "experimental, nothing is promised: connections between two hosts that had one go on, whatever their ports, and so \
-             would all others between them; about one established connection in a thousand breaks"
+            "every connection goes on, and so would all others between two hosts that had an untranslated one; translated \
+             connections are replicated as records"
         }
         Representation::FlowDigest => {
             "experimental, nothing is promised: membership survives, an established connection goes on without its state; about \

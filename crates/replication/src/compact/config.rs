@@ -24,7 +24,8 @@ const D_LEFT: (u8, u8) = (4, 8);
 /// How connections become entries of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Representation {
-    /// Pairs of hosts that talk, whatever their ports, in a filter with fingerprints (seed 000, section 2.2.1 C).
+    /// Pairs of hosts that talk, whatever their ports, in a filter with fingerprints (seed 000, section 2.2.1 C). It can hold no
+    /// translated connection: those are replicated as records.
     HostAggregate,
     /// Established connections in a counting Bloom filter, of which the backup has the bits (section 2.1).
     FlowDigest,
@@ -68,11 +69,11 @@ impl Representation {
     }
 
     /// Whether established connections may break at a take-over: about one in a hundred tuples of no connection seems to be in
-    /// the filter (all between two hosts, where it knows hosts), and one that is restored for such a tuple may take the translated
-    /// port of one that is established. The others promise that none breaks.
+    /// a full Bloom filter, and one that is restored for such a tuple may take the translated port of one that is established. The
+    /// others promise that none breaks.
     #[must_use]
     pub const fn is_experimental(self) -> bool {
-        matches!(self, Self::HostAggregate | Self::FlowDigest | Self::CountingBloom)
+        matches!(self, Self::FlowDigest | Self::CountingBloom)
     }
 
     pub(super) const fn number(self) -> u8 {

@@ -2,7 +2,7 @@
 //! remembers (see [`super::survival`]); how often it errs is counted.
 
 use flow::{Connection, NodeId, Tuple};
-use replication::compact::CellState;
+use replication::compact::{CellState, Representation};
 
 use super::View;
 use crate::report::Outcome;
@@ -16,12 +16,20 @@ const STRANGERS_PORT_FIRST: u16 = 100;
 pub(super) fn compare(node: usize, view: &View<'_>, outcome: &mut Outcome) {
     let (Some(dying), Some(heir)) = (view.nodes[node], view.nodes[1 - node]) else { return };
     let Some(representation) = view.scenario.representation else { return };
+    // Translated connections are replicated as records where the filter holds pairs of hosts.
+    let is_in_filter = |connection: &Connection| {
+        representation != Representation::HostAggregate || connection.reply == connection.original.inverse()
+    };
     let is_held = |connection: &Connection| {
         representation.has_states() || CellState::of(connection).is_established(connection.original.protocol)
     };
     let own = dying.pipeline().table().iter().filter(|(_, connection)| connection.owner == NodeId(node as u8));
     for (_, connection) in own.filter(|(_, connection)| is_held(connection)) {
         outcome.filtered.asked += 1;
+        if !is_in_filter(connection) {
+            outcome.filtered.unknown += u64::from(heir.pipeline().lookup(&connection.original).is_none());
+            continue;
+        }
         match heir.recalls(&connection.original) {
             None => outcome.filtered.unknown += 1,
             Some(recalled) => {

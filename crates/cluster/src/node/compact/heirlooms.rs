@@ -22,6 +22,7 @@ use replication::compact::{
 use super::status::HeirloomStatus;
 use crate::node::Node;
 use crate::node::peer::Peer;
+use crate::node::roles::forwards;
 
 /// What a peer tells on is forgotten when nothing was heard of it for so much longer than of the peer itself: it is compared
 /// several times in this time while it is told.
@@ -34,9 +35,21 @@ const _: () = assert!(SILENT_MAX.as_millis() > 4 * compact::COMPARE_INTERVAL.as_
 pub(super) struct Heirlooms {
     /// By stream, with the time of adoption.
     kept: [Option<(Instant, CompactSender)>; HEIRLOOMS_MAX],
+    /// No recovery is under way here: they are kept for a peer's until then.
+    kept_until: Option<Instant>,
 }
 
 impl Heirlooms {
+    /// They are kept until `until` at the latest, although this node recovers nothing.
+    pub(super) const fn keep_until(&mut self, until: Instant) {
+        self.kept_until = Some(until);
+    }
+
+    /// They were kept for long enough.
+    pub(super) fn are_over(&self, now: Instant) -> bool {
+        self.kept_until.is_some_and(|until| until <= now)
+    }
+
     fn senders(&self) -> impl Iterator<Item = &CompactSender> {
         self.kept.iter().flatten().map(|(_, sender)| sender)
     }
@@ -109,7 +122,7 @@ impl Heirlooms {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.senders().filter_map(CompactSender::poll_timeout).min()
+        self.senders().filter_map(CompactSender::poll_timeout).chain(self.kept_until).min()
     }
 
     /// Whether the peer has all of them.
@@ -190,13 +203,27 @@ impl ToldOn {
 }
 
 impl Node {
-    /// What the peers that are gone told, and what any peer told on, is told on from here.
-    pub(super) fn adopt_heirlooms(&mut self, now: Instant) {
+    /// The peer was started anew, with nothing, while this node forwards nothing: nobody has taken its connections over. What it
+    /// told before is kept here, and told on to it.
+    pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peer: NodeId) {
+        if !self.roles.groups_in(forwards).is_empty() {
+            return;
+        }
+        self.adopt_heirlooms(now, Some(peer));
+        if let Some(compact) = &mut self.compact {
+            compact.heirlooms.keep_until(now + compact.recovery.lasts);
+        }
+    }
+
+    /// What the peers that are gone told, or `restarted` before it was started anew, and what any peer told on, is told on from
+    /// here.
+    pub(super) fn adopt_heirlooms(&mut self, now: Instant, restarted: Option<NodeId>) {
         let Some(compact) = &mut self.compact else { return };
+        compact.heirlooms.kept_until = None;
         let listens = |peer: &Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
         let peers: Vec<_> = self.peers.iter().map(|peer| (peer.id, listens(peer))).collect();
         for peer in &self.peers {
-            let own = peer.compact.as_ref().filter(|_| !peer.is_up());
+            let own = peer.compact.as_ref().filter(|_| !peer.is_up() || restarted == Some(peer.id));
             let told_on = peer.told_on.iter().flat_map(ToldOn::receivers);
             for receiver in told_on.chain(own) {
                 let Some(epoch) = receiver.heirloom_epoch() else { continue };

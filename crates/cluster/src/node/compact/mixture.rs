@@ -115,6 +115,11 @@ impl Mixture {
         }
     }
 
+    /// Whether a connection waits for its record to be replicated that would be lost without it.
+    pub(super) fn has_urgent(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
     /// The next connection to be told precisely now, if its time has come and the budget allows: its own, or what is to spare
     /// from `spare_at` on.
     pub(super) fn pop_due(&mut self, now: Instant, spare_at: Option<Instant>) -> Option<Candidate> {

@@ -26,7 +26,7 @@ mod telling;
 
 use flow::{Instant, NodeId};
 use replication::SessionEvent;
-use replication::compact::{CompactConfig, CompactSender, ReceiverLimits};
+use replication::compact::{CompactConfig, CompactSender, ReceiverLimits, Representation};
 
 use super::ConfigError;
 use crate::pipeline::RecoveryConfig;
@@ -68,6 +68,8 @@ impl CompactNodeConfig {
 pub(super) struct Compact {
     pub(super) sender: CompactSender,
     pub(super) cells: Cells,
+    /// The filter holds pairs of hosts.
+    is_of_hosts: bool,
     mixture: Mixture,
     heirlooms: Heirlooms,
     recovery: RecoveryConfig,
@@ -88,6 +90,7 @@ impl Compact {
         Ok(Self {
             sender,
             cells: Cells::new(connections_max),
+            is_of_hosts: config.config.representation == Representation::HostAggregate,
             mixture: Mixture::new(config.precise, connections_max),
             heirlooms: Heirlooms::default(),
             recovery: config.recovery.clone(),

@@ -49,7 +49,8 @@ impl Node {
     /// What peers told compactly of the connection that began with this tuple, whether this node asks at present or not.
     #[must_use]
     pub fn recalls(&self, original: &Tuple) -> Option<Recalled> {
-        recall(&self.peers, original)
+        let recalled = recall(&self.peers, original)?;
+        self.pipeline.may_stand_for(&recalled, original, None).then_some(recalled)
     }
 
     /// A compact datagram from a peer.
@@ -131,7 +132,7 @@ impl Node {
         // The peer may come back with nothing before all its connections have sent something.
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(true));
-        self.adopt_heirlooms(now);
+        self.adopt_heirlooms(now, None);
         if is_new {
             self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
         }
@@ -157,15 +158,26 @@ impl Node {
         }
     }
 
-    /// Nobody is asked any more.
-    pub(in crate::node) fn end_recovery(&mut self) {
+    /// This node forwards nothing any more and asks for nothing. What it tells on it goes on telling: the node that forwards from
+    /// now on may have started with nothing.
+    pub(in crate::node) fn leave_recovery_to_others(&mut self, now: Instant) {
+        self.ask_no_more();
+        if let Some(compact) = &mut self.compact {
+            compact.heirlooms.keep_until(now + compact.recovery.lasts);
+        }
+    }
+
+    /// Nothing is asked, and nothing is told on, any more.
+    fn end_recovery(&mut self) {
+        self.ask_no_more();
+        self.compact.iter_mut().for_each(|compact| compact.heirlooms.clear());
+    }
+
+    fn ask_no_more(&mut self) {
         self.pipeline.end_recovery();
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(false));
-        if let Some(compact) = &mut self.compact {
-            compact.awaits_entries_until = None;
-            compact.heirlooms.clear();
-        }
+        self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
     }
 
     pub(super) fn look_after_recovery(&mut self, now: Instant) {
@@ -181,6 +193,9 @@ impl Node {
             return;
         }
         self.forget_silent_heirlooms(now);
+        if self.compact.as_ref().is_some_and(|compact| compact.heirlooms.are_over(now)) {
+            self.end_recovery();
+        }
         let Some(until) = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until) else { return };
         if self.said_entries() > 0 {
             self.begin_recovery(now, true);
@@ -193,9 +208,9 @@ impl Node {
     pub(in crate::node) fn has_compact_words(&self) -> bool {
         let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
         let Some(compact) = &self.compact else { return false };
-        self.peers
-            .iter()
-            .filter(listens)
-            .any(|peer| !compact.sender.is_settled(peer.id) || !compact.heirlooms.is_settled(peer.id))
+        self.peers.iter().filter(listens).any(|peer| {
+            let is_settled = compact.sender.is_settled(peer.id) && compact.heirlooms.is_settled(peer.id);
+            !is_settled || compact.mixture.has_urgent()
+        })
     }
 }

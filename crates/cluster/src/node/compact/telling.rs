@@ -41,6 +41,13 @@ fn is_restorable(pipeline: &Pipeline, connection: &Connection) -> bool {
 }
 
 impl Compact {
+    /// Whether an entry of the filter can stand for the connection. A pair of hosts does not say which of the translations that
+    /// connections between them may have this one has (seed 000, section 2.2.1 C, aggregates for firewalls, which
+    /// translate nothing).
+    fn can_hold(&self, connection: &Connection) -> bool {
+        !self.is_of_hosts || connection.reply == connection.original.inverse()
+    }
+
     /// The connection in the slot is this node's, and it is new to the peers, or has changed.
     fn enter(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection) {
         let (name, state) = (name(pipeline, &connection.original), CellState::of(connection));
@@ -94,10 +101,13 @@ impl Node {
             return false;
         }
         let refused_before = compact.sender.refused();
-        compact.enter(pipeline, slot, connection);
-        compact.heirlooms.take(&connection.original);
+        let can_hold = compact.can_hold(connection);
+        if can_hold {
+            compact.enter(pipeline, slot, connection);
+            compact.heirlooms.take(&connection.original);
+        }
         let has_no_room = compact.mixture.is_mixed() && compact.sender.refused() != refused_before;
-        if has_no_room || !is_restorable(pipeline, connection) {
+        if !can_hold || has_no_room || !is_restorable(pipeline, connection) {
             compact.mixture.note_urgent(now, slot, name);
         } else {
             let cells = &compact.cells;

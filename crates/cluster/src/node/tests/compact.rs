@@ -99,6 +99,34 @@ fn every_connection_goes_on_whatever_the_representation() {
 }
 
 #[test]
+fn pairs_of_hosts_hold_no_translated_connection_which_are_replicated_as_records_and_go_on() {
+    const COUNT: u16 = 200;
+    let compact = Some(Compactly::of(Representation::HostAggregate));
+    let mut cluster = Cluster::start(Options { compact, connections_max: 8192, ..Options::default() });
+    let begin = |cluster: &mut Cluster, port| {
+        cluster.client_sends(port, syn(), b"");
+        let outside = cluster.server_receives().expect("the SYN passes").tuple;
+        cluster.server_sends_frame(|envelope| envelope.tcp(&outside.inverse(), syn_ack(), b""));
+        assert!(cluster.client_receives().is_some(), "and its answer");
+        cluster.client_sends(port, segment(ACK, 1001, 5001), b"");
+        assert!(cluster.server_receives().is_some());
+        outside
+    };
+    let outside: Vec<Tuple> = ports(COUNT).map(|port| begin(&mut cluster, port)).collect();
+    take_over(&mut cluster, 0);
+    assert_eq!((entries(&cluster, 1), cluster.connections(1)), (0, COUNT.into()));
+    for (port, outside) in ports(COUNT).zip(outside) {
+        let back = segment(ACK, 5001, 1001);
+        cluster.server_sends_frame(|envelope| envelope.tcp(&outside.inverse(), back, b""));
+        assert!(cluster.client_receives().is_some_and(|got| got.tuple == outwards(port).inverse()), "port {port}");
+        cluster.client_sends(port, segment(ACK, 1001, 5001), b"");
+        assert!(cluster.server_receives().is_some_and(|got| got.tuple == outside), "port {port}");
+    }
+    cluster.restart(0);
+    cluster.run_until("node 0 to have the records", |cluster| cluster.connections(0) == u32::from(COUNT));
+}
+
+#[test]
 fn what_was_restored_is_told_on_and_a_node_that_comes_back_can_take_over_again() {
     for representation in Representation::ALL {
         let mut cluster = connected(options(Compactly::of(representation)), 300);

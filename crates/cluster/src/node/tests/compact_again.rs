@@ -50,6 +50,19 @@ fn a_connection_that_is_idle_through_several_failovers_goes_on_after_the_last_on
 }
 
 #[test]
+fn what_a_node_told_before_it_started_anew_is_told_on_to_it_by_one_that_has_not_taken_over() {
+    let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 40);
+    cluster.run_until("everything to be told", |cluster| is_told(cluster.node(0)));
+    cluster.kill(0);
+    cluster.restart(0);
+    cluster.run_until("node 1 to tell it on", |cluster| heirlooms(cluster, 1).entries == 40);
+    assert!(!cluster.node(1).holds_addresses(), "before it takes over");
+    let recalled =
+        |cluster: &Cluster| ports(40).filter(|port| cluster.node(0).recalls(&outwards(*port)).is_some()).count();
+    cluster.run_until("node 0 to have it", |cluster| recalled(cluster) == 40);
+}
+
+#[test]
 fn what_is_told_on_is_what_has_not_come_back() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 100);
     take_over(&mut cluster, 0);

@@ -107,8 +107,7 @@ fn asked(bench: &mut Bench) -> Vec<u16> {
 
 #[test]
 fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner_goes_on() {
-    let hosts = Recalled { is_of_hosts: true, ..MEMBER };
-    let told = (1024..=u16::MAX).map(|port| (outwards(port), hosts)).collect();
+    let told = (1024..=u16::MAX).map(|port| (outwards(port), MEMBER)).collect();
     let mut bench = bench(RecoveryConfig::default(), told);
     let reply = answers(&bench, 4000);
     let answer = |bench: &mut Bench| bench.feed_one(OUTSIDE, tcp(&reply, ACK | tcp_flags::FIN, 700, 900, b"whose?"));
@@ -134,6 +133,31 @@ fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner
     assert!(bench.feed_one(INSIDE, tcp(&outwards(other), tcp_flags::RST, 900, 0, b"")).is_none(), "a late denial");
     let counters = bench.pipeline.recovery_counters();
     assert_eq!((counters.restored, counters.ambiguous, counters.denials), (1, 3, denials as u64 + 1));
+}
+
+#[test]
+fn a_pair_of_hosts_restores_what_is_not_translated_and_nothing_that_is() {
+    let hosts = Recalled { is_of_hosts: true, ..MEMBER };
+    // What a service inside sends to a client outside; the two hosts have a connection that began inside as well.
+    let of_service = Tuple::v4(ip_protocol::TCP, (CLIENT, 80), (SERVER, 10_029));
+    let told = || std::vec![(outwards(4000), hosts), (of_service, hosts)];
+    let says = |bench: &mut Bench, tuple: &Tuple| bench.feed_one(INSIDE, tcp(tuple, ACK, 700, 900, b"page"));
+    let mut translating = bench(RecoveryConfig::default(), told());
+    for tuple in [of_service, outwards(4000)] {
+        assert!(says(&mut translating, &tuple).is_none(), "under another port its receiver would reset it: {tuple}");
+    }
+    let reply = answers(&translating, 4000);
+    assert!(translating.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"answer")).is_none());
+    assert!(asked(&mut translating).is_empty(), "no port is asked for that the filter cannot hold");
+    let counters = translating.pipeline.recovery_counters();
+    assert_eq!((counters.restored, counters.missed), (0, 3));
+
+    let mut plain = bench_with(RecoveryConfig::default(), told(), false);
+    for tuple in [of_service, outwards(4000)] {
+        let sent = says(&mut plain, &tuple).expect("it goes on under its own addresses");
+        assert_eq!(segment_of(&sent).0, tuple);
+    }
+    assert_eq!(plain.pipeline.recovery_counters().restored, 2);
 }
 
 #[test]
@@ -171,8 +195,7 @@ fn bogus(number: u32) -> Tuple {
 
 #[test]
 fn ambiguous_replies_of_one_source_are_charged_and_those_of_others_are_not_held_to_that() {
-    let hosts = Recalled { is_of_hosts: true, ..MEMBER };
-    let told = (4000..5200).map(|port| (outwards(port), hosts)).collect();
+    let told = (4000..5200).map(|port| (outwards(port), MEMBER)).collect();
     let mut bench = bench(RecoveryConfig { misses_per_source_max: 2, ..RecoveryConfig::default() }, told);
     for port in 4000..4100 {
         let reply = answers(&bench, port);

@@ -69,7 +69,7 @@ fn a_filter_that_may_break_connections_must_be_acknowledged() {
             assert!(refused.contains("write experimental = true"), "{refused}");
         }
     }
-    for safe in ["multi-level", "multi-level-least-load", "d-left"] {
+    for safe in ["host-aggregate", "multi-level", "multi-level-least-load", "d-left"] {
         assert!(check(&with(&format!("representation = \"{safe}\""), "")).is_ok(), "{safe}");
         let needless = said(&with(&format!("representation = \"{safe}\"\nexperimental = true"), ""));
         assert!(needless.contains("the representation is not experimental: remove it"), "{needless}");
