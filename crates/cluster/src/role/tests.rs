@@ -132,11 +132,13 @@ fn after_a_split_the_one_that_took_over_keeps_the_addresses_and_announces_again(
 #[test]
 fn a_node_that_has_just_begun_to_stand_by_knows_the_number_to_take_over_with() {
     let mut cluster = Cluster::of(2, |_| {});
-    // It has just started, as the other has.
+    // It has just started, as the other has, and neither has received the other's connections.
     cluster.automaton(0).set_informed(Instant::ZERO, false);
+    cluster.automaton(1).set_informed(Instant::ZERO, false);
     cluster.automaton(1).set_synchronised(Instant::ZERO, false);
     cluster.run_until(1000, |cluster| cluster.holders() == [0] && cluster.state(1) == Some(State::Standby));
     let now = cluster.now();
+    cluster.automaton(1).set_informed(now, true);
     cluster.automaton(1).set_synchronised(now, true);
     cluster.run_ms(5);
     cluster.set_cut(true);

@@ -172,13 +172,14 @@ impl Survival {
     }
 
     /// While both nodes held the addresses, either may have seen a part of what began then, or begun it with a translation
-    /// of its own: one of them is right, and no rule can tell which. What both knew before is promised all the same.
+    /// of its own: one of them is right, and no rule can tell which. What both knew before is promised all the same. One that
+    /// has ended is no exception: its other translation may be a connection of its own at the server, which is reset.
     fn end_split(&mut self, now: Instant, view: &View<'_>) {
         let Some(since) = self.split_since.take() else { return };
         for conversation in &view.scenario.conversations {
             if conversation.begins_at <= now && since <= conversation.begins_at + TELLING_MAX {
                 self.may_move.insert(conversation.number);
-                if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
+                if conversation.kind == Kind::Tcp {
                     self.excused.insert(conversation.number);
                 }
             }

@@ -22,6 +22,7 @@ use replication::compact::{
 use super::status::HeirloomStatus;
 use crate::node::Node;
 use crate::node::peer::Peer;
+use crate::node::roles::forwards;
 
 /// What a peer tells on is forgotten when nothing was heard of it for so much longer than of the peer itself: it is compared
 /// several times in this time while it is told.
@@ -196,7 +197,7 @@ impl Node {
         let listens = |peer: &Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
         let peers: Vec<_> = self.peers.iter().map(|peer| (peer.id, listens(peer))).collect();
         for peer in &self.peers {
-            let own = peer.compact.as_ref().filter(|_| !peer.is_up());
+            let own = peer.compact.as_ref().filter(|_| !peer.is_up() || peer.resync.has_restarted());
             let told_on = peer.told_on.iter().flat_map(ToldOn::receivers);
             for receiver in told_on.chain(own) {
                 let Some(epoch) = receiver.heirloom_epoch() else { continue };
@@ -208,6 +209,19 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// A peer has started anew while this node stands by. It may serve without the connections of its former run, whose filter
+    /// this node may be the only one to have: that is re-advertised, and kept for a take-over.
+    pub(in crate::node) fn inherit_from_restarted(&mut self, now: Instant) {
+        let has_restarted =
+            self.compact.as_mut().is_some_and(|compact| core::mem::take(&mut compact.has_peer_restarted));
+        if !has_restarted || !self.roles.groups_in(forwards).is_empty() {
+            return;
+        }
+        let restarted = self.peers.iter_mut().filter(|peer| peer.resync.has_restarted());
+        restarted.filter_map(|peer| peer.compact.as_mut()).for_each(|receiver| receiver.set_retaining(true));
+        self.adopt_heirlooms(now);
     }
 
     /// What peers have stopped telling on is forgotten, unless it is asked for.

@@ -78,6 +78,8 @@ pub(super) struct Compact {
     leaves_by: Option<Instant>,
     /// A recovery begins if something to recover is told until then.
     awaits_entries_until: Option<Instant>,
+    /// A peer has started anew since that was last looked at.
+    has_peer_restarted: bool,
 }
 
 impl Compact {
@@ -96,6 +98,7 @@ impl Compact {
             counters: PrecisionCounters::default(),
             leaves_by: None,
             awaits_entries_until: None,
+            has_peer_restarted: false,
         })
     }
 
@@ -103,6 +106,7 @@ impl Compact {
     pub(super) fn note_session(&mut self, now: Instant, peer: NodeId, event: SessionEvent) {
         match event {
             SessionEvent::PeerUp | SessionEvent::PeerRestarted => {
+                self.has_peer_restarted |= event == SessionEvent::PeerRestarted;
                 self.sender.peer_back(now, peer);
                 self.heirlooms.peer_back(now, peer);
             }

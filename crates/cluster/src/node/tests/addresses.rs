@@ -156,8 +156,9 @@ fn receives(datagram: &[u8], options: Options) -> (Option<PassiveReason>, Durati
 fn heartbeats_that_are_not_acceptable_keep_a_starting_node_passive_for_three_seconds_and_say_why() {
     let grouped = Options { is_translated: false, has_groups: true, ..Options::default() };
     let group = GroupHeartbeat { identity: 77, state: State::Active, priority: 1, term: 1, unreached: 0 };
-    let of_other_groups = Heartbeats { first: heartbeat(0), groups: std::vec![group, group], order: None };
-    let of_another_node = Heartbeats { first: heartbeat(7), groups: Vec::new(), order: None };
+    let of_other_groups =
+        Heartbeats { first: heartbeat(0), groups: std::vec![group, group], order: None, answers: None };
+    let of_another_node = Heartbeats { first: heartbeat(7), groups: Vec::new(), order: None, answers: None };
     let (mut others, mut another) = (Vec::new(), Vec::new());
     of_other_groups.encode(&mut others);
     of_another_node.encode(&mut another);
