@@ -122,4 +122,22 @@ mod tests {
             assert_eq!(latest.admit(order), is_admitted, "the heartbeat at {index}");
         }
     }
+
+    #[test]
+    fn after_a_pause_heartbeats_count_that_answer_a_later_one_or_arrive_after_the_limit() {
+        let at = Instant::from_millis;
+        let own = |sequence| Order { incarnation: 3, sequence };
+        let mut latest = LatestHeartbeat::default();
+        assert!(!latest.is_stale(at(0), None), "there was no pause");
+        latest.await_answer(own(8), at(100));
+        for answers in [None, Some(own(7)), Some(Order { incarnation: 4, sequence: 9 })] {
+            assert!(latest.is_stale(at(99), answers), "{answers:?}");
+        }
+        // Another pause before any that counts changes nothing.
+        latest.await_answer(own(9), at(500));
+        assert!(!latest.is_stale(at(99), Some(own(8))));
+        assert!(!latest.is_stale(at(99), None), "one that counts is enough");
+        latest.await_answer(own(20), at(700));
+        assert!(latest.is_stale(at(699), Some(own(19))) && !latest.is_stale(at(700), None));
+    }
 }

@@ -96,12 +96,14 @@ impl Roles {
     }
 
     /// As [`RoleAutomaton::handle_absence`], for every group. From now on heartbeats count only if they answer one that this
-    /// node has sent since, for as long as peers are waited for.
+    /// node has sent since, for half of the time for which peers are waited for: in the other half any will do, so that a node
+    /// which its peers do not receive still learns how they stand before it takes anything.
     pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
         let limits = self.automata.iter_mut().map(|automaton| automaton.handle_absence(now, absence));
         if let Some(until) = limits.fold(None, Option::max) {
             let next = Order { sequence: self.order.sequence + 1, ..self.order };
-            self.latest.iter_mut().for_each(|(_, latest)| latest.await_answer(next, until));
+            let any_from = now + until.saturating_since(now) / 2;
+            self.latest.iter_mut().for_each(|(_, latest)| latest.await_answer(next, any_from));
         }
     }
 

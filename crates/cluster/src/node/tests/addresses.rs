@@ -108,6 +108,19 @@ fn a_defended_address_is_taken_when_its_holder_is_gone() {
 }
 
 #[test]
+fn a_standby_that_has_the_connections_waits_for_no_heartbeat_of_a_peer_that_has_died() {
+    let mut cluster = node_0_alone(Options::default());
+    // It receives all connections, but no heartbeat that says whose the defended addresses are.
+    cluster.are_heartbeats_cut = true;
+    cluster.restart(1);
+    cluster.run_until("node 1 to be passive", |cluster| {
+        matches!(passive(cluster, 1), Some(PassiveReason::AddressDefended { .. }))
+    });
+    cluster.kill(0);
+    assert!(takes_over_after(&mut cluster) < Duration::from_millis(2600), "two probes without an answer are enough");
+}
+
+#[test]
 fn a_failover_to_a_node_that_knows_its_peer_waits_for_no_probe() {
     let mut cluster = node_0_alone(Options::default());
     cluster.restart(1);
