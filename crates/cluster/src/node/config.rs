@@ -139,7 +139,7 @@ impl NodeConfig {
         }
         check_groups(&self.role, &self.forwarding)?;
         let compact = self.build_compact(&ids)?;
-        let peers = self
+        let mut peers = self
             .peers
             .iter()
             .zip(1_u64..)
@@ -156,7 +156,8 @@ impl NodeConfig {
             role::Config { node: self.node, peers: ids, incarnation: (self.seed >> 24) as u32, ..self.role },
             now,
         );
-        roles.set_informed(now, peers.iter().all(Peer::has_told_all));
+        peers.iter_mut().for_each(Peer::note_told_all);
+        roles.set_informed(now, peers.iter().all(|peer| peer.has_told_all));
         let passive = Passive::new(startup_hold, self.seed.rotate_left(32), now);
         Ok(Node {
             id: self.node,
@@ -237,6 +238,7 @@ impl NodeConfig {
             paths: Paths::default(),
             split: SplitWatch::default(),
             is_replica_incomplete: false,
+            has_told_all: false,
             last_known: LastKnown::default(),
             channel,
             compact: self

@@ -272,7 +272,7 @@ impl Node {
             if heartbeats.first.node != from {
                 return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
             }
-            if !self.roles.admits(&heartbeats) {
+            if !self.roles.admits(now, &heartbeats) {
                 return Ok(());
             }
             self.note_heartbeats(now, &heartbeats);
@@ -327,7 +327,8 @@ impl Node {
             if let Some(session) = &mut peer.session {
                 session.handle_timeout(now);
             }
-            let remnants = if speaks_for_all { Remnants::Claim } else { Remnants::Remove };
+            let claims = speaks_for_all || peer.resync.has_restarted();
+            let remnants = if claims { Remnants::Claim } else { Remnants::Remove };
             let (id, pipeline) = (peer.id, &mut self.pipeline);
             let needs_another =
                 peer.resync.step(|epoch, cursor, slots| pipeline.sweep_copies(now, id, epoch, remnants, cursor, slots));
@@ -420,6 +421,7 @@ impl Node {
     fn poll_heartbeats(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
             for peer in &mut self.peers {
+                let heartbeats = Heartbeats { answers: self.roles.latest_of(peer.id), ..heartbeats.clone() };
                 peer.heartbeats = Some(heartbeats.clone());
                 peer.paths.set_heartbeats(&heartbeats);
             }
@@ -538,7 +540,8 @@ impl Node {
             }
         }
         let synchronised = self.has_all_copies();
-        let informed = self.peers.iter().all(Peer::has_told_all) && self.others.are_synchronised();
+        self.peers.iter_mut().for_each(Peer::note_told_all);
+        let informed = self.peers.iter().all(|peer| peer.has_told_all) && self.others.are_synchronised();
         self.roles.set_informed(now, informed);
         self.roles.set_filling(now, self.site.as_ref().is_some_and(|site| site.is_filling_mirror()));
         self.roles.set_synchronised(now, synchronised);

@@ -137,6 +137,8 @@ pub(super) struct Passive {
     rejected: Option<(NodeId, Rejection, Instant)>,
     /// Some peer's heartbeat was accepted since the start.
     has_accepted: bool,
+    /// When a peer was last found to be down.
+    peer_lost_at: Option<Instant>,
     /// What was reported last.
     reported: Option<PassiveReason>,
     looked_at: Instant,
@@ -158,6 +160,7 @@ impl Passive {
             outranked_at: None,
             rejected: None,
             has_accepted: false,
+            peer_lost_at: None,
             reported: None,
             looked_at: now,
         }
@@ -193,10 +196,18 @@ impl Passive {
         }
     }
 
+    /// A peer is down that was up: the host that was found before may have been that peer. It is there no longer once
+    /// [`UNANSWERED_MIN`] probes are not answered, however short ago it answered one.
+    pub(super) const fn note_lost_peer(&mut self, now: Instant) {
+        self.peer_lost_at = Some(now);
+    }
+
     /// Forgets what was found too long ago.
     fn forget(&mut self, now: Instant) {
         let is_over = |at: Instant| at + REASON_LASTS <= now;
-        self.defended = self.defended.filter(|(_, at, unanswered)| !is_over(*at) || *unanswered < UNANSWERED_MIN);
+        let may_be_lost_peer = |at: Instant| self.peer_lost_at.is_some_and(|lost_at| at <= lost_at);
+        let is_old = |at: Instant| is_over(at) || may_be_lost_peer(at);
+        self.defended = self.defended.filter(|(_, at, unanswered)| !is_old(*at) || *unanswered < UNANSWERED_MIN);
         self.contested = self.contested.filter(|(_, at)| !is_over(*at));
         self.outranked_at = self.outranked_at.filter(|at| !is_over(*at));
         self.rejected = self.rejected.filter(|(.., at)| !is_over(*at));

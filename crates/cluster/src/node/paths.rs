@@ -250,6 +250,7 @@ impl Node {
             (true, false, Event::Down { diagnostic }) => {
                 peer.orphaned_at = Some(now);
                 self.events.push(now, NodeEvent::PeerDown(id));
+                self.passive.note_lost_peer(now);
                 // Signs of life grow rare when the peer hears none, and may get lost: what else it says tells all the same
                 // that it lives. That of a dead peer is as old as the detection time.
                 let fresh = peer.detection_time() / 2;

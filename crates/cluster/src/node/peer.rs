@@ -36,6 +36,8 @@ pub(super) struct Peer {
     /// Heartbeats that wait to be sent to it.
     pub(super) heartbeats: Option<Heartbeats>,
     pub(super) is_replica_incomplete: bool,
+    /// It has told all its connections at some time, though it may have started anew since.
+    pub(super) has_told_all: bool,
     /// This worker runs its failure detector. The others are told by it.
     pub(super) is_watched: bool,
     /// What the lead says of it where it is not watched here.
@@ -95,8 +97,10 @@ impl Peer {
         let (mut compact, mut has_restarted) = (compact, false);
         let Some(session) = &mut self.session else { return false };
         while let Some(event) = session.poll_event() {
-            if matches!(event, SessionEvent::PeerSilent | SessionEvent::PeerLeft | SessionEvent::PeerRestarted) {
-                self.resync.unsettle();
+            match event {
+                SessionEvent::PeerSilent | SessionEvent::PeerLeft => self.resync.unsettle(),
+                SessionEvent::PeerRestarted => self.resync.restart(),
+                _ => {}
             }
             has_restarted |= event == SessionEvent::PeerRestarted;
             compact.iter_mut().for_each(|compact| compact.note_session(now, self.id, event));
@@ -146,9 +150,10 @@ impl Peer {
         [detector, session.and_then(PeerSession::poll_timeout), compact, channel]
     }
 
-    /// The peer has told all its connections at some time.
-    pub(super) fn has_told_all(&self) -> bool {
-        self.session.as_ref().is_none_or(|session| session.status().heard) && self.has_told_filter()
+    /// Notes it if the peer has told all its connections.
+    pub(super) fn note_told_all(&mut self) {
+        self.has_told_all |=
+            self.session.as_ref().is_none_or(|session| session.status().heard) && self.has_told_filter();
     }
 
     /// This node has a copy of all that the peer has, or there is nobody to copy from.

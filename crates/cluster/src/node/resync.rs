@@ -11,6 +11,9 @@
 //! A node that holds the addresses removes none: it is to go on with all connections, whoever was their master. A peer
 //! that handed over and started anew tells that it has none, and may well do so before this node has spoken for those
 //! that it took over. They become this node's own, and end like these: when nothing comes for them.
+//!
+//! Nor does a node that stands by remove what a peer does not know because it has started anew: nobody has ended that, and
+//! this node may be the only one that has it. It becomes this node's own as well, which sends it to the peer.
 
 use flow::table::Slot;
 
@@ -28,6 +31,8 @@ pub(crate) struct Resync {
     needs_another: bool,
     /// All copies of the peer's are of what it has told since it last came.
     is_settled: bool,
+    /// The peer has started anew, and copies are left of what it was before.
+    has_restarted: bool,
     /// Copies were refused since the peer last began to tell all, for want of room.
     pub(crate) lacks_room: bool,
 }
@@ -61,6 +66,17 @@ impl Resync {
         self.is_settled = false;
     }
 
+    /// The peer has started anew: what it does not name from now on it has not ended, but never known.
+    pub(crate) const fn restart(&mut self) {
+        self.is_settled = false;
+        self.has_restarted = true;
+    }
+
+    /// Whether copies of what the peer was before it last started may be left.
+    pub(crate) const fn has_restarted(&self) -> bool {
+        self.has_restarted
+    }
+
     /// Whether the peer has told all that it is master of since it last came, and no copy is left of what it was before.
     pub(crate) const fn is_settled(&self) -> bool {
         self.is_settled
@@ -83,6 +99,8 @@ impl Resync {
         }
         self.is_mixed = false;
         self.is_settled = true;
-        core::mem::take(&mut self.needs_another)
+        let needs_another = core::mem::take(&mut self.needs_another);
+        self.has_restarted &= needs_another;
+        needs_another
     }
 }

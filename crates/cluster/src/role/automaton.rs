@@ -16,9 +16,6 @@ pub const PEERS_MAX: usize = 255;
 /// Events that wait to be polled; when there are more, the oldest goes.
 pub const EVENTS_PENDING_MAX: usize = 16;
 
-/// After a pause of this time, what is read may be out of date: the queues hold what arrived first.
-const LONG_PAUSE: Duration = Duration::from_secs(3);
-
 /// How a node takes part in the choice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -100,8 +97,8 @@ struct Peer {
     up_since: Option<Instant>,
     /// Its last heartbeat since it was last said to be down.
     heard: Option<(Instant, Heartbeat)>,
-    /// No heartbeat has come since this node was last away.
-    is_excused: bool,
+    /// No heartbeat that counts has been received since this node last paused.
+    is_awaited: bool,
 }
 
 /// Chooses, together with those of the other nodes, who holds the shared addresses.
@@ -118,8 +115,8 @@ pub struct RoleAutomaton {
     unreached: u16,
     /// Must not take the addresses over.
     passive: bool,
-    /// After a long pause: until then, heartbeats that are read may be as old as the pause.
-    stale_until: Option<Instant>,
+    /// After a pause: until then, peers that have not answered since are waited for.
+    answers_awaited_until: Option<Instant>,
     /// Since when this node could serve and reaches more than each node that holds the addresses.
     outreaches_since: Option<Instant>,
     pub(super) term: u64,
@@ -150,7 +147,7 @@ impl RoleAutomaton {
     pub fn new(config: Config, now: Instant) -> Self {
         assert!(config.peers.len() <= PEERS_MAX && !config.peers.contains(&config.node));
         let peers =
-            config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None, is_excused: false }).collect();
+            config.peers.iter().map(|&node| Peer { node, up_since: None, heard: None, is_awaited: false }).collect();
         Self {
             config,
             state: State::Init,
@@ -159,7 +156,7 @@ impl RoleAutomaton {
             is_filling: false,
             unreached: 0,
             passive: false,
-            stale_until: None,
+            answers_awaited_until: None,
             outreaches_since: None,
             term: 0,
             claim: 0,
@@ -191,7 +188,7 @@ impl RoleAutomaton {
     /// There is no such peer.
     pub fn handle_peer_down(&mut self, now: Instant, node: NodeId) -> Result<(), UnknownPeer> {
         let peer = self.peer_mut(node)?;
-        (peer.up_since, peer.heard) = (None, None);
+        (peer.up_since, peer.heard, peer.is_awaited) = (None, None, false);
         self.decide(now);
         Ok(())
     }
@@ -215,7 +212,7 @@ impl RoleAutomaton {
         let peer = self.peer_mut(heartbeat.node)?;
         let held = peer.heard.is_some_and(|(_, before)| before.state.holds_addresses());
         peer.heard = Some((now, *heartbeat));
-        peer.is_excused = false;
+        peer.is_awaited = false;
         let took_over_unheard = heartbeat.term > self.term;
         self.term = self.term.max(heartbeat.term);
         self.has_heard = true;
@@ -235,23 +232,27 @@ impl RoleAutomaton {
         Ok(())
     }
 
-    /// This node did not run for `absence`, and says so before anything else. The heartbeats that came meanwhile wait to be
-    /// read; so the last ones count anew, but only once until others come. After a long pause the queues may have overflowed:
-    /// the last heartbeat in them is then an old one, and this node takes nothing before a new one can arrive.
-    pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
+    /// This node did not run for `absence`, which is noted before anything else. What waits to be read is as old as the
+    /// pause. So this node takes nothing until each peer has answered (see [`Roles::admits`](super::Roles::admits)), the
+    /// failure detector says that it is down, or a time is over; the heartbeats from before the pause count as long. All of
+    /// that once until a heartbeat counts: a node that pauses again and again still notices that nothing arrives. Returns until
+    /// when peers are waited for; `None`: the pause is too short to matter.
+    pub fn handle_absence(&mut self, now: Instant, absence: Duration) -> Option<Instant> {
         if absence * 2 < self.config.heartbeat_timeout {
-            return;
+            return None;
         }
-        // Once, as the excuse below: a node that pauses again and again still notices that nothing arrives.
-        if absence >= LONG_PAUSE && self.peers.iter().any(|peer| !peer.is_excused) {
-            self.stale_until = Some(now + self.config.heartbeat_interval * 2);
+        if self.peers.iter().any(|peer| !peer.is_awaited) {
+            self.answers_awaited_until = Some(now + self.config.heartbeat_timeout);
+            // The peers can answer only what they receive.
+            self.heartbeat_at = now;
         }
-        for peer in self.peers.iter_mut().filter(|peer| !peer.is_excused) {
+        for peer in self.peers.iter_mut().filter(|peer| !peer.is_awaited) {
+            peer.is_awaited = true;
             if let Some((at, _)) = &mut peer.heard {
                 *at = now;
-                peer.is_excused = true;
             }
         }
+        self.answers_awaited_until
     }
 
     /// Whether this node has a copy of every connection that it is to back up.

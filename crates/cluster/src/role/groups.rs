@@ -52,6 +52,8 @@ pub struct Heartbeats {
     pub groups: Vec<GroupHeartbeat>,
     /// Its place among the heartbeats of its sender; `None`: an older release sent it.
     pub order: Option<Order>,
+    /// The latest heartbeat that the sender has received of the addressee; `None`: there is none, or an older release sent it.
+    pub answers: Option<Order>,
 }
 
 impl Heartbeats {
@@ -59,7 +61,10 @@ impl Heartbeats {
     pub fn encode(&self, out: &mut Vec<u8>) {
         // What may be left out goes first: a heartbeat that was cut short then never passes for a whole one.
         if let Some(order) = self.order {
-            order.encode(out);
+            order.encode(attribute::ORDER, out);
+        }
+        if let Some(answers) = self.answers {
+            answers.encode(attribute::ANSWERS, out);
         }
         for group in &self.groups {
             let mut value = [0; GROUP_BYTES];
@@ -94,7 +99,8 @@ impl Heartbeats {
                 group.unreached = u16::from_be_bytes(unreached);
             }
         }
-        Ok(Self { first, groups, order: Order::decode(bytes)? })
+        let order = Order::decode(attribute::ORDER, bytes)?;
+        Ok(Self { first, groups, order, answers: Order::decode(attribute::ANSWERS, bytes)? })
     }
 }
 
@@ -146,7 +152,8 @@ mod tests {
                 unreached: 3, passive: false,
             };
             let order = (term % 2 == 0).then_some(Order { incarnation: 5, sequence: term });
-            let all = Heartbeats { first, groups, order };
+            let answers = (term % 3 == 0).then_some(Order { incarnation: 6, sequence: term });
+            let all = Heartbeats { first, groups, order, answers };
             let mut bytes = Vec::new();
             all.encode(&mut bytes);
             prop_assert_eq!(Heartbeat::decode(&bytes), Ok(first));

@@ -25,6 +25,8 @@ pub(super) mod attribute {
     pub(in super::super) const GROUP_UNREACHED: u16 = 11;
     /// Of [`super::super::Order`].
     pub(in super::super) const ORDER: u16 = 12;
+    /// The [`super::super::Order`] of the latest heartbeat that was received of the addressee.
+    pub(in super::super) const ANSWERS: u16 = 13;
 }
 
 /// Whether a datagram on the replication channel is a heartbeat: it begins with an attribute's type, whose first byte is

@@ -3,7 +3,8 @@
 //! Every node runs a [`RoleAutomaton`]. It is told which peers are alive (by the failure detector) and what they say
 //! of themselves (by [`Heartbeat`]s), and says by [`Event`]s what its owner is to do. The rules:
 //!
-//! 1. A node that starts listens first, for `startup_hold` or until it has heard all its peers.
+//! 1. A node that starts listens first, for `startup_hold` or until it has received heartbeats and all connections of each of
+//!    its peers: a peer that has the connections takes the addresses before one that starts without them.
 //! 2. While a reachable node holds the addresses, no other node takes them, with two exceptions: with `preempt`, a higher
 //!    priority does; and a synchronised node does that has reached more of its tracked ports and next hops than the holder
 //!    for `reach_hold`. Equal reach moves nothing, so addresses do not move back by themselves.
@@ -18,6 +19,9 @@
 //!    [`NodeId`](flow::NodeId).
 //! 5. Addresses are announced after the state that they need is usable, never before:
 //!    [`Event::BecomeActive`] → [`RoleAutomaton::handle_state_usable`] → [`Event::AnnounceAddresses`].
+//!
+//! 6. What a node reads after a pause is as old as the pause. It takes nothing, and yields to nothing, by heartbeats that do not
+//!    answer one which it has sent since: see [`RoleAutomaton::handle_absence`] and [`Roles::admits`]. A time limits this.
 //!
 //! Where the shared addresses are of several groups, each group has an automaton of its own ([`Roles`]), so that a node can
 //! hold some groups and back others up.

@@ -3,9 +3,8 @@
 
 use alloc::vec::Vec;
 
+use flow::Instant;
 use flow::wire::tlv::{self, TlvError};
-
-use super::heartbeat::attribute;
 
 /// Bytes of the attribute: incarnation, sequence number.
 const ORDER_BYTES: usize = 4 + 8;
@@ -20,16 +19,16 @@ pub struct Order {
 }
 
 impl Order {
-    pub(super) fn encode(self, out: &mut Vec<u8>) {
+    pub(super) fn encode(self, kind: u16, out: &mut Vec<u8>) {
         let mut value = [0; ORDER_BYTES];
         value[..4].copy_from_slice(&self.incarnation.to_be_bytes());
         value[4..].copy_from_slice(&self.sequence.to_be_bytes());
-        tlv::put(out, attribute::ORDER, &value);
+        tlv::put(out, kind, &value);
     }
 
-    /// The order that a heartbeat's attributes name; `None`: an older release sent it.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, TlvError> {
-        let found = tlv::read(bytes).flatten().find(|(kind, _)| *kind == attribute::ORDER);
+    /// The order in a heartbeat's attribute of this kind; `None`: an older release sent it, or there is none yet.
+    pub(super) fn decode(kind: u16, bytes: &[u8]) -> Result<Option<Self>, TlvError> {
+        let found = tlv::read(bytes).flatten().find(|(found, _)| *found == kind);
         let Some((kind, value)) = found else { return Ok(None) };
         let [i0, i1, i2, i3, sequence @ ..]: [u8; ORDER_BYTES] =
             value.try_into().map_err(|_| TlvError::ValueSize(kind))?;
@@ -38,15 +37,47 @@ impl Order {
     }
 }
 
+/// What this node waits for after a pause: the peer's answer to a heartbeat that was sent after it.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    /// The first own heartbeat after the pause.
+    own: Order,
+    /// From then on any heartbeat will do: the peer may be of a release that answers none, or receive none.
+    until: Instant,
+}
+
 /// The latest heartbeat of a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LatestHeartbeat {
     latest: Option<Order>,
     /// The incarnation before the latest one: what still arrives of it is late.
     ended: Option<u32>,
+    awaited: Option<Awaited>,
 }
 
 impl LatestHeartbeat {
+    /// Its place among those of the peer.
+    pub(super) const fn order(&self) -> Option<Order> {
+        self.latest
+    }
+
+    /// This node did not run for long. What waits to be read is as old as the pause: until `until`, heartbeats count only
+    /// if the peer sent them after it received `own`. A pause before the first one that counts changes nothing: a node that
+    /// pauses again and again must not wait for ever.
+    pub(super) fn await_answer(&mut self, own: Order, until: Instant) {
+        self.awaited.get_or_insert(Awaited { own, until });
+    }
+
+    /// Whether a heartbeat may have been sent before this node's last pause ended.
+    pub(super) fn is_stale(&mut self, now: Instant, answers: Option<Order>) -> bool {
+        let Some(Awaited { own, until }) = self.awaited else { return false };
+        let is_answer = answers.is_some_and(|it| it.incarnation == own.incarnation && it.sequence >= own.sequence);
+        if is_answer || until <= now {
+            self.awaited = None;
+        }
+        self.awaited.is_some()
+    }
+
     /// Whether a heartbeat is not older than the latest one, which it then is itself.
     pub(super) fn admit(&mut self, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
@@ -90,5 +121,23 @@ mod tests {
         for (index, (order, is_admitted)) in admitted.into_iter().enumerate() {
             assert_eq!(latest.admit(order), is_admitted, "the heartbeat at {index}");
         }
+    }
+
+    #[test]
+    fn after_a_pause_heartbeats_count_that_answer_a_later_one_or_arrive_after_the_limit() {
+        let at = Instant::from_millis;
+        let own = |sequence| Order { incarnation: 3, sequence };
+        let mut latest = LatestHeartbeat::default();
+        assert!(!latest.is_stale(at(0), None), "there was no pause");
+        latest.await_answer(own(8), at(100));
+        for answers in [None, Some(own(7)), Some(Order { incarnation: 4, sequence: 9 })] {
+            assert!(latest.is_stale(at(99), answers), "{answers:?}");
+        }
+        // Another pause before any that counts changes nothing.
+        latest.await_answer(own(9), at(500));
+        assert!(!latest.is_stale(at(99), Some(own(8))));
+        assert!(!latest.is_stale(at(99), None), "one that counts is enough");
+        latest.await_answer(own(20), at(700));
+        assert!(latest.is_stale(at(699), Some(own(19))) && !latest.is_stale(at(700), None));
     }
 }

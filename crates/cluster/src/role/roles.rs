@@ -95,9 +95,16 @@ impl Roles {
         self.automata.iter().any(|automaton| automaton.was_heard_within(now, node, age))
     }
 
-    /// As [`RoleAutomaton::handle_absence`], for every group.
+    /// As [`RoleAutomaton::handle_absence`], for every group. From now on heartbeats count only if they answer one that this
+    /// node has sent since, for half of the time for which peers are waited for: in the other half any will do, so that a node
+    /// which its peers do not receive still learns how they stand before it takes anything.
     pub fn handle_absence(&mut self, now: Instant, absence: Duration) {
-        self.automata.iter_mut().for_each(|automaton| automaton.handle_absence(now, absence));
+        let limits = self.automata.iter_mut().map(|automaton| automaton.handle_absence(now, absence));
+        if let Some(until) = limits.fold(None, Option::max) {
+            let next = Order { sequence: self.order.sequence + 1, ..self.order };
+            let any_from = now + until.saturating_since(now) / 2;
+            self.latest.iter_mut().for_each(|(_, latest)| latest.await_answer(next, any_from));
+        }
     }
 
     /// As [`RoleAutomaton::set_informed`]: connections belong to no group.
@@ -105,10 +112,10 @@ impl Roles {
         self.automata.iter_mut().for_each(|automaton| automaton.set_informed(now, informed));
     }
 
-    /// Whether a peer's heartbeats are not older than the latest ones that were admitted.
-    pub fn admits(&mut self, said: &Heartbeats) -> bool {
+    /// Whether a peer's heartbeats are not older than the latest ones that were admitted, nor than this node's last pause.
+    pub fn admits(&mut self, now: Instant, said: &Heartbeats) -> bool {
         let latest = self.latest.iter_mut().find(|(node, _)| *node == said.first.node);
-        latest.is_none_or(|(_, latest)| latest.admit(said.order))
+        latest.is_none_or(|(_, latest)| !latest.is_stale(now, said.answers) && latest.admit(said.order))
     }
 
     /// A peer says how it stands. Where both nodes have several groups, these go by their identities, and those that this node
@@ -212,7 +219,14 @@ impl Roles {
         self.automata.iter().filter_map(RoleAutomaton::poll_timeout).min()
     }
 
-    /// The heartbeats that are due to every peer now: of all groups as soon as one is due.
+    /// The latest heartbeat of a peer that this node has admitted: what its own ones to that peer answer.
+    #[must_use]
+    pub fn latest_of(&self, node: NodeId) -> Option<Order> {
+        self.latest.iter().find(|(of, _)| *of == node).and_then(|(_, latest)| latest.order())
+    }
+
+    /// The heartbeats that are due to every peer now: of all groups as soon as one is due. What they answer depends on the
+    /// peer: see [`Roles::latest_of`].
     pub fn poll_heartbeats(&mut self, now: Instant) -> Option<Heartbeats> {
         if !self.automata.iter().any(|automaton| automaton.is_heartbeat_due(now)) {
             return None;
@@ -227,7 +241,7 @@ impl Roles {
         };
         let groups = self.identities.iter().zip(&said).map(of_group).collect();
         self.order.sequence += 1;
-        Some(Heartbeats { first: said[0], groups, order: Some(self.order) })
+        Some(Heartbeats { first: said[0], groups, order: Some(self.order), answers: None })
     }
 
     /// What is to be done, and of which group.

@@ -58,7 +58,8 @@ impl State {
 /// What moves the automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Input {
-    /// The time to listen after the start is over.
+    /// The time to listen after the start is over, or there is nothing left to listen for: all peers were received, with all
+    /// their connections.
     StartupHoldOver,
     /// A peer holds the addresses (or is about to) and this node gives way to it.
     PeerHolds,

@@ -132,11 +132,13 @@ fn after_a_split_the_one_that_took_over_keeps_the_addresses_and_announces_again(
 #[test]
 fn a_node_that_has_just_begun_to_stand_by_knows_the_number_to_take_over_with() {
     let mut cluster = Cluster::of(2, |_| {});
-    // It has just started, as the other has.
+    // It has just started, as the other has, and neither has received the other's connections.
     cluster.automaton(0).set_informed(Instant::ZERO, false);
+    cluster.automaton(1).set_informed(Instant::ZERO, false);
     cluster.automaton(1).set_synchronised(Instant::ZERO, false);
     cluster.run_until(1000, |cluster| cluster.holders() == [0] && cluster.state(1) == Some(State::Standby));
     let now = cluster.now();
+    cluster.automaton(1).set_informed(now, true);
     cluster.automaton(1).set_synchronised(now, true);
     cluster.run_ms(5);
     cluster.set_cut(true);
@@ -194,6 +196,51 @@ fn a_node_that_starts_empty_lets_one_that_has_left_tell_it_the_connections_first
     let now = cluster.now();
     cluster.automaton(0).set_informed(now, true);
     cluster.run_until(5, |cluster| cluster.holders() == [0]);
+}
+
+#[test]
+fn a_node_that_starts_empty_leaves_the_addresses_to_a_standby_that_has_the_connections() {
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    // It is back before the other has found it dead, and ranks first.
+    cluster.kill(0);
+    cluster.run_ms(50);
+    cluster.start(0);
+    let now = cluster.now();
+    cluster.automaton(0).set_informed(now, false);
+    cluster.automaton(0).set_synchronised(now, false);
+    cluster.run_until(250, |cluster| cluster.holders() == [1]);
+    let now = cluster.now();
+    cluster.automaton(0).set_informed(now, true);
+    cluster.run_ms(1000);
+    assert_eq!(cluster.holders(), [1]);
+}
+
+#[test]
+fn after_a_pause_a_standby_takes_nothing_until_a_heartbeat_counts_or_the_peer_is_down() {
+    let back = Instant::from_millis(1500);
+    let absence = Duration::from_millis(500);
+    let mut cluster = Cluster::of(2, |_| {});
+    cluster.run_ms(1000);
+    let mut standby = cluster.nodes[1].automaton.take().unwrap();
+    let left = Heartbeat { state: State::Left, ..cluster.automaton(0).poll_heartbeat(back).unwrap() };
+    let after = |millis| back + Duration::from_millis(millis);
+    assert_eq!(standby.handle_absence(back, absence), Some(after(200)));
+    assert!(standby.poll_heartbeat(back).is_some(), "the peers can answer only what they receive");
+    for is_answered in [true, false] {
+        let mut standby = standby.clone();
+        standby.handle_peer_deaf(after(1), NodeId(0)).unwrap();
+        standby.handle_timeout(after(199));
+        assert_eq!(standby.state(), State::Standby);
+        if is_answered {
+            standby.handle_heartbeat(after(199), &left).unwrap();
+        } else {
+            standby.handle_timeout(after(200));
+        }
+        assert_eq!(standby.state(), State::TakingOver, "answered: {is_answered}");
+    }
+    standby.handle_peer_down(after(100), NodeId(0)).unwrap();
+    assert_eq!(standby.state(), State::TakingOver, "as fast as without the pause");
 }
 
 #[test]

@@ -165,20 +165,23 @@ impl Survival {
         } else if self.holds[other] {
             self.end_split(now, view);
             let leaves = view.nodes[node].as_ref().is_some_and(is_leaving);
-            if !(leaves && is_sound) {
+            if leaves && is_sound {
+                self.excuse_handshakes(node, view);
+            } else {
                 self.hand_over(now, node, view, outcome);
             }
         }
     }
 
     /// While both nodes held the addresses, either may have seen a part of what began then, or begun it with a translation
-    /// of its own: one of them is right, and no rule can tell which. What both knew before is promised all the same.
+    /// of its own: one of them is right, and no rule can tell which. What both knew before is promised all the same. One that
+    /// has ended is no exception: its other translation may be a connection of its own at the server, which is reset.
     fn end_split(&mut self, now: Instant, view: &View<'_>) {
         let Some(since) = self.split_since.take() else { return };
         for conversation in &view.scenario.conversations {
             if conversation.begins_at <= now && since <= conversation.begins_at + TELLING_MAX {
                 self.may_move.insert(conversation.number);
-                if conversation.kind == Kind::Tcp && !is_finished(conversation, view.hosts) {
+                if conversation.kind == Kind::Tcp {
                     self.excused.insert(conversation.number);
                 }
             }
@@ -196,6 +199,20 @@ impl Survival {
             let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
             let have_both = is_master(node, &tuple) == Some(true) && is_master(1 - node, &tuple) == Some(true);
             if have_both && !is_finished(conversation, view.hosts) {
+                self.excused.insert(conversation.number);
+            }
+        }
+    }
+
+    /// `node` has left in good order. A filter without states has no entry for a connection whose handshake is under way: its
+    /// answer may be on the wire, and the other node cannot know it.
+    fn excuse_handshakes(&mut self, node: usize, view: &View<'_>) {
+        let (Some(former), heir) = (view.nodes[node], view.nodes[1 - node].as_ref()) else { return };
+        for conversation in view.scenario.conversations.iter().filter(|conversation| conversation.kind == Kind::Tcp) {
+            let Some(tuple) = client_tuple(conversation, view.hosts) else { continue };
+            let is_handshake = knows(former, &tuple) && !is_told_of(view.scenario, former, &tuple);
+            let is_new = established_at(conversation, view.hosts).is_none();
+            if is_handshake && is_new && !heir.is_some_and(|heir| knows(heir, &tuple)) {
                 self.excused.insert(conversation.number);
             }
         }

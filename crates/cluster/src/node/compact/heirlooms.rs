@@ -209,6 +209,8 @@ impl Node {
         if !self.roles.groups_in(forwards).is_empty() {
             return;
         }
+        let receiver = self.peers.iter_mut().find(|known| known.id == peer).and_then(|peer| peer.compact.as_mut());
+        receiver.into_iter().for_each(|receiver| receiver.set_retaining(true));
         self.adopt_heirlooms(now, Some(peer));
         if let Some(compact) = &mut self.compact {
             compact.heirlooms.keep_until(now + compact.recovery.lasts);

@@ -200,7 +200,10 @@ impl Node {
         if self.said_entries() > 0 {
             self.begin_recovery(now, true);
         } else if until <= now {
-            self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
+            // A peer that has advertised nothing since this node started may be standing still, and have the connections.
+            let is_informed = self.peers.iter().all(|peer| peer.has_told_all);
+            let until = (!is_informed).then_some(now + ENTRIES_AWAITED);
+            self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = until);
         }
     }
 

@@ -10,6 +10,7 @@ use replication::representation::precise;
 use replication::{Kind, Store};
 
 use super::cluster::{CLIENT, Cluster, Options, SERVER};
+use super::exchange;
 use crate::node::store::{ChainStates, ReplicaCounters, ReplicaStore};
 use crate::pipeline::{Applied, Remnants};
 
@@ -22,6 +23,26 @@ fn a_standby_that_stood_still_does_not_take_its_own_silence_for_the_active_nodes
     let still_nothing = back + Duration::from_millis(150);
     cluster.node_mut(1).handle_timeout(still_nothing);
     assert!(cluster.node(1).holds_addresses(), "a node that is always late notices a death all the same");
+}
+
+#[test]
+fn connections_outlive_an_active_node_that_starts_anew_while_the_standby_stands_still() {
+    let mut cluster = Cluster::start(Options::default());
+    let ports: Vec<(u16, u16)> = (40_000..40_010).map(|port| (port, cluster.connect(port))).collect();
+    assert_eq!(cluster.connections(1), 10, "the standby has copies");
+    let standby = cluster.pause(1);
+    cluster.run(Duration::from_millis(300));
+    cluster.restart(0);
+    cluster.run_until("node 0 to serve without any", |cluster| cluster.node(0).holds_addresses());
+    cluster.run(Duration::from_secs(1));
+    cluster.go_on(1, standby);
+    cluster.run_until("node 0 to have them back", |cluster| cluster.connections(0) == 10);
+    cluster.run(Duration::from_secs(1));
+    assert!(cluster.node(0).holds_addresses() && !cluster.node(1).holds_addresses());
+    assert_eq!(cluster.connections(1), 10);
+    for (port, seen_port) in ports {
+        exchange(&mut cluster, port, seen_port, 1001, 5001);
+    }
 }
 
 #[test]

@@ -108,6 +108,19 @@ fn a_defended_address_is_taken_when_its_holder_is_gone() {
 }
 
 #[test]
+fn a_standby_that_has_the_connections_waits_for_no_heartbeat_of_a_peer_that_has_died() {
+    let mut cluster = node_0_alone(Options::default());
+    // It receives all connections, but no heartbeat that says whose the defended addresses are.
+    cluster.are_heartbeats_cut = true;
+    cluster.restart(1);
+    cluster.run_until("node 1 to be passive", |cluster| {
+        matches!(passive(cluster, 1), Some(PassiveReason::AddressDefended { .. }))
+    });
+    cluster.kill(0);
+    assert!(takes_over_after(&mut cluster) < Duration::from_millis(2600), "two probes without an answer are enough");
+}
+
+#[test]
 fn a_failover_to_a_node_that_knows_its_peer_waits_for_no_probe() {
     let mut cluster = node_0_alone(Options::default());
     cluster.restart(1);
@@ -156,8 +169,9 @@ fn receives(datagram: &[u8], options: Options) -> (Option<PassiveReason>, Durati
 fn heartbeats_that_are_not_acceptable_keep_a_starting_node_passive_for_three_seconds_and_say_why() {
     let grouped = Options { is_translated: false, has_groups: true, ..Options::default() };
     let group = GroupHeartbeat { identity: 77, state: State::Active, priority: 1, term: 1, unreached: 0 };
-    let of_other_groups = Heartbeats { first: heartbeat(0), groups: std::vec![group, group], order: None };
-    let of_another_node = Heartbeats { first: heartbeat(7), groups: Vec::new(), order: None };
+    let of_other_groups =
+        Heartbeats { first: heartbeat(0), groups: std::vec![group, group], order: None, answers: None };
+    let of_another_node = Heartbeats { first: heartbeat(7), groups: Vec::new(), order: None, answers: None };
     let (mut others, mut another) = (Vec::new(), Vec::new());
     of_other_groups.encode(&mut others);
     of_another_node.encode(&mut another);

@@ -22,6 +22,7 @@ use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
 use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
 
+use crate::failure_detector::BfdError;
 use crate::forwarding::{MssClamp, PATH_ETHER_TYPE, PathId};
 use crate::group::GroupId;
 use crate::node::{CompactNodeConfig, Node, NodeConfig, NodeError, PeerConfig, Security, Transmit, WhichPrecise};
@@ -305,6 +306,7 @@ pub(super) struct Cluster {
     chance: u64,
     /// Failure-detection packets are thrown away while set.
     pub(super) is_detection_cut: bool,
+    pub(super) are_heartbeats_cut: bool,
     /// Ports of nodes that nothing leaves or reaches, though their links are up.
     pub(super) cut_off: Vec<(u8, PortId)>,
     /// Nodes whose frames for the other one do not get through on a port's link.
@@ -357,6 +359,7 @@ impl Cluster {
             loss_percent: 0,
             chance: 1,
             is_detection_cut: false,
+            are_heartbeats_cut: false,
             cut_off: Vec::new(),
             cut_ports: Vec::new(),
             path_frames: Vec::new(),
@@ -396,6 +399,16 @@ impl Cluster {
 
     pub(super) fn kill(&mut self, id: u8) {
         self.nodes[usize::from(id)] = None;
+    }
+
+    /// The node stands still until [`Cluster::go_on`] is called with what this returns; what arrives meanwhile is lost.
+    pub(super) fn pause(&mut self, id: u8) -> Node {
+        self.nodes[usize::from(id)].take().expect("the node lives")
+    }
+
+    /// A node that stood still goes on.
+    pub(super) fn go_on(&mut self, id: u8, node: Node) {
+        self.nodes[usize::from(id)] = Some(node);
     }
 
     /// The node starts again and knows nothing.
@@ -465,9 +478,14 @@ impl Cluster {
             }
             Transmit::Detection(_) if self.is_detection_cut => {}
             Transmit::Detection(_) => {
-                peer.into_iter().for_each(|peer| peer.handle_detection(now, NodeId(from), bytes, 255).unwrap());
+                match peer.map_or(Ok(()), |peer| peer.handle_detection(now, NodeId(from), bytes, 255)) {
+                    // A node that stood still does not know yet that its peer has started anew.
+                    Ok(()) | Err(NodeError::Detection(BfdError::UnknownDiscriminator(_))) => {}
+                    Err(error) => panic!("{error}"),
+                }
             }
             Transmit::Replication(_) if self.is_replication_cut || is_lost => {}
+            Transmit::Replication(_) if self.are_heartbeats_cut && crate::role::is_heartbeat(bytes) => {}
             Transmit::Replication(_) if self.options.keys.is_some() => {
                 self.overheard.push((1 - from, bytes.to_vec()));
                 if let Some(peer) = peer {

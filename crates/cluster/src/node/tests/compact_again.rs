@@ -63,6 +63,31 @@ fn what_a_node_told_before_it_started_anew_is_told_on_to_it_by_one_that_has_not_
 }
 
 #[test]
+fn connections_outlive_an_active_node_that_starts_anew_while_the_standby_stands_still() {
+    for representation in Representation::ALL {
+        let mut cluster = connected(options(Compactly::of(representation)), 100);
+        cluster.run_until("the standby to have the filter", |cluster| is_told(cluster.node(0)));
+        let standby = cluster.pause(1);
+        cluster.run(Duration::from_millis(300));
+        cluster.restart(0);
+        cluster.run_until("node 0 to serve without any", |cluster| cluster.node(0).holds_addresses());
+        cluster.run(Duration::from_secs(5));
+        cluster.go_on(1, standby);
+        cluster.run_until("node 0 to have received the filter", |cluster| {
+            cluster.node(0).status(cluster.now).compact.is_some_and(|compact| compact.recovery_ends_at.is_some())
+        });
+        cluster.run(Duration::from_secs(1));
+        assert!(cluster.node(0).holds_addresses());
+        let speaking = |cluster: &mut Cluster| ports(100).step_by(2).filter(|port| goes_on(cluster, *port)).count();
+        assert_eq!(speaking(&mut cluster), 50, "{}", representation.name());
+        // The others, which have sent nothing, are still known when the node dies once more.
+        cluster.run(Duration::from_secs(1));
+        take_over(&mut cluster, 0);
+        assert_eq!(going_on(&mut cluster, 100), 100, "{}", representation.name());
+    }
+}
+
+#[test]
 fn what_is_told_on_is_what_has_not_come_back() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 100);
     take_over(&mut cluster, 0);

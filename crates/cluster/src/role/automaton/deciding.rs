@@ -29,10 +29,8 @@ impl RoleAutomaton {
             _ if self.must_yield(now) => Some(Input::PeerHolds),
             State::Init => {
                 let all_heard = !self.peers.is_empty() && self.peers.iter().all(|peer| self.fresh(now, peer).is_some());
-                // A peer that has left takes no addresses, yet it may be the only node with the connections: it sends them
-                // first.
-                let may_be_told = !self.informed && self.heartbeats(now).any(|peer| peer.state == State::Left);
-                ((all_heard && !may_be_told) || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
+                // No peer holds the addresses, yet one may have the connections: it sends them first, or takes over.
+                ((all_heard && self.informed) || elapsed >= self.config.startup_hold).then_some(Input::StartupHoldOver)
             }
             State::Standby => self.is_chosen(now).then_some(Input::Chosen),
             State::Leaving => (elapsed >= self.config.handover_limit).then_some(Input::HandoverLimitReached),
@@ -59,8 +57,7 @@ impl RoleAutomaton {
 
     /// Whether it is for this node to take the addresses now.
     fn is_chosen(&self, now: Instant) -> bool {
-        let is_stale = self.stale_until.is_some_and(|until| now < until);
-        if self.passive || is_stale || self.unknown_until(now).is_some() {
+        if self.passive || self.awaits_answers(now) || self.unknown_until(now).is_some() {
             return false;
         }
         let mut someone_is_leaving = false;
@@ -78,6 +75,11 @@ impl RoleAutomaton {
         let stands = |peer: &Heartbeat| !peer.passive && matches!(peer.state, State::Init | State::Standby);
         let is_best = !self.heartbeats(now).any(|peer| stands(&peer) && is_better(&peer, &own));
         is_best || self.best_is_waited_for_until().is_some_and(|until| until <= now)
+    }
+
+    /// Whether what is known of a peer may be as old as this node's last pause.
+    fn awaits_answers(&self, now: Instant) -> bool {
+        self.answers_awaited_until.is_some_and(|until| now < until) && self.peers.iter().any(|peer| peer.is_awaited)
     }
 
     /// Until when a better node is left to take addresses that nobody holds. As long as this node only listened, the better
@@ -133,7 +135,9 @@ impl RoleAutomaton {
         let expiries = heard.filter_map(|peer| Some(peer.heard?.0 + timeout));
         let unknown = self.peers.iter().filter(|peer| peer.heard.is_none());
         let doubts = unknown.filter_map(|peer| Some(peer.up_since? + timeout));
-        let own = [self.best_is_waited_for_until(), self.outreaches_until(), self.stale_until].into_iter().flatten();
+        let own = [self.best_is_waited_for_until(), self.outreaches_until(), self.answers_awaited_until]
+            .into_iter()
+            .flatten();
         expiries.chain(doubts).chain(own).filter(|at| *at > self.decided_at).min()
     }
 }

@@ -219,3 +219,36 @@ fn a_worker_that_follows_is_what_it_is_told() {
     assert_eq!((roles.state(FIRST), roles.term(SECOND)), (State::Init, 9));
     assert_eq!(roles.poll_heartbeats(Instant::from_millis(9000)), None);
 }
+
+#[test]
+fn after_a_pause_an_active_node_yields_to_nothing_that_is_as_old_as_the_pause() {
+    let mut pair = Pair::start([config(0, Vec::new()), config(1, Vec::new())]);
+    pair.run_ms(1000);
+    let back = Instant::from_millis(6000);
+    // Node 1 took over while node 0 stood still; that was read before node 1 died and started anew.
+    let peer = Order { incarnation: 1, sequence: 100 };
+    let of_peer = |state, term| Heartbeat {
+        node: NodeId(1),
+        state,
+        priority: 100,
+        synchronised: true,
+        term,
+        configuration: None,
+        unreached: 0,
+        passive: false,
+    };
+    let heartbeats = |first, answers| Heartbeats { first, groups: Vec::new(), order: Some(peer), answers };
+    let roles = pair.roles(0);
+    assert_eq!(roles.state(FIRST), State::Active);
+    roles.handle_absence(back, Duration::from_secs(5));
+    let own = roles.poll_heartbeats(back).and_then(|sent| sent.order).expect("a heartbeat is due after a pause");
+    let before = Order { sequence: own.sequence - 1, ..own };
+    for answers in [None, Some(before)] {
+        assert!(!roles.admits(back, &heartbeats(of_peer(State::Active, 9), answers)));
+    }
+    let empty = heartbeats(of_peer(State::Active, 0), Some(own));
+    assert!(roles.admits(back, &empty));
+    roles.handle_heartbeats(back, &empty).unwrap();
+    assert_eq!(roles.state(FIRST), State::Active, "a take-over that knew nothing counts as none");
+    assert_eq!(roles.latest_of(NodeId(1)), Some(peer), "what the next heartbeat answers");
+}
