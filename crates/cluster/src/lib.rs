@@ -44,6 +44,5 @@ pub mod sync;
 pub mod wan;
 
 mod group;
-mod random;
 
 pub use group::{GROUPS_MAX, GroupId, GroupSet};

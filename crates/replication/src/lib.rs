@@ -75,7 +75,6 @@ pub mod message;
 mod peer_session;
 pub mod representation;
 pub mod secure;
-mod serial;
 pub mod session;
 pub mod symbol;
 

@@ -22,6 +22,7 @@ use cluster::node::{
 use cluster::pipeline::RecoveryConfig;
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{Timeouts, TrackerConfig};
+use flow::random::mix;
 use flow::wire::arp::ArpOperation;
 use flow::wire::{MacAddress, build, ip_protocol};
 use flow::{HashKey, NodeId, PortId};
@@ -38,7 +39,6 @@ use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotat
 use replication::{SessionConfig, Transport};
 
 use crate::host::{HostConfig, SERVICE_PORT};
-use crate::random::mix;
 use crate::scenario::{FaultSet, Scenario};
 
 /// Nodes in the cluster.

@@ -44,9 +44,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use flow::netfilter::{Entry, Expectation};
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
-
-use crate::random::SplitMix64;
 
 pub use config::{
     ConfigError, HEARTBEAT_INTERVAL_DEFAULT, Injection, Mode, PeerProfile, SYNC_PEERS_MAX, SyncConfig, SyncPeerConfig,

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::netfilter::{Entry, Expectation};
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 use replication::conntrackd::{FtfwConfig, FtfwSession};
 use replication::secure::{Channel, OVERHEAD_BYTES};
@@ -16,7 +17,6 @@ use super::session::SyncSession;
 use super::status::SyncPeerStatus;
 use super::talking::SyncError;
 use crate::node::Resync;
-use crate::random::SplitMix64;
 use crate::role::{Heartbeat, State};
 
 /// A role that was not said again for so many intervals is not known any more.

@@ -13,13 +13,14 @@
 use flow::Instant;
 use flow::NodeId;
 use flow::netfilter::{Entry, Status, TcpState, Tuple};
+use flow::serial::is_before;
 use replication::representation::kernel::{Ended, Speaker, Told};
 use replication::{ApplyError, Handle};
 
 use super::config::{Mode, SyncRole};
 use super::connections::{Connections, Touched, ends_s};
 use super::event::SyncEvent;
-use super::mirror::{Record, beyond, flag, is_before};
+use super::mirror::{Record, beyond, flag};
 
 impl Connections {
     /// A peer tells of a connection. `round` is the mark of what it tells now.

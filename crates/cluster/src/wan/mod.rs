@@ -40,6 +40,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use flow::random::SplitMix64;
 use flow::{Instant, SegmentationKind};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::{Period, Sampling};
@@ -58,7 +59,6 @@ pub use self::sealing::SealingConfig;
 use self::sealing::{SEAL_BYTES, Sealing};
 pub use self::sender::{SenderConfig, SenderCounters};
 use self::session::{Heard, Session};
-use crate::random::SplitMix64;
 
 /// How a tunnel works.
 #[derive(Clone, Debug)]

@@ -18,13 +18,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use flow::Instant;
+use flow::random::SplitMix64;
 
 use super::datagram::{Datagram, Sessions};
 use super::limits::{
     ALIVE_INTERVAL, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, FORMER_SESSIONS_MAX, GREETING_INTERVAL, HEARD_SIZE_FOR,
     RENAME_AFTER,
 };
-use crate::random::SplitMix64;
 
 /// A size between the largest and the smallest: what most encapsulations leave of 1500 bytes.
 const DATAGRAM_BYTES_MIDDLE: u16 = 1372;

@@ -120,7 +120,7 @@ impl World {
 
     /// The end moves to another node, which knows nothing.
     fn fail_over(&mut self, end: usize) {
-        self.seeds = crate::random::mix(self.seeds + 1);
+        self.seeds = flow::random::mix(self.seeds + 1);
         self.ends[end] = Tunnel::new(config(), self.seeds);
         if let Some(keys) = self.keys {
             let sealing = sealing(end, keys[end], self.seeds, self.now);
@@ -186,7 +186,7 @@ impl World {
         let mut bytes = number.to_be_bytes().to_vec();
         bytes.resize(HEADER_BYTES, 0x45);
         bytes.extend_from_slice(payload);
-        let at = Some(FlowPosition { flow: crate::random::mix(flow + 1), sequence });
+        let at = Some(FlowPosition { flow: flow::random::mix(flow + 1), sequence });
         let packet = Outgoing { bytes: &bytes, header_bytes: HEADER_BYTES, at, segmentation: Segmentation::default() };
         if self.ends[from].admit(self.now, bytes.len()).is_err() {
             return false;

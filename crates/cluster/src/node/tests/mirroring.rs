@@ -322,7 +322,7 @@ impl World {
 fn content() -> Vec<u8> {
     let mut state = 9_u64;
     let words = core::iter::repeat_with(|| {
-        state = crate::random::mix(state + 1);
+        state = flow::random::mix(state + 1);
         state.to_le_bytes()
     });
     words.flatten().take(200_000).collect()

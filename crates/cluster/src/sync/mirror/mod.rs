@@ -16,7 +16,7 @@ use flow::{HashKey, NodeId};
 use hashbrown::HashTable;
 use replication::Handle;
 
-pub(super) use record::{Key, Record, beyond, flag, is_before};
+pub(super) use record::{Key, Record, beyond, flag};
 
 /// Records that memory is taken for at a time.
 const PIECE_RECORDS: usize = 4096;

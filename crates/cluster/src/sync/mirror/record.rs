@@ -469,11 +469,6 @@ pub(in crate::sync) const fn beyond(version: u32) -> u32 {
     (version | 0xffff).wrapping_add(1)
 }
 
-/// As versions are compared (RFC 1982).
-pub(in crate::sync) const fn is_before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
-}
-
 fn put_addresses(tuple: &Tuple, addresses: &mut [u8; 32]) -> u8 {
     match (tuple.source, tuple.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use flow::netfilter::{Discriminator, TcpState, Tuple};
+use flow::random::SplitMix64;
 use flow::{HashKey, Instant, NodeId};
 use replication::{ApplyError, PeerError, SessionConfig};
 
 use super::kernel::{Kernel, Queued};
-use crate::random::SplitMix64;
 use crate::sync::*;
 
 const TICK: Duration = Duration::from_millis(1);

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::vec::Vec;
 
 use flow::netfilter::TcpState;
+use flow::random::SplitMix64;
 
 use super::pair::{Options, Pair, tuple};
-use crate::random::SplitMix64;
 use crate::sync::*;
 
 /// Which faults a run has, beside lost datagrams.

@@ -4,10 +4,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use flow::Segmentation;
+use flow::random::mix;
 
 use super::layout::{Image, Layout, segmentation_bytes};
 use super::{PLACES, VERSIONS, put_number};
-use crate::random::mix;
 
 /// Places that a flow may have.
 const WAYS: usize = 4;

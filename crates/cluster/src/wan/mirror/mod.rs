@@ -103,8 +103,8 @@ impl Mirroring {
         let mirror = config.mirror?;
         let wait = config.sender.recover_within + ASK_AGAIN * 4;
         Some(Self {
-            source: Source::new(config.sender, mirror.bits_per_second.max(1), crate::random::mix(seed)),
-            standby: Standby::new(config.cache_bytes, wait, crate::random::mix(seed ^ 1)),
+            source: Source::new(config.sender, mirror.bits_per_second.max(1), flow::random::mix(seed)),
+            standby: Standby::new(config.cache_bytes, wait, flow::random::mix(seed ^ 1)),
             counters: MirrorCounters::default(),
         })
     }

@@ -8,6 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 use redundancy::wire::control::Control;
 use redundancy::{Decoder, Encoder};
@@ -17,7 +18,6 @@ use super::limits::{
 };
 use super::wire::{Entry, Side, Word};
 use super::{MirrorCounters, Tap};
-use crate::random::SplitMix64;
 use crate::wan::datagram::{Datagram, Sessions};
 use crate::wan::record::Record;
 use crate::wan::sender::{Sender, SenderConfig};

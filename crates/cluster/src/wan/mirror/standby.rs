@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::wire::control::Control;
@@ -13,7 +14,6 @@ use super::MirrorCounters;
 use super::limits::{FILLING_MAX, FOLLOW_INTERVAL, FOLLOWED_FOR, LEADER_WAIT, SILENT_FOR, WANTS_MAX};
 use super::sweep::Sweep;
 use super::wire::{Entry, Side, Word};
-use crate::random::SplitMix64;
 use crate::wan::caches::Inheritance;
 use crate::wan::datagram::{Datagram, Sessions};
 use crate::wan::receiver::Receiver;

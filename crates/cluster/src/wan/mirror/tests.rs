@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::Segmentation;
+use flow::random::SplitMix64;
 use proptest::prelude::*;
 use redundancy::FlowPosition;
 
 use super::*;
-use crate::random::SplitMix64;
 use crate::wan::{Outgoing, TunnelCounters};
 
 const HEADER_BYTES: usize = 40;
@@ -212,7 +212,7 @@ impl World {
     /// Sends an object as a connection of its own. Returns the share of its bytes that the codec saved.
     fn transfer(&mut self, from: usize, object: &[u8]) -> f64 {
         self.flows += 1;
-        let flow = crate::random::mix(self.flows);
+        let flow = flow::random::mix(self.flows);
         self.send(from, FlowPosition { flow, sequence: 0 }, b"");
         let before = self.counters(from).encoder;
         for (place, segment) in object.chunks(SEGMENT_BYTES).enumerate() {
