@@ -29,7 +29,6 @@ mod paths;
 mod peer;
 mod readiness;
 mod reload;
-mod resync;
 mod roles;
 mod securing;
 mod sharing;
@@ -72,8 +71,6 @@ pub use readiness::{
     HEARTBEAT_AGE_MAX, LAG_MAX, NodeObstacle, Obstacle, Readiness, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX,
 };
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
-pub(crate) use resync::Resync;
-pub use securing::{Security, SecurityReconfiguration};
 pub use split_brain::SplitBrain;
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};

@@ -7,9 +7,9 @@ use core::time::Duration;
 use flow::{HashKey, NodeId};
 use replication::SessionConfig;
 use replication::conntrackd::{FtfwConfig, FtfwConfigError};
+use replication::secure::{Security, UnnamedPeer};
 
 use super::filter::SyncFilter;
-use crate::node::Security;
 
 /// What this node does with its peers' connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -147,7 +147,7 @@ pub enum ConfigError {
     },
     /// A channel cannot be had.
     #[error(transparent)]
-    Channel(#[from] crate::node::ConfigError),
+    Channel(#[from] UnnamedPeer),
 }
 
 impl SyncConfig {

@@ -7,14 +7,13 @@ use flow::netfilter::{Entry, Expectation, Tuple};
 use flow::{Instant, NodeId};
 use replication::conntrackd::Table;
 use replication::representation::kernel::{EXPECTATIONS_MAX, Speaker, Told};
-use replication::{ApplyError, Handle};
+use replication::{ApplyError, Handle, Resync};
 
 use super::config::{Mode, SyncRole};
 use super::connections::Connections;
 use super::expecting::is_same;
 use super::mirror::{beyond, flag};
 use super::told::is_further;
-use crate::node::Resync;
 
 /// The connections, seen by the session with one conntrackd.
 pub(super) struct ForeignTable<'a> {

@@ -8,7 +8,7 @@ use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 use replication::conntrackd::{FtfwConfig, FtfwSession};
 use replication::secure::{Channel, OVERHEAD_BYTES};
-use replication::{Session, SessionConfig};
+use replication::{Resync, Session, SessionConfig};
 
 use super::config::{ConfigError, PeerProfile, SyncConfig, SyncPeerConfig, SyncRole};
 use super::connections::{Connections, Touched};
@@ -16,7 +16,6 @@ use super::expecting::EXPECTATIONS_TOLD_MAX;
 use super::session::SyncSession;
 use super::status::SyncPeerStatus;
 use super::talking::SyncError;
-use crate::node::Resync;
 use crate::role::{Heartbeat, State};
 
 /// A role that was not said again for so many intervals is not known any more.
@@ -56,7 +55,7 @@ impl Peer {
         let id = peer.id;
         let security = config.security.as_ref().filter(|_| matches!(peer.profile, PeerProfile::Native(_)));
         let channel = match security {
-            Some(security) => Some(security.channel_with(config.node, id, now)?),
+            Some(security) => Some(security.channel(config.node, id, now)?),
             None => None,
         };
         let session = match &peer.profile {

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId};
 use replication::conntrackd::{self, FtfwEvent, FtfwSession};
-use replication::{Holding, Link, Session, SessionEvent};
+use replication::{Holding, Link, Resync, Session, SessionEvent};
 
 use super::config::SyncRole;
 use super::connections::{Connections, Touched};
@@ -15,7 +15,6 @@ use super::peer::Carried;
 use super::status::SyncPeerStatus;
 use super::store::{NativeStore, holding};
 use super::talking::SyncError;
-use crate::node::Resync;
 
 /// A conntrackd never says when it has told everything. What it was asked for and has not told after so long, it does not have.
 const TOLD_WITHIN: Duration = Duration::from_secs(120);

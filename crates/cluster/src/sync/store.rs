@@ -4,12 +4,11 @@ use alloc::vec::Vec;
 
 use flow::{Instant, NodeId};
 use replication::representation::kernel;
-use replication::{ApplyError, Handle, Holding, Item, Kind, Store};
+use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store};
 
 use super::config::SyncRole;
 use super::connections::{Connections, speaker};
 use super::mirror::{Record, flag};
-use crate::node::Resync;
 
 /// The connections, seen by the session with one peer.
 pub(super) struct NativeStore<'a> {

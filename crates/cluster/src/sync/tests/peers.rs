@@ -5,10 +5,9 @@ use core::time::Duration;
 
 use flow::NodeId;
 use replication::conntrackd::FtfwConfig;
-use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
+use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
 
 use super::pair::{Options, Pair};
-use crate::node::Security;
 use crate::sync::*;
 
 #[test]

@@ -19,7 +19,7 @@ const SLOTS_PER_STEP: usize = 256;
 
 /// The marks of one peer's copies.
 #[derive(Debug, Default)]
-pub(crate) struct Resync {
+pub struct Resync {
     epoch: bool,
     cursor: Option<Slot>,
     /// A round has begun and not all copies carry its mark.
@@ -29,17 +29,18 @@ pub(crate) struct Resync {
     /// All copies of the peer's are of what it has told since it last came.
     is_settled: bool,
     /// Copies were refused since the peer last began to tell all, for want of room.
-    pub(crate) lacks_room: bool,
+    pub lacks_room: bool,
 }
 
 impl Resync {
     /// The mark that copies told now carry.
-    pub(crate) const fn epoch(&self) -> bool {
+    #[must_use]
+    pub const fn epoch(&self) -> bool {
         self.epoch
     }
 
     /// The peer begins to tell all: everything told so far is of the old epoch, unless the last one was given up.
-    pub(crate) const fn start(&mut self) {
+    pub const fn start(&mut self) {
         if self.is_mixed {
             self.needs_another = true;
         } else {
@@ -52,22 +53,24 @@ impl Resync {
     }
 
     /// The peer has told all: what still carries the old mark is to go.
-    pub(crate) const fn complete(&mut self) {
+    pub const fn complete(&mut self) {
         self.cursor = Some(Slot(0));
     }
 
     /// The peer is away: what is left of it may be all that anybody has.
-    pub(crate) const fn unsettle(&mut self) {
+    pub const fn unsettle(&mut self) {
         self.is_settled = false;
     }
 
     /// Whether the peer has told all that it is master of since it last came, and no copy is left of what it was before.
-    pub(crate) const fn is_settled(&self) -> bool {
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
         self.is_settled
     }
 
     /// Whether [`Resync::step`] has something to do.
-    pub(crate) const fn is_sweeping(&self) -> bool {
+    #[must_use]
+    pub const fn is_sweeping(&self) -> bool {
         self.cursor.is_some()
     }
 
@@ -75,7 +78,7 @@ impl Resync {
     /// of what stays, where to begin, and how many slots to look at, and says where to go on. True when the peer must be asked
     /// to tell all once more.
     #[must_use]
-    pub(crate) fn step(&mut self, sweep: impl FnOnce(bool, Slot, usize) -> Option<Slot>) -> bool {
+    pub fn step(&mut self, sweep: impl FnOnce(bool, Slot, usize) -> Option<Slot>) -> bool {
         let Some(cursor) = self.cursor else { return false };
         self.cursor = sweep(self.epoch, cursor, SLOTS_PER_STEP);
         if self.cursor.is_some() {
