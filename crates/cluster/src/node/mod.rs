@@ -52,12 +52,12 @@ use replication::compact::CompactError;
 use replication::representation::Selection;
 use replication::secure::ChannelError;
 use replication::{PeerError, PeerSession};
+use tunnel::mirror::{self, MirrorError};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
-use crate::wan::mirror::{self, MirrorError};
 
 pub use compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};

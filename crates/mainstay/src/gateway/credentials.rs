@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cluster::wan::SealingConfig;
 use network_functions::nat::MappingKey;
 use packet_io::{clock, random};
 use replication::secure::{
@@ -17,6 +16,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tunnel::SealingConfig;
 use zeroize::Zeroizing;
 
 use crate::config::validated::{CertificateFiles, Cluster, Security};

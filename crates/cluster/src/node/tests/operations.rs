@@ -6,7 +6,6 @@ use std::vec::Vec;
 use flow::{DropReason, NodeId};
 use network_functions::chain::ChainBuilder;
 use network_functions::firewall::Rule;
-
 use replication::secure::SecurityReconfiguration;
 
 use super::cluster::{Cluster, OUTSIDE, Options, firewall, nat, node_config, rules, segment, syn};

@@ -13,12 +13,12 @@ use network_functions::chain::ChainBuilder;
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::rule_set::Conditions;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
+use tunnel::{Bypass, SealingConfig, TunnelConfig};
 
 use super::cluster::{INSIDE, OUTSIDE, Options, node_config, segment, syn, syn_ack};
 use crate::forwarding;
 use crate::node::{Node, NodeConfig, SiteConfig, Transmit};
 use crate::role;
-use crate::wan::{Bypass, SealingConfig, TunnelConfig};
 
 /// Which addresses are IPv6's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
