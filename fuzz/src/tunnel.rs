@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use cluster::wan::datagram::TUNNEL_VERSION;
-use cluster::wan::{Outgoing, Tunnel, TunnelConfig};
 use flow::{Instant, Segmentation};
 use redundancy::FlowPosition;
 use redundancy::limits::CACHE_BYTES_MIN;
+use tunnel::datagram::TUNNEL_VERSION;
+use tunnel::{Outgoing, Tunnel, TunnelConfig};
 
 const HEADER_BYTES: usize = 40;
 /// Turns of a millisecond until both ends have found each other.

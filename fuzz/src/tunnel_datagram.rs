@@ -1,6 +1,6 @@
 //! Datagrams of the tunnel between two sites.
 
-use cluster::wan::datagram::Datagram;
+use tunnel::datagram::Datagram;
 
 /// One datagram.
 pub fn run(data: &[u8]) {

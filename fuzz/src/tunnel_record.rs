@@ -1,7 +1,7 @@
 //! Records of the tunnel between two sites, out of whatever pieces.
 
-use cluster::wan::limits::RECORD_BYTES_MAX;
-use cluster::wan::record::{Reassembly, Record};
+use tunnel::limits::RECORD_BYTES_MAX;
+use tunnel::record::{Reassembly, Record};
 
 /// Bodies of datagrams: each is a byte of what is done, its length, and it.
 pub fn run(data: &[u8]) {

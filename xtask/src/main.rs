@@ -11,14 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The rooms from the ground up: each may use only those before it. The second field says whether the room is pure.
-const ROOMS: [(&str, bool); 10] = [
+const ROOMS: [(&str, bool); 12] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
     ("network-functions", true),
     ("redundancy", true),
     ("replication", true),
+    ("tunnel", true),
     ("cluster", true),
+    ("conntrack-sync", true),
     ("analysis", false),
     ("simulator", false),
     ("mainstay", false),

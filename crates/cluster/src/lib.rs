@@ -2,8 +2,6 @@
 //!
 //! - [`failure_detector`]: Bidirectional Forwarding Detection (RFC 5880) between two nodes, or a node and a router.
 //! - [`role`]: which of the nodes holds the shared addresses, and the heartbeat by which they agree.
-//! - [`sync`]: the Linux kernel's connections, replicated to other nodes.
-//! - [`wan`]: a tunnel to another site that carries only what is new.
 //! - [`forwarding`]: routes, neighbours (ARP and Neighbour Discovery), address announcements, ICMP.
 //!
 //! The three know nothing of each other: whoever owns them carries events from one to the next. They know no clock,
@@ -40,10 +38,7 @@ pub mod node;
 pub mod observation;
 pub mod pipeline;
 pub mod role;
-pub mod sync;
-pub mod wan;
 
 mod group;
-mod random;
 
 pub use group::{GROUPS_MAX, GroupId, GroupSet};

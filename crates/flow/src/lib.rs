@@ -4,7 +4,8 @@
 //! connection's protocol automaton advances ([`conntrack`]), and how to keep millions of connections in a
 //! bounded table that is looked up a batch at a time ([`table`], [`timer_wheel`]), and which of several workers a
 //! packet belongs to ([`steering`]). Fragments find their connection through [`fragments`]; what one source has is counted in
-//! [`source_counts`]. What the Linux kernel's own tracking says of a connection is [`netfilter`]'s.
+//! [`source_counts`]. What the Linux kernel's own tracking says of a connection is [`netfilter`]'s. Numbers that go round are compared by
+//! [`serial`], and [`random`] makes jitter of a seed.
 //!
 //! It knows no clock, socket, thread or unseeded randomness: time comes in as [`Instant`], bytes as slices.
 #![no_std]
@@ -21,6 +22,8 @@ pub mod fragments;
 pub mod frame;
 pub mod key;
 pub mod netfilter;
+pub mod random;
+pub mod serial;
 pub mod source_counts;
 pub mod source_rates;
 pub mod steering;

@@ -9,6 +9,7 @@
 //! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
 //! * [`lazy`]: connections that are told only once they have lived for a while, and how long that is.
 //! * [`representation`]: what a connection looks like within a message, and which changes are worth telling.
+//! * [`Resync`]: which copies go when a peer has told all anew.
 //! * [`secure`]: the channel that datagrams travel in between nodes that are to trust nobody else.
 //!
 //! It knows no socket, clock, thread or unseeded randomness, and not what a connection is: a [`Store`] turns handles
@@ -74,13 +75,14 @@ pub mod lazy;
 pub mod message;
 mod peer_session;
 pub mod representation;
+mod resync;
 pub mod secure;
-mod serial;
 pub mod session;
 pub mod symbol;
 
 pub use message::{Kind, PROTOCOL_VERSION};
 pub use peer_session::{PeerSession, Transport};
+pub use resync::Resync;
 pub use session::{
     AgreementStatus, ApplyError, ConfigError, Handle, Holding, Item, Link, PeerError, Session, SessionConfig,
     SessionEvent, SessionStatus, Store,

@@ -1,5 +1,7 @@
 //! The one source of chance in a run.
 
+use flow::random::SplitMix64;
+
 /// Xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), its state filled by
 /// SplitMix64 from one number. Not for secrets.
 #[derive(Clone, Debug)]
@@ -10,11 +12,10 @@ impl Random {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         let mut state = [0; 4];
-        let mut at = seed;
+        let mut filler = SplitMix64::new(seed);
         let mut index = 0;
         while index < state.len() {
-            at = at.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            state[index] = mix(at);
+            state[index] = filler.next();
             index += 1;
         }
         Self(state)
@@ -52,13 +53,6 @@ impl Random {
     pub const fn pick<T: Copy>(&mut self, values: &[T]) -> T {
         values[(self.next() % values.len() as u64) as usize]
     }
-}
-
-/// SplitMix64's finaliser: every bit of the input changes about half of the output's.
-pub(crate) const fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

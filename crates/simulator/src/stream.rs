@@ -1,6 +1,6 @@
 //! The bytes of a connection: known in advance, so that who receives them can tell whose they are.
 
-use crate::random::mix;
+use flow::random::mix;
 
 /// Bytes at the start of a client's stream that say which conversation it is: a mark and the number.
 pub(crate) const HEADER_BYTES: usize = 8;

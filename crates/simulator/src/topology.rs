@@ -16,12 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::forwarding::PathId;
-use cluster::node::{
-    CompactNodeConfig, NodeConfig, PeerConfig, Security, Target, Tracked, TrackingConfig, WhichPrecise,
-};
+use cluster::node::{CompactNodeConfig, NodeConfig, PeerConfig, Target, Tracked, TrackingConfig, WhichPrecise};
 use cluster::pipeline::RecoveryConfig;
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{Timeouts, TrackerConfig};
+use flow::random::mix;
 use flow::wire::arp::ArpOperation;
 use flow::wire::{MacAddress, build, ip_protocol};
 use flow::{HashKey, NodeId, PortId};
@@ -34,11 +33,10 @@ use network_functions::nat::{
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::compact::{CompactConfig, Representation};
-use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotation, Seed};
+use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotation, Security, Seed};
 use replication::{SessionConfig, Transport};
 
 use crate::host::{HostConfig, SERVICE_PORT};
-use crate::random::mix;
 use crate::scenario::{FaultSet, Scenario};
 
 /// Nodes in the cluster.

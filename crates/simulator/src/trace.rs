@@ -1,9 +1,8 @@
 //! What a run leaves behind: a digest of everything that happened, and lines to read if they are wanted.
 
+use flow::random::mix;
 use flow::wire::{self, Parsed};
 use flow::{Frame, Instant, PortId};
-
-use crate::random::mix;
 
 /// Lines kept at most; the oldest go.
 const LINES_MAX: usize = 200_000;

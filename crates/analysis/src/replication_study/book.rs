@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use flow::conntrack::{Change, is_closing};
+use flow::random::SplitMix64;
 use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant, Tuple};
@@ -109,7 +110,7 @@ pub(super) struct Book {
     bytes_by_told: [u64; THRESHOLDS_MAX + 1],
     /// The changes since they were last taken, for the filters.
     pub(super) entries: Vec<Entry>,
-    random: u64,
+    random: SplitMix64,
 }
 
 impl Book {
@@ -130,7 +131,7 @@ impl Book {
             payload_bytes: 0,
             bytes_by_told: [0; THRESHOLDS_MAX + 1],
             entries: Vec::new(),
-            random: config.seed,
+            random: SplitMix64::new(config.seed),
         }
     }
 
@@ -345,19 +346,10 @@ impl Book {
 
     /// A tuple of TCP over IPv4 from anywhere to anywhere.
     fn random_tuple(&mut self) -> Tuple {
-        let (addresses, ports) = (self.random(), self.random());
+        let (addresses, ports) = (self.random.next(), self.random.next());
         let [a, b, c, d, e, f, g, h] = addresses.to_be_bytes();
         let port = (ports as u16) | PRIVATE_PORTS_FROM;
         Tuple::v4(ip_protocol::TCP, ([a, b, c, d].into(), port), ([e, f, g, h].into(), (ports >> 16) as u16))
-    }
-
-    /// SplitMix64.
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 
     /// The latest time that was seen.

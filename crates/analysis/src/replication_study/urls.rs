@@ -6,6 +6,7 @@ use filters::{
     Change, Exchange, Insertion, KeyHash, Memory, MultiLevel, MultiLevelShape, Secret, StatefulBloom,
     StatefulBloomShape, States, Update, stateful_bloom,
 };
+use flow::random::mix;
 
 use super::outcome::{UrlStructure, Urls};
 
@@ -191,14 +192,12 @@ impl UrlBook {
     }
 }
 
-/// FNV-1a, finished by SplitMix64's mixing.
+/// FNV-1a, finished by [`mix`].
 fn mixed_hash(bytes: &[u8]) -> u64 {
     let folded = bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    let mixed = (folded ^ (folded >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    mix(folded)
 }
 
 /// The category of a URL, from 1 to 127: drawn from a Poisson distribution by the URL's hash.

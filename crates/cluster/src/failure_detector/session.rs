@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::Instant;
+use flow::random::SplitMix64;
 
 use super::config::{Config, micros};
 use super::packet::{ControlPacket, Diagnostic};
 use super::state::{Input, State, transition};
 use super::{BfdError, TIME_TO_LIVE};
-use crate::random::SplitMix64;
 
 /// Events that wait to be polled. When there are more, the oldest two go: with one `Up` and one `Down` gone, the
 /// rest still tells how things stand.

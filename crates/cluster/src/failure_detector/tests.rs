@@ -5,10 +5,10 @@ use std::vec::Vec;
 use core::time::Duration;
 
 use flow::Instant;
+use flow::random::SplitMix64;
 use proptest::prelude::*;
 
 use super::*;
-use crate::random::SplitMix64;
 
 const LATENCY: Duration = Duration::from_micros(300);
 const SETTLING: Duration = Duration::from_secs(3);

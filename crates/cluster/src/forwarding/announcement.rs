@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use flow::Instant;
+use flow::random::SplitMix64;
 
 use crate::group::GroupSet;
-use crate::random::SplitMix64;
 
 /// When announcements go out, counted from the first: at once, and again because they may be lost, or reach a switch
 /// that is still busy with the failure.

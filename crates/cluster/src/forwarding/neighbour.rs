@@ -20,10 +20,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use flow::random::mix;
 use flow::wire::{Headers, MacAddress};
 use flow::{Checksum, Instant, PortId, Segmentation, Tuple};
-
-use crate::random::mix;
 
 const SETS: usize = 512;
 const WAYS: usize = 8;

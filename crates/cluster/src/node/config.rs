@@ -11,8 +11,8 @@ use network_functions::chain::Chain;
 use network_functions::restoration::ChainUnrestorable;
 use replication::compact::{CompactConfigError, CompactReceiver};
 use replication::representation::Selection;
-use replication::secure::OVERHEAD_BYTES;
-use replication::{PeerSession, SessionConfig, Transport};
+use replication::secure::{OVERHEAD_BYTES, Security, UnnamedPeer};
+use replication::{PeerSession, Resync, SessionConfig, Transport};
 
 use super::compact::{Compact, CompactNodeConfig, ToldOn};
 use super::elsewhere::{Announcing, LastKnown};
@@ -22,8 +22,7 @@ use super::judging::Judging;
 use super::passive::Passive;
 use super::paths::Paths;
 use super::peer::Peer;
-use super::resync::Resync;
-use super::securing::{PlainText, Security};
+use super::securing::{PlainText, channel};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
 use super::tracking::Tracking;
@@ -112,8 +111,8 @@ pub enum ConfigError {
     #[error("node {} is among the peers twice, or is this node itself", .0.0)]
     DuplicatePeer(NodeId),
     /// Its certificate cannot be told from others.
-    #[error("no certificate_name is given for node {}: write the name that its certificate was issued for", .0.0)]
-    UnnamedPeer(NodeId),
+    #[error(transparent)]
+    UnnamedPeer(#[from] UnnamedPeer),
     /// The stream of filters.
     #[error(transparent)]
     Compact(#[from] CompactConfigError),
@@ -212,7 +211,7 @@ impl NodeConfig {
 
     fn build_peer(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
         peer.detector.check()?;
-        let channel = self.security.as_ref().map(|security| security.channel(self.node, peer, now)).transpose()?;
+        let channel = self.security.as_ref().map(|security| channel(security, self.node, peer, now)).transpose()?;
         let session = match peer.session {
             None => None,
             Some(config) => {

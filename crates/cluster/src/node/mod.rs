@@ -29,7 +29,6 @@ mod paths;
 mod peer;
 mod readiness;
 mod reload;
-mod resync;
 mod roles;
 mod securing;
 mod sharing;
@@ -53,12 +52,12 @@ use replication::compact::CompactError;
 use replication::representation::Selection;
 use replication::secure::ChannelError;
 use replication::{PeerError, PeerSession};
+use tunnel::mirror::{self, MirrorError};
 
 use crate::failure_detector::{self, BfdError};
 use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
-use crate::wan::mirror::{self, MirrorError};
 
 pub use compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};
@@ -72,8 +71,6 @@ pub use readiness::{
     HEARTBEAT_AGE_MAX, LAG_MAX, NodeObstacle, Obstacle, Readiness, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX,
 };
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
-pub(crate) use resync::Resync;
-pub use securing::{Security, SecurityReconfiguration};
 pub use split_brain::SplitBrain;
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use flow::random::SplitMix64;
 use flow::wire::MacAddress;
 use flow::{Instant, NodeId, PortId};
 use replication::secure::ChannelError;
@@ -25,7 +26,6 @@ use replication::secure::ChannelError;
 use super::{Node, NodeError, NodeEvent};
 use crate::forwarding::{AddressFinding, FindingKind};
 use crate::group::{GroupId, GroupSet};
-use crate::random::SplitMix64;
 use crate::role::{Heartbeats, Roles, State};
 
 /// Probes that are sent while a starting node listens (RFC 5227 section 1.1: PROBE_NUM).

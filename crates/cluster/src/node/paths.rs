@@ -11,6 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use flow::random;
 use flow::{Instant, NodeId, PortId};
 use replication::secure::Content;
 
@@ -20,7 +21,6 @@ use crate::failure_detector::{
     self, CONTROL_PACKET_BYTES, ConfigError, Diagnostic, Event, Session, State, TIME_TO_LIVE,
 };
 use crate::forwarding::{OutFrame, PathFrame, PathFrameKind, PathId};
-use crate::random;
 use crate::role::{self, Heartbeats};
 
 /// How long the replication path alone must be down before that is reported: when a peer dies, all paths fall silent, but not in

@@ -7,13 +7,12 @@ use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::compact::CompactReceiver;
 use replication::secure::Channel;
-use replication::{Handle, PeerError, PeerSession, SessionEvent};
+use replication::{Handle, PeerError, PeerSession, Resync, SessionEvent};
 
 use super::compact::{Cells, Compact, ToldOn};
 use super::elsewhere::LastKnown;
 use super::event::{Events, NodeEvent};
 use super::paths::Paths;
-use super::resync::Resync;
 use super::split_brain::SplitWatch;
 use super::store::{ReplicaCounters, ReplicaStore};
 use crate::failure_detector;

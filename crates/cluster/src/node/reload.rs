@@ -10,9 +10,9 @@ use flow::conntrack::{Tracker, TrackerConfig};
 use flow::{Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
+use replication::secure::SecurityReconfiguration;
 
 use super::config::check_groups;
-use super::securing::SecurityReconfiguration;
 use super::{ConfigError, Node};
 use crate::{failure_detector, forwarding, role};
 

@@ -7,38 +7,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use flow::{Instant, NodeId, WorkerId};
+use flow::{Instant, NodeId};
 use replication::Transport;
 use replication::secure::{
-    Channel, ChannelConfig, ChannelError, ChannelEvent, Content, Credentials, Rotation, Seed, is_channel,
+    Channel, ChannelError, ChannelEvent, Content, Security, SecurityReconfiguration, UnnamedPeer, is_channel,
 };
 
 use super::peer::Peer;
 use super::{ConfigError, Node, NodeError, NodeEvent, PeerConfig, ReloadError, Transmit};
 use crate::failure_detector::{CONTROL_PACKET_BYTES, TIME_TO_LIVE};
-
-/// What the channels to the peers are secured by.
-#[derive(Clone, Debug)]
-pub struct Security {
-    /// Keys, certificates, or both.
-    pub credentials: Arc<Credentials>,
-    /// When session keys are exchanged.
-    pub rotation: Rotation,
-    /// What the channels' randomness grows from; differs from start to start and from worker to worker, and is drawn from a
-    /// generator that is fit for keys.
-    pub seed: Seed,
-    /// The time since 1970.
-    pub unix_time: Duration,
-}
-
-/// What of [`Security`] can change while a node works.
-#[derive(Clone, Debug)]
-pub struct SecurityReconfiguration {
-    /// Keys, certificates, or both.
-    pub credentials: Arc<Credentials>,
-    /// When session keys are exchanged.
-    pub rotation: Rotation,
-}
 
 /// Room for what is about to be encrypted, and for what was decrypted.
 #[derive(Debug, Default)]
@@ -47,25 +24,17 @@ pub(super) struct PlainText {
     pub(super) incoming: Vec<u8>,
 }
 
-impl Security {
-    /// The channel with a peer that is told by this transport.
-    pub(super) fn channel(&self, local: NodeId, peer: &PeerConfig, now: Instant) -> Result<Channel, ConfigError> {
-        if peer.transport == Transport::Tcp && self.credentials.knows(peer.id) {
-            return Err(ConfigError::StreamNotSecured);
-        }
-        self.channel_with(local, peer.id, now)
+/// The channel with a peer that is told by this transport.
+pub(super) fn channel(
+    security: &Security,
+    local: NodeId,
+    peer: &PeerConfig,
+    now: Instant,
+) -> Result<Channel, ConfigError> {
+    if peer.transport == Transport::Tcp && security.credentials.knows(peer.id) {
+        return Err(ConfigError::StreamNotSecured);
     }
-
-    /// The channel with a peer.
-    pub(crate) fn channel_with(&self, local: NodeId, peer: NodeId, now: Instant) -> Result<Channel, ConfigError> {
-        if !self.credentials.knows(peer) {
-            return Err(ConfigError::UnnamedPeer(peer));
-        }
-        // The lead's, unless the node is said to be another worker.
-        let config = ChannelConfig { local, peer, worker: WorkerId::LEAD, rotation: self.rotation };
-        let seed = self.seed.derive(&[local.0, peer.0]);
-        Ok(Channel::new(config, Arc::clone(&self.credentials), seed, now, self.unix_time))
-    }
+    Ok(security.channel(local, peer.id, now)?)
 }
 
 impl Peer {
@@ -191,7 +160,7 @@ impl Node {
         }
         let credentials = new.map(|new| &new.credentials);
         let unnamed = self.peers.iter().find(|peer| credentials.is_some_and(|known| !known.knows(peer.id)));
-        unnamed.map_or(Ok(()), |peer| Err(ConfigError::UnnamedPeer(peer.id).into()))
+        unnamed.map_or(Ok(()), |peer| Err(ConfigError::from(UnnamedPeer(peer.id)).into()))
     }
 
     pub(super) fn renew_security(&mut self, now: Instant, new: &SecurityReconfiguration) {

@@ -59,7 +59,7 @@ pub struct NodeStatus {
     /// The next hops that are tracked.
     pub next_hops: Vec<NextHopTrack>,
     /// The tunnel to another site, if there is one.
-    pub site: Option<crate::wan::TunnelStatus>,
+    pub site: Option<tunnel::TunnelStatus>,
 }
 
 /// How a node stands to a group of shared addresses.

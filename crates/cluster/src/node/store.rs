@@ -8,11 +8,10 @@ use flow::wire::tlv::TlvError;
 use flow::{Connection, Direction, Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::precise::{self, Ended, FunctionStates};
-use replication::{ApplyError, Handle, Holding, Item, Kind, Store, representation};
+use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store, representation};
 
 use super::compact::Cells;
 use super::copies;
-use super::resync::Resync;
 use crate::pipeline::{Applied, Pipeline};
 
 /// Counters of what peers told.

@@ -24,11 +24,11 @@ use flow::{
 };
 use network_functions::tuple_filter::TupleFilter;
 use redundancy::FlowPosition;
+use tunnel::{Outgoing, Restored, SealingConfig, Tunnel, TunnelConfig, TunnelStatus};
 
 use super::surroundings::Surroundings;
 use super::{Node, OUTBOX_FRAMES_MAX};
 use crate::forwarding::Forwarder;
-use crate::wan::{Outgoing, Restored, SealingConfig, Tunnel, TunnelConfig, TunnelStatus};
 
 /// The time to live of the tunnel's datagrams; the forwarder takes one off.
 const TTL: u8 = 65;

@@ -17,6 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use flow::connection::flags;
+use flow::serial::is_before;
 use flow::{Connection, Direction, Instant, NodeId, Tuple};
 use replication::representation::precise::Ended;
 
@@ -205,11 +206,6 @@ const fn beyond(version: u32) -> u32 {
 /// Whether the connection never had another master than the node at which it began.
 const fn is_first_masters(version: u32) -> bool {
     version >> 16 == 0
-}
-
-/// As versions are compared (RFC 1982).
-const fn is_before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cluster::wan::{Outgoing, SecondStage, Tunnel, TunnelConfig};
 use flow::wire::{build, ip_protocol};
 use flow::{Instant, Segmentation, Tuple};
 use redundancy::FlowPosition;
+use tunnel::{Outgoing, SecondStage, Tunnel, TunnelConfig};
 
 use super::*;
 

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::node::SiteConfig;
-use cluster::wan::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
-use cluster::wan::mirror::MirrorConfig;
-use cluster::wan::{SecondStage, SenderConfig, TunnelConfig};
 use network_functions::tuple_filter::TupleFilter;
 use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
 use replication::secure::{PRE_SHARED_KEYS_MAX, Rotation};
 use serde::Deserialize;
 use toml::Spanned;
+use tunnel::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
+use tunnel::mirror::MirrorConfig;
+use tunnel::{SecondStage, SenderConfig, TunnelConfig};
 
 use super::diagnostic::{Findings, Mistake};
 use super::security::Security;

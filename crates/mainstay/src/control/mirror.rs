@@ -1,7 +1,7 @@
 //! What operators are told of the mirrors of the tunnel's caches.
 
-use cluster::wan::mirror::MirrorStatus;
 use serde::{Deserialize, Serialize};
+use tunnel::mirror::MirrorStatus;
 
 use crate::metrics::{Metric, Samples};
 use crate::output::{counted, scaled};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cluster::node::{Reconfiguration, SecurityReconfiguration};
+use cluster::node::Reconfiguration;
+use replication::secure::SecurityReconfiguration;
 use serde::{Deserialize, Serialize};
 
 use super::inquiry::AskError;

@@ -1,7 +1,7 @@
 //! What operators are told of the tunnel to another site.
 
-use cluster::wan::{Bypass, TunnelStatus};
 use serde::{Deserialize, Serialize};
+use tunnel::{Bypass, TunnelStatus};
 
 use super::mirror::RedundancyMirror;
 use crate::metrics::{Metric, Samples};

@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cluster::node;
-use cluster::wan::SealingConfig;
 use network_functions::nat::MappingKey;
 use packet_io::{clock, random};
 use replication::secure::{
-    Certificates, CertificatesError, Credentials, CredentialsError, NotAKey, PreSharedKey, Seed, SignatureScheme,
+    self, Certificates, CertificatesError, Credentials, CredentialsError, NotAKey, PreSharedKey, Seed, SignatureScheme,
     Signer,
 };
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tunnel::SealingConfig;
 use zeroize::Zeroizing;
 
 use crate::config::validated::{CertificateFiles, Cluster, Security};
@@ -85,16 +84,16 @@ pub(crate) fn mapping_key(path: &Path) -> Result<MappingKey, SecretError> {
 }
 
 /// What secures the channels of one worker that starts now, if anything does.
-pub(super) fn security(cluster: Option<&Cluster>) -> Result<Option<node::Security>, SecretError> {
+pub(super) fn security(cluster: Option<&Cluster>) -> Result<Option<secure::Security>, SecretError> {
     begin(cluster.and_then(|cluster| cluster.replication.security.as_ref()))
 }
 
 /// What secures the channels of a node that starts now, if anything does.
-pub(crate) fn begin(security: Option<&Security>) -> Result<Option<node::Security>, SecretError> {
+pub(crate) fn begin(security: Option<&Security>) -> Result<Option<secure::Security>, SecretError> {
     let Some(security) = security else { return Ok(None) };
     let mut seed = Zeroizing::new([0; 32]);
     random::fill(&mut *seed);
-    Ok(Some(node::Security {
+    Ok(Some(secure::Security {
         credentials: Arc::new(load(security)?),
         rotation: security.rotation,
         seed: Seed::new(*seed),
@@ -103,15 +102,17 @@ pub(crate) fn begin(security: Option<&Security>) -> Result<Option<node::Security
 }
 
 /// As [`security`], of a worker that runs.
-pub(super) fn reconfiguration(cluster: Option<&Cluster>) -> Result<Option<node::SecurityReconfiguration>, SecretError> {
+pub(super) fn reconfiguration(
+    cluster: Option<&Cluster>,
+) -> Result<Option<secure::SecurityReconfiguration>, SecretError> {
     renew(cluster.and_then(|cluster| cluster.replication.security.as_ref()))
 }
 
 /// As [`begin`], of a node that runs.
-pub(crate) fn renew(security: Option<&Security>) -> Result<Option<node::SecurityReconfiguration>, SecretError> {
+pub(crate) fn renew(security: Option<&Security>) -> Result<Option<secure::SecurityReconfiguration>, SecretError> {
     let Some(security) = security else { return Ok(None) };
     let credentials = Arc::new(load(security)?);
-    Ok(Some(node::SecurityReconfiguration { credentials, rotation: security.rotation }))
+    Ok(Some(secure::SecurityReconfiguration { credentials, rotation: security.rotation }))
 }
 
 /// Reads and checks all that the section names.

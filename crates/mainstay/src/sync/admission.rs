@@ -1,7 +1,7 @@
 //! What `[filter]` says, in the words of those who apply it: the kernel, which keeps events away; the node, which decides what
 //! is told; and, for what neither knows, the daemon between them.
 
-use cluster::sync::{IgnoreRule, SyncFilter, TcpStates, TellOthers};
+use conntrack_sync::{IgnoreRule, SyncFilter, TcpStates, TellOthers};
 use flow::netfilter::{Entry, TcpState};
 use packet_io::ctnetlink::{EventFilter, filter};
 use packet_io::netlink;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::sync::{
+use conntrack_sync::{
     HEARTBEAT_INTERVAL_DEFAULT, Injection, Mode, PeerProfile, SyncConfig as NodeConfig, SyncNode, SyncPeerConfig,
     SyncRole, TIMEOUT_FLOOR_DEFAULT,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use cluster::sync::SyncNode;
+use conntrack_sync::SyncNode;
 use flow::Instant;
 use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};

@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cluster::sync::{DumpResult, KernelAction, KernelEvent, KernelRefusal, KernelRequest, Origin, Share, SyncNode};
+use conntrack_sync::{DumpResult, KernelAction, KernelEvent, KernelRefusal, KernelRequest, Origin, Share, SyncNode};
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
 use packet_io::IoError;

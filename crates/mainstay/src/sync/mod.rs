@@ -1,6 +1,6 @@
 //! `mainstay sync`: the kernel's connection tracking, replicated.
 //!
-//! One thread owns a [`SyncNode`](cluster::sync::SyncNode), the sockets to the kernel and to the peers, and waits for nothing but
+//! One thread owns a [`SyncNode`](conntrack_sync::SyncNode), the sockets to the kernel and to the peers, and waits for nothing but
 //! the poller; operators' questions come to it over the same channel as a gateway's. The kernel forwards; this never sees a
 //! packet.
 
@@ -44,7 +44,7 @@ pub enum SyncError {
     System(#[from] packet_io::IoError),
     /// The node cannot be made as configured.
     #[error(transparent)]
-    Node(#[from] cluster::sync::ConfigError),
+    Node(#[from] conntrack_sync::ConfigError),
     /// Keys or certificates cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretError),

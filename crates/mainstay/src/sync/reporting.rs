@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::sync::{self, KernelRefusal, SyncEvent, SyncNode, SyncRole};
+use conntrack_sync::{KernelRefusal, SyncEvent, SyncNode, SyncRole};
 use flow::{Instant, NodeId};
 use packet_io::clock;
 use packet_io::ctnetlink::{Support, support};
@@ -117,7 +117,7 @@ impl Reporting {
     }
 
     /// Something that a peer sent could not be used: said, but not again and again.
-    pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), sync::SyncError>) {
+    pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), conntrack_sync::SyncError>) {
         if let Err(error) = result {
             self.complain(format!("from node {}: {error}", id.0));
         }
@@ -175,7 +175,7 @@ pub(super) struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    fn sync(&self, status: &sync::SyncStatus) -> SyncStatus {
+    fn sync(&self, status: &conntrack_sync::SyncStatus) -> SyncStatus {
         let reporting = &*self.reporting;
         SyncStatus {
             mode: name_of(&Mode::ALL, reporting.mode).to_owned(),
@@ -188,7 +188,7 @@ impl Answers<'_> {
         }
     }
 
-    fn kernel_status(&self, status: &sync::SyncStatus) -> KernelStatus {
+    fn kernel_status(&self, status: &conntrack_sync::SyncStatus) -> KernelStatus {
         let host = &self.reporting.host;
         let (counters, counted, injected) = (status.counters, self.kernel.counters(), status.injected);
         let refused = KernelRefusal::NAMES.iter().zip(injected.refused);
@@ -218,7 +218,7 @@ impl Answers<'_> {
     }
 }
 
-fn waiting(status: &sync::SyncStatus) -> u64 {
+fn waiting(status: &conntrack_sync::SyncStatus) -> u64 {
     status.pending as u64
 }
 
@@ -262,7 +262,7 @@ impl ControlHandler for Answers<'_> {
     fn flows(&mut self, query: &FlowsQuery) -> FlowsPage {
         let found = self.node.flows(query.cursor, FLOWS_EXAMINED_PER_PAGE_MAX);
         let node = self.reporting.node;
-        let describe = |flow: &sync::SyncFlow| {
+        let describe = |flow: &conntrack_sync::SyncFlow| {
             let known = Known { entry: &flow.entry, owner: flow.owner, version: flow.version };
             known.describe(node, &query.filter)
         };

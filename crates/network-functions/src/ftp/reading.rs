@@ -5,10 +5,11 @@ use core::iter;
 use core::ops::Range;
 
 use arrayvec::ArrayString;
+use flow::serial::is_before;
 use flow::{Direction, DropReason, Tuple};
 
 use super::line::{self, Announcement, Command, Reply, TEXT_BYTES_MAX};
-use super::state::{FtpState, REFUSALS_MAX, flags, is_before};
+use super::state::{FtpState, REFUSALS_MAX, flags};
 use super::{Counter, Ftp, NAME};
 use crate::address::{from_tuple_bytes, tuple_bytes};
 use crate::expectation::{ANY_PORT, Expectation, Refusal};

@@ -13,6 +13,7 @@
 use alloc::vec::Vec;
 
 use flow::Direction;
+use flow::serial::is_before;
 use flow::wire::tlv::{self, TlvError};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -106,11 +107,6 @@ impl Way {
             length_bytes: bytes[15],
         }
     }
-}
-
-/// Whether `a` lies before `b`, counted round the end (RFC 9293 section 3.4).
-pub(super) const fn is_before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
 }
 
 mod way_flags {

@@ -5,6 +5,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use flow::conntrack::ProtocolState;
+use flow::serial::is_before;
 use flow::wire::{Parsed, build, parse};
 use flow::{Connection, Frame, Instant, PortId, Tuple};
 use proptest::prelude::*;
@@ -407,7 +408,7 @@ impl Conversation {
         for (byte, behind) in out.text.iter().zip(0..) {
             let at = offset_of(out.sequence.wrapping_add(behind));
             // What was acknowledged is thrown away unseen; of the rest, nothing may be said differently.
-            if !state::is_before(at, self.contiguous()) {
+            if !is_before(at, self.contiguous()) {
                 let known = *self.received.entry(at).or_insert(*byte);
                 assert_eq!(known, *byte, "number {at} says two things");
             }

@@ -14,6 +14,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use flow::random::mix;
+
 /// Bits of a word of a row.
 pub(super) const WORD_BITS: usize = u64::BITS as usize;
 
@@ -137,7 +139,7 @@ impl<N: Number> Plan<N> {
         for turns in self.turns.chunk_by(|one, other| one.0 == other.0) {
             for (_, rule) in turns {
                 turn(&mut met, *rule);
-                name ^= mix(u64::from(*rule));
+                name ^= spread(u64::from(*rule));
             }
             dimension.push(turns[0].0, rows.find_or_push(name, &met));
         }
@@ -151,13 +153,10 @@ fn turn(met: &mut [u64], rule: u16) {
     met[usize::from(rule) / WORD_BITS] ^= 1 << (usize::from(rule) % WORD_BITS);
 }
 
-/// Spreads a rule's number over 64 bits (the finaliser of Steele, Lea and Flood's SplitMix64, 2014): the exclusive or over
-/// the rules of a row names the row (Zobrist, 1970). Rows of the same name are compared, so that chance cannot mislead.
-const fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
+/// Spreads a rule's number over 64 bits: the exclusive or over the rules of a row names the row (Zobrist, 1970). Rows of the
+/// same name are compared, so that chance cannot mislead.
+const fn spread(number: u64) -> u64 {
+    mix(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// Rows made so far.

@@ -6,13 +6,13 @@ use core::time::Duration;
 
 use filters::{Change, Secret, Update};
 use flow::Instant;
+use flow::serial;
 
 use super::error::CompactError;
 use super::held::Held;
 use super::receiver::ACK_DELAY;
 use super::status::CompactReceiverStatus;
 use super::wire::{self, ACK_NUMBERS, Announcement, Body, SECTIONS_MAX, kind};
-use crate::serial;
 use crate::symbol::{self, Coding};
 
 /// An acknowledgement is due after so many datagrams.

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use filters::Change;
 use flow::Instant;
+use flow::serial;
 
 use super::wire::ACK_NUMBERS;
-use crate::serial;
 
 /// A datagram that was sent.
 pub(super) struct Told {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use flow::random::SplitMix64;
 use flow::{Instant, Tuple};
 
 use super::config::Representation;
@@ -11,7 +12,7 @@ use super::hearing::Hearing;
 use super::held::Known;
 use super::status::CompactReceiverStatus;
 use super::wire::{self, Announcement, kind};
-use crate::session::SplitMix;
+use crate::session::draw_number;
 
 /// An acknowledgement is due so long after the first datagram that it tells of. So late may a datagram come that
 /// another one has overtaken, and still be used.
@@ -41,7 +42,7 @@ impl Default for ReceiverLimits {
 /// ```
 pub struct CompactReceiver {
     limits: ReceiverLimits,
-    random: SplitMix,
+    random: SplitMix64,
     pub(super) current: Option<Hearing>,
     staging: Option<Hearing>,
     /// What a peer that was started anew told before, if it is retained.
@@ -61,8 +62,8 @@ impl CompactReceiver {
     /// Without any filter. `seed` must differ from start to start.
     #[must_use]
     pub fn new(limits: ReceiverLimits, seed: u64) -> Self {
-        let mut random = SplitMix(seed);
-        let invitation = random.session();
+        let mut random = SplitMix64::new(seed);
+        let invitation = draw_number(&mut random);
         Self {
             limits,
             random,
@@ -126,7 +127,7 @@ impl CompactReceiver {
             // Before the new one is built, so that there are never three.
             self.staging = None;
             self.staging = Some(Hearing::new(now, number, announcement)?);
-            self.invitation = self.random.session();
+            self.invitation = draw_number(&mut self.random);
         } else {
             self.unknown = Some((number, announcement.epoch()));
         }

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use filters::{Change, MarkId, Memory};
+use flow::serial;
 use flow::{Instant, NodeId};
 
 use self::comparing::Comparing;
@@ -26,7 +27,6 @@ use super::in_flight::{Ack, InFlight, Purpose};
 use super::sender::Common;
 use super::source::Source;
 use super::wire::{self, Body, SECTIONS_MAX, kind};
-use crate::serial;
 use crate::session::round_trip::RoundTrip;
 
 /// Time from the first announcement to the second; doubles from then on

@@ -51,6 +51,7 @@ mod keys;
 mod opening;
 mod resolver;
 mod secret;
+mod security;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -79,6 +80,7 @@ pub use certificate::{
 pub use credentials::{Credentials, CredentialsError, PRE_SHARED_KEYS_MAX};
 pub use error::{ChannelError, REFUSALS, Refusal};
 pub use secret::{KeyId, NotAKey, PRE_SHARED_KEY_BYTES, PreSharedKey, Seed};
+pub use security::{Security, SecurityReconfiguration, UnnamedPeer};
 pub use status::{ChannelEvent, ChannelStatus, EVENTS_MAX, SessionKeys};
 pub use window::REPLAY_WINDOW_DATAGRAMS;
 pub use wire::{CHANNEL_VERSION, OVERHEAD_BYTES, is_channel};

@@ -3,12 +3,13 @@
 use alloc::vec::Vec;
 
 use flow::Instant;
+use flow::random::SplitMix64;
 
 use super::agreement::Word;
 use super::item::Item;
 use super::sender::COMPARISON_BYTES_MAX;
 use super::status::SessionEvent;
-use super::{Handle, Holding, Link, Session, SplitMix, Store};
+use super::{Handle, Holding, Link, Session, Store};
 use crate::message::agreement::{AskView, DigestsView, ListingView};
 use crate::message::{ASK, DIGESTS, Header, LISTING};
 
@@ -57,7 +58,7 @@ impl Session {
     pub(super) fn item_key(&self) -> u64 {
         let theirs = self.peer_session.unwrap_or(0);
         let (low, high) = (self.session.min(theirs), self.session.max(theirs));
-        SplitMix(u64::from(low) << 32 | u64::from(high)).next()
+        SplitMix64::new(u64::from(low) << 32 | u64::from(high)).next()
     }
 
     pub(super) fn comparison_at(&self) -> Option<Instant> {

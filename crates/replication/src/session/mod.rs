@@ -27,6 +27,7 @@ mod tests;
 use core::time::Duration;
 
 use arrayvec::ArrayVec;
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 
 use self::agreement::Agreement;
@@ -61,7 +62,7 @@ pub struct Session {
     config: SessionConfig,
     local: NodeId,
     peer: NodeId,
-    random: SplitMix,
+    random: SplitMix64,
     link: Link,
     session: u32,
     /// Whether this session and one of the peer's have known each other.
@@ -98,8 +99,8 @@ impl Session {
     /// The configuration is not sound.
     pub fn new(config: SessionConfig, local: NodeId, peer: NodeId, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
-        let mut random = SplitMix(seed ^ u64::from(local.0) << 56 ^ u64::from(peer.0) << 48);
-        let session = random.session();
+        let mut random = SplitMix64::new(seed ^ u64::from(local.0) << 56 ^ u64::from(peer.0) << 48);
+        let session = draw_number(&mut random);
         let first = random.next() as u32;
         Ok(Self {
             config,
@@ -294,7 +295,7 @@ impl Session {
 
     /// Draws a new session and a new first number. Only while the link is not open.
     fn number_anew(&mut self) {
-        self.session = self.random.session();
+        self.session = draw_number(&mut self.random);
         let first = self.random.next() as u32;
         self.sender.renumber(first);
         self.has_been_open = false;
@@ -315,21 +316,7 @@ impl Session {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-#[cfg_attr(test, derive(Clone))]
-pub(crate) struct SplitMix(pub(crate) u64);
-
-impl SplitMix {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// A session's number, which is never 0.
-    pub(crate) fn session(&mut self) -> u32 {
-        (self.next() >> 32) as u32 | 1
-    }
+/// A session's number, which is never 0.
+pub(crate) const fn draw_number(random: &mut SplitMix64) -> u32 {
+    (random.next() >> 32) as u32 | 1
 }

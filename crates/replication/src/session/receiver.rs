@@ -2,10 +2,10 @@
 
 use arrayvec::ArrayVec;
 use flow::Instant;
+use flow::serial::{is_before, later};
 
 use super::SessionConfig;
 use crate::message::{ACK_RANGES_MAX, Ack, NumberRange};
-use crate::serial::{is_before, later};
 
 /// How far a number may be from what was expected before the two nodes are held to be out of sync: more than a peer
 /// can have in flight ([`SessionConfig::in_flight_messages_max`] is a `u16`) twice over.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use flow::random::mix;
 use replication::compact::Representation;
 
 use super::{FaultSet, Scenario};
-use crate::random::mix;
 
 /// Of so many seeds of everything that can go wrong, one has nodes that tell each other of connections by a filter.
 const ONE_IN: u64 = 3;

@@ -19,13 +19,13 @@ use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 use replication::compact::{CompactConfig, Representation};
 use replication::representation::Selection;
-use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
+use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
 use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
 
 use crate::failure_detector::BfdError;
 use crate::forwarding::{MssClamp, PATH_ETHER_TYPE, PathId};
 use crate::group::GroupId;
-use crate::node::{CompactNodeConfig, Node, NodeConfig, NodeError, PeerConfig, Security, Transmit, WhichPrecise};
+use crate::node::{CompactNodeConfig, Node, NodeConfig, NodeError, PeerConfig, Transmit, WhichPrecise};
 use crate::pipeline::{Limits, RECOVERY_LASTS_DEFAULT, RecoveryConfig, SharingConfig};
 use crate::{failure_detector, forwarding, role};
 

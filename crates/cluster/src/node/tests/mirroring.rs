@@ -13,11 +13,11 @@ use flow::{Checksum, Frame, Instant, NodeId, PacketBatch, PortId, Tuple};
 use network_functions::chain::ChainBuilder;
 use network_functions::firewall::{Action, Rule};
 use network_functions::rule_set::Conditions;
+use tunnel::TunnelConfig;
+use tunnel::mirror::{MirrorConfig, MirrorStatus};
 
 use super::cluster::{INSIDE, OUTSIDE, Options, firewall, node_config, security, segment, syn, syn_ack};
 use crate::node::{Node, NodeConfig, NodeError, SiteConfig, Transmit};
-use crate::wan::TunnelConfig;
-use crate::wan::mirror::{MirrorConfig, MirrorStatus};
 use crate::{forwarding, role};
 
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 10), Ipv4Addr::new(10, 2, 0, 10)];
@@ -322,7 +322,7 @@ impl World {
 fn content() -> Vec<u8> {
     let mut state = 9_u64;
     let words = core::iter::repeat_with(|| {
-        state = crate::random::mix(state + 1);
+        state = flow::random::mix(state + 1);
         state.to_le_bytes()
     });
     words.flatten().take(200_000).collect()

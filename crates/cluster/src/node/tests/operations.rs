@@ -6,6 +6,7 @@ use std::vec::Vec;
 use flow::{DropReason, NodeId};
 use network_functions::chain::ChainBuilder;
 use network_functions::firewall::Rule;
+use replication::secure::SecurityReconfiguration;
 
 use super::cluster::{Cluster, OUTSIDE, Options, firewall, nat, node_config, rules, segment, syn};
 use super::{ACK, events, exchange};
@@ -13,7 +14,6 @@ use crate::forwarding::{self, ReconfigureError};
 use crate::group::GroupId;
 use crate::node::{
     DRAIN_HANDOVER_MAX, DrainRefused, NodeEvent, PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError,
-    SecurityReconfiguration,
 };
 use crate::node::{LinkState, NodeObstacle, Obstacle, Target, Tracked, TrackingConfig};
 use crate::role::State;

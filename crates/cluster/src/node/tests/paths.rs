@@ -6,13 +6,13 @@ use std::vec::Vec;
 
 use flow::{DropReason, NodeId, PortId};
 use proptest::prelude::*;
-use replication::secure::{Credentials, PreSharedKey};
+use replication::secure::{Credentials, PreSharedKey, SecurityReconfiguration};
 
 use super::cluster::{Cluster, INSIDE, OUTSIDE, Options, rules, security};
 use super::operations::{reload, with_rules};
 use super::{events, exchange};
 use crate::failure_detector::State;
-use crate::node::{NodeEvent, Path, Reconfiguration, SecurityReconfiguration, SplitBrain};
+use crate::node::{NodeEvent, Path, Reconfiguration, SplitBrain};
 use crate::pipeline::Place;
 
 /// A dead node is found within this time: the detection time, an interval, and a step of the test.

@@ -6,14 +6,16 @@ use std::vec::Vec;
 use alloc::sync::Arc;
 
 use flow::{Instant, NodeId};
-use replication::secure::{ChannelError, Credentials, PreSharedKey, REFUSALS, Refusal, is_channel};
+use replication::secure::{
+    ChannelError, Credentials, PreSharedKey, REFUSALS, Refusal, SecurityReconfiguration, is_channel,
+};
 
 use super::cluster::{CLIENT, Cluster, Options, security, segment};
 use super::operations::{reload, with_rules};
 use super::site::Site;
 use super::{ACK, events, exchange};
 use crate::failure_detector;
-use crate::node::{NodeError, NodeEvent, Reconfiguration, ReloadError, SecurityReconfiguration};
+use crate::node::{NodeError, NodeEvent, Reconfiguration, ReloadError};
 
 fn secured() -> Options {
     Options { keys: Some([1, 1]), ..Options::default() }

@@ -13,12 +13,12 @@ use network_functions::chain::ChainBuilder;
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::rule_set::Conditions;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
+use tunnel::{Bypass, SealingConfig, TunnelConfig};
 
 use super::cluster::{INSIDE, OUTSIDE, Options, node_config, segment, syn, syn_ack};
 use crate::forwarding;
 use crate::node::{Node, NodeConfig, SiteConfig, Transmit};
 use crate::role;
-use crate::wan::{Bypass, SealingConfig, TunnelConfig};
 
 /// Which addresses are IPv6's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -290,7 +290,7 @@ impl World {
 fn content() -> Vec<u8> {
     let mut state = 9_u64;
     core::iter::repeat_with(|| {
-        state = crate::random::mix(state + 1);
+        state = flow::random::mix(state + 1);
         state.to_le_bytes()
     })
     .flatten()

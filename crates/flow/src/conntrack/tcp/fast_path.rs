@@ -7,10 +7,10 @@
 use core::time::Duration;
 
 use super::automaton::Kind;
-use super::sequence::{after, before, later};
 use super::{ProtocolState, TCP_RETRANSMISSIONS_MAX, TcpPeer, TcpState, TrackerConfig, peer_flags, window};
 use crate::Direction;
 use crate::connection::flags::{ASSURED, REPLIED, SHARED};
+use crate::serial::{is_after, is_before, later};
 use crate::wire::TcpSegment;
 use crate::wire::tcp_flags::{ACK, FIN, RST, SYN, URG};
 
@@ -38,22 +38,22 @@ pub(in crate::conntrack) fn pass_plain(
     let TcpSegment { sequence, acknowledgement, .. } = *segment;
     let end = sequence.wrapping_add(segment.payload_bytes);
     let window = u32::from(segment.window) << sender.window_scale.min(window::WINDOW_SCALE_MAX);
-    let is_in_window = !after(sequence, sender.end_max)
-        && !after(end, sender.end_max)
-        && after(end, sender.end.wrapping_sub(receiver.window_max).wrapping_sub(1))
-        && !after(acknowledgement, receiver.end)
-        && after(acknowledgement, window::lowest_acknowledgement(sender, receiver).wrapping_sub(1));
+    let is_in_window = !is_after(sequence, sender.end_max)
+        && !is_after(end, sender.end_max)
+        && is_after(end, sender.end.wrapping_sub(receiver.window_max).wrapping_sub(1))
+        && !is_after(acknowledgement, receiver.end)
+        && is_after(acknowledgement, window::lowest_acknowledgement(sender, receiver).wrapping_sub(1));
     if !is_in_window {
         return None;
     }
 
     sender.window_max = sender.window_max.max(window);
-    if after(end, sender.end) {
+    if is_after(end, sender.end) {
         sender.end = end;
         sender.flags |= peer_flags::UNACKNOWLEDGED;
     }
     let edge = acknowledgement.wrapping_add(window);
-    if !before(edge, receiver.end_max) {
+    if !is_before(edge, receiver.end_max) {
         receiver.end_max = edge;
     }
     sender.acknowledged_max = later(acknowledgement, sender.acknowledged_max);

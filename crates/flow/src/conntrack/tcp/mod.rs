@@ -8,7 +8,6 @@ mod fast_path;
 mod fragmented;
 mod out_of_sync;
 mod reset;
-mod sequence;
 mod shared;
 mod take_over;
 mod window;

@@ -1,10 +1,10 @@
 //! Which RSTs are to be believed (RFC 5961 section 3, and what Linux makes of it between the end points).
 
 use super::automaton::Kind;
-use super::sequence::before;
 use super::{Arrival, TcpState, peer_flags};
 use crate::Direction;
 use crate::connection::flags::{ASSURED, REPLIED};
+use crate::serial::is_before;
 use crate::wire::tcp_flags::ACK;
 
 /// What to make of a RST.
@@ -39,7 +39,7 @@ pub(super) fn judge(arrival: &Arrival<'_>) -> Reset {
     if may_answer_syn {
         return Reset::IfInWindow;
     }
-    if before(sequence, receiver.acknowledged_max) {
+    if is_before(sequence, receiver.acknowledged_max) {
         return Reset::Invalid;
     }
     let is_exact = sequence == receiver.acknowledged_max;

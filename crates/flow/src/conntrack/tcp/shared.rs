@@ -17,10 +17,10 @@
 use core::time::Duration;
 
 use super::automaton::Kind;
-use super::sequence::later;
 use super::{Advance, Arrival, ProtocolState, TcpPeer, TcpState, TrackerConfig, peer_flags, take_over};
 use crate::Direction;
 use crate::connection::flags::{ASSURED, REPLIED, SHARED};
+use crate::serial::later;
 use crate::wire::TcpSegment;
 use crate::wire::tcp_flags::{ACK, FIN, RST, SYN, URG};
 

@@ -14,9 +14,9 @@
 //! Until it is over, the limit of what a side has sent is what it was allowed to send, and not what was seen of it.
 
 use super::automaton::Kind;
-use super::sequence::before;
 use super::{Advance, Change, ProtocolState, TcpPeer, TcpState, TrackerConfig, peer_flags};
 use crate::Direction;
+use crate::serial::is_before;
 
 /// A window that is assumed at least: segments in flight during the take-over may arrive out of order.
 const REORDERING_BYTES_MIN: u32 = 66_000;
@@ -61,7 +61,7 @@ pub(super) fn set_end_of_relearning(peer: &mut TcpPeer, receiver: &TcpPeer) {
 
 /// `peer` was acknowledged up to `acknowledgement`.
 pub(super) const fn note_acknowledgement(peer: &mut TcpPeer, acknowledgement: u32) {
-    if is_relearning(peer) && peer.window_max != 0 && !before(acknowledgement, (peer.relearnt_at as u32) << 16) {
+    if is_relearning(peer) && peer.window_max != 0 && !is_before(acknowledgement, (peer.relearnt_at as u32) << 16) {
         peer.flags &= !peer_flags::RELEARNING;
     }
 }

@@ -11,10 +11,10 @@
 //! I is on a segment's beginning, so that one frame that stands for many segments may reach beyond it.
 
 use super::automaton::Kind;
-use super::sequence::{after, before, later};
 use super::take_over::{allowance_bytes, is_relearning, note_acknowledgement, set_end_of_relearning};
 use super::{ProtocolState, TcpPeer, TcpState, peer_flags};
 use crate::Direction;
+use crate::serial::{is_after, is_before, later};
 use crate::wire::TcpSegment;
 use crate::wire::tcp_flags::{ACK, RST, SYN};
 
@@ -153,7 +153,7 @@ fn commit(state: &mut ProtocolState, direction: Direction, sender: TcpPeer, rece
 fn is_new_syn(look: &Look<'_>, sender: &TcpPeer) -> bool {
     look.segment.has(SYN)
         && matches!(look.from, TcpState::SynSent | TcpState::SynRecv)
-        && after(look.segment.end(), sender.end)
+        && is_after(look.segment.end(), sender.end)
 }
 
 /// Takes the sender for what its first segment shows.
@@ -248,22 +248,22 @@ fn sequence_limit(sender: &TcpPeer, receiver: &TcpPeer) -> u32 {
 #[inline(always)]
 fn is_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     let lowest = sender.end.wrapping_sub(receiver.window_max).wrapping_sub(1);
-    receiver.window_max == 0 || after(numbers.end, lowest)
+    receiver.window_max == 0 || is_after(numbers.end, lowest)
 }
 
 /// Bound III.
 #[inline(always)]
 fn acknowledges_what_was_sent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
     if !is_relearning(receiver) {
-        return !after(numbers.sack, receiver.end);
+        return !is_after(numbers.sack, receiver.end);
     }
-    !has_acknowledged(sender) || !after(numbers.sack, later(receiver.end, sequence_limit(receiver, sender)))
+    !has_acknowledged(sender) || !is_after(numbers.sack, later(receiver.end, sequence_limit(receiver, sender)))
 }
 
 /// Bound IV.
 #[inline(always)]
 fn acknowledges_recent(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> bool {
-    after(numbers.sack, lowest_acknowledgement(sender, receiver).wrapping_sub(1))
+    is_after(numbers.sack, lowest_acknowledgement(sender, receiver).wrapping_sub(1))
 }
 
 /// What the sender acknowledges lies here or behind it, or is very late.
@@ -293,7 +293,7 @@ fn bounds(numbers: &Numbers, sender: &TcpPeer, receiver: &TcpPeer) -> Bounds {
     if !acknowledges_what_was_sent(numbers, sender, receiver) {
         return Bounds::Outside;
     }
-    if !limit_is_unknown && after(numbers.sequence, sequence_limit(sender, receiver)) {
+    if !limit_is_unknown && is_after(numbers.sequence, sequence_limit(sender, receiver)) {
         let over = numbers.end.wrapping_sub(sender.end_max).wrapping_add(1);
         return if is_recent && over <= receiver.window_max { Bounds::SlightlyOver } else { Bounds::Outside };
     }
@@ -306,16 +306,16 @@ fn note_segment(has_ack: bool, numbers: &Numbers, sender: &mut TcpPeer, receiver
     let selective = numbers.sack.wrapping_sub(numbers.acknowledgement);
     let window = numbers.window.saturating_add(selective).min(WINDOW_BYTES_MAX);
     sender.window_max = sender.window_max.max(window);
-    if after(numbers.end, sender.end) {
+    if is_after(numbers.end, sender.end) {
         sender.end = numbers.end;
         sender.flags |= peer_flags::UNACKNOWLEDGED;
     }
-    if receiver.window_max != 0 && after(numbers.end, sender.end_max) && !is_relearning(sender) {
+    if receiver.window_max != 0 && is_after(numbers.end, sender.end_max) && !is_relearning(sender) {
         let beyond = numbers.end.wrapping_sub(sender.end_max);
         receiver.window_max = receiver.window_max.saturating_add(beyond).min(WINDOW_BYTES_MAX);
     }
     let edge = numbers.sack.wrapping_add(numbers.window);
-    if !before(edge, receiver.end_max) {
+    if !is_before(edge, receiver.end_max) {
         // A closed window is probed with one byte (RFC 9293 section 3.8.6.1).
         receiver.end_max = if numbers.window == 0 { edge.wrapping_add(1) } else { edge };
     }
@@ -330,7 +330,7 @@ fn note_segment(has_ack: bool, numbers: &Numbers, sender: &mut TcpPeer, receiver
 #[inline(always)]
 fn note_acknowledged(numbers: &Numbers, sender: &mut TcpPeer, receiver: &mut TcpPeer) {
     let is_first = !has_acknowledged(sender);
-    if is_first || after(numbers.acknowledgement, sender.acknowledged_max) {
+    if is_first || is_after(numbers.acknowledgement, sender.acknowledged_max) {
         sender.acknowledged_max = numbers.acknowledgement;
         sender.flags |= peer_flags::ACKNOWLEDGED;
     }

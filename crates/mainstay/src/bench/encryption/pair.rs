@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::node::{Node, NodeConfig, PeerConfig, Security, Transmit};
+use cluster::node::{Node, NodeConfig, PeerConfig, Transmit};
 use cluster::pipeline::Limits;
 use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::TrackerConfig;
@@ -18,7 +18,7 @@ use packet_io::clock;
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::usage::thread_cpu_time;
 use replication::representation::Selection;
-use replication::secure::{Credentials, PreSharedKey, Rotation, Seed};
+use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
 use replication::{SessionConfig, Transport};
 
 use crate::bench::BenchError;

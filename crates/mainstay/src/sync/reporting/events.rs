@@ -1,6 +1,6 @@
 //! What the node tells of itself, in the words of the control API.
 
-use cluster::sync::{KernelRefusal, Obstacle, SyncEvent};
+use conntrack_sync::{KernelRefusal, Obstacle, SyncEvent};
 use flow::NodeId;
 
 use crate::control::types::EventKind;

@@ -1,6 +1,6 @@
 //! The peers, as operators see them.
 
-use cluster::sync::{SyncPeerStatus, SyncRole};
+use conntrack_sync::{SyncPeerStatus, SyncRole};
 use flow::Instant;
 use replication::Link;
 use replication::conntrackd::FtfwStatus;

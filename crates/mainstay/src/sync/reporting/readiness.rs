@@ -1,13 +1,13 @@
 //! How ready a node is, and what is wrong.
 
-use cluster::sync::{self, Obstacle, Readiness, SyncRole};
+use conntrack_sync::{Obstacle, Readiness, SyncRole};
 use packet_io::ctnetlink::Support;
 
 use super::events::{injection_fails, split_brain};
 use crate::control::types::SyncReadiness;
 
 /// How ready the node is, for keepalived and for whoever calls it.
-pub(super) fn readiness(status: &sync::SyncStatus, host: &Support) -> SyncReadiness {
+pub(super) fn readiness(status: &conntrack_sync::SyncStatus, host: &Support) -> SyncReadiness {
     let Readiness { is_usable, obstacles } = &status.readiness;
     let clauses = |is_one: fn(&Obstacle) -> bool| -> Vec<String> {
         obstacles.iter().filter(|obstacle| is_one(obstacle)).map(ToString::to_string).collect()
@@ -45,7 +45,7 @@ fn keeps_from_taking_over(obstacle: &Obstacle) -> bool {
 }
 
 /// What is wrong now, a sentence each, with what to do about it.
-pub(super) fn troubles(status: &sync::SyncStatus, host: &Support) -> Vec<String> {
+pub(super) fn troubles(status: &conntrack_sync::SyncStatus, host: &Support) -> Vec<String> {
     let mut troubles = Vec::new();
     for peer in &status.peers {
         if peer.is_split {
@@ -79,7 +79,7 @@ pub(super) fn troubles(status: &sync::SyncStatus, host: &Support) -> Vec<String>
 
 #[cfg(test)]
 mod tests {
-    use cluster::sync::DumpResult;
+    use conntrack_sync::DumpResult;
     use packet_io::clock;
     use packet_io::ctnetlink::Lack;
 

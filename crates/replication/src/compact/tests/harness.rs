@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use flow::conntrack::TcpState;
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId, Tuple};
 
 use crate::compact::{
     Addressee, CellState, CompactConfig, CompactError, CompactReceiver, CompactSender, ReceiverLimits, Representation,
     addressee,
 };
-use crate::session::SplitMix;
 
 /// The node that hears.
 pub(super) const PEER: NodeId = NodeId(1);
@@ -38,7 +38,7 @@ pub(super) struct Pair {
     pub(super) connections: BTreeMap<Tuple, CellState>,
     pub(super) weather: Weather,
     under_way: Vec<(Instant, Vec<u8>)>,
-    random: SplitMix,
+    random: SplitMix64,
     errors: Vec<CompactError>,
 }
 
@@ -66,7 +66,7 @@ impl Pair {
             connections: BTreeMap::new(),
             weather,
             under_way: Vec::new(),
-            random: SplitMix(5),
+            random: SplitMix64::new(5),
             errors: Vec::new(),
         }
     }

@@ -4,11 +4,11 @@ use core::time::Duration;
 use std::vec::Vec;
 
 use flow::conntrack::TcpState;
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 
 use super::harness::{FAIR, FOUL, PEER, Pair, config, tcp, tuple};
 use crate::compact::{CompactConfig, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule};
-use crate::session::SplitMix;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -129,7 +129,7 @@ fn each_peer_is_told_at_its_own_pace() {
     let mut sender = CompactSender::new(config(Representation::ALL[2], 2000), &peers).expect("sound");
     let mut receivers = [1, 2, 3].map(|seed| CompactReceiver::new(ReceiverLimits::default(), seed));
     let mut datagram = Vec::new();
-    let mut random = SplitMix(9);
+    let mut random = SplitMix64::new(9);
     for millis in 1..4000_u64 {
         let now = Instant::from_millis(millis);
         if millis < 1000 {

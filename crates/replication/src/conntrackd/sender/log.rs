@@ -3,10 +3,10 @@
 use alloc::collections::VecDeque;
 
 use flow::Instant;
+use flow::serial::is_before;
 
 use super::endings::EndId;
 use crate::conntrackd::message::Range;
-use crate::serial::is_before;
 use crate::session::Handle;
 
 /// What a message in flight says. What it looked like is not kept: whatever is sent again is the current state.

@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use flow::Instant;
+use flow::serial::is_before;
 
 use crate::conntrackd::message::Range;
 use crate::conntrackd::sender::Sender;
-use crate::serial::is_before;
 
 /// Numbers that far beyond the expected one are not a gap but another numbering.
 pub(super) const GAP_MAX: u32 = 1 << 20;

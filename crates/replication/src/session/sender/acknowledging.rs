@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use flow::Instant;
+use flow::serial::is_before;
 
 use super::changes::Loss;
 use super::walk::Stage;
 use super::{NeverSent, Sender, Sent};
 use crate::message::{AckView, NumberRange};
-use crate::serial::is_before;
 use crate::session::{Handle, SessionConfig};
 
 impl Sender {

@@ -1,6 +1,7 @@
 //! Telling a peer everything while traffic goes on: the sending side of a resynchronisation.
 
-use crate::serial::{is_before, later};
+use flow::serial::{is_before, later};
+
 use crate::session::Handle;
 
 /// Where a resynchronisation stands.

@@ -4,11 +4,12 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
+use flow::random::SplitMix64;
 use flow::wire::tlv::{self, TlvError};
 use flow::{Instant, NodeId};
 
 use crate::message::{self, HEADER_BYTES, Kind};
-use crate::session::{ApplyError, Handle, Holding, Item, Session, SessionConfig, SessionEvent, SplitMix, Store};
+use crate::session::{ApplyError, Handle, Holding, Item, Session, SessionConfig, SessionEvent, Store};
 
 /// A connection of the tests: which connection with this tuple it is, counted over both, and its version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -148,9 +149,9 @@ impl Store for Table {
     fn item(&self, key: u64, handle: Handle) -> Item {
         let own = self.slots.get(handle.0 as usize).and_then(Option::as_ref);
         let Some(connection) = own.or_else(|| self.copy_in(handle)) else { return Item::NONE };
-        let name = SplitMix(key ^ u64::from(connection.tuple)).next();
+        let name = SplitMix64::new(key ^ u64::from(connection.tuple)).next();
         let rest = u64::from(connection.incarnation) << 32 | u64::from(connection.version);
-        Item::new(name as u32, SplitMix(name ^ rest).next() as u32)
+        Item::new(name as u32, SplitMix64::new(name ^ rest).next() as u32)
     }
 
     fn holding(&self, key: u64, _: NodeId, handle: Handle) -> Holding {
@@ -228,7 +229,7 @@ pub(super) struct Pair {
     pub(super) is_second_older: bool,
     /// The last datagrams that were sent.
     pub(super) sent: Vec<Datagram>,
-    random: SplitMix,
+    random: SplitMix64,
     wire: BTreeMap<(Instant, u64), Datagram>,
     sequence: u64,
     incarnations: u32,
@@ -248,7 +249,7 @@ impl Pair {
     }
 
     pub(super) fn with_config(seed: u64, config: SessionConfig) -> Self {
-        let mut random = SplitMix(seed);
+        let mut random = SplitMix64::new(seed);
         let nodes = [0, 1].map(|index| Self::node(config, index, random.next()));
         Self {
             now: Instant::from_millis(1),

@@ -26,6 +26,7 @@ use std::string::{String, ToString};
 
 use super::*;
 use crate::conntrack::{Timeouts, Tracker};
+use crate::serial::later;
 use crate::wire::{Headers, Transport, ip_protocol, tcp_flags};
 use crate::{Instant, Tuple};
 
@@ -115,7 +116,7 @@ impl Stage {
         let next = &mut self.next[direction.index()];
         if passes && !segment.has(tcp_flags::RST) {
             let begins = segment.has(tcp_flags::SYN);
-            *next = if begins { segment.end() } else { sequence::later(*next, segment.end()) };
+            *next = if begins { segment.end() } else { later(*next, segment.end()) };
         }
     }
 

@@ -7,12 +7,12 @@ use std::vec::Vec;
 
 use flow::Instant;
 use flow::netfilter::{Entry, Tuple};
+use flow::serial::is_before;
 use proptest::prelude::*;
 
 use super::harness::{End, Node, TIME_OF_DAY_S, Weather, World, connection};
 use crate::conntrackd::message::{self, Kind, Message, Range, flags};
 use crate::conntrackd::{FtfwConfig, object};
-use crate::serial::is_before;
 
 const ALIVE: Duration = Duration::from_secs(1);
 const SECOND: Duration = Duration::from_secs(1);

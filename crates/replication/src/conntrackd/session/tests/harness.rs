@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
 
 use flow::netfilter::{Discriminator, Entry, ProtocolInfo, Status, TcpInfo, TcpState, Tuple};
+use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 
 use crate::conntrackd::testing::MemoryTable;
 use crate::conntrackd::{FtfwConfig, FtfwEvent, FtfwSession};
-use crate::session::SplitMix;
 
 /// What the sessions of the tests count from.
 pub(super) const TIME_OF_DAY_S: u32 = 1_800_000_000;
@@ -108,7 +108,7 @@ pub(super) struct World<L, R> {
     pub(super) right: R,
     pub(super) now: Instant,
     pub(super) weather: Weather,
-    random: SplitMix,
+    random: SplitMix64,
     /// When what arrives where.
     under_way: VecDeque<(Instant, bool, Vec<u8>)>,
     pub(super) datagrams: usize,
@@ -121,7 +121,7 @@ impl<L: End, R: End> World<L, R> {
             right,
             now: Instant::from_millis(1),
             weather: Weather::default(),
-            random: SplitMix(seed),
+            random: SplitMix64::new(seed),
             under_way: VecDeque::new(),
             datagrams: 0,
         }

@@ -16,7 +16,7 @@ use super::Exploration;
 use super::state::{Flight, Node, State};
 use crate::message::{ACK, AckView, Header};
 use crate::session::tests::harness::{Connection, Table};
-use crate::session::{Link, Retired, Session, SplitMix};
+use crate::session::{Link, Retired, Session};
 
 /// From where the numbers and rounds of a session are seen.
 type Origin = (u32, u8);
@@ -133,7 +133,7 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
         config,
         local: _,
         peer: _,
-        random: SplitMix(random),
+        random,
         link,
         session,
         has_been_open,
@@ -158,7 +158,9 @@ fn normal_session(of: &Session, now: Instant, origin: Origin, out: &mut Vec<u64>
     } = of;
     assert!(!agreement.is_started() && answers.at().is_none(), "comparing is not part of the check");
     let until = |at: Instant| at.saturating_since(now).as_micros() as u64;
-    out.extend([*random, *link as u64, u64::from(*session), u64::from(peer_session.unwrap_or(0)), u64::from(*pending)]);
+    // No two states of the generator have the same next number.
+    let random = random.clone().next();
+    out.extend([random, *link as u64, u64::from(*session), u64::from(peer_session.unwrap_or(0)), u64::from(*pending)]);
     for Retired { session, until: end } in retired.iter().filter(|retired| now < retired.until) {
         out.push(u64::from(*session) << 32 | until(*end));
     }

@@ -2,11 +2,11 @@
 
 use std::vec::Vec;
 
+use flow::serial::is_before;
 use flow::{Instant, NodeId};
 
 use super::rest::COMES_TO_REST;
 use crate::message::{ACK, HEADER_BYTES, Header, Kind};
-use crate::serial::is_before;
 use crate::session::output::ALIVE;
 use crate::session::tests::harness::Table;
 use crate::session::{ApplyError, Handle, Link, Session, Store};

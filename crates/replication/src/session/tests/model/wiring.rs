@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use flow::NodeId;
+use flow::serial::is_before;
 
 use super::Exploration;
 use super::sabotage::Spoiled;
 use super::scopes::Randomness;
 use super::state::{Flight, Node, Property, State};
 use crate::message::{Header, flags};
-use crate::serial::is_before;
 use crate::session::tests::harness::Table;
 use crate::session::{Link, Session};
 

@@ -1,0 +1,252 @@
+//! What an operator relies on when something fails.
+
+use core::time::Duration;
+use std::string::ToString;
+
+use flow::netfilter::TcpState;
+
+use super::pair::{Options, Pair, tuple};
+use crate::*;
+
+const CONNECTIONS: u32 = 200;
+
+fn with_connections(options: Options) -> Pair {
+    let mut pair = Pair::ready(options);
+    (0..CONNECTIONS).for_each(|number| pair.connect(0, number));
+    pair.settle();
+    pair.assert_kernels_agree();
+    pair
+}
+
+#[test]
+fn lost_datagrams_cost_no_connection() {
+    let mut pair = Pair::ready(Options { loss_percent: 20, ..Options::default() });
+    for number in 0..CONNECTIONS {
+        pair.connect(0, number);
+        pair.tick();
+        if number % 3 == 0 {
+            pair.packet(0, number, TcpState::FinWait);
+        }
+        if number % 7 == 0 {
+            pair.hosts[0].kernel.delete(tuple(number));
+        }
+    }
+    pair.settle();
+    pair.assert_kernels_agree();
+}
+
+#[test]
+fn lost_events_are_made_up_for_exactly() {
+    let mut pair = with_connections(Options::default());
+    pair.hosts[0].kernel.buffer_max = 4;
+    (0..20).for_each(|number| pair.packet(0, number, TcpState::FinWait));
+    (20..40).for_each(|number| pair.hosts[0].kernel.delete(tuple(number)));
+    (1000..1020).for_each(|number| pair.connect(0, number));
+    assert!(pair.hosts[0].kernel.has_overrun);
+    let before = pair.status(0).peers[0].session.unwrap().messages_sent;
+    pair.tick();
+    assert!(pair.hosts[0].node.readiness(pair.now).to_string().contains("events of the kernel were lost"));
+    pair.hosts[0].kernel.buffer_max = usize::MAX;
+    pair.settle();
+    pair.assert_kernels_agree();
+    let status = pair.status(0);
+    assert_eq!((status.counters.overruns, status.counters.recoveries), (1, 1));
+    // Four events of changed connections were not lost.
+    assert_eq!(status.counters.repaired, 16 + 20 + 20);
+    assert_eq!(status.peers[0].session.unwrap().messages_sent, before + 60, "only what differs is told");
+    assert!(pair.hosts[0].events.contains(&SyncEvent::Recovered { repaired: 56 }));
+    assert_eq!(status.injected.asked, 20, "each end is asked after before it is told");
+}
+
+#[test]
+fn events_that_the_backup_loses_do_no_harm() {
+    let mut pair = with_connections(Options::default());
+    pair.hosts[1].kernel.buffer_max = 0;
+    (0..20).for_each(|number| pair.hosts[1].kernel.delete(tuple(number)));
+    pair.tick();
+    pair.hosts[1].kernel.buffer_max = usize::MAX;
+    pair.settle();
+    pair.assert_kernels_agree();
+    assert_eq!(pair.hosts[1].kernel.len() as u32, CONNECTIONS);
+    assert_eq!(pair.status(1).own, 0);
+}
+
+#[test]
+fn taking_over_asks_nothing_of_the_kernel() {
+    let mut pair = with_connections(Options::default());
+    pair.hosts[0].is_running = false;
+    pair.until("the silence is noted", |pair| {
+        pair.hosts[1].events.iter().any(|event| matches!(event, SyncEvent::PeerSilent(_)))
+    });
+    let before = pair.status(1).injected;
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
+    let status = pair.status(1);
+    assert_eq!((status.own, status.copies, status.pending), (CONNECTIONS, 0, 0));
+    assert!(status.readiness.is_usable);
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.status(1).injected, before);
+    assert_eq!(pair.hosts[1].kernel.len() as u32, CONNECTIONS);
+    // The first comes back with an empty kernel.
+    pair.reboot(0, SyncRole::Backup);
+    pair.settle();
+    pair.assert_kernels_agree();
+    assert_eq!(pair.status(0).copies, CONNECTIONS);
+}
+
+#[test]
+fn the_former_primarys_last_words_are_not_lost_and_it_gives_its_connections_up() {
+    let mut pair = with_connections(Options::default());
+    pair.packet(0, 3, TcpState::FinWait);
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
+    pair.hosts[0].node.set_role(pair.now, SyncRole::Backup);
+    pair.settle();
+    pair.assert_kernels_agree();
+    assert_eq!(pair.state(1, 3), Some(TcpState::FinWait));
+    assert_eq!((pair.status(0).own, pair.status(1).own), (0, CONNECTIONS));
+    // Its kernel's timers end nothing that lives at the other.
+    for _ in 0..10 {
+        pair.run(Duration::from_secs(20));
+        (0..CONNECTIONS)
+            .filter(|number| *number != 3)
+            .for_each(|number| pair.hosts[1].kernel.keep_alive(tuple(number)));
+    }
+    assert_eq!(pair.hosts[1].kernel.len() as u32, CONNECTIONS - 1);
+    pair.assert_kernels_agree();
+}
+
+#[test]
+fn a_daemon_that_is_started_anew_ends_nothing() {
+    for (node, role) in [(1, SyncRole::Backup), (0, SyncRole::Primary), (0, SyncRole::Backup)] {
+        let mut pair = with_connections(Options::default());
+        pair.restart(node, role);
+        pair.settle();
+        pair.run(Duration::from_secs(10));
+        assert_eq!(pair.hosts.each_ref().map(|host| host.kernel.len() as u32), [CONNECTIONS; 2], "{node} {role:?}");
+        pair.assert_kernels_agree();
+        // Packets still come to node 0, and its word counts.
+        (0..10).for_each(|number| pair.packet(0, number, TcpState::FinWait));
+        (10..20).for_each(|number| pair.hosts[0].kernel.delete(tuple(number)));
+        pair.settle();
+        pair.assert_kernels_agree();
+        assert_eq!(pair.state(1, 5), Some(TcpState::FinWait), "{node} {role:?}");
+        assert_eq!(pair.hosts[1].kernel.len() as u32, CONNECTIONS - 10, "{node} {role:?}");
+    }
+}
+
+#[test]
+fn what_ended_while_a_backups_daemon_was_away_goes_from_its_kernel() {
+    let mut pair = with_connections(Options::default());
+    pair.hosts[1].is_running = false;
+    pair.run(Duration::from_millis(100));
+    (0..20).for_each(|number| pair.hosts[0].kernel.delete(tuple(number)));
+    pair.run(Duration::from_millis(100));
+    pair.restart(1, SyncRole::Backup);
+    pair.settle();
+    pair.run(Duration::from_secs(2));
+    pair.assert_kernels_agree();
+}
+
+#[test]
+fn a_full_kernel_is_named_and_filled_when_there_is_room() {
+    let mut pair = Pair::ready(Options::default());
+    pair.hosts[1].kernel.connections_max = 150;
+    (0..CONNECTIONS).for_each(|number| pair.connect(0, number));
+    pair.run(Duration::from_millis(500));
+    let status = pair.status(1);
+    assert_eq!((status.not_in_kernel, status.failing), (50, Some(KernelRefusal::Full)));
+    assert!(status.readiness.to_string().contains("refused 50 connections: its table is full"), "{}", status.readiness);
+    assert!(status.injected.refused[KernelRefusal::Full.kind()] < 500, "it is tried again, but not all the time");
+    pair.hosts[1].kernel.connections_max = 1000;
+    pair.until("all are in", |pair| pair.hosts[1].kernel.len() as u32 == CONNECTIONS);
+    pair.until("that is noted", |pair| pair.status(1).failing.is_none());
+    assert!(pair.hosts[1].node.readiness(pair.now).is_safe());
+}
+
+#[test]
+fn a_kernel_that_refuses_for_a_while_gets_everything_in_the_end() {
+    for refusal in
+        [KernelRefusal::Unsupported, KernelRefusal::NotPermitted, KernelRefusal::Invalid, KernelRefusal::Other(12)]
+    {
+        let mut pair = Pair::ready(Options::default());
+        pair.hosts[1].kernel.refuse = Some((30, refusal));
+        (0..20).for_each(|number| pair.connect(0, number));
+        pair.until("all are in", |pair| pair.hosts[1].kernel.len() == 20);
+        assert!(pair.hosts[1].events.contains(&SyncEvent::InjectionFails(refusal)));
+        assert_eq!(pair.status(1).injected.refused[refusal.kind()], 30);
+    }
+}
+
+#[test]
+fn two_primaries_are_named_and_neither_loses_a_connection() {
+    let mut pair = with_connections(Options::default());
+    pair.is_cut = true;
+    pair.run(Duration::from_secs(2));
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
+    pair.connect(1, 5000);
+    pair.connect(0, 6000);
+    pair.packet(0, 1, TcpState::FinWait);
+    pair.run(Duration::from_secs(1));
+    pair.is_cut = false;
+    pair.until("it is noticed", |pair| pair.status(0).split_brains == 1 && pair.status(1).split_brains == 1);
+    assert!(pair.hosts[0].node.readiness(pair.now).to_string().contains("node 1 is primary as well"));
+    pair.settle();
+    pair.assert_kernels_agree();
+    assert_eq!(pair.hosts[0].kernel.len() as u32, CONNECTIONS + 2);
+    assert_eq!(pair.state(1, 1), Some(TcpState::FinWait));
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Backup);
+    pair.settle();
+    assert!(pair.hosts[0].events.contains(&SyncEvent::SplitBrainOver(flow::NodeId(1))));
+    assert!(pair.hosts[0].node.readiness(pair.now).is_safe());
+    pair.assert_kernels_agree();
+}
+
+#[test]
+fn a_silent_peer_stands_in_the_way_of_a_failover() {
+    let mut pair = Pair::ready(Options::default());
+    assert_eq!(pair.hosts[0].node.readiness(pair.now).to_string(), "a failover now would be safe");
+    pair.is_cut = true;
+    pair.run(Duration::from_secs(2));
+    let readiness = pair.hosts[0].node.readiness(pair.now);
+    assert_eq!(readiness.to_string(), "a failover now would not be safe: nothing is heard of node 1");
+}
+
+#[test]
+fn a_full_table_is_named_and_what_it_left_out_is_told_when_there_is_room() {
+    let mut pair = Pair::ready(Options { config: |config| config.connections_max = 100, ..Options::default() });
+    (0..150).for_each(|number| pair.connect(0, number));
+    pair.run(Duration::from_millis(500));
+    assert_eq!(pair.status(0).connections, 100);
+    assert!(pair.hosts[0].events.contains(&SyncEvent::TableFull));
+    (0..100).for_each(|number| pair.hosts[0].kernel.delete(tuple(number)));
+    pair.until("both have the rest", |pair| pair.hosts.iter().all(|host| host.kernel.len() == 50));
+    pair.settle();
+    pair.assert_kernels_agree();
+}
+
+#[test]
+fn a_filter_that_leaves_nearly_everything_out_is_found_and_no_failover_is_called_safe() {
+    let mut pair = Pair::ready(Options::default());
+    let now = pair.now;
+    let node = &mut pair.hosts[0].node;
+    let asks = |node: &mut SyncNode, connections| {
+        node.note_kernel_connections(now, connections);
+        let is_asked = node.poll_dump(now);
+        if is_asked {
+            node.handle_dump_ended(now, DumpResult::Complete);
+        }
+        is_asked
+    };
+    assert!(!asks(node, CONNECTIONS_MANY - 1), "too few to say anything");
+    assert!(asks(node, CONNECTIONS), "none of them is known");
+    assert!(!asks(node, CONNECTIONS), "not again at once");
+    node.note_share(now, Share { established: CONNECTIONS, replicated: CONNECTIONS / 20 });
+    assert!(node.readiness(now).is_safe(), "one in twenty may be all that there is to replicate");
+    let few = Share { established: CONNECTIONS, replicated: 9 };
+    node.note_share(now, few);
+    assert_eq!(node.readiness(now).obstacles, [Obstacle::FewReplicated(few)]);
+    assert!(node.readiness(now).to_string().contains("of 200 established connections of this kernel 9 are replicated"));
+    let told = core::iter::from_fn(|| node.poll_event()).filter(|(_, event)| *event == SyncEvent::FewReplicated(few));
+    assert_eq!(told.count(), 1);
+    node.note_share(now, Share { established: CONNECTIONS, replicated: CONNECTIONS });
+    assert!(node.readiness(now).is_safe());
+}

@@ -1,0 +1,247 @@
+//! Who the two ends of a tunnel are at present, whether they hear each other, and how large a datagram the path takes.
+//!
+//! ```text
+//!   one end                                    other end
+//!      │── Alive {from a, to 0} ─────────────────►│ a is there
+//!      │◄──────────────── Alive {from b, to a} ───│
+//!   b is the other end                            │
+//!      │── Alive {from b', to a'} … of several sizes, and Data ─►│ a is the other end
+//! ```
+//! A session is a name at random, of one life of a node as the holder of the tunnel's address. Only who says the present
+//! name of this end is taken for the other end, so nothing from another time opens a session, and nobody who does not see
+//! the datagrams can join in. What was the other end and is no more never becomes it again.
+//!
+//! Signs of life are of several sizes, and tell the size of the largest that was heard: so datagrams are never larger than
+//! what the path takes.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use flow::Instant;
+use flow::random::SplitMix64;
+
+use super::datagram::{Datagram, Sessions};
+use super::limits::{
+    ALIVE_INTERVAL, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, FORMER_SESSIONS_MAX, GREETING_INTERVAL, HEARD_SIZE_FOR,
+    RENAME_AFTER,
+};
+
+/// A size between the largest and the smallest: what most encapsulations leave of 1500 bytes.
+const DATAGRAM_BYTES_MIDDLE: u16 = 1372;
+
+/// What a datagram said of the sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    /// It is not of the present session: what else it says does not count.
+    Nothing,
+    /// It is of the present session.
+    Known,
+    /// It begins a session.
+    Begun,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    random: SplitMix64,
+    own: u32,
+    peer: Option<u32>,
+    former: VecDeque<u32>,
+    /// Whoever is to be answered, though it is not the other end yet.
+    answer_to: Option<u32>,
+    alive_at: Instant,
+    /// Signs of life that follow at once, so that all sizes are tried.
+    hurried: u8,
+    /// Which size has its turn.
+    turn: u8,
+    heard_at: Instant,
+    /// Sizes of the largest datagrams heard: lately, and before.
+    heard_bytes: [u16; 2],
+    heard_since: Instant,
+    /// What the other end says that it heard.
+    path_bytes: u16,
+    granules: u32,
+    peer_granules: u32,
+    /// The least that the path must take, and the most that is tried.
+    datagram_bytes_min: u16,
+    datagram_bytes_max: u16,
+}
+
+impl Session {
+    /// `seal_bytes` are added to each datagram before it leaves: of the path's sizes there is so much less.
+    pub(super) fn new(seed: u64, granules: u32, datagram_bytes_max: u16, seal_bytes: u16) -> Self {
+        let datagram_bytes_max = datagram_bytes_max.clamp(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX);
+        let mut session = Self {
+            random: SplitMix64::new(seed),
+            own: 0,
+            peer: None,
+            former: VecDeque::new(),
+            answer_to: None,
+            alive_at: Instant::ZERO,
+            hurried: 0,
+            turn: 0,
+            heard_at: Instant::ZERO,
+            heard_bytes: [0; 2],
+            heard_since: Instant::ZERO,
+            path_bytes: 0,
+            granules,
+            peer_granules: 0,
+            datagram_bytes_min: DATAGRAM_BYTES_MIN - seal_bytes,
+            datagram_bytes_max: datagram_bytes_max - seal_bytes,
+        };
+        session.restart(Instant::ZERO);
+        session
+    }
+
+    /// This end begins a new life.
+    pub(super) fn restart(&mut self, now: Instant) {
+        // Zero stands for nobody.
+        self.own = (self.random.next() >> 32) as u32 | 1;
+        // The other end may well be the same: what it said to the former name does not count any more. So nothing from another time
+        // can come for the new one, and whoever was taken for gone, because the greeting of a life before it came late, is let in.
+        self.peer = None;
+        self.former.clear();
+        (self.answer_to, self.alive_at, self.heard_at) = (None, now, now);
+        (self.heard_bytes, self.heard_since, self.path_bytes) = ([0; 2], now, 0);
+    }
+
+    fn remember(&mut self, former: u32) {
+        if self.former.len() == FORMER_SESSIONS_MAX {
+            self.former.pop_front();
+        }
+        self.former.push_back(former);
+    }
+
+    /// A datagram of so many bytes came.
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        sessions: Sessions,
+        datagram: &Datagram<'_>,
+        length_bytes: usize,
+    ) -> Heard {
+        let is_for_this = sessions.to == self.own;
+        if !is_for_this || self.peer != Some(sessions.from) {
+            let is_alive = matches!(datagram, Datagram::Alive { .. });
+            let is_possible = sessions.from != 0 && !self.former.contains(&sessions.from);
+            if !is_for_this || !is_alive || !is_possible {
+                self.answer(now, sessions.from);
+                return Heard::Nothing;
+            }
+            if let Some(former) = self.peer.replace(sessions.from) {
+                self.remember(former);
+            }
+            (self.heard_bytes, self.heard_since, self.path_bytes) = ([0; 2], now, 0);
+            (self.hurried, self.turn, self.alive_at) = (3, 0, now);
+            self.note(now, datagram, length_bytes);
+            return Heard::Begun;
+        }
+        self.note(now, datagram, length_bytes);
+        Heard::Known
+    }
+
+    fn note(&mut self, now: Instant, datagram: &Datagram<'_>, length_bytes: usize) {
+        self.heard_at = now;
+        if now.saturating_since(self.heard_since) > HEARD_SIZE_FOR {
+            self.heard_bytes = [0, self.heard_bytes[0]];
+            self.heard_since = now;
+        }
+        let length_bytes = u16::try_from(length_bytes).unwrap_or(u16::MAX);
+        if length_bytes > self.heard_bytes[0] && length_bytes > self.heard_bytes[1] {
+            // The other end waits for that before it uses the path.
+            self.hurried = self.hurried.max(1);
+            self.alive_at = self.alive_at.min(now);
+        }
+        self.heard_bytes[0] = self.heard_bytes[0].max(length_bytes);
+        if let Datagram::Alive { heard_bytes, granules } = datagram {
+            (self.path_bytes, self.peer_granules) = (*heard_bytes, *granules);
+        }
+    }
+
+    /// Who does not know this end's name is told it, but not more often than it would be greeted.
+    fn answer(&mut self, now: Instant, from: u32) {
+        if from != 0 && self.answer_to.is_none() {
+            self.answer_to = Some(from);
+            self.alive_at = self.alive_at.min(now + GREETING_INTERVAL / 5);
+        }
+    }
+
+    pub(super) fn sessions(&self) -> Sessions {
+        Sessions { from: self.own, to: self.peer.unwrap_or(0) }
+    }
+
+    /// Bytes that a datagram may have; None while the path is not known to take enough.
+    pub(super) fn datagram_bytes(&self) -> Option<u16> {
+        let bytes = self.path_bytes.min(self.datagram_bytes_max);
+        (self.peer.is_some() && bytes >= self.datagram_bytes_min).then_some(bytes)
+    }
+
+    /// The size that the caches of both ends have, in granules.
+    pub(super) fn granules(&self) -> u32 {
+        self.granules.min(self.peer_granules)
+    }
+
+    pub(super) const fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+
+    /// Time has passed. True if this end took another name because nobody answers to the one that it had.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let is_unheard = now.saturating_since(self.heard_at) >= RENAME_AFTER;
+        if is_unheard {
+            self.restart(now);
+        }
+        is_unheard
+    }
+
+    pub(super) fn poll_timeout(&self) -> Instant {
+        self.alive_at.min(self.heard_at + RENAME_AFTER)
+    }
+
+    /// A sign of life, if its time has come.
+    pub(super) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        if self.alive_at > now {
+            return false;
+        }
+        let sizes =
+            [self.datagram_bytes_min, self.datagram_bytes_max, DATAGRAM_BYTES_MIDDLE.min(self.datagram_bytes_max)];
+        let size = sizes[usize::from(self.turn) % sizes.len()];
+        self.turn = (self.turn + 1) % sizes.len() as u8;
+        let to = self.answer_to.take().or(self.peer).unwrap_or(0);
+        let heard_bytes = self.heard_bytes[0].max(self.heard_bytes[1]);
+        Datagram::Alive { heard_bytes, granules: self.granules }.write(Sessions { from: self.own, to }, out);
+        out.resize(size.into(), 0);
+        self.hurried = self.hurried.saturating_sub(1);
+        let is_open = self.datagram_bytes().is_some();
+        let interval = if is_open { ALIVE_INTERVAL } else { GREETING_INTERVAL };
+        self.alive_at = if self.hurried > 0 { now } else { now + interval };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALIVE: Datagram<'static> = Datagram::Alive { heard_bytes: 1472, granules: 1024 };
+
+    /// A sign of life of `from` to whoever has that name now.
+    fn hear(session: &mut Session, now: Instant, from: u32) -> Heard {
+        let to = session.sessions().from;
+        session.handle(now, Sessions { from, to }, &ALIVE, 1472)
+    }
+
+    #[test]
+    fn the_late_greeting_of_a_life_between_shuts_nobody_out_for_good() {
+        let mut session = Session::new(1, 1024, 1472, 0);
+        let at = Instant::from_millis;
+        // The other end's node died twice in short order, and what the second said comes after what the third does.
+        let [first, second, third] = [11, 12, 13];
+        assert_eq!(hear(&mut session, at(1), first), Heard::Begun);
+        assert_eq!(hear(&mut session, at(100), third), Heard::Begun);
+        assert_eq!(hear(&mut session, at(101), second), Heard::Begun);
+        assert_eq!(hear(&mut session, at(102), third), Heard::Nothing, "what was the other end and is no more");
+        let renamed = at(101) + RENAME_AFTER;
+        assert!(session.handle_timeout(renamed), "the second is not heard of any more");
+        assert_eq!(hear(&mut session, renamed, third), Heard::Begun);
+    }
+}
