@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The rooms from the ground up: each may use only those before it. The second field says whether the room is pure.
-const ROOMS: [(&str, bool); 10] = [
+const ROOMS: [(&str, bool); 16] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -21,6 +21,12 @@ const ROOMS: [(&str, bool); 10] = [
     ("cluster", true),
     ("analysis", false),
     ("simulator", false),
+    ("console", false),
+    ("api", false),
+    ("config", false),
+    ("control", false),
+    ("daemon", false),
+    ("lab", false),
     ("mainstay", false),
 ];
 
