@@ -3,7 +3,7 @@
 /// One file.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match mainstay::config::parse("fuzz.toml", text) {
+    match config::parse("fuzz.toml", text) {
         Ok(checked) => {
             for warning in &checked.warnings {
                 assert!(!warning.to_string().is_empty());

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The rooms from the ground up: each may use only those before it. The second field says whether the room is pure.
-const ROOMS: [(&str, bool); 12] = [
+const ROOMS: [(&str, bool); 18] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -23,6 +23,12 @@ const ROOMS: [(&str, bool); 12] = [
     ("conntrack-sync", true),
     ("analysis", false),
     ("simulator", false),
+    ("console", false),
+    ("api", false),
+    ("config", false),
+    ("control", false),
+    ("daemon", false),
+    ("lab", false),
     ("mainstay", false),
 ];
 

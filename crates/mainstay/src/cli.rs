@@ -1,22 +1,11 @@
 //! The command line.
 
-mod attack_recovery;
-mod bench;
-mod demo;
-mod encryption;
-mod filters;
 mod flows;
 mod key;
-mod lazy;
-mod link;
 mod looking;
-mod redundancy;
-mod replication;
 mod study;
 mod study_redundancy;
 mod sync;
-mod sync_bench;
-mod synthesize;
 mod target;
 
 use std::path::PathBuf;
@@ -24,25 +13,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::replay::PortMapping;
-pub use attack_recovery::BenchAttackRecoveryArgs;
-pub use bench::{
-    BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
-};
-pub use demo::DemoArgs;
-pub use encryption::BenchEncryptionArgs;
-pub use filters::BenchFiltersArgs;
 pub use flows::FlowsArgs;
 pub use key::KeyArgs;
-pub use lazy::BenchLazyArgs;
-pub use link::LinkArgs;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
-pub use redundancy::BenchRedundancyArgs;
-pub use replication::BenchReplicationArgs;
 pub use study::{ChecksumsChoice, StudyCommand, StudyReplicationArgs, admission};
 pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
-pub use sync_bench::BenchSyncArgs;
-pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
 pub use target::SocketArgs;
 
 /// A network gateway whose connections outlive the machine that carries them.
@@ -57,8 +33,6 @@ pub struct Cli {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Kills a node under real traffic, on this machine, and shows what survives
-    Demo(DemoArgs),
     /// One node of a gateway cluster
     Gateway(GatewayArgs),
     /// Replicates the kernel's connection tracking, in conntrackd's place
@@ -83,21 +57,15 @@ pub enum Command {
     Undrain(UndrainArgs),
     /// Plays a capture through a configured gateway and says what becomes of its packets
     Replay(ReplayArgs),
-    /// Plays clusters under faults, each from a seed, and checks that what is promised holds
-    Simulate(SimulateArgs),
     /// What captures show: what replication would cost on their traffic, and what redundancy elimination would save
     #[command(subcommand)]
     Study(StudyCommand),
-    /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
-    #[command(subcommand)]
-    Synthesize(SynthesizeCommand),
-    /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
-    Link(LinkArgs),
     /// Makes a key that nodes authenticate each other by
     Key(KeyArgs),
-    /// Side-by-side measurements against what one would use instead
-    #[command(subcommand)]
-    Bench(BenchCommand),
+    /// What shows, measures and simulates
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Lab(lab::args::LabCommand),
 }
 
 /// `mainstay replay`.
@@ -128,54 +96,6 @@ pub struct ReplayArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-/// `mainstay simulate`.
-#[derive(Debug, Args)]
-pub struct SimulateArgs {
-    /// How many seeds to play [default: 200, or 1 if --seed is given]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    pub seeds: Option<u64>,
-    /// The first seed
-    #[arg(long, value_name = "SEED")]
-    pub seed: Option<u64>,
-    /// What may go wrong: default, all, or some of kill, kill-standby, leave, partition, host-link, node-link, one-way,
-    /// heartbeats, replication, detection, control-port, flapping, slow-node, slow-link, pause-active, pause-standby,
-    /// clock-jump, clock-speed, other-version, newer-peer, long-partition, small-memory, needed-empty, both-dead,
-    /// rolling-restart, leave-pause (docs/simulation.md)
-    #[arg(long, value_name = "NAMES", default_value_t)]
-    pub faults: simulator::scenario::FaultSet,
-    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level, multi-level-least-load, d-left or
-    /// counting-bloom
-    #[arg(long, value_name = "NAME", value_parser = simulator::scenario::representation_named)]
-    pub representation: Option<::replication::compact::Representation>,
-    /// Play what is written in a file, as a seed that broke a promise leaves it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "faults", "representation", "json"])]
-    pub scenario: Option<PathBuf>,
-    /// Write the shortest schedule that still breaks the promise to a file, for --scenario
-    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
-    pub write: Option<PathBuf>,
-    /// Seeds played at once
-    #[arg(long, value_name = "THREADS", default_value = "2")]
-    pub jobs: std::num::NonZeroUsize,
-    /// Print all that happens in the run of --seed or --scenario
-    #[arg(long, conflicts_with_all = ["seeds", "json"])]
-    pub trace: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Seconds that a measurement's turn can be asked to last.
-const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
-
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
-    share.ok_or_else(|| "write a number from 0 to 0.9".into())
-}
-
-fn measured_seconds(text: &str) -> Result<f64, String> {
-    number_within(text, MEASURED_SECONDS)
 }
 
 fn number_within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
@@ -279,23 +199,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn what_the_demo_cannot_do_is_refused_with_what_it_can() {
-        let refused = [
-            ("--sync-loss 1.5", "a number from 0 to 0.9"),
-            ("--ramp 1000000", "a number from 0 to 50000"),
-            ("--seconds 0", "a number from 1 to 300"),
-            ("--wan --seconds 5", "cannot be used with"),
-            ("--wan --representation d-left", "cannot be used with"),
-            ("--failures --workers 2", "cannot be used with"),
-            ("--failures --only flood", "write one of port-down-on-active,"),
-        ];
-        for (option, remedy) in refused {
-            let error = Cli::try_parse_from(format!("mainstay demo {option}").split(' ')).expect_err(option);
-            assert!(error.to_string().contains(remedy), "{error}");
-        }
     }
 
     #[test]

@@ -1,29 +1,17 @@
-//! The one binary: what stands around the gateway's data path.
+//! The program's face: the command line, and what each command prints.
 //!
-//! [`config`] turns a file into what the daemon runs with; [`control`] lets operators look into a running node;
-//! [`metrics`] serves its counters; [`cli`] and [`commands`] are the program's face. None of them touches a packet.
+//! The processes are in `daemon`, the configuration in `config`, the control API in `api` and `control`; what shows and
+//! measures is in `lab`, which packages leave out.
 
-pub mod bench;
 pub mod cli;
 pub mod commands;
-mod compression;
-pub mod config;
-pub mod control;
-pub mod demo;
-pub mod emulator;
-pub mod gateway;
-pub mod logging;
-pub mod metrics;
-pub mod output;
 pub mod replay;
-pub mod secret_file;
-pub mod sync;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{BenchCommand, Cli, Command, StudyCommand};
+use cli::{Cli, Command, StudyCommand};
 use commands::CommandError;
 
 /// Runs the program with the arguments of its process.
@@ -40,9 +28,8 @@ pub fn run() -> ExitCode {
 
 fn dispatch(cli: &Cli) -> Result<(), CommandError> {
     match &cli.command {
-        Command::Demo(args) => Ok(demo::run(args)?),
         Command::Gateway(args) if args.check => commands::check::run(args),
-        Command::Gateway(args) => gateway::run(&args.config),
+        Command::Gateway(args) => Ok(daemon::gateway::run(&args.config)?),
         Command::Sync(args) => commands::sync::run(args),
         Command::Status(args) => commands::status::run(args),
         Command::Flows(args) if args.follow => commands::follow::run(args),
@@ -55,23 +42,10 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Drain(args) => commands::drain::drain(args),
         Command::Undrain(args) => commands::drain::undrain(args),
         Command::Replay(args) => replay::run(args),
-        Command::Simulate(args) => commands::simulate::run(args),
         Command::Study(StudyCommand::Replication(args)) => commands::study::replication::run(args),
         Command::Study(StudyCommand::Redundancy(args)) => commands::study::redundancy::run(args),
-        Command::Synthesize(command) => commands::synthesize::run(command),
-        Command::Link(args) => Ok(emulator::run(args)?),
+        #[cfg(feature = "lab")]
+        Command::Lab(command) => Ok(lab::run(command)?),
         Command::Key(args) => commands::key::run(args),
-        Command::Bench(BenchCommand::Pipeline(args)) => bench::pipeline::run(args),
-        Command::Bench(BenchCommand::AttackRecovery(args)) => bench::attack_recovery::run(args),
-        Command::Bench(BenchCommand::Bulk(args)) => bench::bulk::run(args),
-        Command::Bench(BenchCommand::Workers(args)) => bench::workers::run(args),
-        Command::Bench(BenchCommand::Packets(args)) => bench::packets::run(args),
-        Command::Bench(BenchCommand::Encryption(args)) => bench::encryption::run(args),
-        Command::Bench(BenchCommand::Filters(args)) => bench::filters::run(args),
-        Command::Bench(BenchCommand::Lazy(args)) => bench::lazy::run(args),
-        Command::Bench(BenchCommand::SetupRate(args)) => bench::setup_rate::run(args),
-        Command::Bench(BenchCommand::Replication(args)) => bench::replication::run(args),
-        Command::Bench(BenchCommand::Sync(args)) => bench::sync::run(args),
-        Command::Bench(BenchCommand::Redundancy(args)) => bench::redundancy::run(args),
     }
 }

@@ -46,7 +46,7 @@ macro_rules! failures {
         #[test]
         fn every_failure_of_the_demo_has_its_test() {
             let tested: Vec<&str> = vec![$($failure),*];
-            assert_eq!(tested, mainstay::demo::failures::names().collect::<Vec<_>>());
+            assert_eq!(tested, lab::demo::failures::names().collect::<Vec<_>>());
         }
     };
 }

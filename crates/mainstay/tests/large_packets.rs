@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay::control::client::Client;
+use control::client::Client;
 use packet_io::namespace::{Namespace, NamespaceSupport, probe};
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::sysctl;

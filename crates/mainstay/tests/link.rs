@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay::emulator::channel::Settings;
-use mainstay::emulator::{BOTH, Direction, LATENESS_P99_US_MAX, Link, LinkError, LinkPlan, Report};
+use lab::emulator::channel::Settings;
+use lab::emulator::{BOTH, Direction, LATENESS_P99_US_MAX, Link, LinkError, LinkPlan, Report};
 use packet_io::namespace::{Namespace, NamespaceSupport, probe};
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::tun::DeviceKind;

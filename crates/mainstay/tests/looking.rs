@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Host, gateway};
+use control::client::Client;
 use flow::wire::build::{Envelope, Tcp};
 use flow::wire::{MacAddress, ip_protocol, tcp_flags};
 use flow::{Frame, PortId, Tuple};
-use mainstay::control::client::Client;
 use packet_io::PacketIo;
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::netlink::Netlink;

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use mainstay::control::client::Client;
-use mainstay::control::types::{EventKind, PeerStatus, Status};
-use mainstay::demo::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
+use api::{EventKind, PeerStatus, Status};
+use control::client::Client;
+use lab::demo::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
 use packet_io::namespace::{NamespaceSupport, probe};
 use packet_io::signal::die_with_parent;
 

@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use mainstay::control::client::Client;
-use mainstay::control::types::{EventKind, FlowFilterText, Status};
-use mainstay::demo::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
+use api::{EventKind, FlowFilterText, Status};
+use control::client::Client;
+use lab::demo::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
 use packet_io::namespace::{NamespaceSupport, probe};
 use packet_io::signal::die_with_parent;
 

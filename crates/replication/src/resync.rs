@@ -68,13 +68,14 @@ impl Resync {
     }
 
     /// The peer has started anew: what it does not name from now on it has not ended, but never known.
-    pub(crate) const fn restart(&mut self) {
+    pub const fn restart(&mut self) {
         self.is_settled = false;
         self.has_restarted = true;
     }
 
     /// Whether copies of what the peer was before it last started may be left.
-    pub(crate) const fn has_restarted(&self) -> bool {
+    #[must_use]
+    pub const fn has_restarted(&self) -> bool {
         self.has_restarted
     }
 

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::SocketArgs;
 use super::looking::stream_seconds;
-use crate::control::types::{FlowFilterText, flows_limit_default};
+use api::{FlowFilterText, flows_limit_default};
 
 /// `mainstay flows`.
 #[derive(Debug, Args)]

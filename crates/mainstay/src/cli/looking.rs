@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{SocketArgs, number_within};
-use crate::control::types::PacketFilterText;
+use api::PacketFilterText;
 
 /// Seconds that a command can be asked to look on.
-const STREAM_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=crate::control::streams::STREAM_SECONDS_MAX;
+const STREAM_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=control::streams::STREAM_SECONDS_MAX;
 
 pub(super) fn stream_seconds(text: &str) -> Result<f64, String> {
     number_within(text, STREAM_SECONDS)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::config::value::parse_duration;
+use config::value::parse_duration;
 
 /// `mainstay sync`.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub enum SyncCommand {
 #[derive(Debug, Args)]
 pub struct HookArgs {
     /// Control socket of the daemon
-    #[arg(long, value_name = "PATH", default_value = crate::config::sync::CONTROL_SOCKET_DEFAULT)]
+    #[arg(long, value_name = "PATH", default_value = config::sync::CONTROL_SOCKET_DEFAULT)]
     pub socket: PathBuf,
     /// How long to wait at most: 500ms, 10s
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
@@ -72,7 +72,7 @@ pub struct HookArgs {
 #[derive(Debug, Args)]
 pub struct ReadyArgs {
     /// Control socket of the daemon
-    #[arg(long, value_name = "PATH", default_value = crate::config::sync::CONTROL_SOCKET_DEFAULT)]
+    #[arg(long, value_name = "PATH", default_value = config::sync::CONTROL_SOCKET_DEFAULT)]
     pub socket: PathBuf,
     /// Print one JSON object
     #[arg(long)]

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::control::remote::Identity;
-use crate::control::target::{RemoteTarget, Target};
+use control::remote::Identity;
+use control::target::{RemoteTarget, Target};
 
 /// Where a running gateway is found.
 #[derive(Debug, Args)]
 pub struct SocketArgs {
     /// Control socket of the gateway
-    #[arg(long, value_name = "PATH", default_value = crate::config::CONTROL_SOCKET_DEFAULT)]
+    #[arg(long, value_name = "PATH", default_value = config::CONTROL_SOCKET_DEFAULT)]
     pub socket: PathBuf,
     /// A gateway elsewhere, where its control.listen says
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]

@@ -9,10 +9,10 @@ use packet_io::pcap::{PcapError, PcapngWriter};
 
 use super::CommandError;
 use crate::cli::CaptureArgs;
-use crate::control::client::Client;
-use crate::control::streams::from_hexadecimal;
-use crate::control::types::{FrameLine, Line, Query};
-use crate::output::{self, counted};
+use api::{FrameLine, Line, Query};
+use console::counted;
+use control::client::Client;
+use control::streams::from_hexadecimal;
 
 /// Why a capture is not written.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
 fn end_if_nobody_reads(error: CaptureError) -> CaptureError {
     match error {
         CaptureError::Write(PcapError::Io(error)) => {
-            CaptureError::Write(PcapError::Io(output::end_if_nobody_reads(error)))
+            CaptureError::Write(PcapError::Io(console::end_if_nobody_reads(error)))
         }
         error => error,
     }

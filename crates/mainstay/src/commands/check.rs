@@ -10,11 +10,11 @@ use super::finding::{self, Finding};
 use super::host::Host;
 use super::probe::{Secrets, ServiceUser};
 use crate::cli::GatewayArgs;
-use crate::config::compact::promise;
-use crate::config::validate::mapping::formulas;
-use crate::config::validated::{Redundancy, Replication};
-use crate::config::{self, Config};
-use crate::output::{self, counted};
+use config::Config;
+use config::compact::promise;
+use config::validate::mapping::formulas;
+use config::validated::{Redundancy, Replication};
+use console::counted;
 
 /// What `--json` prints of a file that can be used.
 #[derive(Serialize)]
@@ -47,9 +47,9 @@ pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     });
     if *json {
         let usable = !findings.iter().any(Finding::is_error);
-        output::print_json(&Checked { usable, findings: findings.clone(), host })?;
+        console::print_json(&Checked { usable, findings: findings.clone(), host })?;
     } else {
-        output::print(&describe(path, config, &findings, host.as_ref()))?;
+        console::print(&describe(path, config, &findings, host.as_ref()))?;
     }
     finding::conclude(&findings)
 }
@@ -105,9 +105,9 @@ fn describe(path: &Path, config: &Config, findings: &[Finding], host: Option<&Ho
 fn describe_lazy(replication: &Replication) -> String {
     let threshold = match &replication.lazy {
         None => return String::new(),
-        Some(lazy::Config::Fixed(threshold)) => output::duration(*threshold),
+        Some(lazy::Config::Fixed(threshold)) => console::duration(*threshold),
         Some(lazy::Config::Dynamic(dynamic)) => {
-            let [least, most] = [dynamic.threshold_min, dynamic.threshold_max].map(output::duration);
+            let [least, most] = [dynamic.threshold_min, dynamic.threshold_max].map(console::duration);
             format!("{least} to {most} while the load demands it")
         }
     };
@@ -121,7 +121,7 @@ fn describe_tunnel(redundancy: &Redundancy) -> String {
         0 => "all that leaves by its port".to_owned(),
         rules => format!("what {} chooses", counted(rules, "rule")),
     };
-    let cache = output::scaled(redundancy.cache_bytes as f64, "B");
+    let cache = console::scaled(redundancy.cache_bytes as f64, "B");
     format!("A tunnel to {} takes {chosen}, with a cache of {cache} for either direction.\n", redundancy.peer)
 }
 
@@ -134,8 +134,8 @@ fn describe_filter(replication: &Replication, workers: u8) -> String {
     format!(
         "Connections are told as {}, a filter of {} for {} entries: {}.\n",
         compact.representation.name(),
-        output::scaled(bytes as f64, "B"),
-        output::count(compact.entries_max),
+        console::scaled(bytes as f64, "B"),
+        console::count(compact.entries_max),
         promise(compact.representation),
     )
 }

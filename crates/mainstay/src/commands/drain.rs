@@ -7,9 +7,8 @@ use serde::Serialize;
 
 use super::CommandError;
 use crate::cli::{DrainArgs, UndrainArgs};
-use crate::control::client::{Client, ClientError};
-use crate::control::types::Status;
-use crate::output;
+use api::Status;
+use control::client::{Client, ClientError};
 
 /// How often the node is asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -79,11 +78,11 @@ fn tell(status: &Status, json: bool, what: &str) -> Result<(), CommandError> {
     let holder = status.peers.iter().find(|peer| peer.role == "active").map(|peer| peer.id);
     let active = if status.node.role == "active" { Some(status.node.id) } else { holder };
     if json {
-        return Ok(output::print_json(&Standing { role: status.node.role.clone(), active })?);
+        return Ok(console::print_json(&Standing { role: status.node.role.clone(), active })?);
     }
     let holds = active.map_or_else(
         || "nobody is known to hold the addresses".to_owned(),
         |active| format!("node {active} holds the addresses"),
     );
-    Ok(output::print(&format!("node {} is {what}: {holds}\n", status.node.id))?)
+    Ok(console::print(&format!("node {} is {what}: {holds}\n", status.node.id))?)
 }

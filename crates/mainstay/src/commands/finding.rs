@@ -6,9 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::CommandError;
-use crate::config::diagnostic::Severity;
-use crate::config::{ConfigError, Diagnostic};
-use crate::output;
+use config::diagnostic::Severity;
+use config::{ConfigError, Diagnostic};
 
 /// Something that an operator should correct, or at least look at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -118,7 +117,7 @@ pub(crate) fn refuse(error: ConfigError, path: &Path, json: bool) -> Result<(), 
         findings: Vec<Finding>,
     }
     if json {
-        output::print_json(&Refused { usable: false, findings: of_config(&error, path) })?;
+        console::print_json(&Refused { usable: false, findings: of_config(&error, path) })?;
     }
     Err(error.into())
 }

@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::CommandError;
 use super::status::bytes;
 use crate::cli::FlowsArgs;
-use crate::control::client::Client;
-use crate::control::types::{BothWays, Ends, Flow};
-use crate::output::{self, Align, Table, count};
+use api::{BothWays, Ends, Flow};
+use console::{Align, Table, count};
+use control::client::Client;
 
 /// Asks the gateway and prints what it says.
 ///
@@ -29,9 +29,9 @@ pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
     let mut flows = Vec::new();
     let truncated = Client::open(args.socket.target())?.flows(args.filter(), args.limit, |flow| flows.push(flow))?;
     if args.json {
-        return Ok(output::print_json(&Flows { flows, truncated })?);
+        return Ok(console::print_json(&Flows { flows, truncated })?);
     }
-    Ok(output::print(&describe(&flows, truncated))?)
+    Ok(console::print(&describe(&flows, truncated))?)
 }
 
 /// How many flows there are of one kind.
@@ -60,9 +60,9 @@ fn count_flows(args: &FlowsArgs) -> Result<(), CommandError> {
     let counts = counts(kinds);
     if args.json {
         let flows = counts.iter().map(|count| count.flows).sum();
-        return Ok(output::print_json(&Counts { counts, flows })?);
+        return Ok(console::print_json(&Counts { counts, flows })?);
     }
-    Ok(output::print(&describe_counts(&counts))?)
+    Ok(console::print(&describe_counts(&counts))?)
 }
 
 /// How many of these flows there are of each kind, the most frequent first.
@@ -97,7 +97,7 @@ pub fn describe_counts(counts: &[FlowCount]) -> String {
         table.row([kind.protocol.clone(), kind.state.clone(), kind.role.clone(), count(kind.flows)]);
     }
     let all: u64 = counts.iter().map(|count| count.flows).sum();
-    table.render() + &format!("\n{}\n", output::counted(usize::try_from(all).unwrap_or(usize::MAX), "flow"))
+    table.render() + &format!("\n{}\n", console::counted(usize::try_from(all).unwrap_or(usize::MAX), "flow"))
 }
 
 /// Flows as people read them.
@@ -127,8 +127,8 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
             remarks(flow),
             known(flow, &|| both_ways(flow.packets, count)),
             known(flow, &|| both_ways(flow.bytes, bytes)),
-            known(flow, &|| output::duration(Duration::try_from_secs_f64(flow.age_s).unwrap_or_default())),
-            output::duration(expires),
+            known(flow, &|| console::duration(Duration::try_from_secs_f64(flow.age_s).unwrap_or_default())),
+            console::duration(expires),
         ]);
     }
     let mut text = table.render();
@@ -136,7 +136,7 @@ pub fn describe(flows: &[Flow], truncated: bool) -> String {
     let summary = if truncated {
         format!("\nthe first {shown} shown; there are more: raise --limit or add conditions\n")
     } else {
-        format!("\n{}\n", output::counted(flows.len(), "flow"))
+        format!("\n{}\n", console::counted(flows.len(), "flow"))
     };
     text.push_str(&summary);
     text

@@ -7,9 +7,9 @@ use super::CommandError;
 use super::status::bytes;
 use super::trace::{json_line, missed, time_of_day};
 use crate::cli::FlowsArgs;
-use crate::control::client::Client;
-use crate::control::types::{FlowEvent, Line, Query};
-use crate::output::{self, count};
+use api::{FlowEvent, Line, Query};
+use console::count;
+use control::client::Client;
 
 /// Asks the gateway and prints line after line.
 ///
@@ -26,7 +26,7 @@ pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
             _ => String::new(),
         };
         if result.is_ok() {
-            result = output::print_more(&text);
+            result = console::print_more(&text);
         }
     })?;
     Ok(result?)
@@ -49,7 +49,7 @@ pub fn describe(event: &FlowEvent) -> String {
         let packets = flow.packets.original + flow.packets.reply;
         let sum = flow.bytes.original + flow.bytes.reply;
         let age = Duration::try_from_secs_f64(flow.age_s).unwrap_or_default();
-        let _ = write!(text, "  after {}, {} packets, {}", output::duration(age), count(packets), bytes(sum));
+        let _ = write!(text, "  after {}, {} packets, {}", console::duration(age), count(packets), bytes(sum));
     }
     text.push('\n');
     text

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::finding::Finding;
 use super::probe;
-use crate::config::validated::{Backend, Config, Port};
-use crate::output::{Align, Table, yes_no};
+use config::validated::{Backend, Config, Port};
+use console::{Align, Table, yes_no};
 
 /// The device that tunnel devices are opened through.
 const TUN_DEVICE: &str = "/dev/net/tun";

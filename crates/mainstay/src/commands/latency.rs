@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::metrics::{Metric, Sample};
-use crate::output::{self, Align, Table, count};
+use api::metrics::{Metric, Sample};
+use console::{Align, Table, count};
 
 /// How long something takes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -92,7 +92,7 @@ fn time(nanoseconds: f64) -> String {
             format!("{:.1} µs", nanoseconds / 1e3)
         };
     }
-    output::duration(Duration::from_secs_f64(nanoseconds / 1e9))
+    console::duration(Duration::from_secs_f64(nanoseconds / 1e9))
 }
 
 #[cfg(test)]
@@ -100,7 +100,8 @@ mod tests {
     use cluster::observation::{Histogram, Latencies};
 
     use super::*;
-    use crate::metrics::Samples;
+    use api::metrics::Samples;
+    use control::metrics::add_latencies;
 
     #[test]
     fn shares_are_read_from_the_buckets() {
@@ -108,7 +109,7 @@ mod tests {
         (0..98).for_each(|_| batch.note(1000));
         (0..2).for_each(|_| batch.note(100_000));
         let mut samples = Samples::default();
-        samples.add_latencies(&Latencies { batch, ..Latencies::default() });
+        add_latencies(&mut samples, &Latencies { batch, ..Latencies::default() });
         let lines = latencies(samples.as_slice());
         assert_eq!(lines.len(), 1, "what was never measured is left out");
         assert_eq!((lines[0].what.as_str(), lines[0].measured), ("batch", 100));

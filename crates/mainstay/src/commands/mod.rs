@@ -12,27 +12,22 @@ pub mod latency;
 mod probe;
 pub mod reload;
 pub mod rules;
-pub mod simulate;
 pub mod status;
 pub mod study;
 pub mod sync;
-pub mod synthesize;
 pub mod top;
 pub mod trace;
 
 use std::io;
 
-use crate::bench::BenchError;
-use crate::config::ConfigError;
-use crate::control::client::{Client, ClientError};
-use crate::control::remote::RemoteError;
-use crate::demo::DemoError;
-use crate::emulator::EmulatorError;
-use crate::gateway::GatewayError;
-use crate::logging::LoggingError;
+use config::ConfigError;
+use config::key_file::KeyNotWritten;
+use control::client::{Client, ClientError};
+use control::remote::RemoteError;
+use daemon::RunError;
+
 use crate::replay::ReplayError;
-use crate::sync::SyncError;
-use crate::sync::import::ImportError;
+use sync::import::ImportError;
 
 /// Why a command failed; its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
@@ -54,18 +49,13 @@ pub enum CommandError {
     /// What clients of the control API from afar must show cannot be had.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// The gateway cannot run.
+    /// The gateway, or `mainstay sync`, cannot run.
     #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// The demo failed, or showed a failure.
+    Run(#[from] RunError),
+    /// The laboratory has no result, or one that shows a broken promise.
+    #[cfg(feature = "lab")]
     #[error(transparent)]
-    Demo(#[from] DemoError),
-    /// Logging cannot begin.
-    #[error(transparent)]
-    Logging(#[from] LoggingError),
-    /// A measurement has no result.
-    #[error(transparent)]
-    Bench(#[from] BenchError),
+    Lab(#[from] lab::LabError),
     /// The configuration was not put in force.
     #[error(transparent)]
     Reload(#[from] reload::NotReloaded),
@@ -75,36 +65,21 @@ pub enum CommandError {
     /// The capture cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The simulation found a broken promise.
-    #[error(transparent)]
-    Simulation(#[from] simulate::PromisesBroken),
-    /// A scenario's file cannot be used.
-    #[error(transparent)]
-    Scenario(#[from] simulate::FileError),
     /// The capture cannot be written.
     #[error(transparent)]
     Capture(#[from] capture::CaptureError),
     /// A study has no result.
     #[error(transparent)]
     Study(#[from] study::StudyError),
-    /// The link does not run.
-    #[error(transparent)]
-    Link(#[from] EmulatorError),
-    /// Replication of the kernel's connections cannot run.
-    #[error(transparent)]
-    Sync(#[from] SyncError),
     /// A conntrackd.conf was not translated.
     #[error(transparent)]
     Import(#[from] ImportError),
     /// What keepalived or an operator wanted of mainstay sync was not done.
     #[error(transparent)]
     Hook(#[from] sync::HookFailed),
-    /// No traffic was made.
-    #[error(transparent)]
-    Synthesize(#[from] synthesize::SynthesizeError),
     /// A key was not made.
     #[error(transparent)]
-    Key(#[from] key::KeyNotWritten),
+    Key(#[from] KeyNotWritten),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),

@@ -12,12 +12,11 @@ use packet_io::udp::{UdpOptions, UdpSocket};
 use replication::Transport;
 
 use super::finding::Finding;
-use crate::config::validated::{Cluster, Security, replication_address};
-use crate::control::remote::RemoteAccess;
-use crate::control::{Credentials, server};
-use crate::gateway::credentials;
-use crate::metrics;
-use crate::secret_file::{self, SecretFileError};
+use config::secret_file::{self, SecretFileError};
+use config::validated::{Cluster, Security, replication_address};
+use control::remote::RemoteAccess;
+use control::{Credentials, server};
+use daemon::gateway::credentials;
 
 /// Where users and their numbers are (passwd(5)).
 const PASSWD: &str = "/etc/passwd";
@@ -137,9 +136,9 @@ pub(super) fn control_socket(path: &Path) -> Option<Finding> {
 
 /// Whether the ports for operators are free.
 pub(super) fn operators_ports(metrics: Option<SocketAddr>, control: Option<SocketAddr>) -> Vec<Finding> {
-    let metrics = metrics.and_then(|address| metrics::server::bind(address).err());
+    let metrics = metrics.and_then(|address| control::metrics::server::bind(address).err());
     let metrics = metrics.map(|error| Finding::error("node.metrics", &error.to_string()));
-    let control = control.and_then(|address| crate::control::remote::bind(address).err());
+    let control = control.and_then(|address| control::remote::bind(address).err());
     let control = control.map(|error| Finding::error("control.listen", &error.to_string()));
     metrics.into_iter().chain(control).collect()
 }

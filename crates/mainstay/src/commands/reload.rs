@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use super::CommandError;
 use crate::cli::ReloadArgs;
-use crate::control::client::Client;
-use crate::control::types::ReloadReport;
-use crate::output;
+use api::ReloadReport;
+use control::client::Client;
 
 /// Why the file is not in force. What is wrong with it has been printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,9 +27,9 @@ pub enum NotReloaded {
 pub fn run(args: &ReloadArgs) -> Result<(), CommandError> {
     let report = Client::open(args.socket.target())?.reload(args.check_only)?;
     if args.json {
-        output::print_json(&report)?;
+        console::print_json(&report)?;
     } else {
-        output::print(&describe(&report))?;
+        console::print(&describe(&report))?;
     }
     if !report.mistakes.is_empty() {
         return Err(NotReloaded::Mistakes.into());

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::{CommandError, gateways_only};
 use crate::cli::RulesArgs;
-use crate::control::client::Client;
-use crate::metrics::{Metric, Sample};
-use crate::output::{self, Align, Table, count};
+use api::metrics::{Metric, Sample};
+use console::{Align, Table, count};
+use control::client::Client;
 
 /// What is shown in place of a rule's name for connections that no rule matched.
 const NO_RULE: &str = "(none matched)";
@@ -37,9 +37,9 @@ pub fn run(args: &RulesArgs) -> Result<(), CommandError> {
     gateways_only(&mut client, "nft list ruleset shows the rules")?;
     let rules = rules_of(&client.counters()?);
     if args.json {
-        return Ok(output::print_json(&Rules { rules })?);
+        return Ok(console::print_json(&Rules { rules })?);
     }
-    Ok(output::print(&describe(&rules))?)
+    Ok(console::print(&describe(&rules))?)
 }
 
 /// The rules among a gateway's counters.

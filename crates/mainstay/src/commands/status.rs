@@ -2,6 +2,7 @@
 
 mod filter;
 mod reach;
+mod tunnel;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,9 +13,9 @@ use super::CommandError;
 use super::latency;
 use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
-use crate::control::client::Client;
-use crate::control::types::{Event, LazyStatus, PeerStatus, Status};
-use crate::output::{self, Align, Table, count, scaled, yes_no};
+use api::{Event, LazyStatus, PeerStatus, Status};
+use console::{Align, Table, count, scaled, yes_no};
+use control::client::Client;
 
 /// Asks the gateway and prints what it says.
 ///
@@ -35,36 +36,36 @@ pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
     if args.events {
         let events = client.events()?;
         if args.json {
-            output::print_json(&Events { events })?;
+            console::print_json(&Events { events })?;
         } else {
-            output::print(&event_table(&events))?;
+            console::print(&event_table(&events))?;
         }
         return Ok(());
     }
     if args.latency {
         let latencies = latency::latencies(&client.counters()?);
         if args.json {
-            output::print_json(&Latencies { latencies })?;
+            console::print_json(&Latencies { latencies })?;
         } else {
-            output::print(&latency::describe(&latencies))?;
+            console::print(&latency::describe(&latencies))?;
         }
         return Ok(());
     }
     let status = client.status()?;
     if args.json {
-        output::print_json(&status)?;
+        console::print_json(&status)?;
     } else {
-        output::print(&describe(&status))?;
+        console::print(&describe(&status))?;
     }
     Ok(())
 }
 
 fn ago(now_ns: u64, then_ns: u64) -> String {
-    output::duration(Duration::from_nanos(now_ns.saturating_sub(then_ns)))
+    console::duration(Duration::from_nanos(now_ns.saturating_sub(then_ns)))
 }
 
 fn seconds(seconds: f64) -> String {
-    output::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+    console::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
 /// A rate without its fraction.
@@ -117,10 +118,10 @@ pub fn describe(status: &Status) -> String {
     );
     text.push_str(&paths(status));
     if let Some(filter) = &status.filter {
-        text.push_str(&filter.describe());
+        text.push_str(&filter::describe(filter));
     }
     if let Some(redundancy) = &status.redundancy {
-        text.push_str(&redundancy.describe());
+        text.push_str(&tunnel::describe(redundancy));
     }
     let tables = [
         group_table(status),

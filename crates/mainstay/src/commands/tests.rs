@@ -1,12 +1,12 @@
 //! What people read.
 
 use super::{flows, reload, rules, status};
-use crate::control::types::{
+use api::metrics::{Metric, Samples};
+use api::{
     Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FilterStatus, Flow,
     GroupStatus, LazyStatus, NextHopStatus, NodeStatus, PeerFilterStatus, PeerStatus, PortStatus, Rates,
     RedundancyStatus, RefusedCount, ReloadReport, Status, TakeoverStatus,
 };
-use crate::metrics::{Metric, Samples};
 
 fn node_status() -> Status {
     Status {
@@ -295,6 +295,10 @@ fn flows_read_well() {
         version: 3,
         related_to: None,
     };
+    let mut kernels = flow.clone();
+    kernels.uncounted = true;
+    let row = flows::describe(&[kernels], false);
+    assert_eq!(row.split_whitespace().filter(|cell| *cell == "–").count(), 3, "packets, bytes and age: {row}");
     let expected = "\
 PROTO  STATE        ROLE    SOURCE          DESTINATION       TRANSLATED                PACKETS          BYTES   AGE   EXPIRES
 tcp    ESTABLISHED  master  10.0.0.2:40000  198.51.100.1:443  from 192.0.2.10:1025  10 / 12 000  600 B / 18 MB  12 s  4 d 23 h

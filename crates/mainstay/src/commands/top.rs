@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::latency::{self, LatencyLine};
 use super::{CommandError, gateways_only};
 use crate::cli::{TopArgs, TopOrder};
-use crate::control::client::Client;
-use crate::control::types::{BothWays, Flow, FlowFilterText, Rates, Status};
-use crate::metrics::Sample;
-use crate::output::{self, Align, Table, count, scaled};
+use api::metrics::Sample;
+use api::{BothWays, Flow, FlowFilterText, Rates, Status};
+use console::{Align, Table, count, scaled};
+use control::client::Client;
 
 /// Connections that are shown.
 const TALKERS_MAX: usize = 15;
@@ -127,9 +127,9 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
         let now = Moment::ask(&mut client, args)?;
         let view = view(&before, &now, order);
         if args.json {
-            output::print_more(&(serde_json::to_string_pretty(&view).map_err(io::Error::from)? + "\n"))?;
+            console::print_more(&(serde_json::to_string_pretty(&view).map_err(io::Error::from)? + "\n"))?;
         } else {
-            output::print_more(&format!("{}{}", if is_terminal { CLEAR } else { "" }, describe(&view, is_terminal)))?;
+            console::print_more(&format!("{}{}", if is_terminal { CLEAR } else { "" }, describe(&view, is_terminal)))?;
         }
         if args.once {
             return Ok(());
@@ -286,7 +286,7 @@ fn rounded(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::types::{DropCount, Ends, PeerStatus};
+    use api::{DropCount, Ends, PeerStatus};
 
     fn flow(source: &str, packets: u64, bytes: u64, age_s: f64) -> Flow {
         Flow {

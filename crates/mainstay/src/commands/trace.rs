@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use super::CommandError;
 use crate::cli::TraceArgs;
-use crate::control::client::Client;
-use crate::control::trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
-use crate::control::types::{Ends, Line, Query};
-use crate::output;
+use api::{Ends, Line, Query};
+use control::client::Client;
+use control::trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
 
 /// Asks the gateway and prints packet after packet.
 ///
@@ -20,7 +19,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
         traced += usize::from(matches!(line, Line::Trace(_)));
         let text = if args.json { json_line(&line) } else { describe_line(&line) };
         if result.is_ok() {
-            result = output::print_more(&text);
+            result = console::print_more(&text);
         }
     })?;
     result?;
@@ -47,7 +46,7 @@ fn describe_line(line: &Line) -> String {
 
 /// What a worker could not tell, in words.
 pub(super) fn missed(worker: u8, count: u64) -> String {
-    format!("… {} more at worker {worker}, too many to be told: add conditions\n\n", output::count(count))
+    format!("… {} more at worker {worker}, too many to be told: add conditions\n\n", console::count(count))
 }
 
 /// Seconds of the day in UTC, to the microsecond.

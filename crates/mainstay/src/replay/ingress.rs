@@ -20,7 +20,7 @@ use packet_io::pcap::CaptureInterface;
 
 use super::ReplayError;
 use super::player::CapturedFrame;
-use crate::config::Config;
+use config::Config;
 
 /// An element of `--port-map`: an interface of the capture, and the port that it stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]

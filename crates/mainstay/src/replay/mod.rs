@@ -25,9 +25,9 @@ use packet_io::pcap::{CaptureReader, CaptureRecord, PcapError, PcapngWriter};
 
 use crate::cli::ReplayArgs;
 use crate::commands::CommandError;
-use crate::config::{self, Config};
-use crate::gateway::GatewayError;
-use crate::output::{self, Progress};
+use config::Config;
+use console::Progress;
+use daemon::gateway::GatewayError;
 use ingress::IngressChooser;
 use player::{CapturedFrame, Player};
 use timeline::Timeline;
@@ -118,9 +118,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         }
     };
     if args.json {
-        output::print_json(&report)?
+        console::print_json(&report)?
     } else {
-        output::print(&report.describe())?
+        console::print(&report.describe())?
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ impl Replay<'_> {
             report.note_outcome(outcome);
             report.note_connections(player.connections());
             if report.packets.is_multiple_of(PROGRESS_PACKETS) {
-                progress.show(&format!("{} packets", output::count(report.packets)));
+                progress.show(&format!("{} packets", console::count(report.packets)));
             }
         }
         drop(progress);

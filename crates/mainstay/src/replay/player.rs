@@ -11,8 +11,8 @@ use packet_io::pcap::{LinkType, SNAPSHOT_BYTES_MAX};
 
 use super::ReplayError;
 use super::neighbours::{self, OwnFrame};
-use crate::config::validated::{self, Config};
-use crate::gateway::build::{self, Secrets};
+use config::validated::{self, Config};
+use daemon::gateway::build::{self, Secrets};
 
 /// No packet of a capture is too large for its way out: those that a sending host's interface was still to cut are in
 /// captures whole.

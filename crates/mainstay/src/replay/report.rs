@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::ingress::Certainty;
 use super::player::{CapturedFrame, Outcome, Player};
 use super::timeline::Stamp;
-use crate::config::Config;
-use crate::output::{self, Align, Table, count};
+use config::Config;
+use console::{Align, Table, count};
 
 /// What became of a capture's packets; `--json` prints it as it is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -133,7 +133,7 @@ impl Report {
         let mut sums = Table::new(&[("", Left), ("", Right)]);
         let mut row = |name: &str, value: String| sums.row([name.to_owned(), value]);
         row("packets", count(self.packets));
-        row("time", output::duration(Duration::try_from_secs_f64(self.duration_s).unwrap_or_default()));
+        row("time", console::duration(Duration::try_from_secs_f64(self.duration_s).unwrap_or_default()));
         row("forwarded", count(self.forwarded));
         row("for the gateway itself", count(self.taken));
         row("dropped", count(self.dropped));
@@ -178,7 +178,7 @@ impl Report {
         let mut text = String::new();
         let mut say = |packets: u64, remark: &str| {
             if packets > 0 {
-                text.push_str(&format!("{}: {remark}\n", output::counted(packets as usize, "packet")));
+                text.push_str(&format!("{}: {remark}\n", console::counted(packets as usize, "packet")));
             }
         };
         say(self.truncated, "cut short by the capture; their checksums were not checked");

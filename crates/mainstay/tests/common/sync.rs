@@ -9,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::{SyncOrder, SyncReadiness};
+use control::client::Client;
 use flow::netfilter::{
     Discriminator, Entry, Expectation, ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple,
 };
-use mainstay::control::client::Client;
-use mainstay::control::types::{SyncOrder, SyncReadiness};
 use packet_io::ctnetlink::{Dump, DumpProgress, Request, RequestError, TableSocket};
 use packet_io::namespace::{self, Namespace, NamespaceSupport};
 use packet_io::netlink::{Netlink, Prefix};

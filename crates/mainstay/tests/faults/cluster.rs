@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use mainstay::config::validated::Backend;
-use mainstay::control::client::Client;
-use mainstay::control::types::{PeerStatus, Status};
-use mainstay::demo::cluster::{ClusterPlan, NAMES, Shape, Tuning, configuration};
-use mainstay::demo::topology::{INTERFACES, Topology};
+use api::{PeerStatus, Status};
+use config::validated::Backend;
+use control::client::Client;
+use lab::demo::cluster::{ClusterPlan, NAMES, Shape, Tuning, configuration};
+use lab::demo::topology::{INTERFACES, Topology};
 use packet_io::netlink::Netlink;
 use packet_io::signal::die_with_parent;
 

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 
-use mainstay::demo::topology::SYNC;
+use lab::demo::topology::SYNC;
 
 use super::cluster::{CONNECTIONS_MAX, Cluster};
 use super::traffic::Traffic;

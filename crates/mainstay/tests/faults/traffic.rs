@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use mainstay::demo::session::Session;
-use mainstay::demo::topology::Topology;
-use mainstay::demo::traffic::Kind;
-use mainstay::demo::traffic::client::Plan;
-use mainstay::demo::traffic::outcome::Outcome;
+use lab::demo::session::Session;
+use lab::demo::topology::Topology;
+use lab::demo::traffic::Kind;
+use lab::demo::traffic::client::Plan;
+use lab::demo::traffic::outcome::Outcome;
 
 use super::cluster::Cluster;
 use super::wait_for;

@@ -14,10 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::FlowFilterText;
 use client::{FtpClient, Mode};
-use mainstay::control::client::Client;
-use mainstay::control::types::FlowFilterText;
-use mainstay::demo::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
+use control::client::Client;
+use lab::demo::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
 use packet_io::namespace::{NamespaceSupport, probe};
 use packet_io::signal::die_with_parent;
 
@@ -133,7 +133,7 @@ impl Nodes {
     /// What a node counts under this name of the FTP helper.
     fn counter(&self, number: usize, event: &str) -> f64 {
         let samples = Client::connect(&self.socket(number)).unwrap().counters().unwrap();
-        let is_it = |sample: &mainstay::metrics::Sample| {
+        let is_it = |sample: &api::metrics::Sample| {
             let labels = format!("{:?}", sample.labels);
             labels.contains("\"ftp\"") && labels.contains(&format!("{event:?}"))
         };

@@ -1,7 +1,7 @@
 //! `mainstay sync` on one machine and a conntrackd on the other, a real kernel under each.
 
+use api::SyncOrder;
 use flow::netfilter::{Entry, ProtocolInfo, TcpInfo, TcpState};
-use mainstay::control::types::SyncOrder;
 
 use crate::common::sync::{SyncDaemon, SyncPair, wait_until};
 use crate::daemon::{Cache, Conntrackd, Transport, V4};

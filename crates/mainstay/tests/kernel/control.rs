@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay::demo::kernel::network::Path;
-use mainstay::demo::traffic::Kind;
+use lab::demo::kernel::network::Path;
+use lab::demo::traffic::Kind;
 
 use super::traffic::Traffic;
 use super::{LEFT, RIGHT, routers, wait_for};

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use packet_io::namespace::{NamespaceSupport, probe};
 
-use mainstay::demo::kernel::available;
+use lab::demo::kernel::available;
 
 use super::turn;
 

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::sync::MutexGuard;
 
+use api::SyncStatus;
 use flow::netfilter::{Entry, TcpState, Tuple};
-use mainstay::control::types::SyncStatus;
-use mainstay::demo::kernel::routers::Routers;
-use mainstay::demo::topology::{CLIENT, INSIDE, OUTSIDE};
+use lab::demo::kernel::routers::Routers;
+use lab::demo::topology::{CLIENT, INSIDE, OUTSIDE};
 use packet_io::ctnetlink::{Dump, DumpFilter, DumpProgress};
 
 use super::traffic::Traffic;

@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use mainstay::demo::kernel::routers::Routers;
+use lab::demo::kernel::routers::Routers;
 
 use super::traffic::Traffic;
 use super::{LEFT, RIGHT, routers, wait_for};

@@ -15,8 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mainstay::demo::kernel::available;
-use mainstay::demo::kernel::routers::Routers;
+use lab::demo::kernel::available;
+use lab::demo::kernel::routers::Routers;
 use packet_io::namespace::{NamespaceSupport, probe};
 
 /// How long anything may take that should come soon, on a machine that may be busy.

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use mainstay::demo::kernel::network::{Path, listening, targets};
-use mainstay::demo::kernel::routers::Routers;
-use mainstay::demo::session::Session;
-use mainstay::demo::traffic::Kind;
-use mainstay::demo::traffic::client::{Plan, Progress};
-use mainstay::demo::traffic::outcome::Outcome;
+use lab::demo::kernel::network::{Path, listening, targets};
+use lab::demo::kernel::routers::Routers;
+use lab::demo::session::Session;
+use lab::demo::traffic::Kind;
+use lab::demo::traffic::client::{Plan, Progress};
+use lab::demo::traffic::outcome::Outcome;
 
 use super::wait_for;
 

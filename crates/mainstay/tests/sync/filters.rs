@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use api::SyncOrder;
 use flow::netfilter::{Discriminator, Entry, Tuple};
-use mainstay::control::types::SyncOrder;
 
 use crate::common::sync::{SyncPair, established, wait_until};
 

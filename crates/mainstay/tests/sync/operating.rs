@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use mainstay::control::types::SyncOrder;
+use api::SyncOrder;
 
 use crate::common::sync::{SyncPair, established, wait_until};
 

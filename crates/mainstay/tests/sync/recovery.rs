@@ -1,7 +1,7 @@
 //! Events that found no room, nodes that come and go.
 
+use api::{EventKind, SyncOrder};
 use flow::netfilter::Entry;
-use mainstay::control::types::{EventKind, SyncOrder};
 
 use crate::common::sync::{SyncPair, established, wait_until};
 
@@ -60,7 +60,7 @@ fn a_node_that_is_restarted_is_told_what_happened_meanwhile() {
     right.terminate();
     wait_until("the goodbye is heard", || {
         let events = left.client().events().expect("it answers");
-        let is_goodbye = |event: &&mainstay::control::types::Event| event.detail.contains("goodbye");
+        let is_goodbye = |event: &&api::Event| event.detail.contains("goodbye");
         events.iter().find(is_goodbye).map(drop).ok_or_else(|| format!("{events:?}"))
     });
     pair.table(0).create(&entries[50..]);

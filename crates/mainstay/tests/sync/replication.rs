@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
 
+use api::{FlowFilterText, SyncOrder};
 use flow::netfilter::{
     Discriminator, Entry, Expectation, HelperName, ProtocolInfo, Status, TcpInfo, TcpState, Tuple, ZoneDirection,
 };
-use mainstay::control::types::{FlowFilterText, SyncOrder};
 use packet_io::ctnetlink::TableSocket;
 
 use crate::common::sync::{SyncPair, established, inside, tuple, wait_until};

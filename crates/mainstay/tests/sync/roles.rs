@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use api::SyncOrder;
 use flow::netfilter::Entry;
-use mainstay::control::types::SyncOrder;
 use packet_io::signal::{self, Signal};
 
 use crate::common::sync::{SyncPair, established, wait_until};
@@ -169,7 +169,7 @@ fn a_signal_has_the_file_read_again() {
     signal::send(left.process(), Signal::Reload).expect("it is ours");
     wait_until("it is in force", || {
         let events = left.client().events().expect("it answers");
-        let is_it = |event: &&mainstay::control::types::Event| event.detail.contains("[filter]");
+        let is_it = |event: &&api::Event| event.detail.contains("[filter]");
         events.iter().find(is_it).map(drop).ok_or_else(|| format!("{events:?}"))
     });
     let (left_out, told) = (established(1), established(60_001));

@@ -1,7 +1,7 @@
 //! What goes wrong is seen and named.
 
+use api::{SyncOrder, SyncStatus};
 use flow::netfilter::{Discriminator, Entry, ProtocolInfo, TcpInfo, TcpState, Tuple};
-use mainstay::control::types::{SyncOrder, SyncStatus};
 use packet_io::sysctl;
 
 use crate::common::sync::{SyncDaemon, SyncPair, established, inside, wait_until};

@@ -1,8 +1,11 @@
 //! Connections told as entries of a filter: what peers told this node.
 
+use std::fmt::Write as _;
+use std::time::Duration;
+
 use super::yes_no;
-use crate::control::types::Status;
-use crate::output::{Align, Table, count};
+use api::{FilterStatus, RecoveryStatus, Status};
+use console::{Align, Table, count, duration, scaled};
 
 /// What peers have told by their filters.
 pub(super) fn told_table(status: &Status) -> Table {
@@ -20,4 +23,84 @@ pub(super) fn told_table(status: &Status) -> Table {
         ]);
     }
     table
+}
+
+/// As people read it: what is told, and what came of what this node was told.
+#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(super) fn describe(filter: &FilterStatus) -> String {
+    let without_room = match filter.refused + filter.beyond {
+        0 => String::new(),
+        entries => {
+            format!(", {} more than it has room for: raise replication.filter.entries_max", count(entries))
+        }
+    };
+    let mut text = format!(
+        "Filter       {}: {} of {} entries{without_room} · {} to peers ({} so far) · {} drifts found and mended\n",
+        filter.representation,
+        count(filter.entries),
+        count(filter.entries_max),
+        scaled(filter.bytes_per_s, "B/s"),
+        scaled(filter.bytes as f64, "B"),
+        count(filter.drifts),
+    );
+    // Writing to a string cannot fail.
+    if filter.precise_long_lived + filter.precise_urgent > 0 {
+        let (long, urgent) = (count(filter.precise_long_lived), count(filter.precise_urgent));
+        let _ =
+            writeln!(text, "Precisely    {long} that have lived long, {urgent} that would be lost otherwise, so far");
+    }
+    if filter.recovery.begun > 0 {
+        text.push_str(&describe_recovery(&filter.recovery));
+    }
+    if filter.heirlooms > 0 {
+        let (filters, entries) = (count(filter.heirlooms), count(filter.heirloom_entries));
+        let _ = writeln!(text, "Told on      {entries} entries in {filters} filters of nodes that are gone");
+    }
+    text
+}
+
+fn describe_recovery(recovery: &RecoveryStatus) -> String {
+    let state = match recovery.ends_in_s.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default()) {
+        Some(left) => format!("asking peers' filters, for {} at most", duration(left)),
+        None => "over".to_owned(),
+    };
+    let of = |name| count(recovery.count_of(name));
+    format!(
+        "Recovery     {state} · {} connections back, {} of them disowned · packets: {} missed, {} denied by the rules, \
+         {} ambiguous, {} unasked\n",
+        of("restored"),
+        of("disowned"),
+        of("missed"),
+        of("denied"),
+        of("ambiguous"),
+        of("unasked"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_what_is_told_and_what_came_of_a_failover() {
+        let counts = [("restored", 900), ("disowned", 2), ("missed", 7)].map(|(name, count)| (name.to_owned(), count));
+        let recovery = RecoveryStatus { begun: 1, ends_in_s: Some(90.0), counts: counts.into() };
+        let filter = FilterStatus {
+            representation: "multi-level".into(),
+            entries: 1000,
+            entries_max: 65_536,
+            bytes_per_s: 2500.0,
+            heirlooms: 1,
+            heirloom_entries: 100,
+            recovery,
+            ..FilterStatus::default()
+        };
+        let text = describe(&filter);
+        for part in
+            ["multi-level: 1", "2.5", "drifts found and mended", "900 connections back, 2 of them", "100 entries"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("Precisely"), "there is nothing to say: {text}");
+    }
 }

@@ -1,8 +1,8 @@
 //! Ports' links and next hops in `mainstay status`.
 
 use super::ago;
-use crate::control::types::{PortStatus, Status};
-use crate::output::{Align, Table};
+use api::{PortStatus, Status};
+use console::{Align, Table};
 
 /// A port's link in a few words: `up 5m, 10000 Mbit/s`.
 pub(super) fn link(port: &PortStatus, now_ns: u64) -> String {

@@ -14,7 +14,7 @@ use analysis::replication_study::ConfigError;
 use analysis::report::{Dataset, ParquetError, Report, date};
 use analysis::trace::{Progress as Reading, Skip, TraceError};
 
-use crate::output::{count, scaled};
+use console::{count, scaled};
 
 /// Why a study has no result.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use redundancy::Window;
 use super::{StudyError, footer, refuse_nothing, write_out};
 use crate::cli::{StudyRedundancyArgs, admission};
 use crate::commands::CommandError;
-use crate::output::{self, Align, Progress, Table};
+use console::{Align, Progress, Table};
 
 /// Studies the captures and prints what was found.
 ///
@@ -29,15 +29,15 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
     let skipped: u64 = findings.skipped.frames.values().sum();
     if skipped > 0 {
         let reasons =
-            findings.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", output::count(*frames)));
-        eprintln!("{} frames were not studied: {}", output::count(skipped), reasons.collect::<Vec<_>>().join(", "));
+            findings.skipped.frames.iter().map(|(reason, frames)| format!("{} {reason}", console::count(*frames)));
+        eprintln!("{} frames were not studied: {}", console::count(skipped), reasons.collect::<Vec<_>>().join(", "));
     }
     let wrong: u64 = WRONG_CHECKSUMS.iter().filter_map(|skip| findings.skipped.frames.get(skip.label())).sum();
     if wrong > 0 {
         eprintln!(
             "{} of them have wrong checksums: if they were captured on the host that sent them, or their addresses were changed \
              afterwards, --checksums believe studies them",
-            output::count(wrong)
+            console::count(wrong)
         );
     }
     for left_out in &findings.left_out {
@@ -48,9 +48,9 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
         write_out(folder, "redundancy", &page::report(&findings, footer()), &findings, &tables)?;
     }
     if args.json {
-        output::print_json(&findings)?;
+        console::print_json(&findings)?;
     } else {
-        output::print(&render(&findings))?;
+        console::print(&render(&findings))?;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result
         _ => State::in_memory(),
     };
     if state.resumed() > 0 {
-        eprintln!("going on with what an earlier run left: {} finished", output::counted(state.resumed(), "job"));
+        eprintln!("going on with what an earlier run left: {} finished", console::counted(state.resumed(), "job"));
     }
     if args.captures.iter().filter(|path| path.as_os_str() == STANDARD_INPUT).count() > 1 {
         return Err(analysis::trace::TraceError::StandardInputTwice.into());
@@ -109,9 +109,9 @@ fn how_far(far: &Far, site: &Site) -> String {
     let Far { jobs_finished, jobs, read_bytes, .. } = far;
     let read = match read_bytes {
         [Some(read), Some(total)] if *total > 0 => format!("{:.0} % read", *read as f64 / *total as f64 * 100.0),
-        [read, _] => format!("{} read", output::scaled(read.unwrap_or(0) as f64, "B")),
+        [read, _] => format!("{} read", console::scaled(read.unwrap_or(0) as f64, "B")),
     };
-    format!("{}: {jobs_finished} of {} finished, {read} for the next", site.name, output::counted(*jobs, "job"))
+    format!("{}: {jobs_finished} of {} finished, {read} for the next", site.name, console::counted(*jobs, "job"))
 }
 
 fn percent(share: Option<f64>) -> String {
@@ -122,9 +122,9 @@ fn render(findings: &Findings) -> String {
     let traffic = &findings.traffic;
     let mut text = format!(
         "{} packets, {} from the IP header on, {} over {}\n\n",
-        output::count(traffic.packets),
-        output::scaled(traffic.bytes as f64, "B"),
-        output::counted(findings.sites.len(), "site"),
+        console::count(traffic.packets),
+        console::scaled(traffic.bytes as f64, "B"),
+        console::counted(findings.sites.len(), "site"),
         page::lasting(traffic.seconds)
     );
     let mut table =
@@ -143,7 +143,7 @@ fn render(findings: &Findings) -> String {
     text.push_str(&format!("\n{}", table.render()));
     let mut table = Table::new(&[("cache", Align::Right), ("saved", Align::Right)]);
     for row in &findings.cache_sizes {
-        table.row([output::scaled(row.cache_bytes as f64, "B"), percent(Some(row.saved))]);
+        table.row([console::scaled(row.cache_bytes as f64, "B"), percent(Some(row.saved))]);
     }
     text.push_str(&format!("\n{}", table.render()));
     let origins = &findings.origins.shares;

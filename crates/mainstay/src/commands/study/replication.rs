@@ -11,7 +11,7 @@ use analysis::trace::{Skip, Trace};
 use super::{StudyError, footer, how_far, refuse_nothing, write_out};
 use crate::cli::{StudyReplicationArgs, admission};
 use crate::commands::CommandError;
-use crate::output::{self, Align, Progress, Table};
+use console::{Align, Progress, Table};
 
 /// Packets between two words of how far it is.
 const PACKETS_A_WORD: u64 = 1 << 16;
@@ -31,9 +31,9 @@ pub fn run(args: &StudyReplicationArgs) -> Result<(), CommandError> {
         write_out(folder, "replication", &page, &outcome, &datasets(&outcome))?;
     }
     if args.json {
-        output::print_json(&outcome)?;
+        console::print_json(&outcome)?;
     } else {
-        output::print(&render(&outcome))?;
+        console::print(&render(&outcome))?;
     }
     Ok(())
 }
@@ -45,7 +45,7 @@ fn remarks(args: &StudyReplicationArgs, outcome: &Outcome) -> Vec<String> {
     let mut remarks: Vec<String> =
         left_out.damaged.iter().map(|damage| format!("{damage}; what came before it is studied")).collect();
     if left_out.table_full > 0 {
-        let packets = output::count(left_out.table_full);
+        let packets = console::count(left_out.table_full);
         remarks.push(format!(
             "{packets} packets would have begun a connection without room for it: give --connections more"
         ));
@@ -55,14 +55,14 @@ fn remarks(args: &StudyReplicationArgs, outcome: &Outcome) -> Vec<String> {
         remarks.push(format!(
             "{} frames have wrong checksums and are left out. If they were captured on the host that sent them, or their addresses were \
              changed afterwards, --checksums believe studies them",
-            output::count(broken)
+            console::count(broken)
         ));
     }
     if frames(Skip::Address) > 0 && !args.loopback {
         remarks.push(format!(
             "{} frames are from or to addresses that no wire carries and are left out; those between loopback addresses are studied \
              with --loopback",
-            output::count(frames(Skip::Address))
+            console::count(frames(Skip::Address))
         ));
     }
     if outcome.traffic.connections == 0 && !args.captures.is_empty() {
@@ -133,9 +133,9 @@ fn render(outcome: &Outcome) -> String {
     let traffic = &outcome.traffic;
     let mut text = format!(
         "{} connections in {:.1} s, {} at a time at most; {:.1} % were never answered\n\n",
-        output::count(traffic.connections),
+        console::count(traffic.connections),
         traffic.busy_s,
-        output::count(traffic.connections_max),
+        console::count(traffic.connections_max),
         traffic.one_way_share * 100.0
     );
     let columns = ["bytes", "messages", "saved", "overhead", "entries", "false +", "false -", "wrong state"];
@@ -153,7 +153,7 @@ fn render(outcome: &Outcome) -> String {
         let saved = found.map_or(0.0, |found| found.network_reduction * 100.0);
         text.push_str(&format!(
             "\ncategories of {} URLs ({:.0} bytes each): multi-level-fa saves {saved:.1} % of the bytes told\n",
-            output::count(urls.distinct),
+            console::count(urls.distinct),
             urls.mean_bytes
         ));
     }
@@ -165,11 +165,11 @@ fn cells(name: &str, cost: &Cost) -> Vec<String> {
         |share: Option<f64>, digits: usize| share.map_or("–".into(), |share| format!("{:.digits$} %", share * 100.0));
     vec![
         name.to_owned(),
-        output::count(cost.bytes),
-        output::count(cost.messages),
+        console::count(cost.bytes),
+        console::count(cost.messages),
         share(cost.reduction, 1),
         cost.overhead.map_or("–".into(), |overhead| format!("{overhead:.5}")),
-        output::count(cost.entries_at_backup),
+        console::count(cost.entries_at_backup),
         share(cost.false_positive, 4),
         share(cost.false_negative, 2),
         share(cost.inaccurate_state, 2),

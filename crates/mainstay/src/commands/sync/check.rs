@@ -12,9 +12,9 @@ use super::super::CommandError;
 use super::super::finding::{self, Finding};
 use super::super::probe::{self, Secrets, ServiceUser};
 use crate::cli::SyncArgs;
-use crate::config::sync::validated::ConntrackdPeer;
-use crate::config::sync::{self, SyncConfig};
-use crate::output::{self, counted};
+use config::sync::validated::ConntrackdPeer;
+use config::sync::{self, SyncConfig};
+use console::counted;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -61,9 +61,9 @@ pub(super) fn run(path: &Path, args: &SyncArgs) -> Result<(), CommandError> {
     });
     if args.json {
         let usable = !findings.iter().any(Finding::is_error);
-        output::print_json(&Checked { usable, findings: findings.clone(), host })?;
+        console::print_json(&Checked { usable, findings: findings.clone(), host })?;
     } else {
-        output::print(&describe(path, config, &findings, host.is_some()))?;
+        console::print(&describe(path, config, &findings, host.is_some()))?;
     }
     finding::conclude(&findings)
 }

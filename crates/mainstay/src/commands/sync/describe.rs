@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::control::types::{Status, SyncStatus};
-use crate::output::{Align, Table, count, scaled};
+use api::{Status, SyncStatus};
+use console::{Align, Table, count, scaled};
 
 /// What stands above the tables of peers.
 #[must_use]

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::super::CommandError;
 use crate::cli::{HookArgs, ReadyArgs};
-use crate::control::client::{Client, ClientError};
-use crate::control::types::{SyncOrder, SyncReadiness};
-use crate::output;
+use api::{SyncOrder, SyncReadiness};
+use control::client::{Client, ClientError};
 
 /// Between two questions how far the node is: first so long, then twice as long each time,
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(1);
@@ -100,9 +99,9 @@ fn connect(socket: &Path) -> Result<Client, HookFailed> {
 pub(super) fn ready(args: &ReadyArgs) -> Result<(), CommandError> {
     let readiness = connect(&args.socket)?.sync(SyncOrder::Nothing).map_err(HookFailed::Client)?;
     if args.json {
-        output::print_json(&readiness)?;
+        console::print_json(&readiness)?;
     } else if readiness.may_take_over {
-        output::print("this node may take over\n")?;
+        console::print("this node may take over\n")?;
     }
     if readiness.may_take_over { Ok(()) } else { Err(HookFailed::NotReady(readiness.may_not_because).into()) }
 }

@@ -3,13 +3,13 @@
 mod check;
 pub mod describe;
 mod hook;
+pub mod import;
 
 pub use hook::HookFailed;
 
 use super::CommandError;
 use crate::cli::{SyncArgs, SyncCommand};
-use crate::control::types::SyncOrder;
-use crate::sync::{self, import};
+use api::SyncOrder;
 
 /// Does what the command line asks for.
 ///
@@ -25,7 +25,7 @@ pub fn run(args: &SyncArgs) -> Result<(), CommandError> {
         Some(SyncCommand::Import(args)) => import::run(&args.file),
         None => match &args.config {
             Some(config) if args.check => check::run(config, args),
-            Some(config) => sync::run(config),
+            Some(config) => Ok(daemon::sync::run(config)?),
             // Command lines without either are refused before.
             None => Ok(()),
         },

@@ -1,0 +1,74 @@
+//! What a status tells of the channel with a peer.
+
+use serde::{Deserialize, Serialize};
+
+/// How the channel with a peer is secured.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ChannelStatus {
+    /// `plain`, `establishing`, or what the session keys in use were agreed upon by: `pre-shared key 1a2b3c4d`,
+    /// `certificate right.example`, or both.
+    pub secured_by: String,
+    /// When the session keys came into use, in nanoseconds of the monotonic clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_since_ns: Option<u64>,
+    /// Handshakes that made session keys.
+    #[serde(default)]
+    pub handshakes: u64,
+    /// Datagrams that were refused, by reason; reasons that never occurred are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedCount>,
+}
+
+/// Datagrams that were refused for one reason.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RefusedCount {
+    /// The reason.
+    pub reason: String,
+    /// How many.
+    pub datagrams: u64,
+}
+
+impl ChannelStatus {
+    /// The channel is encrypted.
+    #[must_use]
+    pub const fn is_secured(&self) -> bool {
+        self.keys_since_ns.is_some()
+    }
+
+    /// Adds what another worker's channel with the same peer tells. The least secured of them says how the whole is.
+    pub fn add(&mut self, other: &Self) {
+        if self.is_secured() && !other.is_secured() {
+            (self.secured_by, self.keys_since_ns) = (other.secured_by.clone(), None);
+        }
+        self.keys_since_ns = self.keys_since_ns.zip(other.keys_since_ns).map(|(a, b)| a.min(b));
+        self.handshakes += other.handshakes;
+        for refused in &other.refused {
+            match self.refused.iter_mut().find(|known| known.reason == refused.reason) {
+                Some(known) => known.datagrams += refused.datagrams,
+                None => self.refused.push(refused.clone()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_as_secure_as_the_least_secure_of_its_workers() {
+        let secured = |since_ns| ChannelStatus {
+            secured_by: "pre-shared key 01020304".into(),
+            keys_since_ns: Some(since_ns),
+            handshakes: 2,
+            refused: vec![RefusedCount { reason: "replayed".into(), datagrams: 3 }],
+        };
+        let mut whole = secured(9);
+        whole.add(&secured(7));
+        assert_eq!((whole.keys_since_ns, whole.handshakes, whole.refused[0].datagrams), (Some(7), 4, 6));
+        whole.add(&ChannelStatus { secured_by: "establishing".into(), ..ChannelStatus::default() });
+        assert_eq!((whole.secured_by.as_str(), whole.is_secured()), ("establishing", false));
+        whole.add(&secured(7));
+        assert!(!whole.is_secured());
+    }
+}

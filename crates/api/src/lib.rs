@@ -1,0 +1,341 @@
+//! The control API: the types of its requests and answers, and the catalogue of metrics. Version 1.
+//!
+//! A request is one line; an answer is the lines of [`Line`] up to and including [`Line::End`] or [`Line::Error`].
+//!
+//! ```json
+//! {"version":1,"query":"flows","filter":{"protocol":"tcp"},"limit":10}
+//! {"line":"flow","protocol":"tcp","state":"ESTABLISHED", …}
+//! {"line":"end","version":1,"lines":1,"truncated":false}
+//! ```
+
+pub mod channel_status;
+pub mod compact_status;
+mod event;
+mod lazy_status;
+pub mod metrics;
+pub mod mirror;
+mod orders;
+pub mod redundancy;
+mod role;
+mod status;
+pub mod sync;
+mod trace;
+
+use serde::{Deserialize, Serialize};
+
+pub use channel_status::{ChannelStatus, RefusedCount};
+pub use compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
+pub use event::{Event, EventKind};
+pub use lazy_status::LazyStatus;
+pub use metrics::Sample;
+pub use orders::ReloadReport;
+pub use redundancy::RedundancyStatus;
+pub use role::Role;
+pub use status::{
+    Agreement, ConnectionsStatus, DropCount, GroupStatus, NextHopStatus, NodeStatus, PathStatus, PeerStatus,
+    PortStatus, Rates, Status, TakeoverStatus, WorkerStatus,
+};
+pub use sync::{KernelStatus, RefusedRequests, SyncOrder, SyncReadiness, SyncStatus};
+pub use trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
+
+/// The version of requests and answers that this program speaks.
+pub const VERSION: u16 = 1;
+
+/// A request.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u16,
+    /// What is wanted.
+    #[serde(flatten)]
+    pub query: Query,
+}
+
+/// What is wanted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "query", rename_all = "snake_case")]
+pub enum Query {
+    /// How the node is.
+    Status,
+    /// Its connections.
+    Flows {
+        /// Which of them.
+        #[serde(default)]
+        filter: FlowFilterText,
+        /// How many at most.
+        #[serde(default = "flows_limit_default")]
+        limit: u64,
+    },
+    /// Its counters.
+    Counters,
+    /// What happened lately.
+    Events,
+    /// The configuration file is to be read again.
+    Reload {
+        /// Only say what would change.
+        #[serde(default)]
+        check_only: bool,
+    },
+    /// The node is to hand its addresses over and take no part any more.
+    Drain {
+        /// Even if connections are lost.
+        #[serde(default)]
+        force: bool,
+    },
+    /// The node is to take part again.
+    Undrain,
+    /// A node that replicates the kernel's connections is to change its role, or only to say how ready it is.
+    Sync {
+        /// What is wanted.
+        order: SyncOrder,
+    },
+    /// The ways of packets, as they pass.
+    Trace {
+        /// Which packets.
+        #[serde(default)]
+        filter: PacketFilterText,
+        /// How many at most.
+        count: u64,
+        /// For how long at most.
+        seconds: f64,
+    },
+    /// Frames, as they pass a point of their way.
+    Capture {
+        /// Where: `ingress`, `after:FUNCTION`, `egress` or `drop`.
+        at: String,
+        /// Which packets.
+        #[serde(default)]
+        filter: PacketFilterText,
+        /// How many at most.
+        count: u64,
+        /// For how long at most.
+        seconds: f64,
+        /// Bytes that are kept of each.
+        #[serde(default = "snapshot_bytes_default")]
+        snapshot_bytes: u32,
+    },
+    /// What happens to connections, as it happens.
+    Follow {
+        /// Which connections, without their state and role.
+        #[serde(default)]
+        filter: FlowFilterText,
+        /// How many things at most.
+        count: u64,
+        /// For how long at most.
+        seconds: f64,
+    },
+}
+
+/// Bytes that are kept of captured frames unless the request says otherwise: all.
+#[must_use]
+pub const fn snapshot_bytes_default() -> u32 {
+    u32::MAX
+}
+
+/// Flows that are returned unless the request says otherwise.
+#[must_use]
+pub const fn flows_limit_default() -> u64 {
+    1000
+}
+
+/// Conditions on flows, all of which must hold; an absent one always does.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FlowFilterText {
+    /// Protocol, by name or number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// State, by its name (any case).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Prefix of the source, before or after translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Prefix of the destination, before or after translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Port of either end, before or after translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// `master` or `backup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+}
+
+/// Conditions on packets, all of which must hold; an absent one always does.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PacketFilterText {
+    /// Protocol, by name or number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Prefix of the source, as the packet came in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Prefix of the destination, as the packet came in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Port of either end, as the packet came in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Name of the gateway's port that the packet came in on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<String>,
+    /// It is dropped: for this reason, or `any`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
+}
+
+/// A line of an answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum Line {
+    /// How the node is.
+    Status(Box<Status>),
+    /// A connection.
+    Flow(Flow),
+    /// A counter or gauge.
+    Sample(Sample),
+    /// Something that happened.
+    Event(Event),
+    /// What became of a reload.
+    Reload(ReloadReport),
+    /// How ready a node is.
+    Readiness(SyncReadiness),
+    /// A packet's way.
+    Trace(Box<Trace>),
+    /// A captured frame.
+    Frame(FrameLine),
+    /// Something that happened to a connection.
+    FlowEvent(Box<FlowEvent>),
+    /// A worker saw more before the next line than could be passed on.
+    Missed {
+        /// The worker.
+        worker: u8,
+        /// How many things.
+        count: u64,
+    },
+    /// The answer is complete.
+    End {
+        /// [`VERSION`].
+        version: u16,
+        /// Lines before this one.
+        lines: u64,
+        /// There would have been more than the limit.
+        truncated: bool,
+    },
+    /// The request cannot be answered; nothing follows.
+    Error {
+        /// [`VERSION`].
+        version: u16,
+        /// Whose fault it is.
+        error: ErrorKind,
+        /// A sentence for people.
+        message: String,
+    },
+}
+
+/// Whose fault it is that a request is not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request is not JSON, or not a request.
+    Malformed,
+    /// The request is of another version.
+    Incompatible,
+    /// The request is too long, or the client too slow, or one of too many.
+    Limit,
+    /// The data path is too busy to answer, or going down.
+    Busy,
+    /// It would do harm, or cannot be done as the gateway is now.
+    Refused,
+    /// The client has not shown that it may.
+    Denied,
+}
+
+/// A captured frame.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FrameLine {
+    /// When it was handled, in nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// The port that it came in on; of one that leaves, the port that it leaves by.
+    pub port: String,
+    /// Its length, of which less may have been kept.
+    pub length_bytes: u32,
+    /// Why it was dropped, if it was captured there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
+    /// The frame from its link header on, in hexadecimal digits.
+    pub bytes: String,
+}
+
+/// Something that happened to a connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FlowEvent {
+    /// When, in nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// `began`, `changed`, `taken_over` or `ended`.
+    pub change: String,
+    /// The connection behind it, or as it was at its end.
+    pub flow: Flow,
+}
+
+/// A connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Flow {
+    /// The protocol's name or number.
+    pub protocol: String,
+    /// Where its automaton stands.
+    pub state: String,
+    /// What this node is to it: `master` or `backup`.
+    pub role: String,
+    /// The node that is its master.
+    pub owner: u8,
+    /// Ends of packets of the original direction as they come in.
+    pub original: Ends,
+    /// Ends of the same packets as they go out, when they are translated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub translated: Option<Ends>,
+    /// Packets, bytes and age are not known, and 0 here: the kernel forwards the connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncounted: bool,
+    /// Packets seen.
+    pub packets: BothWays,
+    /// Bytes seen, from the IP header on.
+    pub bytes: BothWays,
+    /// Packets have been seen both ways.
+    pub replied: bool,
+    /// It will not be given up for a shortage of memory.
+    pub assured: bool,
+    /// Seconds until it ends unless a packet comes.
+    pub expires_s: f64,
+    /// Seconds since it began here, or since a peer told of it.
+    #[serde(default)]
+    pub age_s: f64,
+    /// Port that packets of the original direction leave on, when known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<String>,
+    /// Counts its changes.
+    pub version: u32,
+    /// Ends of packets of the original direction, as they come in, of the connection that announced this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub related_to: Option<Box<Ends>>,
+}
+
+/// Source and destination, `address:port`, or the address alone for protocols without ports.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ends {
+    /// Who sends.
+    pub source: String,
+    /// Who receives.
+    pub destination: String,
+}
+
+/// A count for each direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BothWays {
+    /// As the first packet went.
+    pub original: u64,
+    /// Against it.
+    pub reply: u64,
+}

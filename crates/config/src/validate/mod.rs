@@ -1,0 +1,352 @@
+//! From the written configuration to the one that runs.
+//!
+//! A value that cannot be used is reported and replaced by a stand-in, so that the rest of the file is checked too;
+//! a configuration with stand-ins in it never leaves [`super::parse`].
+
+mod cluster;
+mod compact;
+mod control;
+mod firewall;
+mod ftp;
+mod groups;
+mod lazy;
+mod log;
+pub mod mapping;
+mod nat;
+mod ports;
+mod security;
+pub(super) mod sync;
+mod transport;
+mod workers;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::cluster::forwarding::ANNOUNCE_REFRESH_DEFAULT;
+use flow::{NodeId, PortId};
+use toml::Spanned;
+
+use super::diagnostic::{Findings, Mistake};
+use super::limits::Limits;
+use super::raw::{RawConfig, RawNode, RawTracking, Text};
+use super::reachability::Reachability;
+use super::redundancy::Redundancy;
+use super::timeouts::Timeouts;
+use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
+use super::value;
+
+/// Connections held at most: a slot of the table is a number below this.
+const CONNECTIONS_LIMIT: u64 = 1 << 31;
+/// Connections held at most, unless the file says otherwise.
+const CONNECTIONS_MAX_DEFAULT: u32 = 262_144;
+/// Longest node or port name.
+const NAME_BYTES_MAX: usize = 32;
+/// Longest path of a Unix socket (unix(7): 108 with the terminator), less what binding needs for its own use.
+const SOCKET_PATH_BYTES_MAX: usize = 90;
+/// Where the control API listens, unless the file says otherwise.
+pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/control.sock";
+
+pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
+    let connections_max = connections_max(raw, findings);
+    let peers = raw.replication.as_ref().map_or(0, |replication| replication.get_ref().peer.len());
+    let node = node(raw.node.as_ref(), peers, findings);
+    let groups = groups::groups(raw, &node, findings);
+    let ports = ports::ports(&raw.port, &groups, findings);
+    groups::check_use(raw, &ports, findings);
+    let cluster = cluster::cluster(raw, &node, &ports, connections_max, findings);
+    let workers = workers::workers(&raw.workers, cluster.is_some(), findings);
+    workers::check_backends(&raw.workers, workers, &ports, findings);
+    if let Some(cluster) = &cluster {
+        workers::check_ports(&raw.workers, workers, cluster, findings);
+    }
+    let nat = raw.nat.as_ref().map(Spanned::get_ref);
+    let nat_ports = nat::port_pool(nat.and_then(|section| section.ports.as_ref()), &node, findings);
+    let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, findings));
+    let routes = ports::routes(&raw.route, &ports, findings);
+    let config = Config {
+        reachability: Reachability::validate(raw, (&ports, &routes), findings),
+        routes,
+        connections_max,
+        limits: Limits::validate(&raw.limits, findings),
+        timeouts: Timeouts::validate(&raw.timeouts, findings),
+        tracking: tracking(&raw.tracking, findings),
+        chain: chain(raw, findings),
+        firewall: raw
+            .firewall
+            .as_ref()
+            .map_or_else(Vec::new, |section| firewall::rules(&section.get_ref().rule, &ports, findings)),
+        on_reload: on_reload(raw, findings),
+        firewall_log_per_s: log::firewall_entries_per_s(raw, findings),
+        nat_mapping_key: mapping::check(nat, &source_nat, &nat_ports, findings),
+        nat_ports,
+        source_nat,
+        destination_nat: nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, findings)),
+        related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
+        ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
+        redundancy: Redundancy::validate(raw.redundancy.as_ref(), (&ports, workers.count), findings),
+        workers,
+        cluster,
+        control: control::remote(raw.control.as_ref(), findings),
+        groups,
+        node,
+        ports,
+    };
+    compact::check(raw, &config, findings);
+    config
+}
+
+/// What stands in for a section that is not there.
+fn no_node() -> RawNode {
+    RawNode {
+        id: Spanned::new(0..0, 0),
+        name: None,
+        nodes: None,
+        priority: None,
+        announce_refresh: None,
+        control_socket: None,
+        metrics: None,
+        log: None,
+        log_format: None,
+        log_per_s: None,
+    }
+}
+
+fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_>) -> Node {
+    let stand_in = no_node();
+    let raw = raw.map_or_else(
+        || {
+            let mistake = Mistake::new("the section is missing", "add [node] with at least id = 0");
+            findings.error(0..0, "[node]", mistake);
+            &stand_in
+        },
+        Spanned::get_ref,
+    );
+    let id = *raw.id.get_ref();
+    let nodes = node_count(raw, peers, findings);
+    if id >= nodes {
+        let mistake = Mistake::new(
+            format!("node {id} is not one of {nodes} nodes, which are numbered from 0"),
+            format!("choose an id below {nodes} or raise nodes"),
+        );
+        findings.error(raw.id.span(), "node.id", mistake);
+    }
+    Node {
+        id: NodeId(id),
+        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, findings)),
+        nodes,
+        priority: raw.priority.unwrap_or(100),
+        announce_refresh: announce_refresh(raw, findings),
+        control_socket: control_socket(raw, findings),
+        metrics: metrics(raw, findings),
+        log: raw
+            .log
+            .as_ref()
+            .map_or(LogLevel::default(), |text| one_of("node.log", text, &LogLevel::ALL, findings).unwrap_or_default()),
+        log_format: log::format(raw, findings),
+        log_per_s: log::entries_per_s(raw, findings),
+    }
+}
+
+/// Each address is announced so often: more often than once a second would be a burden to the link.
+fn announce_refresh(raw: &RawNode, findings: &mut Findings<'_>) -> Duration {
+    const MIN: Duration = Duration::from_secs(1);
+    const MAX: Duration = Duration::from_secs(3600);
+    let text = raw.announce_refresh.as_ref();
+    let interval =
+        cluster::ranged("node.announce_refresh", text, ANNOUNCE_REFRESH_DEFAULT, Duration::ZERO..=MAX, findings);
+    if !interval.is_zero() && interval < MIN {
+        let mistake =
+            Mistake::new("addresses would be announced more than once a second", "choose 1s or more, or 0s for never");
+        findings.error(text.map_or(0..0, Spanned::span), "node.announce_refresh", mistake);
+    }
+    interval
+}
+
+fn node_count(raw: &RawNode, peers: usize, findings: &mut Findings<'_>) -> u8 {
+    let needed = u8::try_from(peers + 1).unwrap_or(u8::MAX);
+    let Some(nodes) = &raw.nodes else { return needed };
+    match *nodes.get_ref() {
+        0 => {
+            let mistake = Mistake::new("a cluster of 0 nodes has no place for this one", "write the number of nodes");
+            findings.error(nodes.span(), "node.nodes", mistake);
+            needed
+        }
+        count if count > 1 && peers == 0 => {
+            let mistake = Mistake::new(
+                format!("{count} nodes share the NAT ports, but [replication] names no peer"),
+                "connections will not outlive this node: add [[replication.peer]]",
+            );
+            findings.warning(nodes.span(), "node.nodes", mistake);
+            count
+        }
+        count => count,
+    }
+}
+
+fn control_socket(raw: &RawNode, findings: &mut Findings<'_>) -> PathBuf {
+    let Some(text) = &raw.control_socket else { return PathBuf::from(CONTROL_SOCKET_DEFAULT) };
+    let path = PathBuf::from(text.get_ref());
+    if !path.is_absolute() {
+        let mistake = Mistake::new(format!("{:?} is not an absolute path", text.get_ref()), "begin it with /");
+        findings.error(text.span(), "node.control_socket", mistake);
+    } else if text.get_ref().len() > SOCKET_PATH_BYTES_MAX {
+        let mistake = Mistake::new(format!("the path is longer than {SOCKET_PATH_BYTES_MAX} bytes"), "shorten it");
+        findings.error(text.span(), "node.control_socket", mistake);
+    }
+    path
+}
+
+fn metrics(raw: &RawNode, findings: &mut Findings<'_>) -> Option<std::net::SocketAddr> {
+    let text = raw.metrics.as_ref()?;
+    let address = parsed("node.metrics", text, value::socket_address, findings)?;
+    if !address.ip().is_loopback() {
+        let mistake = Mistake::new(
+            format!("{address} is not a loopback address and the page asks for no password"),
+            "anyone who can reach it reads the metrics: use 127.0.0.1, or filter the port",
+        );
+        findings.warning(text.span(), "node.metrics", mistake);
+    }
+    Some(address)
+}
+
+fn connections_max(raw: &RawConfig, findings: &mut Findings<'_>) -> u32 {
+    let Some(limit) = &raw.limits.connections_max else { return CONNECTIONS_MAX_DEFAULT };
+    let count = *limit.get_ref();
+    if count == 0 || count > CONNECTIONS_LIMIT {
+        let mistake = Mistake::new(
+            format!("{count} connections are out of range"),
+            format!("choose a number from 1 to {CONNECTIONS_LIMIT}"),
+        );
+        findings.error(limit.span(), "limits.connections_max", mistake);
+    }
+    u32::try_from(count).unwrap_or(CONNECTIONS_MAX_DEFAULT)
+}
+
+fn on_reload(raw: &RawConfig, findings: &mut Findings<'_>) -> OnReload {
+    let text = raw.firewall.as_ref().and_then(|section| section.get_ref().on_reload.as_ref());
+    text.and_then(|text| one_of("firewall.on_reload", text, &OnReload::ALL, findings)).unwrap_or_default()
+}
+
+fn tracking(raw: &RawTracking, findings: &mut Findings<'_>) -> Tracking {
+    let loose = raw.loose.as_ref().is_some_and(|loose| *loose.get_ref());
+    if let (true, Some(key)) = (loose, &raw.loose) {
+        let mistake = Mistake::new(
+            "TCP connections are picked up in the middle without a check of sequence numbers",
+            "set it to false unless other gateways hand connections over without their state",
+        );
+        findings.warning(key.span(), "tracking.loose", mistake);
+    }
+    Tracking { loose, liberal: raw.liberal.unwrap_or_default() }
+}
+
+/// The chain as written, or firewall, nat and ftp as far as their sections are there.
+fn chain(raw: &RawConfig, findings: &mut Findings<'_>) -> Vec<Function> {
+    let present = |function| match function {
+        Function::Firewall => raw.firewall.as_ref().map(Spanned::span),
+        Function::Nat => raw.nat.as_ref().map(Spanned::span),
+        Function::Ftp => raw.ftp.as_ref().map(Spanned::span),
+    };
+    let Some(names) = &raw.chain else {
+        return Function::ALL.iter().map(|(_, function)| *function).filter(|f| present(*f).is_some()).collect();
+    };
+    let mut chain = Vec::new();
+    for name in names {
+        let Some(function) = one_of("chain", name, &Function::ALL, findings) else { continue };
+        let text = name.get_ref();
+        if chain.contains(&function) {
+            let mistake = Mistake::new(format!("{text:?} is listed twice"), "list it once");
+            findings.error(name.span(), "chain", mistake);
+        } else if present(function).is_none() {
+            let mistake = Mistake::new(
+                format!("{text:?} is listed but its section is missing"),
+                format!("add [{text}] or remove it from the chain"),
+            );
+            findings.error(name.span(), "chain", mistake);
+        }
+        chain.push(function);
+    }
+    for (name, function) in Function::ALL {
+        if let (false, Some(span)) = (chain.contains(&function), present(function)) {
+            let mistake = Mistake::new(
+                "the section has no effect because the chain does not list it",
+                format!("add \"{name}\" to chain or remove the section"),
+            );
+            findings.error(span, &format!("[{name}]"), mistake);
+        }
+    }
+    chain
+}
+
+/// The value of `text`, or `None` after having reported what is wrong with it.
+fn parsed<T>(
+    subject: &str,
+    text: &Text,
+    parse: impl FnOnce(&str) -> Result<T, Mistake>,
+    findings: &mut Findings<'_>,
+) -> Option<T> {
+    parse(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+}
+
+/// The values of a list, without those that were reported.
+fn parsed_list<T, R>(
+    subject: &str,
+    list: &[Spanned<R>],
+    parse: impl Fn(&R) -> Result<T, Mistake>,
+    findings: &mut Findings<'_>,
+) -> Vec<T> {
+    let mut values = Vec::with_capacity(list.len());
+    for item in list {
+        match parse(item.get_ref()) {
+            Ok(value) => values.push(value),
+            Err(mistake) => findings.error(item.span(), subject, mistake),
+        }
+    }
+    values
+}
+
+/// The choice that `text` names.
+fn one_of<T: Copy>(subject: &str, text: &Text, choices: &[(&str, T)], findings: &mut Findings<'_>) -> Option<T> {
+    let chosen = choices.iter().find(|(name, _)| name == text.get_ref());
+    if chosen.is_none() {
+        let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        let mistake =
+            Mistake::new(format!("{:?} is not known", text.get_ref()), format!("write {}", names.join(" or ")));
+        findings.error(text.span(), subject, mistake);
+    }
+    chosen.map(|(_, choice)| *choice)
+}
+
+/// A name that can stand in metrics and tables.
+fn named(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {
+    let name = text.get_ref();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {
+        let mistake = Mistake::new(
+            format!("{name:?} cannot be a name"),
+            format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'"),
+        );
+        findings.error(text.span(), subject, mistake);
+    }
+    name.clone()
+}
+
+/// The port that a section refers to by its name.
+fn port_named(subject: &str, text: &Text, ports: &[Port], findings: &mut Findings<'_>) -> Option<PortId> {
+    let found = ports.iter().find(|port| port.name == *text.get_ref());
+    if found.is_none() {
+        let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
+        let remedy = if names.is_empty() {
+            "add a [[port]] with that name".to_owned()
+        } else {
+            format!("write one of {} or add a [[port]]", names.join(", "))
+        };
+        findings.error(text.span(), subject, Mistake::new(format!("there is no port {:?}", text.get_ref()), remedy));
+    }
+    found.map(|port| port.id)
+}
+
+/// "IPv4" or "IPv6".
+fn family_name(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}

@@ -1,0 +1,193 @@
+//! The configuration of `mainstay sync`.
+
+mod conntrackd;
+mod filter;
+mod kernel;
+
+use std::path::PathBuf;
+
+use flow::NodeId;
+use toml::Spanned;
+
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawNode, RawReplication, Text};
+use super::super::sync::raw::RawSync;
+use super::super::sync::validated::{Events, Mode, Native, StartRole, SyncConfig};
+use super::super::sync::{CONTROL_SOCKET_DEFAULT, validated};
+use super::super::validated::{LogLevel, Node};
+use super::cluster::{own_address, ranged, replication};
+use super::{control, control_socket, log, metrics, named, no_node, one_of, security};
+
+use std::time::Duration;
+
+/// A change waits so long for others to go with it, unless the file says otherwise.
+const BATCH_DELAY_DEFAULT: Duration = Duration::from_millis(1);
+const BATCH_DELAY: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
+
+pub(crate) fn validate(raw: &RawSync, findings: &mut Findings<'_>) -> SyncConfig {
+    let node = node(raw.node.as_ref(), findings);
+    let mode = choice("cluster.mode", raw.cluster.mode.as_ref(), &Mode::ALL, findings);
+    let role = start_role(raw, mode, findings);
+    let replication = raw.replication.as_ref().and_then(|section| native(section, &node, findings));
+    let conntrackd = raw.conntrackd.as_ref().and_then(|section| conntrackd::conntrackd(section, &node, findings));
+    if let (Some(conntrackd), Some(native), Some(section)) = (&conntrackd, &replication, &raw.conntrackd)
+        && native.replication.peers.iter().any(|peer| peer.id == conntrackd.peer_id)
+    {
+        let mistake = Mistake::new(
+            format!("node {} is a peer of [replication] already", conntrackd.peer_id.0),
+            "give the conntrackd an id of its own, or remove the peer that it has become",
+        );
+        findings.error(section.get_ref().peer_id.span(), "conntrackd.peer_id", mistake);
+    }
+    if raw.replication.is_none() && raw.conntrackd.is_none() {
+        let mistake = Mistake::new(
+            "nobody is told of the kernel's connections",
+            "add [replication] with a [[replication.peer]], or [conntrackd]",
+        );
+        findings.error(0..0, "[replication]", mistake);
+    }
+    let kernel = kernel::kernel(&raw.kernel, findings);
+    let filter = filter::filter(&raw.filter, findings);
+    if let Some(list) =
+        raw.filter.tcp_states.as_ref().filter(|_| kernel.events == Events::Lean && filter.tells_handshakes())
+    {
+        let mistake = Mistake::new(
+            "of handshakes the kernel makes no events",
+            "write events = \"all\" in [kernel], or leave syn_sent, syn_recv and syn_sent2 out",
+        );
+        findings.warning(list.span(), "filter.tcp_states", mistake);
+    }
+    SyncConfig {
+        kernel,
+        mode,
+        role,
+        filter,
+        replication,
+        conntrackd,
+        control: control::remote(raw.control.as_ref(), findings),
+        node,
+    }
+}
+
+/// The choice that a key names, or the default.
+fn choice<T: Copy + Default>(
+    subject: &str,
+    text: Option<&Text>,
+    choices: &[(&str, T)],
+    findings: &mut Findings<'_>,
+) -> T {
+    text.and_then(|text| one_of(subject, text, choices, findings)).unwrap_or_default()
+}
+
+fn start_role(raw: &RawSync, mode: Mode, findings: &mut Findings<'_>) -> StartRole {
+    let role = choice("cluster.role", raw.cluster.role.as_ref(), &StartRole::ALL, findings);
+    if mode == Mode::PrimaryBackup {
+        return role;
+    }
+    if let Some(text) = raw.cluster.role.as_ref().filter(|_| role == StartRole::Backup) {
+        let mistake = Mistake::new("where all nodes carry connections, none stands by", "remove role");
+        findings.error(text.span(), "cluster.role", mistake);
+    }
+    StartRole::Primary
+}
+
+fn node(raw: Option<&Spanned<RawNode>>, findings: &mut Findings<'_>) -> Node {
+    let stand_in = no_node();
+    let raw = raw.map_or_else(
+        || {
+            let mistake = Mistake::new("the section is missing", "add [node] with at least id = 0");
+            findings.error(0..0, "[node]", mistake);
+            &stand_in
+        },
+        Spanned::get_ref,
+    );
+    if let Some(nodes) = &raw.nodes {
+        let mistake = Mistake::new("the number of nodes has no meaning here", "remove it: peers are named one by one");
+        findings.error(nodes.span(), "node.nodes", mistake);
+    }
+    if raw.priority.is_some() {
+        let span = raw.id.span();
+        let mistake = Mistake::new("the node does not choose its role itself", "remove priority: keepalived has it");
+        findings.error(span, "node.priority", mistake);
+    }
+    if let Some(refresh) = &raw.announce_refresh {
+        let mistake =
+            Mistake::new("the node announces no addresses itself", "remove announce_refresh: keepalived has it");
+        findings.error(refresh.span(), "node.announce_refresh", mistake);
+    }
+    let id = *raw.id.get_ref();
+    Node {
+        id: NodeId(id),
+        name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, findings)),
+        // Peers are named one by one, with whatever numbers the operator likes.
+        nodes: u8::MAX,
+        priority: 0,
+        announce_refresh: Duration::ZERO,
+        control_socket: match &raw.control_socket {
+            Some(_) => control_socket(raw, findings),
+            None => PathBuf::from(CONTROL_SOCKET_DEFAULT),
+        },
+        metrics: metrics(raw, findings),
+        log: choice("node.log", raw.log.as_ref(), &LogLevel::ALL, findings),
+        log_format: log::format(raw, findings),
+        log_per_s: log::entries_per_s(raw, findings),
+    }
+}
+
+/// Replication to other nodes of Mainstay: a gateway's section, without what is about packets.
+fn native(section: &Spanned<RawReplication>, node: &Node, findings: &mut Findings<'_>) -> Option<Native> {
+    let raw = section.get_ref();
+    if raw.peer.is_empty() {
+        let mistake = Mistake::new("no peer is named", "add a [[replication.peer]] or remove the section");
+        findings.error(section.span(), "[replication]", mistake);
+    }
+    let of_gateways = [
+        ("representation", &raw.representation),
+        ("hold_first_reply", &raw.hold_first_reply),
+        ("wait_for_peer", &raw.wait_for_peer),
+    ];
+    let sections = [
+        ("budget_bytes_per_second", raw.budget_bytes_per_second.as_ref().map(Spanned::span)),
+        ("filter", raw.filter.as_ref().map(Spanned::span)),
+        ("recovery", raw.recovery.as_ref().map(Spanned::span)),
+    ];
+    for (key, span) in sections {
+        if let Some(span) = span {
+            let mistake = Mistake::new(
+                "the kernel's connections are told precisely: nobody could make them again from a filter's entries",
+                "remove it",
+            );
+            findings.error(span, &format!("replication.{key}"), mistake);
+        }
+    }
+    for (key, text) in of_gateways {
+        if let Some(text) = text {
+            let mistake = Mistake::new(
+                "it is about packets, which the kernel forwards here",
+                "remove it; [filter] says which connections are told",
+            );
+            findings.error(text.span(), &format!("replication.{key}"), mistake);
+        }
+    }
+    if let Some(text) = raw.transport.as_ref().filter(|text| text.get_ref() != "native") {
+        let mistake = Mistake::new(
+            format!("connections of the kernel are not told over {:?}", text.get_ref()),
+            "write \"native\" or remove it",
+        );
+        findings.error(text.span(), "replication.transport", mistake);
+        return None;
+    }
+    for peer in &raw.peer {
+        if let Some(text) = &peer.get_ref().failure_detection_address {
+            let mistake = Mistake::new("keepalived finds out who is dead, not this node", "remove it");
+            findings.error(text.span(), "replication.peer", mistake);
+        }
+    }
+    let local = own_address("replication.local", &raw.local, &[], findings)?;
+    let replication = replication(raw, local, node, findings);
+    let security = security::security(raw, &replication, findings);
+    let replication = super::super::validated::Replication { security, ..replication };
+    let batch_delay =
+        ranged("replication.batch_delay", raw.batch_delay.as_ref(), BATCH_DELAY_DEFAULT, BATCH_DELAY, findings);
+    Some(validated::Native { replication, batch_delay })
+}

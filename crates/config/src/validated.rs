@@ -1,0 +1,262 @@
+//! What the daemon runs with: every value checked, every reference resolved, every default filled in.
+
+mod cluster;
+mod functions;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::cluster::GroupId;
+use ::cluster::forwarding::MssClamp;
+use flow::{NodeId, PortId};
+
+pub use self::cluster::{Cluster, FailureDetection, Peer, Replication, Representation};
+pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
+pub use super::compact::{Compact, Recovery};
+pub use super::limits::Limits;
+pub use super::reachability::Reachability;
+pub use super::redundancy::{Redundancy, RedundancyRule};
+pub use super::security::{CertificateFiles, Security};
+pub use super::timeouts::Timeouts;
+use super::value::{PortRange, Prefix};
+use crate::remote::RemoteAccess;
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// This node.
+    pub node: Node,
+    /// Its ports; a [`PortId`] is an index.
+    pub ports: Vec<Port>,
+    /// Groups of shared addresses, each of which is on one node at a time; a [`GroupId`] is an index. Empty: all addresses
+    /// are of one group, [`GroupId::FIRST`].
+    pub groups: Vec<Group>,
+    /// Static routes. Networks of the ports' own addresses are not among them.
+    pub routes: Vec<Route>,
+    /// Connections held at most, 1 to 2^31.
+    pub connections_max: u32,
+    /// What is held at most beside connections, and what one source may have.
+    pub limits: Limits,
+    /// How long connections live without a packet.
+    pub timeouts: Timeouts,
+    /// Options of connection tracking.
+    pub tracking: Tracking,
+    /// What the node should reach.
+    pub reachability: Reachability,
+    /// The threads that move packets.
+    pub workers: Workers,
+    /// Functions, in the order in which packets of the original direction meet them.
+    pub chain: Vec<Function>,
+    /// Rules of the firewall, first match wins; what none accepts is dropped.
+    pub firewall: Vec<Rule>,
+    /// What becomes of connections when the rules change.
+    pub on_reload: OnReload,
+    /// Matches that each rule may log in a second; `None`: all of them.
+    pub firewall_log_per_s: Option<u32>,
+    /// Ports that source NAT translates to, of which every node has its share.
+    pub nat_ports: PortRange,
+    /// File of the secret that keyed mappings are computed under; there if one is keyed.
+    pub nat_mapping_key: Option<PathBuf>,
+    /// Source translations, first match wins.
+    pub source_nat: Vec<SourceNat>,
+    /// Destination translations; no two of them match the same packet.
+    pub destination_nat: Vec<DestinationNat>,
+    /// What becomes of connections that another one announced.
+    pub related: Related,
+    /// The FTP helper.
+    pub ftp: Ftp,
+    /// The other nodes; `None` for a gateway that stands alone.
+    pub cluster: Option<Cluster>,
+    /// The tunnel to another site, if there is one.
+    pub redundancy: Option<Redundancy>,
+    /// The control API from afar, if it is offered.
+    pub control: Option<RemoteAccess>,
+}
+
+/// This node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its number, below `nodes`.
+    pub id: NodeId,
+    /// Its name for people.
+    pub name: String,
+    /// Nodes of the cluster, this one included: they divide the NAT ports among them.
+    pub nodes: u8,
+    /// The higher, the rather this node is the active one; where there are groups, each has its own.
+    pub priority: u8,
+    /// How often the shared addresses that this node holds are announced again; zero: never.
+    pub announce_refresh: Duration,
+    /// Where the control API listens.
+    pub control_socket: PathBuf,
+    /// Where metrics are served, if at all.
+    pub metrics: Option<SocketAddr>,
+    /// How much is logged.
+    pub log: LogLevel,
+    /// How log entries are written.
+    pub log_format: LogFormat,
+    /// Entries that each place in the program may log in a second; `None`: all of them.
+    pub log_per_s: Option<u32>,
+}
+
+/// How log entries are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// All formats, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogLevel {
+    /// What keeps the gateway from its work.
+    Error,
+    /// And what may do so soon.
+    Warn,
+    /// And every change of role or peer.
+    #[default]
+    Info,
+    /// And why.
+    Debug,
+    /// And every message.
+    Trace,
+}
+
+impl LogLevel {
+    /// All levels, with their names.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+
+    /// The level's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
+/// How packets are taken from an interface and given to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Backend {
+    /// A packet socket with virtio-net headers (packet(7)).
+    #[default]
+    AfPacket,
+    /// `AF_XDP` sockets, one for each queue: past the kernel.
+    AfXdp,
+    /// A tunnel device that the host's kernel routes into and out of.
+    Tun,
+}
+
+impl Backend {
+    /// All backends, with their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("af_packet", Self::AfPacket), ("af_xdp", Self::AfXdp), ("tun", Self::Tun)];
+
+    /// The backend's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
+/// A port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its index in [`Config::ports`].
+    pub id: PortId,
+    /// What other sections and metrics call it.
+    pub name: String,
+    /// The system's interface.
+    pub interface: String,
+    /// How packets are taken from it and given to it.
+    pub backend: Backend,
+    /// Shared addresses, announced by whichever node holds their group.
+    pub addresses: Vec<SharedAddress>,
+    /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
+    pub mss_clamp: Option<MssClamp>,
+}
+
+/// A group of shared addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Its name, the same on all nodes.
+    pub name: String,
+    /// The higher, the rather this node holds it.
+    pub priority: u8,
+    /// Whether this node takes it from a healthy one of lower priority.
+    pub preempt: bool,
+}
+
+impl Group {
+    /// The number by which nodes know the group.
+    #[must_use]
+    pub fn identity(&self) -> u32 {
+        Self::identity_of(&self.name)
+    }
+
+    /// The number by which nodes know a group of this name: FNV-1a, 32 bits.
+    #[must_use]
+    pub fn identity_of(name: &str) -> u32 {
+        name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    }
+}
+
+/// A shared address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedAddress {
+    /// The address, with the length of its network.
+    pub prefix: Prefix,
+    /// Its group.
+    pub group: GroupId,
+}
+
+/// A static route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Destinations.
+    pub to: Prefix,
+    /// The next hop, of the same family, on the network of `port`.
+    pub via: IpAddr,
+    /// The port that the next hop is on.
+    pub port: PortId,
+}
+
+/// The threads that move packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workers {
+    /// How many, 1 to [`flow::steering::WORKERS_MAX`].
+    pub count: u8,
+    /// Each stays on a processor of its own.
+    pub pin: bool,
+}
+
+/// From one worker's replication port to the next one's. Not 1, lest the port of failure detection, which is near, is met.
+const REPLICATION_PORT_STEP: u16 = 10;
+
+/// Where a worker replicates, on a node whose replication address is `address`; `None` beyond the last port.
+#[must_use]
+pub fn replication_address(address: SocketAddr, worker: flow::WorkerId) -> Option<SocketAddr> {
+    let port = address.port().checked_add(REPLICATION_PORT_STEP * u16::from(worker.0))?;
+    Some(SocketAddr::new(address.ip(), port))
+}
+
+/// Options of connection tracking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tracking {
+    /// TCP connections whose beginning was not seen are picked up in the middle.
+    pub loose: bool,
+    /// Segments outside the window pass; only resets are held to it.
+    pub liberal: bool,
+}

@@ -1,0 +1,324 @@
+//! Values that configurations spell as text: durations, prefixes, port ranges, protocols, socket addresses.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use cluster::forwarding::MssClamp;
+use serde::Deserialize;
+
+use super::diagnostic::Mistake;
+
+/// IP protocol numbers that have names in configurations and in output (IANA).
+pub const PROTOCOLS: [(&str, u8); 8] =
+    [("icmp", 1), ("tcp", 6), ("udp", 17), ("gre", 47), ("esp", 50), ("ah", 51), ("icmpv6", 58), ("sctp", 132)];
+
+/// The longest duration that makes sense anywhere.
+pub const DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// An address and how many of its leading bits count. The other bits are kept: `10.0.0.1/24` is an interface's
+/// address, and [`Prefix::network`] its network.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Prefix {
+    /// The address, with all of its bits.
+    pub address: IpAddr,
+    /// Leading bits that count: at most 32 or 128.
+    pub length_bits: u8,
+}
+
+impl Prefix {
+    /// Bits of an address of the prefix's family.
+    #[must_use]
+    pub const fn length_bits_max(address: IpAddr) -> u8 {
+        if address.is_ipv4() { 32 } else { 128 }
+    }
+
+    /// The prefix that holds a single address.
+    #[must_use]
+    pub const fn host(address: IpAddr) -> Self {
+        Self { address, length_bits: Self::length_bits_max(address) }
+    }
+
+    /// The prefix with the bits that do not count cleared.
+    #[must_use]
+    pub fn network(self) -> Self {
+        let (bits, width) = bits_of(self.address);
+        let kept = bits & mask(self.length_bits, width);
+        let address = match self.address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(kept).unwrap_or_default())),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(kept)),
+        };
+        Self { address, ..self }
+    }
+
+    /// Whether `address` is of the same family and agrees in the bits that count.
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        let ((ours, width), (theirs, their_width)) = (bits_of(self.address), bits_of(address));
+        width == their_width && (ours ^ theirs) & mask(self.length_bits, width) == 0
+    }
+
+    /// Whether some address lies in both.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        if self.length_bits <= other.length_bits { self.contains(other.address) } else { other.contains(self.address) }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length_bits)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    /// Reads `10.0.0.0/8` or a bare address.
+    fn from_str(text: &str) -> Result<Self, String> {
+        prefix(text).map_err(|mistake| format!("{}: {}", mistake.problem, mistake.remedy))
+    }
+}
+
+fn bits_of(address: IpAddr) -> (u128, u8) {
+    match address {
+        IpAddr::V4(address) => (address.to_bits().into(), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
+}
+
+fn mask(length_bits: u8, width: u8) -> u128 {
+    let all = if width == 32 { u128::from(u32::MAX) } else { u128::MAX };
+    all & !all.checked_shr(length_bits.into()).unwrap_or(0)
+}
+
+/// A port or a range of ports as written: `443` or `"1024-65535"`.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a port like 443 or a range like \"1024-65535\"")]
+pub enum PortText {
+    /// One port.
+    Number(u16),
+    /// A range or a port in quotes.
+    Text(String),
+}
+
+/// A protocol as written: a name or a number.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a protocol like \"tcp\" or an IP protocol number from 0 to 255")]
+pub enum ProtocolText {
+    /// The IP protocol number.
+    Number(u8),
+    /// One of [`PROTOCOLS`].
+    Text(String),
+}
+
+/// To what the maximum segment size is lowered, as written: `"mtu"` or a number of bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected \"mtu\" or a number of bytes like 1360")]
+pub enum MssText {
+    /// Bytes of payload.
+    Number(u16),
+    /// "mtu".
+    Text(String),
+}
+
+/// A size as written: bytes, or `"2MiB"`.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a size like \"2MiB\" or a number of bytes")]
+pub enum SizeText {
+    /// Bytes.
+    Number(u64),
+    /// A number and its unit.
+    Text(String),
+}
+
+/// The smallest segment size that may be asked for: what every IPv4 host takes (RFC 9293 section 3.7.1).
+const MSS_BYTES_MIN: u16 = 536;
+/// The largest one: what fits the longest IPv4 packet.
+const MSS_BYTES_MAX: u16 = 65_495;
+
+/// Ports from the first to the last, both included.
+pub type PortRange = RangeInclusive<u16>;
+
+/// Reads a duration that a command line or a command spells as configurations do.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration(text).map_err(|mistake| format!("{}: {}", mistake.problem, mistake.remedy))
+}
+
+pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
+    let mistake = || {
+        Mistake::new(
+            format!("{text:?} is not a duration"),
+            "write a whole number and a unit: \"10ms\", \"30s\", \"5m\", \"2h\" or \"5d\"",
+        )
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| mistake())?;
+    let unit_nanos: u64 = match &text[digits..] {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return Err(mistake()),
+    };
+    number
+        .checked_mul(unit_nanos)
+        .map(Duration::from_nanos)
+        .filter(|duration| *duration <= DURATION_MAX)
+        .ok_or_else(|| Mistake::new(format!("{text:?} is longer than a year"), "write a shorter duration"))
+}
+
+/// A duration as it is written in a file: in the largest unit that it is a whole number of.
+pub(super) fn written_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let units = [("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000)];
+    let whole = units.into_iter().find(|(_, unit_nanos)| nanos > 0 && nanos.is_multiple_of(*unit_nanos));
+    // What a microsecond does not divide is no bound of any setting.
+    let fraction = if nanos.is_multiple_of(1_000_000) { ("ms", 1_000_000) } else { ("us", 1_000) };
+    let (unit, unit_nanos) = whole.unwrap_or(fraction);
+    format!("\"{}{unit}\"", nanos / unit_nanos)
+}
+
+/// Bytes, with a binary prefix where there is one.
+pub(super) fn size(size: &SizeText) -> Result<u64, Mistake> {
+    let text = match size {
+        SizeText::Number(bytes) => return Ok(*bytes),
+        SizeText::Text(text) => text,
+    };
+    let mistake = || {
+        Mistake::new(
+            format!("{text:?} is not a size"),
+            "write a whole number and a unit: \"64KiB\", \"2MiB\" or \"1GiB\"; or bytes, without quotes",
+        )
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| mistake())?;
+    let unit_bytes: u64 = match &text[digits..] {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(mistake()),
+    };
+    number.checked_mul(unit_bytes).ok_or_else(mistake)
+}
+
+pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
+    text.parse()
+        .map_err(|_| Mistake::new(format!("{text:?} is not an IP address"), "write one like 192.0.2.1 or 2001:db8::1"))
+}
+
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, Mistake> {
+    let address: SocketAddr = text.parse().map_err(|_| {
+        Mistake::new(
+            format!("{text:?} is not an IP address with a port"),
+            "write one like 192.0.2.1:3781 or [2001:db8::1]:3781",
+        )
+    })?;
+    if address.port() == 0 {
+        return Err(Mistake::new(format!("{text:?} has port 0"), "choose a port from 1 to 65535"));
+    }
+    Ok(address)
+}
+
+pub(super) fn prefix(text: &str) -> Result<Prefix, Mistake> {
+    let Some((host, length)) = text.split_once('/') else { return address(text).map(Prefix::host) };
+    let address = address(host)?;
+    let length_bits_max = Prefix::length_bits_max(address);
+    match length.parse() {
+        Ok(length_bits) if length_bits <= length_bits_max => Ok(Prefix { address, length_bits }),
+        _ => Err(Mistake::new(
+            format!("{text:?} has no valid prefix length"),
+            format!("write a length from 0 to {length_bits_max} after the slash"),
+        )),
+    }
+}
+
+/// A prefix none of whose bits beyond its length are set: anything else is mostly a slip of the pen.
+pub(super) fn network(text: &str) -> Result<Prefix, Mistake> {
+    let prefix = prefix(text)?;
+    if prefix.network() != prefix {
+        return Err(Mistake::new(
+            format!("{text:?} has address bits set beyond its prefix length"),
+            format!(
+                "write {} for the network or {} for the one address",
+                prefix.network(),
+                Prefix::host(prefix.address)
+            ),
+        ));
+    }
+    Ok(prefix)
+}
+
+pub(super) fn port_range(port: &PortText) -> Result<PortRange, Mistake> {
+    let text = match port {
+        PortText::Number(number) => number.to_string(),
+        PortText::Text(text) => text.clone(),
+    };
+    let (first, last) = text.split_once('-').unwrap_or((&text, &text));
+    let (Ok(first), Ok(last)) = (first.trim().parse::<u16>(), last.trim().parse::<u16>()) else {
+        return Err(Mistake::new(
+            format!("{text:?} is not a port or a range of ports"),
+            "write one like 443 or \"1024-65535\"",
+        ));
+    };
+    if first > last {
+        return Err(Mistake::new(
+            format!("the range {text:?} ends before it begins"),
+            format!("write \"{last}-{first}\""),
+        ));
+    }
+    if first == 0 {
+        return Err(Mistake::new("port 0 never appears on the wire", "begin with port 1 or higher"));
+    }
+    Ok(first..=last)
+}
+
+pub(super) fn mss_clamp(clamp: &MssText) -> Result<MssClamp, Mistake> {
+    match clamp {
+        MssText::Number(bytes) if (MSS_BYTES_MIN..=MSS_BYTES_MAX).contains(bytes) => Ok(MssClamp::Bytes(*bytes)),
+        MssText::Number(bytes) => Err(Mistake::new(
+            format!("a maximum segment size of {bytes} bytes is out of range"),
+            format!("write \"mtu\" or a number from {MSS_BYTES_MIN} to {MSS_BYTES_MAX}"),
+        )),
+        MssText::Text(text) if text == "mtu" => Ok(MssClamp::Mtu),
+        MssText::Text(text) => Err(Mistake::new(
+            format!("{text:?} is not something that segments can be clamped to"),
+            "write \"mtu\", or a number of bytes without quotes",
+        )),
+    }
+}
+
+pub(super) fn protocol(protocol: &ProtocolText) -> Result<u8, Mistake> {
+    match protocol {
+        ProtocolText::Number(number) => Ok(*number),
+        ProtocolText::Text(text) => protocol_number(text).ok_or_else(|| {
+            let names: Vec<_> = PROTOCOLS.iter().map(|(name, _)| *name).collect();
+            Mistake::new(format!("there is no protocol {text:?}"), format!("write one of {}", names.join(", ")))
+        }),
+    }
+}
+
+/// The number of a protocol given by its name (any case) or its number.
+#[must_use]
+pub fn protocol_number(text: &str) -> Option<u8> {
+    let named = PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    named.map(|(_, number)| *number).or_else(|| text.parse().ok())
+}
+
+/// The name of a protocol, or its number.
+#[must_use]
+pub fn protocol_name(number: u8) -> String {
+    let named = PROTOCOLS.iter().find(|(_, listed)| *listed == number);
+    named.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
+}
+
+/// Whether a protocol's packets carry ports that the gateway reads.
+#[must_use]
+pub const fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, 6 | 17 | 132)
+}

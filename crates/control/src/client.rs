@@ -1,0 +1,262 @@
+//! The client's side of the control socket.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::remote::TlsError;
+use super::target::{Channel, Target};
+use api::metrics::Sample;
+use api::{
+    ErrorKind, Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, SyncOrder, SyncReadiness,
+    VERSION,
+};
+use config::secret_file::SecretFileError;
+
+/// How long the client waits for a line of an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest line of an answer that the client reads.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// Why a gateway's answer is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no gateway answers at {0}: is it running? (mainstay gateway --config …)")]
+    NoGateway(Target),
+    /// The socket belongs to someone else.
+    #[error("this user may not speak with the gateway at {}: use the user that runs it, or root", .0.display())]
+    NotAllowed(PathBuf),
+    /// The gateway is not who it should be, or does not trust this client's certificate.
+    #[error(
+        "no trust between this program and the gateway at {target}: {problem}: check --authority, --server-name and --certificate"
+    )]
+    Untrusted {
+        /// The gateway.
+        target: Target,
+        /// What the library says.
+        problem: String,
+    },
+    /// That cannot be a name in a certificate.
+    #[error("{0:?} is no name that a certificate can have: give one with --server-name")]
+    BadName(String),
+    /// The file of the token holds something else.
+    #[error("{} does not hold a token alone on one line", .0.display())]
+    NoToken(PathBuf),
+    /// The file of a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
+    /// The certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The gateway, or `mainstay sync`, would not answer; it says why itself.
+    #[error("refused: {message}")]
+    Refused {
+        /// Whose fault it is.
+        kind: ErrorKind,
+        /// The gateway's sentence.
+        message: String,
+    },
+    /// The answer makes no sense to this program.
+    #[error("the gateway's answer is not understood ({0}): is this program of another version?")]
+    NotUnderstood(String),
+    /// The connection broke.
+    #[error("the connection to the gateway at {target} broke: {source}")]
+    Broken {
+        /// The gateway.
+        target: Target,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// A connection to a gateway.
+pub struct Client {
+    target: Target,
+    reader: BufReader<Channel>,
+}
+
+impl Client {
+    /// Connects to the gateway that listens at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError`], whose text is meant for the operator.
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        Self::open(Target::Socket(path.to_owned()))
+    }
+
+    /// Connects to a gateway, here or elsewhere.
+    ///
+    /// # Errors
+    /// [`ClientError`], whose text is meant for the operator.
+    pub fn open(target: Target) -> Result<Self, ClientError> {
+        let channel = Channel::open(&target)?;
+        let set = channel.set_read_timeout(ANSWER_TIMEOUT);
+        set.map_err(|source| ClientError::Broken { target: target.clone(), source })?;
+        Ok(Self { target, reader: BufReader::new(channel) })
+    }
+
+    /// How the node is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status(&mut self) -> Result<Status, ClientError> {
+        let mut status = None;
+        self.ask(Query::Status, |line| match line {
+            Line::Status(found) => {
+                status = Some(*found);
+                true
+            }
+            _ => false,
+        })?;
+        status.ok_or_else(|| ClientError::NotUnderstood("it has no status".to_owned()))
+    }
+
+    /// At most `limit` connections that meet the conditions, one at a time, and whether there were more.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn flows(
+        &mut self,
+        filter: FlowFilterText,
+        limit: u64,
+        mut take: impl FnMut(Flow),
+    ) -> Result<bool, ClientError> {
+        self.ask(Query::Flows { filter, limit }, |line| match line {
+            Line::Flow(flow) => {
+                take(flow);
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// All counters and gauges.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn counters(&mut self) -> Result<Vec<Sample>, ClientError> {
+        let mut samples = Vec::new();
+        self.ask(Query::Counters, |line| match line {
+            Line::Sample(sample) => {
+                samples.push(sample);
+                true
+            }
+            _ => false,
+        })?;
+        Ok(samples)
+    }
+
+    /// What happened lately, oldest first.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn events(&mut self) -> Result<Vec<Event>, ClientError> {
+        let mut events = Vec::new();
+        self.ask(Query::Events, |line| match line {
+            Line::Event(event) => {
+                events.push(event);
+                true
+            }
+            _ => false,
+        })?;
+        Ok(events)
+    }
+
+    /// Has the configuration file read again and put in force, or only asks what would change.
+    ///
+    /// # Errors
+    /// [`ClientError`]. A file that cannot be used is no error but a report.
+    pub fn reload(&mut self, check_only: bool) -> Result<ReloadReport, ClientError> {
+        let mut report = None;
+        self.ask(Query::Reload { check_only }, |line| match line {
+            Line::Reload(found) => {
+                report = Some(found);
+                true
+            }
+            _ => false,
+        })?;
+        report.ok_or_else(|| ClientError::NotUnderstood("it does not say what became of it".to_owned()))
+    }
+
+    /// Has the node hand its addresses over and take no part any more. That is begun when this returns.
+    ///
+    /// # Errors
+    /// [`ClientError`]; refused when connections would be lost.
+    pub fn drain(&mut self, force: bool) -> Result<(), ClientError> {
+        self.ask(Query::Drain { force }, |_| false).map(drop)
+    }
+
+    /// Has the node take part again.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn undrain(&mut self) -> Result<(), ClientError> {
+        self.ask(Query::Undrain, |_| false).map(drop)
+    }
+
+    /// Has a node that replicates the kernel's connections change its role, or only asks how ready it is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn sync(&mut self, order: SyncOrder) -> Result<SyncReadiness, ClientError> {
+        let mut readiness = None;
+        self.ask(Query::Sync { order }, |line| match line {
+            Line::Readiness(found) => {
+                readiness = Some(found);
+                true
+            }
+            _ => false,
+        })?;
+        readiness.ok_or_else(|| ClientError::NotUnderstood("it does not say how ready it is".to_owned()))
+    }
+
+    /// Asks for something that goes on for at most `seconds`, and hands every line to `take` as it comes.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn stream(&mut self, query: Query, seconds: f64, mut take: impl FnMut(Line)) -> Result<(), ClientError> {
+        let wait = ANSWER_TIMEOUT + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 2);
+        let broken = |source| ClientError::Broken { target: self.target.clone(), source };
+        self.reader.get_ref().set_read_timeout(wait).map_err(broken)?;
+        let result = self.ask(query, |line| {
+            take(line);
+            true
+        });
+        let broken = |source| ClientError::Broken { target: self.target.clone(), source };
+        self.reader.get_ref().set_read_timeout(ANSWER_TIMEOUT).map_err(broken)?;
+        result.map(drop)
+    }
+
+    /// Asks, and hands every line to `take`, which says whether it expected it. Returns whether the answer was cut off.
+    fn ask(&mut self, query: Query, mut take: impl FnMut(Line) -> bool) -> Result<bool, ClientError> {
+        let mut request = serde_json::to_vec(&Request { version: VERSION, query })
+            .map_err(|error| ClientError::NotUnderstood(error.to_string()))?;
+        request.push(b'\n');
+        // A gateway that refuses its client at once may have closed already; its reason is still there to be read.
+        let sent = self.reader.get_mut().write_all(&request);
+        loop {
+            let line = self.read_line(sent.as_ref().err())?;
+            match line {
+                Line::End { truncated, .. } => return Ok(truncated),
+                Line::Error { error, message, .. } => return Err(ClientError::Refused { kind: error, message }),
+                other => {
+                    if !take(other) {
+                        return Err(ClientError::NotUnderstood("it answers another question".to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_line(&mut self, sent: Option<&io::Error>) -> Result<Line, ClientError> {
+        let broken = |source| ClientError::Broken { target: self.target.clone(), source };
+        let mut line = Vec::new();
+        self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(broken)?;
+        if line.is_empty() {
+            let kind = sent.map_or(io::ErrorKind::UnexpectedEof, io::Error::kind);
+            return Err(broken(io::Error::new(kind, "it closed the connection before its answer was complete")));
+        }
+        serde_json::from_slice(&line).map_err(|error| ClientError::NotUnderstood(error.to_string()))
+    }
+}

@@ -1,0 +1,272 @@
+//! The values of the catalogue's metrics, from a status and from what the data path measured.
+
+use api::metrics::{Metric, Samples};
+use api::mirror::RedundancyMirror;
+use api::{Agreement, ChannelStatus, FilterStatus, PeerStatus, RedundancyStatus, Status, SyncStatus};
+use cluster::observation::{HISTOGRAM_BOUNDS_NS, Histogram, Latencies};
+use flow::DropReason;
+use replication::secure::Refusal;
+use tunnel::Bypass;
+
+/// Adds all that a status tells: every port, peer and drop reason (also those that never occurred, so that a
+/// query for a rate has a zero to start from).
+pub fn add_status(samples: &mut Samples, status: &Status) {
+    samples.add(Metric::BuildInfo, &[&status.program_version], 1.0);
+    samples.add(Metric::Uptime, &[], status.uptime_s);
+    samples.add_flag(Metric::NodeActive, &[], matches!(status.node.role.as_str(), "active" | "primary"));
+    for group in &status.node.groups {
+        samples.add_flag(Metric::GroupActive, &[&group.name], group.role == "active");
+    }
+    samples.add_flag(Metric::TakeoverReady, &[], status.takeover.ready);
+    samples.add_count(Metric::Connections, &[], status.connections.count);
+    samples.add_count(Metric::ConnectionsMax, &[], status.connections.max);
+    if let Some(lazy) = &status.lazy {
+        samples.add(Metric::LazyThreshold, &[], lazy.threshold_ms / 1e3);
+        samples.add_count(Metric::LazyLevel, &[], lazy.level.into());
+        samples.add(Metric::LazyUtilisation, &[], lazy.utilisation.unwrap_or_default());
+        samples.add_count(Metric::ConnectionsPutOff, &[], lazy.put_off);
+        samples.add_count(Metric::ConnectionsSpared, &[], lazy.spared);
+        samples.add_count(Metric::ConnectionsToldLate, &[], lazy.told_late);
+    }
+    for port in &status.ports {
+        let labels = [port.name.as_str()];
+        samples.add_count(Metric::PacketsReceived, &labels, port.received_packets);
+        samples.add_count(Metric::BytesReceived, &labels, port.received_bytes);
+        samples.add_count(Metric::PacketsSent, &labels, port.sent_packets);
+        samples.add_count(Metric::BytesSent, &labels, port.sent_bytes);
+        samples.add_count(Metric::PacketsMissed, &labels, port.missed_packets);
+        if let Some(up) = port.up {
+            samples.add_flag(Metric::PortUp, &labels, up);
+        }
+    }
+    for hop in &status.next_hops {
+        samples.add_flag(Metric::NextHopUp, &[&hop.port, &hop.address], hop.state == "reached");
+    }
+    for reason in DropReason::ALL {
+        let found = status.drops.iter().find(|drop| drop.reason == reason.label());
+        samples.add_count(Metric::PacketsDropped, &[reason.label()], found.map_or(0, |drop| drop.packets));
+    }
+    for worker in &status.workers {
+        let number = worker.number.to_string();
+        let labels = [number.as_str()];
+        samples.add_count(Metric::WorkerConnections, &labels, worker.connections);
+        samples.add(Metric::WorkerLoad, &labels, worker.load);
+        samples.add_count(Metric::WorkerForwarded, &labels, worker.forwarded);
+        samples.add_count(Metric::WorkerHandedOver, &labels, worker.handed_over);
+        samples.add_count(Metric::WorkerTaken, &labels, worker.taken);
+    }
+    for peer in &status.peers {
+        let id = peer.id.to_string();
+        let labels = [id.as_str()];
+        samples.add_flag(Metric::PeerUp, &labels, peer.detector == "up");
+        add_paths(samples, &id, peer);
+        samples.add_flag(Metric::PeerSynchronised, &labels, peer.synchronised);
+        let differs = peer.configuration.as_ref().is_some_and(|configuration| *configuration != status.configuration);
+        samples.add_flag(Metric::PeerConfigurationDiffers, &labels, differs);
+        samples.add(Metric::ReplicationLag, &labels, peer.lag_ms / 1e3);
+        samples.add_count(Metric::ReplicationQueued, &labels, peer.queued);
+        samples.add_count(Metric::ReplicationInFlight, &labels, peer.in_flight);
+        samples.add_count(Metric::ReplicationSent, &labels, peer.sent);
+        samples.add_count(Metric::ReplicationReceived, &labels, peer.received);
+        samples.add_count(Metric::ReplicationResent, &labels, peer.resent);
+        samples.add_count(Metric::ReplicationLost, &labels, peer.lost);
+        add_agreement(samples, &labels, &peer.agreement, status.monotonic_now_ns);
+        add_channel(samples, &id, &peer.channel);
+        if let Some(filter) = &peer.filter {
+            samples.add_count(Metric::PeerFilterEntries, &labels, filter.entries);
+        }
+    }
+    if let Some(filter) = &status.filter {
+        add_filter(samples, filter);
+    }
+    if let Some(redundancy) = &status.redundancy {
+        add_redundancy(samples, redundancy);
+    }
+    if let Some(sync) = &status.sync {
+        add_sync(samples, sync);
+    }
+}
+
+/// Adds what a node tells that tells its connections by a filter.
+fn add_filter(samples: &mut Samples, filter: &FilterStatus) {
+    let recovery = &filter.recovery;
+    samples.add_flag(Metric::RecoveryActive, &[], recovery.ends_in_s.is_some());
+    let counts: [(Metric, &[&str], u64); 11] = [
+        (Metric::FilterEntries, &[], filter.entries),
+        (Metric::FilterEntriesMax, &[], filter.entries_max),
+        (Metric::FilterRefused, &[], filter.refused + filter.beyond),
+        (Metric::FilterSentBytes, &[], filter.bytes),
+        (Metric::FilterUpdates, &["whole"], filter.whole_updates),
+        (Metric::FilterUpdates, &["incremental"], filter.incremental_updates),
+        (Metric::FilterDrifts, &[], filter.drifts),
+        (Metric::FilterMemory, &[], filter.memory_bytes),
+        (Metric::PreciseConnections, &["long_lived"], filter.precise_long_lived),
+        (Metric::PreciseConnections, &["urgent"], filter.precise_urgent),
+        (Metric::FilterToldOn, &[], filter.heirloom_entries),
+    ];
+    for (metric, labels, count) in counts {
+        samples.add_count(metric, labels, count);
+    }
+    for (name, count) in &recovery.counts {
+        let metric = match name.as_str() {
+            "restored" | "cold_started" | "unblocked" => Metric::RecoveryConnections,
+            // It is told by an event.
+            "used_up" => continue,
+            _ => Metric::RecoveryPackets,
+        };
+        samples.add_count(metric, &[name], *count);
+    }
+}
+
+/// Adds what a node tells that replicates the kernel's connections.
+fn add_sync(samples: &mut Samples, sync: &SyncStatus) {
+    let kernel = &sync.kernel;
+    samples.add_count(Metric::KernelConnections, &[], kernel.connections);
+    samples.add_count(Metric::KernelConnectionsMax, &[], kernel.connections_max);
+    for (kind, count) in [("own", kernel.own), ("copy", kernel.copies), ("injected", kernel.injected)] {
+        samples.add_count(Metric::SyncConnections, &[kind], count);
+    }
+    let counts = [
+        (Metric::SyncExpectations, kernel.expectation_requests),
+        (Metric::SyncWaiting, kernel.waiting),
+        (Metric::SyncEvents, kernel.events),
+        (Metric::SyncEventsMalformed, kernel.events_malformed),
+        (Metric::SyncOverruns, kernel.overruns),
+        (Metric::SyncRepaired, kernel.repaired),
+        (Metric::SyncReceiveBuffer, kernel.receive_buffer_bytes),
+        (Metric::SyncDumps, kernel.dumps),
+        (Metric::SyncRequests, kernel.requests),
+        (Metric::SyncInjectedAgain, kernel.injected_again),
+        (Metric::SyncTableFull, kernel.table_full),
+        (Metric::SyncTroubles, sync.troubles.len() as u64),
+    ];
+    for (metric, count) in counts {
+        samples.add_count(metric, &[], count);
+    }
+    for refused in &kernel.refused {
+        samples.add_count(Metric::SyncRefused, &[&refused.reason], refused.requests);
+    }
+    samples.add_flag(Metric::SyncPrimary, &[], sync.readiness.role == "primary");
+    samples.add_flag(Metric::SyncUsable, &[], sync.readiness.usable);
+    samples.add_flag(Metric::SyncSplitBrain, &[], sync.split_brain);
+}
+
+fn add_paths(samples: &mut Samples, id: &str, peer: &PeerStatus) {
+    for path in &peer.paths {
+        samples.add_flag(Metric::PathUp, &[id, &path.path], path.state == "up");
+    }
+    for certainty in ["suspected", "confirmed"] {
+        samples.add_flag(Metric::SplitBrain, &[id, certainty], peer.split_brain == certainty);
+    }
+}
+
+fn add_agreement(samples: &mut Samples, labels: &[&str], agreement: &Agreement, now_ns: u64) {
+    samples.add_count(Metric::ReplicaRounds, labels, agreement.rounds);
+    samples.add_count(Metric::ReplicaDivergent, labels, agreement.divergent);
+    samples.add_count(Metric::ReplicaDivergentFound, labels, agreement.found);
+    samples.add_count(Metric::ReplicaRepaired, labels, agreement.repaired);
+    samples.add_count(Metric::ReplicaGhosts, labels, agreement.ghosts_removed);
+    samples.add_count(Metric::ReplicaChangedSilently, labels, agreement.changed_silently);
+    if let Some(agreed_ns) = agreement.agreed_ns {
+        let age = std::time::Duration::from_nanos(now_ns.saturating_sub(agreed_ns));
+        samples.add(Metric::ReplicaAgreementAge, labels, age.as_secs_f64());
+    }
+}
+
+/// Adds what the channel with a peer tells.
+fn add_channel(samples: &mut Samples, peer: &str, channel: &ChannelStatus) {
+    samples.add_flag(Metric::ChannelSecured, &[peer], channel.is_secured());
+    samples.add_count(Metric::ChannelHandshakes, &[peer], channel.handshakes);
+    for reason in Refusal::ALL {
+        let found = channel.refused.iter().find(|refused| refused.reason == reason.label());
+        samples.add_count(Metric::ChannelRefused, &[peer, reason.label()], found.map_or(0, |it| it.datagrams));
+    }
+}
+
+/// Adds what the tunnel to another site counts.
+fn add_redundancy(samples: &mut Samples, status: &RedundancyStatus) {
+    let RedundancyStatus { sent, received, .. } = status;
+    samples.add_flag(Metric::RedundancyOpen, &[], status.bypass.is_none());
+    samples.add_count(Metric::RedundancyMemory, &[], status.memory_bytes);
+    samples.add_count(Metric::RedundancyPeriod, &[], status.period_bytes);
+    samples.add_count(Metric::RedundancySessions, &[], status.sessions);
+    samples.add_count(Metric::RedundancyPackets, &["sent"], sent.packets);
+    samples.add_count(Metric::RedundancyPackets, &["received"], received.packets);
+    samples.add_count(Metric::RedundancyPacketBytes, &["sent"], sent.packet_bytes);
+    samples.add_count(Metric::RedundancyPacketBytes, &["received"], received.packet_bytes);
+    samples.add_count(Metric::RedundancyDatagramBytes, &["sent"], sent.datagram_bytes);
+    samples.add_count(Metric::RedundancyDatagramBytes, &["received"], received.datagram_bytes);
+    samples.add_count(Metric::RedundancyMatchedBytes, &[], sent.matched_bytes);
+    for (fate, count) in [
+        ("sent", sent.datagrams),
+        ("sent_again", sent.datagrams_again),
+        ("copied", sent.datagrams_copied),
+        ("given_up", sent.datagrams_given_up),
+        ("received", received.datagrams),
+        ("recovered", received.datagrams_recovered),
+        ("lost", received.datagrams_lost),
+        ("refused", received.datagrams_refused),
+    ] {
+        samples.add_count(Metric::RedundancyDatagrams, &[fate], count);
+    }
+    samples.add_count(Metric::RedundancySavedBytes, &["headers"], sent.header_bytes_saved);
+    samples.add_count(Metric::RedundancySavedBytes, &["second_stage"], sent.second_stage_bytes_saved);
+    for reason in Bypass::ALL {
+        let found = sent.bypassed.iter().find(|count| count.reason == reason.label());
+        samples.add_count(Metric::RedundancyBypassed, &[reason.label()], found.map_or(0, |count| count.packets));
+    }
+    samples.add_count(Metric::RedundancyMisses, &[], received.misses);
+    samples.add_count(Metric::RedundancyRepaired, &["sent"], sent.repaired);
+    samples.add_count(Metric::RedundancyRepaired, &["received"], received.repaired);
+    for (reason, count) in
+        [("backlog", sent.backlog_drops), ("abandoned", received.abandoned), ("broken", received.broken)]
+    {
+        samples.add_count(Metric::RedundancyDropped, &[reason], count);
+    }
+    status.mirror.iter().for_each(|mirror| add_mirror(samples, mirror));
+}
+
+/// Adds what the mirrors of the caches count.
+fn add_mirror(samples: &mut Samples, mirror: &RedundancyMirror) {
+    samples.add_count(Metric::RedundancyMirrors, &[], mirror.followers);
+    samples.add_count(Metric::RedundancyMirrorBytes, &["told"], mirror.told_bytes);
+    samples.add_count(Metric::RedundancyMirrorBytes, &["heard"], mirror.heard_bytes);
+    for (cache, of) in [("sent", &mirror.sent), ("received", &mirror.received)] {
+        samples.add_count(Metric::RedundancyMirrorHeld, &[cache], of.held_bytes);
+        samples.add_count(Metric::RedundancyMirrorToHold, &[cache], of.bytes);
+    }
+    for (fate, count) in [
+        ("passed", mirror.blocks),
+        ("left_out", mirror.blocks_left_out),
+        ("heard", mirror.blocks_heard),
+        ("missed", mirror.blocks_missed),
+    ] {
+        samples.add_count(Metric::RedundancyMirrorBlocks, &[fate], count);
+    }
+    samples.add_count(Metric::RedundancyMirrorPieces, &["given"], mirror.pieces_given);
+    samples.add_count(Metric::RedundancyMirrorPieces, &["taken"], mirror.pieces_taken);
+    samples.add_count(Metric::RedundancyCachesTakenOver, &[], mirror.caches_taken_over);
+}
+
+/// Adds a histogram: its buckets, each with all that is in those before it, its sum and its count.
+#[allow(clippy::cast_precision_loss, reason = "the page's numbers are floating point")]
+fn add_histogram(samples: &mut Samples, metric: Metric, labels: &[&str], histogram: &Histogram) {
+    let bounds = HISTOGRAM_BOUNDS_NS.iter().map(|bound| (*bound as f64 / 1e9).to_string());
+    let mut count = 0;
+    for (bound, in_bucket) in bounds.chain(["+Inf".to_owned()]).zip(histogram.counts) {
+        count += in_bucket;
+        samples.add_part(metric, labels, "_bucket", Some(&bound), count as f64);
+    }
+    samples.add_part(metric, labels, "_sum", None, histogram.sum_ns as f64 / 1e9);
+    samples.add_part(metric, labels, "_count", None, count as f64);
+}
+
+/// Adds all that was measured of the time that packets take.
+pub fn add_latencies(samples: &mut Samples, latencies: &Latencies) {
+    add_histogram(samples, Metric::BatchSeconds, &[], &latencies.batch);
+    samples.add_count(Metric::BatchPackets, &[], latencies.batch_packets);
+    for function in &latencies.functions {
+        add_histogram(samples, Metric::FunctionSeconds, &[function.name, "begin"], &function.begin);
+        add_histogram(samples, Metric::FunctionSeconds, &[function.name, "packet"], &function.packet);
+    }
+}

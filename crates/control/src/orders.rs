@@ -1,0 +1,115 @@
+//! What operators want done, beside what they want to know.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cluster::node::Reconfiguration;
+use replication::secure::SecurityReconfiguration;
+
+use super::inquiry::AskError;
+use api::{EventKind, ReloadReport, SyncOrder, SyncReadiness};
+use config::sync::SyncConfig;
+
+/// Something that the data path is to do between two batches.
+pub enum Order {
+    /// Take another configuration.
+    Reload(Box<ReloadOrder>),
+    /// Hand the addresses over and take no part any more.
+    Drain {
+        /// Even if nobody can take them.
+        is_forced: bool,
+    },
+    /// Take part again.
+    Undrain,
+    /// Change the role, or tell and ask for everything anew.
+    Sync(SyncOrder),
+    /// Take another configuration of what is replicated.
+    SyncReload(Box<SyncReloadOrder>),
+    /// Remember that something happened.
+    Note(EventKind, String),
+}
+
+/// A configuration of `mainstay sync`, checked away from the thread that replicates.
+pub struct SyncReloadOrder {
+    /// The configuration.
+    pub config: SyncConfig,
+    /// What secures the channels with peers from now on, if anything does.
+    pub security: Option<SecurityReconfiguration>,
+    /// What changes, for the event.
+    pub summary: String,
+}
+
+/// A configuration, built and checked away from the data path.
+pub struct ReloadOrder {
+    /// For the node.
+    pub reconfiguration: Reconfiguration,
+    /// How long the node puts connections off.
+    pub lazy: Option<replication::lazy::Config>,
+    /// What the node tracks, by its lead worker.
+    pub tracking: cluster::node::TrackingConfig,
+    /// How often the addresses that the node holds are announced again; zero: never.
+    pub announce_refresh: Duration,
+    /// The node's name for people.
+    pub node_name: String,
+    /// What changes, for the event.
+    pub summary: String,
+}
+
+/// What came of an order: whether connections are being held against new rules, or why it was not obeyed.
+pub type OrderOutcome = Result<bool, String>;
+
+/// Whether an order is still to be obeyed: its giver takes it back when the data path does not come round to it, and must
+/// know whether that was in time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standing(Arc<AtomicBool>);
+
+impl Standing {
+    /// Either side's claim; true for the one that is first.
+    pub(super) fn claim(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Why an operator's wish was not met.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OperationError {
+    /// The data path did not answer.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// It would do harm; a sentence.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What operators can have done over the control socket. Called from a client's thread, which waits meanwhile.
+pub trait Operations: Send + Sync {
+    /// Reads the configuration file again and puts it in force, or only says what would change.
+    ///
+    /// # Errors
+    /// The data path did not answer. A file that cannot be used is no error but a report.
+    fn reload(&self, check_only: bool) -> Result<ReloadReport, AskError>;
+
+    /// Takes the node out of service.
+    ///
+    /// # Errors
+    /// Connections would be lost, or the data path did not answer.
+    fn drain(&self, is_forced: bool) -> Result<(), OperationError>;
+
+    /// Takes it back into service.
+    ///
+    /// # Errors
+    /// The data path did not answer.
+    fn undrain(&self) -> Result<(), OperationError>;
+
+    /// Has a node that replicates the kernel's connections change its role, and says how ready it is.
+    ///
+    /// # Errors
+    /// It is a gateway, or the thread that replicates did not answer.
+    fn sync(&self, order: SyncOrder) -> Result<SyncReadiness, OperationError> {
+        let name = order.name();
+        Err(OperationError::Refused(format!(
+            "this is a gateway, which finds out itself whether it is to be active: `mainstay sync {name}` is for mainstay sync"
+        )))
+    }
+}

@@ -1,0 +1,124 @@
+//! What the node says of itself, as the control API says it.
+
+use api::channel_status::{ChannelStatus, RefusedCount};
+use api::mirror::{MirroredCache, RedundancyMirror};
+use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
+use api::{Agreement, LazyStatus, RedundancyStatus};
+use flow::Instant;
+use replication::secure::Refusal;
+use tunnel::mirror::MirrorStatus;
+use tunnel::{Bypass, TunnelStatus};
+
+/// How a channel is secured; `None`: there is none, and all is plain text.
+pub(crate) fn channel(channel: Option<&replication::secure::ChannelStatus>) -> ChannelStatus {
+    let Some(channel) = channel else {
+        return ChannelStatus { secured_by: "plain".into(), ..ChannelStatus::default() };
+    };
+    let keys = channel.keys.as_ref();
+    let parts = keys.map(|keys| {
+        let certificate = keys.peer_name.as_ref().map(|name| format!("certificate {name}"));
+        let key = keys.key.map(|key| format!("pre-shared key {key}"));
+        certificate.into_iter().chain(key).collect::<Vec<_>>().join(" and ")
+    });
+    let refused = Refusal::ALL.iter().zip(channel.refused).filter(|(_, datagrams)| *datagrams > 0);
+    ChannelStatus {
+        secured_by: parts.unwrap_or_else(|| "establishing".into()),
+        keys_since_ns: keys.map(|keys| Instant::as_nanos(keys.since)),
+        handshakes: channel.handshakes,
+        refused: refused.map(|(reason, datagrams)| RefusedCount { reason: reason.label().into(), datagrams }).collect(),
+    }
+}
+
+/// How a node's lazy insertion stands.
+pub(crate) fn lazy(status: &replication::lazy::LazyStatus) -> LazyStatus {
+    LazyStatus {
+        threshold_ms: status.threshold.as_secs_f64() * 1e3,
+        level: status.level,
+        levels: status.levels,
+        utilisation: status.utilisation_per_mille.map(|per_mille| f64::from(per_mille) / 1e3),
+        put_off: status.put_off.into(),
+        spared: status.spared,
+        told_late: status.told_late,
+        told_at_once: status.told_at_once,
+    }
+}
+
+/// How far the copies of two nodes agree.
+pub(crate) fn agreement(status: &replication::AgreementStatus) -> Agreement {
+    Agreement {
+        agreed_ns: status.agreed_at.map(Instant::as_nanos),
+        divergent: status.divergent.into(),
+        rounds: status.rounds_compared,
+        found: status.divergent_found,
+        repaired: status.repaired,
+        ghosts_removed: status.ghosts_removed,
+        changed_silently: status.changed_silently,
+    }
+}
+
+/// The tunnel to another site.
+pub(crate) fn tunnel(status: &TunnelStatus) -> RedundancyStatus {
+    let counters = &status.counters;
+    let bypassed = Bypass::ALL.iter().zip(counters.bypassed).filter(|(_, packets)| *packets > 0);
+    let bypassed = bypassed.map(|(reason, packets)| BypassCount { reason: reason.label().to_owned(), packets });
+    RedundancyStatus {
+        bypass: status.bypass.map(|bypass| bypass.label().to_owned()),
+        encrypted: status.is_sealed,
+        round_trip_ms: status.round_trip.map(|round_trip| round_trip.as_secs_f64() * 1e3),
+        datagram_bytes: status.datagram_bytes,
+        period_bytes: status.period.bytes() as u64,
+        memory_bytes: status.memory_bytes as u64,
+        sessions: counters.sessions,
+        sent: RedundancySent {
+            packets: counters.packets_in,
+            packet_bytes: counters.bytes_in,
+            datagram_bytes: counters.bytes_out,
+            saved_bytes: counters.bytes_saved(),
+            matched_bytes: counters.encoder.bytes_matched,
+            datagrams: counters.sender.datagrams,
+            datagrams_again: counters.sender.datagrams_again,
+            datagrams_copied: counters.sender.datagrams_copied,
+            datagrams_given_up: counters.sender.datagrams_given_up,
+            header_bytes_saved: counters.header_bytes_saved,
+            second_stage_bytes_saved: counters.bundled_bytes_in.saturating_sub(counters.bundled_bytes_out),
+            repaired: counters.encoder.granules_filled,
+            backlog_drops: counters.backlog_drops,
+            bypassed: bypassed.collect(),
+        },
+        received: RedundancyReceived {
+            packets: counters.packets_restored,
+            packet_bytes: counters.bytes_restored,
+            datagram_bytes: counters.bytes_received,
+            datagrams: counters.receiver.datagrams,
+            datagrams_recovered: counters.receiver.datagrams_recovered,
+            datagrams_lost: counters.receiver.datagrams_lost,
+            datagrams_refused: counters.refused,
+            misses: counters.decoder.blocks_waited,
+            repaired: counters.decoder.granules_filled,
+            abandoned: counters.decoder.blocks_abandoned + counters.restored_drops,
+            broken: counters.broken,
+        },
+        mirror: status.mirror.as_ref().map(|mirror| mirrors(mirror)),
+    }
+}
+
+/// The mirrors of its caches.
+fn mirrors(status: &MirrorStatus) -> RedundancyMirror {
+    let counters = &status.counters;
+    let cache = |[held_bytes, bytes]: [u64; 2]| MirroredCache { held_bytes, bytes };
+    RedundancyMirror {
+        followers: status.followers as u64,
+        follows: status.leader.map(|leader| leader.0),
+        sent: cache(status.sent_bytes),
+        received: cache(status.received_bytes),
+        told_bytes: counters.bytes_told,
+        blocks: counters.blocks_passed,
+        blocks_left_out: counters.blocks_left_out,
+        pieces_given: counters.granules_given,
+        heard_bytes: counters.bytes_heard,
+        blocks_heard: counters.blocks_heard,
+        blocks_missed: status.blocks_missed,
+        pieces_taken: counters.granules_given_here,
+        caches_taken_over: counters.caches_taken_over,
+    }
+}

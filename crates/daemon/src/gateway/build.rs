@@ -1,0 +1,471 @@
+//! From the checked configuration to the parts that the gateway runs.
+
+use std::net::IpAddr;
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use cluster::forwarding::PathId;
+use cluster::node::{
+    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, SiteConfig,
+    WhichPrecise,
+};
+use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
+use cluster::{failure_detector, forwarding, role};
+use flow::conntrack::{self, TrackerConfig};
+use flow::wire::MacAddress;
+use flow::{HashKey, IpFamily, PortId};
+use network_functions::address::Prefix;
+use network_functions::chain::{ChainBuilder, ChainLayout};
+use network_functions::firewall::{self, Firewall, FirewallConfig};
+use network_functions::ftp::{Ftp, FtpConfig};
+use network_functions::nat::{Algorithm, DestinationRule, Mapping, Nat, NatConfig, SourceAction, SourceRule};
+use network_functions::port_range::PortRange;
+use network_functions::rule_set::{Conditions, IcmpMatch};
+use packet_io::netlink::Netlink;
+use packet_io::{random, tun};
+use replication::SessionConfig;
+use replication::representation::Selection;
+
+use super::{GatewayError, credentials};
+use config::timeouts::Timeouts;
+use config::validated::{self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Representation};
+use config::value;
+
+/// How long changes that nobody waits for may wait for others to share their datagram with.
+const BATCH_DELAY: Duration = Duration::from_millis(1);
+
+/// What is drawn at random when the gateway starts, and stays when its configuration changes.
+#[derive(Clone, Copy)]
+pub struct Secrets {
+    hash_key: HashKey,
+    seed: u64,
+    /// A host keeps its port outside across a reload, as NAT and the FTP helper choose by the same key.
+    nat_key: HashKey,
+    forwarding_seed: u64,
+}
+
+impl Secrets {
+    pub(super) fn draw() -> Self {
+        Self {
+            hash_key: HashKey([random::number(), random::number()]),
+            seed: random::number(),
+            nat_key: HashKey([random::number(), random::number()]),
+            forwarding_seed: random::number(),
+        }
+    }
+
+    /// Those of another worker of the same node. NAT's key they have in common: an inside host is seen under the same outside
+    /// address whichever worker its packets come to.
+    pub(super) fn of_another_worker(&self) -> Self {
+        Self { hash_key: HashKey([random::number(), random::number()]), seed: random::number(), ..*self }
+    }
+
+    /// The same each time: for a replay, which nobody attacks and which is to be repeated.
+    pub const fn known() -> Self {
+        Self { hash_key: HashKey([1, 2]), seed: 3, nat_key: HashKey([4, 5]), forwarding_seed: 6 }
+    }
+}
+
+/// The configuration of one of the node's workers; the interfaces are looked up for their link addresses and MTUs.
+pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConfig, GatewayError> {
+    node_config_with(config, forwarding(config, secrets)?, secrets)
+}
+
+/// As [`node_config`], with ports that the caller knows.
+pub fn node_config_with(
+    config: &Config,
+    forwarding: forwarding::Config,
+    secrets: &Secrets,
+) -> Result<NodeConfig, GatewayError> {
+    let cluster = config.cluster.as_ref();
+    Ok(NodeConfig {
+        node: config.node.id,
+        connections_max: config.connections_max.div_ceil(config.workers.count.into()),
+        limits: config.limits.of_pipeline(config.workers),
+        hash_key: secrets.hash_key,
+        seed: secrets.seed,
+        tracker: tracker(config),
+        chain: chain(config, &config.chain, secrets)?.build()?,
+        forwarding,
+        role: role_config(config, cluster),
+        selection: selection(cluster),
+        hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        sharing: sharing(config),
+        compact: compact(config),
+        peers: cluster.map(peers).unwrap_or_default(),
+        security: credentials::security(cluster)?,
+    })
+}
+
+/// The node, as the end of the tunnel to another site where one is configured.
+pub(super) fn with_site(node: Node, config: &Config) -> Result<Node, GatewayError> {
+    let Some(redundancy) = &config.redundancy else { return Ok(node) };
+    let key = HashKey([random::number(), random::number()]);
+    let is_lower = redundancy.local < redundancy.peer;
+    let sealing = redundancy.security.as_ref().map(|security| credentials::sealing(security, is_lower)).transpose()?;
+    Ok(node.with_site(SiteConfig { sealing, ..redundancy.site() }, random::number(), key))
+}
+
+/// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.
+pub(super) fn reconfiguration(
+    config: &Config,
+    functions: &[Function],
+    layout: ChainLayout,
+    reevaluation: Reevaluation,
+    secrets: &Secrets,
+) -> Result<Reconfiguration, GatewayError> {
+    let cluster = config.cluster.as_ref();
+    let peers = cluster.map(peers).unwrap_or_default();
+    let peer = |peer: PeerConfig| PeerReconfiguration {
+        id: peer.id,
+        detector: peer.detector,
+        batch_delay: peer.session.map_or(Duration::ZERO, |session| session.batch_delay),
+    };
+    Ok(Reconfiguration {
+        tracker: tracker(config),
+        chain: chain(config, functions, secrets)?.build_within(layout)?,
+        reevaluation,
+        forwarding: forwarding(config, secrets)?,
+        role: role_config(config, cluster),
+        selection: selection(cluster),
+        hold_first_reply: cluster.map_or(Duration::ZERO, |cluster| cluster.replication.hold_first_reply),
+        wait_for_peer: cluster.map_or(WAIT_FOR_PEER_DEFAULT, |cluster| cluster.replication.wait_for_peer),
+        peers: peers.into_iter().map(peer).collect(),
+        security: credentials::reconfiguration(cluster)?,
+    })
+}
+
+/// How connections are told by a filter, under a secret that is another at each start.
+fn compact(config: &Config) -> Option<CompactNodeConfig> {
+    let replication = &config.cluster.as_ref()?.replication;
+    let compact = replication.compact.as_ref()?;
+    let secret = [random::number(), random::number()];
+    let workers = config.workers.count;
+    let stream = compact.stream(secret, replication.datagram_bytes_max.into(), workers);
+    let precise = compact.precise_after.map_or(WhichPrecise::None, |age| WhichPrecise::LongerThan {
+        age,
+        budget_bytes_per_second: compact.budget_of_precise_words(workers),
+    });
+    let validated::Recovery { lasts, cold_start, block, misses_per_source_max } = &compact.recovery;
+    let recovery = RecoveryConfig {
+        lasts: *lasts,
+        cold_start: cold_start.clone(),
+        blocks: *block,
+        misses_per_source_max: *misses_per_source_max,
+    };
+    Some(CompactNodeConfig { config: stream, precise, recovery })
+}
+
+/// Nodes that hold a group each forward at the same time.
+fn sharing(config: &Config) -> Option<SharingConfig> {
+    let replication = &config.cluster.as_ref()?.replication;
+    let wait_for_peer = replication.wait_for_peer;
+    (config.groups.len() > 1).then_some(SharingConfig { wait_for_peer })
+}
+
+/// A number that nodes of one program version have in common if they are configured alike, as far as nodes that back each
+/// other up must be.
+pub(super) fn fingerprint(config: &Config) -> u64 {
+    let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
+    let groups: Vec<_> = config.groups.iter().map(|group| &group.name).collect();
+    let told =
+        config.cluster.as_ref().map(|cluster| (cluster.replication.representation, cluster.replication.transport));
+    fnv(&format!(
+        "{:?}",
+        (
+            (config.workers.count, groups, &config.reachability),
+            (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
+            (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, told, &config.redundancy),
+        )
+    ))
+}
+
+/// FNV-1a: nothing here is secret, but it must be the same on every node.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn tracker(config: &Config) -> TrackerConfig {
+    TrackerConfig {
+        timeouts: timeouts(&config.timeouts),
+        loose: config.tracking.loose,
+        liberal: config.tracking.liberal,
+    }
+}
+
+fn timeouts(from: &Timeouts) -> conntrack::Timeouts {
+    conntrack::Timeouts {
+        tcp_syn_sent: from.tcp_syn_sent,
+        tcp_syn_recv: from.tcp_syn_recv,
+        tcp_established: from.tcp_established,
+        tcp_fin_wait: from.tcp_fin_wait,
+        tcp_close_wait: from.tcp_close_wait,
+        tcp_last_ack: from.tcp_last_ack,
+        tcp_time_wait: from.tcp_time_wait,
+        tcp_close: from.tcp_close,
+        tcp_syn_sent2: from.tcp_syn_sent2,
+        tcp_retransmission: from.tcp_retransmission,
+        tcp_unacknowledged: from.tcp_unacknowledged,
+        udp: from.udp,
+        udp_stream: from.udp_stream,
+        sctp_cookie_wait: from.sctp_cookie_wait,
+        sctp_cookie_echoed: from.sctp_cookie_echoed,
+        sctp_established: from.sctp_established,
+        sctp_shutdown_sent: from.sctp_shutdown_sent,
+        sctp_shutdown_recd: from.sctp_shutdown_recd,
+        sctp_shutdown_ack_sent: from.sctp_shutdown_ack_sent,
+        sctp_closed: from.sctp_closed,
+        sctp_heartbeat_sent: from.sctp_heartbeat_sent,
+        icmp: from.icmp,
+        generic: from.generic,
+    }
+}
+
+fn selection(cluster: Option<&Cluster>) -> Selection {
+    match cluster.map(|cluster| cluster.replication.representation) {
+        Some(Representation::PreciseEager) => Selection::Eager,
+        Some(Representation::PreciseSelective | Representation::None | Representation::Compact(_)) | None => {
+            Selection::default()
+        }
+    }
+}
+
+fn role_config(config: &Config, cluster: Option<&Cluster>) -> role::Config {
+    let defaults = role::Config::new(config.node.id, Vec::new());
+    let (startup_hold, preempt) = match cluster {
+        Some(cluster) => (cluster.failure_detection.startup_hold, cluster.failure_detection.preempt),
+        // Nobody to listen for.
+        None => (Duration::ZERO, false),
+    };
+    let configuration = Some(fingerprint(config));
+    let groups = config.groups.iter().map(|group| role::GroupConfig {
+        identity: group.identity(),
+        priority: group.priority,
+        preempt: group.preempt,
+    });
+    let groups = groups.collect();
+    let reach_hold = config.reachability.move_after;
+    role::Config {
+        priority: config.node.priority,
+        startup_hold,
+        preempt,
+        reach_hold,
+        configuration,
+        groups,
+        ..defaults
+    }
+}
+
+fn detector(detection: &validated::FailureDetection) -> failure_detector::Config {
+    failure_detector::Config {
+        desired_min_tx: detection.interval,
+        required_min_rx: detection.interval,
+        detect_multiplier: detection.multiplier,
+        interval_while_down: detection.interval_while_down,
+    }
+}
+
+/// Has the node detect failures over the links of its Ethernet ports as well, where that is configured.
+pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), GatewayError> {
+    let Some(cluster) = config.cluster.as_ref().filter(|cluster| cluster.failure_detection.service_paths) else {
+        return Ok(());
+    };
+    let ports = config.ports.iter().zip((0..=u8::MAX).map(PortId));
+    let ethernet = ports.filter(|(port, _)| port.backend != Backend::Tun);
+    let paths: Vec<_> = ethernet.map(|(port, id)| (id, PathId::of_name(&port.name))).collect();
+    node.set_service_paths(&paths, detector(&cluster.failure_detection), random::number())
+        .map_err(|error| GatewayError::Node(error.into()))
+}
+
+fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
+    let (replication, detection) = (&cluster.replication, &cluster.failure_detection);
+    let detector = detector(detection);
+    let defaults = SessionConfig::default();
+    let session = SessionConfig {
+        datagram_bytes_max: replication.datagram_bytes_max.into(),
+        in_flight_messages_max: replication.in_flight_messages_max,
+        resync_in_flight_messages_max: replication.in_flight_messages_max / 4,
+        ack_every_messages: replication.ack_every_messages,
+        ack_delay: replication.ack_delay,
+        alive_interval: replication.alive_interval,
+        peer_timeout: replication.peer_timeout,
+        // New connections are told at once all the same when their first reply waits; other changes then keep company.
+        batch_delay: if replication.hold_first_reply.is_zero() { Duration::ZERO } else { BATCH_DELAY },
+        ..defaults
+    };
+    let session = (replication.representation != Representation::None).then_some(session);
+    replication
+        .peers
+        .iter()
+        .map(|peer| PeerConfig { id: peer.id, detector, session, transport: replication.transport })
+        .collect()
+}
+
+fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
+    let mut netlink = Netlink::open()?;
+    let mut ports = Vec::new();
+    for port in &config.ports {
+        let interface = netlink.interface(&port.interface)?;
+        ports.push(forwarding::Port {
+            mac: match port.backend {
+                // Such a device has none: its link is made up.
+                Backend::Tun => tun::NODE_MAC,
+                Backend::AfPacket | Backend::AfXdp => MacAddress(interface.mac),
+            },
+            mtu_bytes: interface.mtu_bytes,
+            own: Vec::new(),
+            shared: forwarding_prefixes(port),
+            mss_clamp: port.mss_clamp,
+        });
+    }
+    Ok(forwarding::Config { ports, routes: forwarding_routes(config), seed: secrets.forwarding_seed })
+}
+
+/// A port's shared addresses as the forwarder takes them.
+pub fn forwarding_prefixes(port: &validated::Port) -> Vec<forwarding::Shared> {
+    let addresses = port.addresses.iter();
+    let shared =
+        addresses.map(|address| forwarding::Shared { prefix: forwarding_prefix(address.prefix), group: address.group });
+    shared.collect()
+}
+
+/// The routes as the forwarder takes them.
+pub fn forwarding_routes(config: &Config) -> Vec<forwarding::Route> {
+    let routes = config.routes.iter().map(|route| forwarding::Route {
+        destination: forwarding_prefix(route.to),
+        gateway: route.via,
+        port: route.port,
+    });
+    routes.collect()
+}
+
+const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
+    forwarding::Prefix::new(prefix.address, prefix.length_bits)
+}
+
+fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, GatewayError> {
+    let mut builder = ChainBuilder::new();
+    for function in functions {
+        builder = match function {
+            Function::Firewall => builder.push(firewall_of(config)?),
+            Function::Nat => builder.push(nat_of(config, secrets)?),
+            Function::Ftp => builder.push(ftp_of(config, secrets)?),
+        };
+    }
+    Ok(builder)
+}
+
+fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
+    let rules = config.firewall.iter().map(|rule| {
+        Ok(firewall::Rule {
+            name: rule.name.clone(),
+            conditions: rule_conditions(rule)?,
+            action: match rule.action {
+                Action::Accept => firewall::Action::Accept,
+                Action::Drop => firewall::Action::Drop,
+            },
+            log: rule.log,
+        })
+    });
+    let rules = rules.collect::<Result<Vec<_>, GatewayError>>()?;
+    let related = match config.related {
+        Related::Accept => firewall::Related::Accept,
+        Related::Rules => firewall::Related::Rules,
+    };
+    let generation = generation(&config.firewall);
+    Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation, related })?)
+}
+
+fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
+    Ok(Conditions {
+        family: None,
+        sources: prefixes(&rule.source)?,
+        destinations: prefixes(&rule.destination)?,
+        protocols: rule.protocol.into_iter().collect(),
+        source_ports: rule.source_ports.iter().filter_map(port_range).collect(),
+        destination_ports: rule.destination_ports.iter().filter_map(port_range).collect(),
+        icmp: rule.icmp_type.map(|kind| IcmpMatch { kind, code: None }).into_iter().collect(),
+        ingress: rule.from.into_iter().collect(),
+    })
+}
+
+/// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
+fn generation(rules: &[validated::Rule]) -> u16 {
+    let hash = fnv(&format!("{rules:?}"));
+    (hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48) as u16
+}
+
+fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
+    let source_rules = config.source_nat.iter().map(|rule| {
+        let conditions = Conditions {
+            family: rule.to.first().map(|address| family(*address)),
+            sources: prefixes(&rule.source)?,
+            destinations: prefixes(&rule.destination)?,
+            protocols: rule.protocol.into_iter().collect(),
+            ..Conditions::default()
+        };
+        let action = match rule.mapping {
+            None => SourceAction::Translate(rule.to.clone()),
+            Some(mapping) => SourceAction::Compute(rule.to.clone(), computed(config, mapping)?),
+        };
+        Ok(SourceRule { conditions, action })
+    });
+    let destination_rules = config.destination_nat.iter().map(|rule| DestinationRule {
+        conditions: Conditions {
+            family: Some(family(rule.destination)),
+            destinations: vec![Prefix::host(rule.destination)],
+            protocols: rule.protocol.into_iter().collect(),
+            destination_ports: rule.ports.iter().filter_map(port_range).collect(),
+            ..Conditions::default()
+        },
+        address: rule.to,
+        port: rule.to_port,
+    });
+    let ports = port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start()));
+    Ok(Nat::new(NatConfig {
+        source_rules: source_rules.collect::<Result<Vec<_>, GatewayError>>()?,
+        destination_rules: destination_rules.collect(),
+        ports,
+        node: config.node.id,
+        nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
+        key: secrets.nat_key,
+    })?)
+}
+
+/// How a source translation is computed; the secret of a keyed one is read from its file.
+fn computed(config: &Config, mapping: NatMapping) -> Result<Mapping, GatewayError> {
+    let algorithm = match (mapping.is_keyed, &config.nat_mapping_key) {
+        (true, Some(path)) => Algorithm::Keyed(credentials::mapping_key(path)?),
+        _ => Algorithm::Sequential,
+    };
+    Ok(Mapping { algorithm, block_ports: mapping.block_ports })
+}
+
+/// Where the helper only stays for the connections that it has, no more begin.
+fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, GatewayError> {
+    let is_wanted = config.chain.contains(&Function::Ftp);
+    let ports = config.ftp.ports.iter().filter(|_| is_wanted);
+    Ok(Ftp::new(FtpConfig {
+        control_ports: ports.filter_map(port_range).collect(),
+        loose: config.ftp.loose,
+        privileged_ports: config.ftp.privileged_ports,
+        timeout: config.ftp.timeout,
+        ports: port_range(&config.nat_ports).unwrap_or_else(|| PortRange::single(*config.nat_ports.start())),
+        node: config.node.id,
+        nodes: NonZeroU8::new(config.node.nodes).unwrap_or(NonZeroU8::MIN),
+        key: secrets.nat_key,
+    })?)
+}
+
+const fn family(address: IpAddr) -> IpFamily {
+    if address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
+}
+
+fn prefixes(from: &[value::Prefix]) -> Result<Vec<Prefix>, GatewayError> {
+    from.iter().map(|prefix| Ok(Prefix::new(prefix.address, prefix.length_bits)?)).collect()
+}
+
+fn port_range(range: &value::PortRange) -> Option<PortRange> {
+    PortRange::new(*range.start(), *range.end())
+}

@@ -1,0 +1,505 @@
+//! What differs between the configuration in force and another, and which of it can change while packets pass.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write};
+use std::time::Duration;
+
+use cluster::node::Reevaluation;
+
+use config::validated::{
+    Cluster, Compact, Config, FailureDetection, Ftp, Function, Group, Node, OnReload, Peer, Port, Replication,
+    Representation, Security, SharedAddress, Tracking, Workers,
+};
+use control::remote::RemoteAccess;
+
+/// Names that a phrase lists; of more it tells the number.
+const NAMES_MAX: usize = 8;
+
+/// The differences, a phrase each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Changes {
+    /// Those that can be applied.
+    pub(super) applicable: Vec<String>,
+    /// Those that only a restart can apply.
+    pub(super) needs_restart: Vec<String>,
+    /// What of the connections that there are.
+    pub(super) reevaluation: Reevaluation,
+}
+
+impl Changes {
+    /// What is otherwise in `new` than in `old`. Every field is named here, so that a new one cannot be forgotten.
+    pub(super) fn between(old: &Config, new: &Config) -> Self {
+        let Config {
+            node,
+            ports,
+            groups,
+            routes,
+            connections_max,
+            limits,
+            timeouts,
+            tracking,
+            reachability,
+            chain,
+            firewall,
+            firewall_log_per_s,
+            on_reload,
+            nat_ports: _,
+            nat_mapping_key: _,
+            source_nat: _,
+            destination_nat: _,
+            related,
+            ftp,
+            workers: Workers { count, pin },
+            cluster,
+            redundancy,
+            control,
+        } = old;
+        let reevaluation = match new.on_reload {
+            // Whoever asks for it only now means also the connections that earlier rules let in.
+            _ if (chain, firewall, on_reload, related) == (&new.chain, &new.firewall, &new.on_reload, &new.related) => {
+                Reevaluation::AsBefore
+            }
+            OnReload::Keep => Reevaluation::Keep,
+            OnReload::Reevaluate => Reevaluation::Judge,
+        };
+        let mut changes = Self { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation };
+        changes.node(node, &new.node);
+        changes.groups(groups, &new.groups);
+        changes.ports((ports, groups), (&new.ports, &new.groups));
+        changes.restart("workers.count", count, &new.workers.count);
+        changes.restart("workers.pin", pin, &new.workers.pin);
+        changes.list("route", routes, &new.routes, |route| route.to.to_string());
+        changes.restart("limits.connections_max", connections_max, &new.connections_max);
+        for ((key, before), (_, after)) in limits.entries().into_iter().zip(new.limits.entries()) {
+            changes.restart(&format!("limits.{key}"), &before, &after);
+        }
+        for ((key, before), (_, after)) in timeouts.entries().into_iter().zip(new.timeouts.entries()) {
+            changes.apply(&format!("timeouts.{key}"), &before, &after);
+        }
+        let Tracking { loose, liberal } = tracking;
+        changes.apply("tracking.loose", loose, &new.tracking.loose);
+        changes.apply("tracking.liberal", liberal, &new.tracking.liberal);
+        let reaches = [reachability.entries(ports), new.reachability.entries(&new.ports)];
+        for ((key, before), (_, after)) in reaches[0].iter().zip(&reaches[1]) {
+            changes.apply(&format!("reachability.{key}"), before, after);
+        }
+        changes.chain(old, new);
+        changes.list("firewall rule", firewall, &new.firewall, |rule| rule.name.clone());
+        changes.restart("firewall.log_per_s", firewall_log_per_s, &new.firewall_log_per_s);
+        changes.apply("firewall.on_reload", on_reload, &new.on_reload);
+        changes.apply("firewall.related", related, &new.related);
+        changes.translations(old, new);
+        changes.ftp(ftp, &new.ftp);
+        changes.control(control.as_ref(), new.control.as_ref());
+        if *redundancy != new.redundancy {
+            changes.needs_restart.push("[redundancy]".into());
+        }
+        match (cluster, &new.cluster) {
+            (Some(old), Some(new)) => changes.cluster(old, new),
+            (None, None) => {}
+            (old, _) => {
+                let verb = if old.is_some() { "removed" } else { "added" };
+                changes.needs_restart.push(format!("[replication] {verb}"));
+            }
+        }
+        changes
+    }
+
+    fn node(&mut self, old: &Node, new: &Node) {
+        let Node { id, name, nodes, priority, announce_refresh, control_socket, metrics, log, log_format, log_per_s } =
+            old;
+        self.restart("node.id", &id.0, &new.id.0);
+        self.apply("node.name", name, &new.name);
+        self.restart("node.nodes", nodes, &new.nodes);
+        self.apply("node.priority", priority, &new.priority);
+        self.apply("node.announce_refresh", announce_refresh, &new.announce_refresh);
+        self.restart("node.control_socket", control_socket, &new.control_socket);
+        self.restart("node.metrics", metrics, &new.metrics);
+        self.apply("node.log", &log.name(), &new.log.name());
+        self.restart("node.log_format", log_format, &new.log_format);
+        self.restart("node.log_per_s", log_per_s, &new.log_per_s);
+    }
+
+    /// What clients must show is read anew by every reload.
+    fn control(&mut self, old: Option<&RemoteAccess>, new: Option<&RemoteAccess>) {
+        let (Some(old), Some(new)) = (old, new) else {
+            self.restart("control.listen", &old.map(|access| access.listen), &new.map(|access| access.listen));
+            return;
+        };
+        let RemoteAccess { listen, tokens, identity, client_authority, clients } = old;
+        self.restart("control.listen", listen, &new.listen);
+        self.apply("control.tokens", tokens, &new.tokens);
+        self.apply("control.certificate", identity, &new.identity);
+        self.apply("control.client_authority", client_authority, &new.client_authority);
+        self.list("control client", clients, &new.clients, |(name, _)| name.clone());
+    }
+
+    fn groups(&mut self, old: &[Group], new: &[Group]) {
+        let names = |groups: &[Group]| groups.iter().map(|group| group.name.clone()).collect::<Vec<_>>();
+        if names(old) != names(new) {
+            // The nodes know them by their names, and this node's addresses by their places.
+            self.restart("groups", &names(old), &names(new));
+            return;
+        }
+        for (old, new) in old.iter().zip(new) {
+            let Group { name, priority, preempt } = old;
+            self.apply(&format!("priority of group {name:?}"), priority, &new.priority);
+            self.apply(&format!("preempt of group {name:?}"), preempt, &new.preempt);
+        }
+    }
+
+    fn ports(&mut self, (old, old_groups): (&[Port], &[Group]), (new, new_groups): (&[Port], &[Group])) {
+        let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+        if names(old) != names(new) {
+            // Connections and rules refer to ports by their places.
+            self.restart("ports", &names(old), &names(new));
+            return;
+        }
+        for (old, new) in old.iter().zip(new) {
+            let Port { id: _, name, interface, backend, addresses, mss_clamp } = old;
+            self.restart(&format!("interface of port {name:?}"), interface, &new.interface);
+            self.restart(&format!("backend of port {name:?}"), backend, &new.backend);
+            self.apply(&format!("mss_clamp of port {name:?}"), mss_clamp, &new.mss_clamp);
+            let what = format!("port {name:?}: address");
+            let described = |addresses: &[SharedAddress], groups: &[Group]| -> Vec<String> {
+                addresses.iter().map(|address| describe(address, groups)).collect()
+            };
+            let (before, after) = (described(addresses, old_groups), described(&new.addresses, new_groups));
+            self.list(&what, &before, &after, Clone::clone);
+        }
+    }
+
+    fn ftp(&mut self, old: &Ftp, new: &Ftp) {
+        let Ftp { ports, loose, privileged_ports, timeout } = old;
+        self.apply("ftp.ports", ports, &new.ports);
+        self.apply("ftp.loose", loose, &new.loose);
+        self.apply("ftp.privileged_ports", privileged_ports, &new.privileged_ports);
+        self.apply("ftp.timeout", timeout, &new.timeout);
+    }
+
+    fn cluster(&mut self, old: &Cluster, new: &Cluster) {
+        let Cluster { replication, failure_detection } = old;
+        self.replication(replication, &new.replication);
+        let FailureDetection { local, interval, multiplier, interval_while_down, startup_hold, preempt, service_paths } =
+            failure_detection;
+        let new = &new.failure_detection;
+        self.restart("failure_detection.local", local, &new.local);
+        self.apply("failure_detection.interval", interval, &new.interval);
+        self.apply("failure_detection.multiplier", multiplier, &new.multiplier);
+        self.apply("failure_detection.interval_while_down", interval_while_down, &new.interval_while_down);
+        self.apply("failure_detection.startup_hold", startup_hold, &new.startup_hold);
+        self.apply("failure_detection.preempt", preempt, &new.preempt);
+        self.restart("failure_detection.service_paths", service_paths, &new.service_paths);
+    }
+
+    fn replication(&mut self, old: &Replication, new: &Replication) {
+        let Replication {
+            local,
+            representation,
+            compact,
+            transport,
+            hold_first_reply,
+            wait_for_peer,
+            test_loss,
+            datagram_bytes_max,
+            in_flight_messages_max,
+            ack_every_messages,
+            ack_delay,
+            alive_interval,
+            peer_timeout,
+            lazy,
+            peers,
+            security,
+        } = old;
+        self.restart("replication.local", local, &new.local);
+        let is_precise = |representation: Representation| {
+            matches!(representation, Representation::PreciseSelective | Representation::PreciseEager)
+        };
+        if is_precise(*representation) && is_precise(new.representation) {
+            self.apply("replication.representation", representation, &new.representation);
+        } else {
+            self.restart("replication.representation", representation, &new.representation);
+        }
+        self.compact(compact.as_ref(), new.compact.as_ref());
+        self.restart("replication.transport", transport, &new.transport);
+        self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
+        self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
+        self.restart("replication.test_loss", test_loss, &new.test_loss);
+        self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
+        self.restart("replication.in_flight_messages_max", in_flight_messages_max, &new.in_flight_messages_max);
+        self.restart("replication.ack_every_messages", ack_every_messages, &new.ack_every_messages);
+        let durations: [(&str, &Duration, &Duration); 3] = [
+            ("ack_delay", ack_delay, &new.ack_delay),
+            ("alive_interval", alive_interval, &new.alive_interval),
+            ("peer_timeout", peer_timeout, &new.peer_timeout),
+        ];
+        for (key, before, after) in durations {
+            self.restart(&format!("replication.{key}"), before, after);
+        }
+        let lazy = [lazy.as_ref(), new.lazy.as_ref()].map(config::lazy::entries);
+        for ((key, before), (_, after)) in lazy[0].iter().zip(&lazy[1]) {
+            self.apply(&format!("replication.lazy.{key}"), before, after);
+        }
+        self.security(security.as_ref(), new.security.as_ref());
+        let named = |peer: &Peer| format!("node {}", peer.id.0);
+        self.needs_restart.extend(list_phrase("replication.peer", peers, &new.peers, named));
+    }
+
+    /// Where only one of the two has a filter, the representation says so.
+    fn compact(&mut self, old: Option<&Compact>, new: Option<&Compact>) {
+        let (Some(old), Some(new)) = (old, new) else { return };
+        for ((key, before), (_, after)) in old.entries().into_iter().zip(new.entries()) {
+            self.restart(&format!("replication.{key}"), &before, &after);
+        }
+    }
+
+    /// Whether NAT comes or goes is a change of the translations.
+    fn chain(&mut self, old: &Config, new: &Config) {
+        let translates = |config: &Config| config.chain.contains(&Function::Nat);
+        let (before, after) = (names(&old.chain), names(&new.chain));
+        if translates(old) != translates(new) && (is_compact(old) || is_compact(new)) {
+            self.restart("chain", &before, &after);
+        } else {
+            self.apply("chain", &before, &after);
+        }
+    }
+
+    /// A filter's entries are translated again by the rules of whoever takes over: they must not have changed meanwhile.
+    fn translations(&mut self, old: &Config, new: &Config) {
+        let applicable = self.applicable.len();
+        self.apply("nat.ports", &old.nat_ports, &new.nat_ports);
+        self.apply("nat.mapping_key", &old.nat_mapping_key, &new.nat_mapping_key);
+        self.whole("nat.source", &old.source_nat, &new.source_nat);
+        self.whole("nat.destination", &old.destination_nat, &new.destination_nat);
+        if is_compact(old) || is_compact(new) {
+            self.needs_restart.extend(self.applicable.drain(applicable..));
+        }
+    }
+
+    /// Paths and times; what the files hold is compared when they have been read.
+    fn security(&mut self, old: Option<&Security>, new: Option<&Security>) {
+        match (old, new) {
+            (Some(old), Some(new)) => {
+                for ((key, before), (_, after)) in old.entries().into_iter().zip(new.entries()) {
+                    self.apply(&format!("replication.security.{key}"), &before, &after);
+                }
+            }
+            (None, None) => {}
+            (old, new) => {
+                let mode = |security: Option<&Security>| if security.is_some() { "encrypted" } else { "plain" };
+                self.restart("replication.security.mode", &mode(old), &mode(new));
+            }
+        }
+    }
+
+    fn apply<T: PartialEq + Debug>(&mut self, what: &str, old: &T, new: &T) {
+        self.applicable.extend(phrase(what, old, new));
+    }
+
+    fn restart<T: PartialEq + Debug>(&mut self, what: &str, old: &T, new: &T) {
+        self.needs_restart.extend(phrase(what, old, new));
+    }
+
+    /// Items without names: they are told by their number.
+    fn whole<T: PartialEq>(&mut self, what: &str, old: &[T], new: &[T]) {
+        if old != new {
+            self.applicable.push(format!("{what}: {} before, {} now", rules(old.len()), rules(new.len())));
+        }
+    }
+
+    fn list<T: PartialEq>(&mut self, what: &str, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
+        self.applicable.extend(list_phrase(what, old, new, name));
+    }
+}
+
+/// Connections are told as entries of a filter.
+fn is_compact(config: &Config) -> bool {
+    config.cluster.as_ref().is_some_and(|cluster| cluster.replication.compact.is_some())
+}
+
+fn names(chain: &[Function]) -> Vec<&'static str> {
+    let name = |function: &Function| Function::ALL.iter().find(|(_, known)| known == function).map(|(name, _)| *name);
+    chain.iter().filter_map(name).collect()
+}
+
+/// An address, with its group where it has one by name.
+fn describe(address: &SharedAddress, groups: &[Group]) -> String {
+    match groups.get(address.group.index()) {
+        Some(group) => format!("{} of group {:?}", address.prefix, group.name),
+        None => address.prefix.to_string(),
+    }
+}
+
+fn rules(number: usize) -> String {
+    console::counted(number, "rule")
+}
+
+fn phrase<T: PartialEq + Debug>(what: &str, old: &T, new: &T) -> Option<String> {
+    (old != new).then(|| format!("{what}: {old:?} before, {new:?} now"))
+}
+
+/// Which of the named items came, went and changed, and whether the order of the others is another.
+fn list_phrase<T: PartialEq>(what: &str, old: &[T], new: &[T], name: impl Fn(&T) -> String) -> Option<String> {
+    if old == new {
+        return None;
+    }
+    let by_name = |items: &[T]| -> BTreeMap<String, usize> { items.iter().map(&name).zip(0..).collect() };
+    let (before, after) = (by_name(old), by_name(new));
+    let only_in = |items: &[T], others: &BTreeMap<String, usize>| -> Vec<String> {
+        items.iter().map(&name).filter(|name| !others.contains_key(name)).collect()
+    };
+    let is_changed = |item: &&T| before.get(&name(item)).is_some_and(|index| old[*index] != **item);
+    let parts = [
+        ("added", only_in(new, &before)),
+        ("removed", only_in(old, &after)),
+        ("changed", new.iter().filter(is_changed).map(&name).collect()),
+    ];
+    let mut text = String::new();
+    for (verb, names) in parts {
+        if !names.is_empty() {
+            let separator = if text.is_empty() { "" } else { "; " };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{separator}{verb} {}", enumerate(&names));
+        }
+    }
+    if text.is_empty() {
+        text.push_str("in another order");
+    }
+    Some(format!("{what}: {text}"))
+}
+
+fn enumerate(names: &[String]) -> String {
+    let listed = names[..names.len().min(NAMES_MAX)].join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = include_str!("../../../../examples/active.toml");
+
+    /// What changes when the parts of the example are replaced.
+    fn changed(replacements: &[(&str, &str)]) -> Changes {
+        let mut after = BEFORE.to_owned();
+        for (part, by) in replacements {
+            assert!(after.contains(part), "{part}");
+            after = after.replacen(part, by, 1);
+        }
+        let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+        Changes::between(&parse(BEFORE), &parse(&after))
+    }
+
+    #[test]
+    fn nothing_changes_when_comments_do() {
+        let nothing =
+            Changes { applicable: Vec::new(), needs_restart: Vec::new(), reevaluation: Reevaluation::AsBefore };
+        assert_eq!(changed(&[("[node]", "# A comment.\n[node]")]), nothing);
+    }
+
+    #[test]
+    fn what_a_restart_needs_is_named_and_the_rest_is_told_too() {
+        let changes = changed(&[("nodes = 2", "nodes = 3"), ("1_000_000", "7"), ("priority = 200", "priority = 7")]);
+        assert_eq!(
+            changes.needs_restart,
+            ["node.nodes: 2 before, 3 now", "limits.connections_max: 1000000 before, 7 now"]
+        );
+        assert_eq!(changes.applicable, ["node.priority: 200 before, 7 now"]);
+    }
+
+    #[test]
+    fn a_groups_priority_changes_at_once_and_its_name_from_the_next_start() {
+        const GROUPS: &str = include_str!("../../../../examples/multi-primary-a.toml");
+        let changed = |part: &str, by: &str| {
+            assert!(GROUPS.contains(part), "{part}");
+            let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+            Changes::between(&parse(GROUPS), &parse(&GROUPS.replace(part, by)))
+        };
+        assert_eq!(
+            changed("priority = 200", "priority = 7").applicable,
+            ["priority of group \"left\": 200 before, 7 now"]
+        );
+        assert_eq!(
+            changed("\"right\"", "\"other\"").needs_restart,
+            ["groups: [\"left\", \"right\"] before, [\"left\", \"other\"] now"]
+        );
+        let moved =
+            changed("name = \"right\"\naddresses = [\"10.0.0.2/24\"", "name = \"right\"\naddresses = [\"10.0.0.3/24\"");
+        assert_eq!(
+            moved.applicable,
+            ["port \"inside\": address: added 10.0.0.3/24 of group \"right\"; removed 10.0.0.2/24 of group \"right\""]
+        );
+    }
+
+    #[test]
+    fn translations_do_not_change_under_the_entries_of_a_filter() {
+        const COMPACT: &str = include_str!("../../../../examples/compact.toml");
+        let parse = |text: &str| config::parse("mainstay.toml", text).expect("it is right").config;
+        let without_nat = |text: &str| {
+            let (from, to) = (text.find("[nat]").expect("it translates"), text.find("[ftp]").expect("and helps FTP"));
+            format!("{}{}", &text[..from], &text[to..]).replace("\"nat\", ", "")
+        };
+        let narrower = COMPACT.replace("source = [\"10.0.0.0/24\"]", "source = [\"10.0.0.0/25\"]");
+        for (before, after, part) in [
+            (COMPACT, narrower.as_str(), "nat.source: 1 rule before, 1 rule now"),
+            (
+                COMPACT,
+                &without_nat(COMPACT),
+                "chain: [\"firewall\", \"nat\", \"ftp\"] before, [\"firewall\", \"ftp\"] now",
+            ),
+            (&without_nat(COMPACT), COMPACT, "chain: [\"firewall\", \"ftp\"] before"),
+        ] {
+            let changes = Changes::between(&parse(before), &parse(after));
+            assert!(changes.needs_restart.join("\n").contains(part), "{changes:?}");
+        }
+        let precise = Changes::between(&parse(BEFORE), &parse(&without_nat(BEFORE)));
+        assert_eq!(precise.needs_restart, [""; 0], "what is told precisely keeps its translation");
+    }
+
+    #[test]
+    fn segments_are_clamped_at_once_and_limits_from_the_next_start() {
+        let changes = changed(&[
+            ("interface = \"eth1\"", "interface = \"eth1\"\nmss_clamp = \"mtu\""),
+            ("[limits]", "[limits]\nconnections_per_source_max = 9"),
+        ]);
+        assert_eq!(changes.applicable, ["mss_clamp of port \"outside\": None before, Some(Mtu) now"]);
+        assert_eq!(changes.needs_restart, ["limits.connections_per_source_max: \"none\" before, \"9\" now"]);
+    }
+
+    #[test]
+    fn rules_are_told_by_their_names() {
+        let rule = "[[firewall.rule]]\nname = \"new\"\nprotocol = \"udp\"\naction = \"drop\"\n\n";
+        let first = BEFORE.find("[[firewall.rule]]").expect("there are rules");
+        let changes = changed(&[(&BEFORE[first..first + 17], &format!("{rule}[[firewall.rule]]"))]);
+        assert_eq!(changes.applicable, ["firewall rule: added new"]);
+        assert_eq!(changes.reevaluation, Reevaluation::Keep, "unless the operator says otherwise");
+        let changes =
+            changed(&[(&BEFORE[first..first + 17], "[firewall]\non_reload = \"reevaluate\"\n[[firewall.rule]]")]);
+        assert_eq!(changes.applicable, ["firewall.on_reload: Keep before, Reevaluate now"]);
+        assert_eq!(changes.reevaluation, Reevaluation::Judge, "they were let in by whatever rules there were");
+    }
+
+    #[test]
+    fn the_helper_and_what_it_announces_change_under_way() {
+        let changes =
+            changed(&[("ports = [21]", "ports = [2121]"), ("[node]", "[firewall]\nrelated = \"rules\"\n[node]")]);
+        assert_eq!(changes.needs_restart, [""; 0]);
+        let told = changes.applicable.join("\n");
+        for part in ["firewall.related: Accept before, Rules now", "ftp.ports: [21..=21] before, [2121..=2121] now"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let numbers = |count: u32| (0..count).collect::<Vec<_>>();
+        let phrase = list_phrase("number", &numbers(0), &numbers(11), ToString::to_string);
+        assert_eq!(phrase.as_deref(), Some("number: added 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"));
+        let reversed: Vec<_> = numbers(3).into_iter().rev().collect();
+        let phrase = list_phrase("number", &numbers(3), &reversed, ToString::to_string);
+        assert_eq!(phrase.as_deref(), Some("number: in another order"));
+    }
+}

@@ -1,0 +1,461 @@
+//! A thread that moves packets: the only one, or one of several workers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use cluster::GroupId;
+use cluster::node::{Node, NodeEvent, NodeStatus, Transmit};
+use cluster::observation::Stopwatch;
+use flow::{Instant, NodeId, WorkerId};
+use network_functions::chain::ChainLayout;
+use packet_io::poller::{Poller, Token, Waker};
+use packet_io::signal::{Signal, Signals};
+use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
+use packet_io::{IoError, PacketIo, clock};
+use replication::Transport;
+
+use super::credentials;
+use super::links::Links;
+use super::mailbox::Post;
+use super::outgoing::FrameSender;
+use super::ports::Ports;
+use super::reporting::Reporting;
+use super::service::{self, Service};
+use super::streams::PeerStreams;
+use super::utilisation::Utilisation;
+use crate::logging;
+use api::EventKind;
+use config::validated::{Cluster, Config, replication_address};
+use control::ControlReceiver;
+
+const PORTS: Token = Token(0);
+const REPLICATION: Token = Token(1);
+const DETECTION: Token = Token(2);
+const CONTROL: Token = Token(3);
+const SIGNALS: Token = Token(4);
+const MAIL: Token = Token(5);
+const STREAMS: Token = Token(6);
+const LINKS: Token = Token(20);
+
+/// The longest wait: ports that went down are looked for, and rates are taken, at least this often.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+/// Rounds of receiving before peers and timers have their turn, lest a flood of packets makes the node look dead.
+const ROUNDS_PER_TURN_MAX: usize = 16;
+/// Datagrams of a peer taken before packets have their turn.
+const DATAGRAMS_PER_TURN_MAX: usize = 256;
+/// A leaving node waits so long for a peer to take the addresses.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(6);
+
+/// The sockets to the peers.
+struct PeerSockets {
+    replication: UdpSocket,
+    /// The lead's: it alone watches peers.
+    detection: Option<UdpSocket>,
+    /// Of each peer: its number and where its replication and its failure detection are.
+    peers: Vec<(NodeId, SocketAddr, SocketAddr)>,
+    /// Where replication goes over TCP.
+    streams: Option<PeerStreams>,
+}
+
+impl PeerSockets {
+    fn open(cluster: &Cluster, node: NodeId, worker: WorkerId) -> Result<Self, IoError> {
+        // Same-numbered workers speak with each other. The configuration was checked for ports that do not exist.
+        let of_worker = |address| replication_address(address, worker).unwrap_or(address);
+        let replication = UdpSocket::bind(of_worker(cluster.replication.local), &UdpOptions::default())?;
+        let options = UdpOptions { ttl: Some(TTL_MAX), ..UdpOptions::default() };
+        // Where the channels are secured, failure detection travels in them.
+        let leads = worker == WorkerId::LEAD && cluster.replication.security.is_none();
+        let detection = leads.then(|| UdpSocket::bind(cluster.failure_detection.local, &options)).transpose()?;
+        if cluster.replication.test_loss > 0.0 {
+            replication.attach_random_loss(cluster.replication.test_loss)?;
+            if let Some(detection) = &detection {
+                detection.attach_random_loss(cluster.replication.test_loss)?;
+            }
+        }
+        let peers = cluster.replication.peers.iter();
+        let peers = peers.map(|peer| (peer.id, of_worker(peer.address), peer.failure_detection_address)).collect();
+        let streams = (cluster.replication.transport == Transport::Tcp).then(|| {
+            let peers = cluster.replication.peers.iter().map(|peer| (*peer, of_worker(peer.address)));
+            PeerStreams::open(node, of_worker(cluster.replication.local), peers)
+        });
+        Ok(Self { replication, detection, peers, streams: streams.transpose()? })
+    }
+
+    /// Sends a datagram to a peer. What the kernel does not take is lost like any other datagram.
+    fn send(&self, to: Transmit, datagram: &[u8]) -> Result<(), IoError> {
+        let address_of = |id: NodeId| self.peers.iter().find(|(peer, _, _)| *peer == id);
+        match to {
+            Transmit::Replication(id) => {
+                address_of(id).map(|(_, address, _)| self.replication.send_to(datagram, *address)).transpose()?;
+            }
+            Transmit::Detection(id) => {
+                let detection = address_of(id).zip(self.detection.as_ref());
+                detection.map(|((_, _, address), socket)| socket.send_to(datagram, *address)).transpose()?;
+            }
+            Transmit::Port { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// The clock that the node measures with.
+struct MonotonicClock;
+
+impl Stopwatch for MonotonicClock {
+    fn nanoseconds(&self) -> u64 {
+        clock::now().as_nanos()
+    }
+}
+
+/// What a data path is given, beside the configuration.
+pub(super) struct Setting {
+    pub(super) node: Node,
+    pub(super) ports: Ports,
+    /// The lead takes the process's signals, and has the configuration read again.
+    pub(super) signals: Option<(Signals, SyncSender<()>)>,
+    pub(super) waker: Arc<Waker>,
+    pub(super) receiver: ControlReceiver,
+    /// The way to the other workers, if there are any.
+    pub(super) post: Option<Post>,
+    /// The fingerprint of the keys and certificates that the node begins with.
+    pub(super) credentials: Option<u64>,
+}
+
+/// The node, what it sends and receives on, and what it tells operators.
+pub(super) struct DataPath {
+    node: Node,
+    ports: Ports,
+    /// The lead's: the links of the ports.
+    links: Option<Links>,
+    peers: Option<PeerSockets>,
+    poller: Poller,
+    waker: Arc<Waker>,
+    signals: Option<(Signals, SyncSender<()>)>,
+    receiver: ControlReceiver,
+    post: Option<Post>,
+    reporting: Reporting,
+    utilisation: Utilisation,
+    service: Service,
+    buffer: Vec<u8>,
+    datagram: Vec<u8>,
+    frames: FrameSender,
+    /// When the ports are looked at even if none is readable.
+    look_at_ports_at: Instant,
+    /// A signal asked the node to end: when it ends even if nobody takes the addresses.
+    leaving_until: Option<Instant>,
+    /// The fingerprint of the keys and certificates that the node began with.
+    credentials: Option<u64>,
+}
+
+impl DataPath {
+    /// Opens the sockets to the peers.
+    pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
+        let Setting { mut node, ports, signals, waker, receiver, post, credentials } = setting;
+        node.set_stopwatch(Box::new(MonotonicClock));
+        let place = node.place();
+        let peers = config
+            .cluster
+            .as_ref()
+            .map(|cluster| PeerSockets::open(cluster, config.node.id, place.worker))
+            .transpose()?;
+        let links = place.leads().then(|| Links::open(&config.ports, &mut node, clock::now())).transpose()?;
+        let poller = Poller::new()?;
+        for descriptor in ports.descriptors() {
+            poller.add(descriptor, PORTS)?;
+        }
+        if let Some(peers) = &peers {
+            poller.add(&peers.replication, REPLICATION)?;
+            peers.detection.iter().try_for_each(|detection| poller.add(detection, DETECTION))?;
+            let mut descriptors = peers.streams.iter().flat_map(PeerStreams::descriptors);
+            descriptors.try_for_each(|descriptor| poller.add(descriptor, STREAMS))?;
+        }
+        poller.add(&*waker, CONTROL)?;
+        signals.iter().try_for_each(|(signals, _)| poller.add(signals, SIGNALS))?;
+        post.iter().try_for_each(|post| poller.add(post.bell(), MAIL))?;
+        links.iter().try_for_each(|links| poller.add(links, LINKS))?;
+        Ok(Self {
+            node,
+            ports,
+            links,
+            peers,
+            poller,
+            waker,
+            signals,
+            receiver,
+            post,
+            reporting: Reporting::new(config, place, clock::now()),
+            utilisation: Utilisation::default(),
+            service: if place.leads() { Service::from_environment() } else { Service::none() },
+            buffer: Vec::with_capacity(65_536),
+            datagram: vec![0; 65_536],
+            frames: FrameSender::default(),
+            look_at_ports_at: Instant::ZERO,
+            leaving_until: None,
+            credentials,
+        })
+    }
+
+    /// How the states of the chain lie in a connection's record.
+    pub(super) fn chain_layout(&self) -> ChainLayout {
+        self.node.pipeline().chain().layout()
+    }
+
+    /// The fingerprint of the keys and certificates that the node began with.
+    pub(super) const fn credentials(&self) -> Option<u64> {
+        self.credentials
+    }
+
+    /// Ends all workers.
+    pub(super) fn stop_all(&self) {
+        self.post.iter().for_each(Post::stop_all);
+    }
+
+    /// Moves packets until a signal ends it, or another worker.
+    pub(super) fn run(&mut self) -> Result<(), IoError> {
+        let mut ready = Vec::new();
+        if self.node.place().leads() {
+            self.reporting.note(clock::now(), EventKind::Started, env!("CARGO_PKG_VERSION"));
+            self.reporting.note_plain_text(clock::now());
+        }
+        loop {
+            let wait = self.wait_until_due(clock::now());
+            self.poller.wait(&mut ready, Some(wait))?;
+            self.receive(&ready)?;
+            let now = clock::now();
+            self.utilisation.measure(now, &mut self.node);
+            if self.node.poll_timeout().is_some_and(|due| due <= now) {
+                self.node.handle_timeout(now);
+            }
+            self.deliver_mail();
+            self.send_all(now)?;
+            self.report(now);
+            if ready.contains(&CONTROL) {
+                self.answer_control();
+            }
+            if self.post.as_ref().is_some_and(Post::is_stopping) {
+                return Ok(());
+            }
+            if self.may_end(now) {
+                self.service.stopping("handing the addresses over");
+                self.reporting.note(now, EventKind::Stopping, "");
+                return self.send_all(now);
+            }
+        }
+    }
+
+    fn wait_until_due(&self, now: Instant) -> Duration {
+        self.node.poll_timeout().map_or(WAIT_MAX, |due| due.saturating_since(now).min(WAIT_MAX))
+    }
+
+    /// Takes what has come, where the poller says that there is something: a standby that asked everywhere each time
+    /// that it is told of a connection would spend more on asking than on the connection.
+    fn receive(&mut self, ready: &[Token]) -> Result<(), IoError> {
+        if ready.contains(&SIGNALS) {
+            self.take_signals();
+        }
+        if ready.contains(&MAIL) {
+            self.take_mail()?;
+        }
+        if let Some(links) = self.links.as_mut().filter(|_| ready.contains(&LINKS)) {
+            links.receive(&mut self.node, clock::now())?;
+        }
+        if ready.contains(&DETECTION) {
+            self.receive_detection()?;
+        }
+        if ready.contains(&REPLICATION) {
+            self.receive_replication()?;
+        }
+        self.receive_streams(ready);
+        let now = clock::now();
+        // A port that went down is never readable and must be looked for.
+        if ready.contains(&PORTS) || self.look_at_ports_at <= now {
+            self.look_at_ports_at = now + WAIT_MAX;
+            self.node.set_unix_time(now, credentials::unix_time());
+            self.receive_packets()?;
+        }
+        Ok(())
+    }
+
+    fn take_signals(&mut self) {
+        while let Some((signals, reload)) = &self.signals
+            && let Some(signal) = signals.receive()
+        {
+            let now = clock::now();
+            match signal {
+                Signal::Terminate | Signal::Interrupt if self.leaving_until.is_none() => {
+                    tracing::info!("leaving: handing the addresses over");
+                    self.service.stopping("handing the addresses over");
+                    self.node.leave(now);
+                    self.leaving_until = Some(now + LEAVE_WAIT_MAX);
+                }
+                // Asked twice: at once.
+                Signal::Terminate | Signal::Interrupt => self.leaving_until = Some(now),
+                Signal::Reload => {
+                    self.service.reloading(now);
+                    // One that waits already reads the file as it is now.
+                    let _ = reload.try_send(());
+                }
+            }
+        }
+    }
+
+    /// A leaving node ends when it holds the addresses no more and its peers have heard its last words.
+    fn may_end(&self, now: Instant) -> bool {
+        let has_left = || !self.node.holds_addresses() && !self.node.has_last_words();
+        self.leaving_until.is_some_and(|until| until <= now || has_left())
+    }
+
+    /// Handles packets; the peers are told of what changed before the packets leave.
+    fn receive_packets(&mut self) -> Result<(), IoError> {
+        for _ in 0..ROUNDS_PER_TURN_MAX {
+            let Self { node, ports, peers, buffer, post, reporting, .. } = self;
+            let mut failed = None;
+            let received = ports.poll(&mut |batch| {
+                let now = clock::now();
+                if let Some(post) = post {
+                    post.take_letters(now, node, |at, kind, detail| reporting.remember(at, kind, detail));
+                }
+                node.handle_packets(now, batch);
+                if let Some(post) = post {
+                    post.deliver(node);
+                }
+                if let Some(Err(error)) = peers.as_mut().map(|peers| send_datagrams(node, peers, now, buffer)) {
+                    failed = Some(error);
+                }
+            })?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if received == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what other workers sent: letters, and packets that belong here.
+    fn take_mail(&mut self) -> Result<(), IoError> {
+        let Self { node, ports, peers, buffer, post: Some(post), reporting, .. } = self else { return Ok(()) };
+        post.answer_bell();
+        post.take_letters(clock::now(), node, |at, kind, detail| reporting.remember(at, kind, detail));
+        post.take_frames(|batch, post| {
+            let now = clock::now();
+            node.handle_handed_over(now, batch);
+            post.deliver(node);
+            peers.as_mut().map_or(Ok(()), |peers| send_datagrams(node, peers, now, buffer))?;
+            ports.transmit_batch(batch);
+            Ok(())
+        })
+    }
+
+    /// Sends other workers what they are to know, and the lead what happened here.
+    fn deliver_mail(&mut self) {
+        let Self { node, post: Some(post), reporting, .. } = self else { return };
+        post.deliver(node);
+        for (at, kind, detail) in reporting.take_relayed() {
+            post.tell_event(at, kind, detail);
+        }
+    }
+
+    fn receive_detection(&mut self) -> Result<(), IoError> {
+        let Self { node, peers: Some(peers), datagram, reporting, .. } = self else { return Ok(()) };
+        for _ in 0..DATAGRAMS_PER_TURN_MAX {
+            let Some(detection) = &peers.detection else { break };
+            let Some(received) = detection.receive(datagram)? else { break };
+            let bytes = &datagram[..received.length_bytes];
+            let from = peers.peers.iter().find(|(_, _, address)| address.ip() == received.from.ip());
+            match from {
+                Some((id, _, _)) => {
+                    let ttl = received.ttl.unwrap_or(0);
+                    reporting.note_peer_error(*id, node.handle_detection(clock::now(), *id, bytes, ttl));
+                }
+                None => reporting.note_stranger(received.from),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_replication(&mut self) -> Result<(), IoError> {
+        let Self { node, peers: Some(peers), datagram, reporting, .. } = self else { return Ok(()) };
+        for _ in 0..DATAGRAMS_PER_TURN_MAX {
+            let Some(received) = peers.replication.receive(datagram)? else { break };
+            let bytes = &datagram[..received.length_bytes];
+            match peers.peers.iter().find(|(_, address, _)| *address == received.from) {
+                Some((id, _, _)) => {
+                    reporting.note_peer_error(*id, node.handle_replication(clock::now(), *id, bytes));
+                }
+                None => reporting.note_stranger(received.from),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_streams(&mut self, ready: &[Token]) {
+        let now = clock::now();
+        let Self { node, peers: Some(PeerSockets { streams: Some(streams), .. }), datagram, reporting, .. } = self
+        else {
+            return;
+        };
+        if ready.contains(&STREAMS) || streams.is_due(now) {
+            streams.turn(now, node, datagram, reporting);
+        }
+    }
+
+    fn send_all(&mut self, now: Instant) -> Result<(), IoError> {
+        let Self { node, ports, peers, buffer, frames, .. } = self;
+        if let Some(peers) = peers {
+            send_datagrams(node, peers, now, buffer)?;
+        }
+        frames.send_all(now, node, ports);
+        Ok(())
+    }
+
+    fn report(&mut self, now: Instant) {
+        while let Some((at, event)) = self.node.poll_event() {
+            self.reporting.note_event(at, event);
+            if let NodeEvent::BecameStandby { group } = event
+                && self.leaving_until.is_some()
+            {
+                log_leaving(&self.node.status(now), group);
+            }
+        }
+        self.reporting.log_functions(&mut self.node);
+        self.reporting.pass_on(&mut self.node);
+        self.reporting.take_rates(now, &mut self.node, &self.ports);
+        logging::tell_suppressed(now, false);
+        self.post.iter().for_each(Post::note_turn);
+        let all_turn = || self.post.as_ref().is_none_or(Post::have_all_turned);
+        self.service.turn(now, all_turn, || service::describe(&self.node.status(now)));
+    }
+
+    fn answer_control(&mut self) {
+        self.waker.clear();
+        let Self { node, ports, reporting, receiver, waker, .. } = self;
+        let mut answers = reporting.answers(node, ports);
+        if receiver.answer_one(&mut answers) {
+            // Another may wait: packets have their turn first.
+            waker.wake();
+        }
+    }
+}
+
+/// Says what became of a group's addresses that a leaving node gave up.
+fn log_leaving(status: &NodeStatus, group: GroupId) {
+    match status.peers.iter().find(|peer| peer.holds(group)) {
+        Some(peer) => tracing::info!(node = peer.id.0, "handed over"),
+        None if status.peers.is_empty() => tracing::info!("gave the addresses up: there is no peer"),
+        None => tracing::warn!(
+            "gave the addresses up, and no peer holds them: see in the peer's status why it does not take over"
+        ),
+    }
+}
+
+fn send_datagrams(node: &mut Node, peers: &mut PeerSockets, now: Instant, buffer: &mut Vec<u8>) -> Result<(), IoError> {
+    while let Some(to) = node.poll_datagram(now, buffer) {
+        peers.send(to, buffer)?;
+    }
+    peers.streams.iter_mut().for_each(|streams| streams.send(now, node));
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! `mainstay gateway`: one node of the cluster, running.
+//!
+//! One thread owns a [`Node`](cluster::node::Node) and everything that it sends and receives on; it waits for nothing but the
+//! poller. Operators' questions come to it over a channel and are answered between batches. Several such threads, the
+//! workers, have a share of the connections each and tell each other by mailbox what they must.
+
+pub mod build;
+mod changes;
+pub mod credentials;
+mod data_path;
+mod links;
+mod mailbox;
+mod outgoing;
+mod ports;
+mod reload;
+mod reporting;
+pub(crate) mod service;
+mod streams;
+mod utilisation;
+mod workers;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use flow::conntrack;
+use packet_io::signal::Signals;
+use packet_io::{clock, usage};
+
+use crate::RunError;
+use crate::logging;
+use config::validate::mapping::formulas;
+use config::validated::Config;
+use control::metrics::server::{MetricsError, MetricsServer};
+use control::remote::{RemoteAccess, RemoteError};
+use control::{ControlServer, Credentials, FlowDescriber, RemoteServer, ServerError};
+use reload::Operator;
+use workers::Workers;
+
+/// Why a gateway cannot run. Its text is all that the operator is told.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The system refuses something: an interface, an address, a privilege.
+    #[error(transparent)]
+    System(#[from] packet_io::IoError),
+    /// The node cannot be made as configured.
+    #[error(transparent)]
+    Node(#[from] cluster::node::ConfigError),
+    /// Connections cannot be put off as configured.
+    #[error("[replication.lazy]: {0}")]
+    Lazy(#[from] replication::lazy::ConfigError),
+    /// The chain cannot be made as configured.
+    #[error(transparent)]
+    Chain(#[from] network_functions::chain::ChainError),
+    /// The firewall's rules cannot be used.
+    #[error("[firewall]: {0}")]
+    Firewall(#[from] network_functions::rule_set::RuleSetError),
+    /// NAT's rules cannot be used.
+    #[error("[nat]: {0}")]
+    Nat(#[from] network_functions::nat::NatError),
+    /// The FTP helper cannot be made as configured.
+    #[error("[ftp]: {0}")]
+    Ftp(#[from] network_functions::ftp::FtpError),
+    /// Keys or certificates cannot be used.
+    #[error(transparent)]
+    Secret(#[from] credentials::SecretError),
+    /// A prefix cannot be used.
+    #[error(transparent)]
+    Prefix(#[from] network_functions::address::PrefixError),
+    /// A thread cannot be started.
+    #[error(
+        "a thread cannot be started: {0}: lower workers.count or raise the limit of processes (ulimit -u, TasksMax)"
+    )]
+    Thread(#[source] std::io::Error),
+    /// The control API cannot be served.
+    #[error(transparent)]
+    Control(#[from] ServerError),
+    /// The control API cannot be offered from afar.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+}
+
+/// Runs the gateway that the file describes, until a signal ends it.
+///
+/// # Errors
+/// The configuration cannot be used, or the system refuses what it asks for.
+pub fn run(path: &Path) -> Result<(), RunError> {
+    let checked = config::load(path)?;
+    logging::begin(&checked.config.node)?;
+    for warning in &checked.warnings {
+        tracing::warn!("{warning}");
+    }
+    note_mappings(&checked.config);
+    Ok(serve(path, &checked.config)?)
+}
+
+/// Logs how the hosts behind computed translations are found (RFC 7422 section 3): nothing else need be kept of them.
+fn note_mappings(config: &Config) {
+    for (index, formula) in formulas(config) {
+        tracing::info!("source NAT rule {index} computes its mapping, {formula}");
+    }
+}
+
+/// Offers the control API over TCP. A reload exchanges what clients must show.
+fn offer_afar(
+    control: &ControlServer,
+    access: &RemoteAccess,
+    operator: &Operator,
+) -> Result<Arc<RemoteServer>, RemoteError> {
+    let server = Arc::new(control.listen_afar(access.listen, Credentials::load(access)?)?);
+    tracing::info!("the control API is offered at {}", server.address());
+    operator.exchanges_credentials_of(&server);
+    Ok(server)
+}
+
+fn serve(path: &Path, config: &Config) -> Result<(), GatewayError> {
+    // Before any thread is started, so that all of them leave the signals to this one.
+    let signals = Signals::new()?;
+    if !usage::prefer_this_process() {
+        tracing::debug!("not permitted to run before other processes (CAP_SYS_NICE)");
+    }
+    let describer = FlowDescriber {
+        node: config.node.id,
+        port_names: config.ports.iter().map(|port| port.name.clone()).collect(),
+        state_name: conntrack::state_name,
+    };
+    let result = Workers::new(config)?.run(signals, |ready| {
+        let sender = ready.sender.clone();
+        let operator = Operator::start(path.to_owned(), config.clone(), ready)?;
+        let orders = Arc::<Operator>::clone(&operator);
+        let control = ControlServer::start(&config.node.control_socket, sender.clone(), Arc::new(describer), orders)?;
+        let remote = config.control.as_ref().map(|access| offer_afar(&control, access, &operator)).transpose()?;
+        let metrics = config.node.metrics.map(|address| MetricsServer::start(address, sender)).transpose()?;
+        // They end in this order: clients from afar before the server that serves them.
+        Ok((remote, control, metrics))
+    });
+    logging::tell_suppressed(clock::now(), true);
+    result
+}

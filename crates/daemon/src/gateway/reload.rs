@@ -1,0 +1,240 @@
+//! The configuration file read again while packets pass.
+//!
+//! ```text
+//!   SIGHUP ────────► thread "reload" ─┐
+//!   control client ─► its own thread ─┴─► read, check, compare, build ─► order ─► data path: between two batches
+//! ```
+//! Whatever may take long or fail is done away from the data path; what reaches it is checked and built.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+use network_functions::chain::ChainLayout;
+
+use super::GatewayError;
+use super::build::{self, Secrets};
+use super::changes::Changes;
+use super::workers::Ready;
+use crate::logging;
+use api::{EventKind, ReloadReport};
+use config::diagnostic::Severity;
+use config::{ConfigError, validated::Config, validated::Function};
+use control::inquiry::AskError;
+use control::orders::{OperationError, Operations, Order, ReloadOrder};
+use control::{ControlSender, Credentials, OrderOutcome, RemoteServer};
+
+/// What the data path runs with.
+struct Running {
+    config: Config,
+    /// The chain's functions: those of the configuration, and those that stay once they were there.
+    functions: Vec<Function>,
+    layout: ChainLayout,
+    /// The fingerprint of the keys and certificates that the channels with peers are secured by.
+    channels: Option<u64>,
+}
+
+/// Puts another configuration in force, and takes the node out of service and back.
+pub(super) struct Operator {
+    path: PathBuf,
+    secrets: Secrets,
+    sender: ControlSender,
+    running: Mutex<Running>,
+    /// Where the control API is offered from afar.
+    remote: Mutex<Weak<RemoteServer>>,
+}
+
+impl Operator {
+    /// For a gateway that runs with `config`, read from `path`. Reads the file again whenever that is requested, until nobody
+    /// can any more. What comes while it is being read counts as one.
+    pub(super) fn start(path: PathBuf, config: Config, ready: Ready) -> Result<Arc<Self>, GatewayError> {
+        let Ready { sender, layout, secrets, reload_requests, credentials: channels } = ready;
+        let functions = config.chain.clone();
+        let running = Mutex::new(Running { config, functions, layout, channels });
+        let operator = Arc::new(Self { path, secrets, sender, running, remote: Mutex::default() });
+        let serving = Arc::clone(&operator);
+        let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || serving.serve(&reload_requests));
+        spawned.map(|_| operator).map_err(GatewayError::Thread)
+    }
+
+    /// Has reloads exchange what clients of the server must show.
+    pub(super) fn exchanges_credentials_of(&self, server: &Arc<RemoteServer>) {
+        *self.remote.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(server);
+    }
+
+    fn serve(&self, triggered: &Receiver<()>) {
+        while triggered.recv().is_ok() {
+            if let Err(error) = self.reload(false) {
+                tracing::error!("the configuration is not reloaded: {error}");
+            }
+        }
+    }
+
+    /// What the file says and what of it changes; nothing is done about it.
+    fn compare(&self, running: &Running, report: &mut ReloadReport) -> Option<(Config, Changes)> {
+        let checked = match config::load(&self.path) {
+            Ok(checked) => checked,
+            Err(ConfigError::Invalid(found)) => {
+                let (mistakes, warnings) = found.iter().partition::<Vec<_>, _>(|one| one.severity == Severity::Error);
+                report.mistakes = mistakes.iter().map(ToString::to_string).collect();
+                report.warnings = warnings.iter().map(ToString::to_string).collect();
+                return None;
+            }
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return None;
+            }
+        };
+        let changes = Changes::between(&running.config, &checked.config);
+        report.warnings = checked.warnings.iter().map(ToString::to_string).collect();
+        report.changes.clone_from(&changes.applicable);
+        report.needs_restart.clone_from(&changes.needs_restart);
+        report.configuration = describe_fingerprint(build::fingerprint(&checked.config));
+        report.is_possible().then_some((checked.config, changes))
+    }
+
+    fn apply(
+        &self,
+        running: &mut Running,
+        (config, changes): (Config, Changes),
+        report: &mut ReloadReport,
+    ) -> Result<(), AskError> {
+        let functions = continued(&running.functions, &config.chain);
+        let staying = functions.get(config.chain.len()..).unwrap_or_default();
+        for (_, what) in STAYING.iter().filter(|(function, _)| staying.contains(function)) {
+            report.warnings.push((*what).into());
+        }
+        let build = |_| {
+            let layout = running.layout.clone();
+            build::reconfiguration(&config, &functions, layout, changes.reevaluation, &self.secrets)
+        };
+        // One for each worker, before any of them is given its own.
+        let built: Result<Vec<_>, GatewayError> = (0..self.sender.workers()).map(build).collect();
+        let reconfigurations = match built {
+            Ok(reconfigurations) => reconfigurations,
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return Ok(());
+            }
+        };
+        // Files may hold something else under the same name.
+        let security = reconfigurations.first().and_then(|first| first.security.as_ref());
+        let channels = security.map(|security| security.credentials.fingerprint());
+        let described = security.filter(|_| channels != running.channels).map(|it| it.credentials.describe());
+        let described = described.map(|described| format!("replication.security: {described} from now on"));
+        report.changes.extend(described.clone());
+        // Read anew whether or not the section changed: the files may have.
+        let credentials = match config.control.as_ref().map(Credentials::load).transpose() {
+            Ok(credentials) => credentials,
+            Err(error) => {
+                report.mistakes.push(error.to_string());
+                return Ok(());
+            }
+        };
+        if report.check_only {
+            return Ok(());
+        }
+        let summary = summary(changes.applicable.iter().chain(&described));
+        let Some(layout) = reconfigurations.first().map(|first| first.chain.layout()) else { return Ok(()) };
+        // The lead, which is the first, comes last: it notes what was done.
+        for (worker, reconfiguration) in reconfigurations.into_iter().enumerate().rev() {
+            let (node_name, summary) = (config.node.name.clone(), summary.clone());
+            let lazy = config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy);
+            let tracking = config.reachability.tracking.clone();
+            let announce_refresh = config.node.announce_refresh;
+            let order = ReloadOrder { reconfiguration, lazy, tracking, announce_refresh, node_name, summary };
+            match self.sender.order_of(worker, Order::Reload(Box::new(order)))? {
+                Ok(reevaluates) => (report.applied, report.reevaluates) = (true, report.reevaluates | reevaluates),
+                Err(why) => {
+                    report.mistakes.push(why);
+                    return Ok(());
+                }
+            }
+        }
+        if config.node.log != running.config.node.log && !logging::set_level(config.node.log) {
+            report.warnings.push(format!("node.log has no effect: {} goes before it", logging::VARIABLE));
+        }
+        let remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some((remote, credentials)) = remote.zip(credentials) {
+            remote.exchange(credentials);
+        }
+        *running = Running { config, functions, layout, channels };
+        Ok(())
+    }
+
+    fn operate(&self, order: Order) -> Result<(), OperationError> {
+        let outcome: OrderOutcome = self.sender.order(order)?;
+        outcome.map(drop).map_err(OperationError::Refused)
+    }
+}
+
+impl Operations for Operator {
+    fn reload(&self, check_only: bool) -> Result<ReloadReport, AskError> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = ReloadReport { check_only, ..ReloadReport::default() };
+        if let Some(found) = self.compare(&running, &mut report) {
+            self.apply(&mut running, found, &mut report)?;
+        }
+        if !report.applied && !check_only {
+            let reasons: Vec<&str> = report.mistakes.iter().chain(&report.needs_restart).map(String::as_str).collect();
+            let remedy = if report.mistakes.is_empty() { "a restart is needed for " } else { "" };
+            let text = format!("nothing has changed: {remedy}{}", reasons.join("; "));
+            // Noted for whoever looks later; who asked is told anyway.
+            let _ = self.sender.order(Order::Note(EventKind::ReloadRefused, text));
+        }
+        for warning in report.warnings.iter().filter(|_| report.applied) {
+            tracing::warn!("{warning}");
+        }
+        Ok(report)
+    }
+
+    fn drain(&self, is_forced: bool) -> Result<(), OperationError> {
+        self.operate(Order::Drain { is_forced })
+    }
+
+    fn undrain(&self) -> Result<(), OperationError> {
+        self.operate(Order::Undrain)
+    }
+}
+
+/// A fingerprint as people compare it.
+pub(super) fn describe_fingerprint(fingerprint: u64) -> String {
+    format!("{fingerprint:016x}")
+}
+
+/// Functions that stay in the chain for the connections that they have changed packets of, and what that means. Without NAT,
+/// nobody would translate those connections' packets; without the FTP helper, nobody would shift their numbers.
+const STAYING: [(Function, &str); 2] = [
+    (Function::Nat, "nat stays in the chain, without rules, for the connections that are translated: until a restart"),
+    (Function::Ftp, "ftp stays in the chain for the control connections that there are: until a restart"),
+];
+
+/// The functions of the chain that goes on after `before`: those wanted, and those that stay.
+fn continued(before: &[Function], wanted: &[Function]) -> Vec<Function> {
+    let mut functions = wanted.to_vec();
+    let stays = |function: &Function| before.contains(function) && !wanted.contains(function);
+    functions.extend(STAYING.map(|(function, _)| function).into_iter().filter(stays));
+    functions
+}
+
+fn summary<'a>(changes: impl Iterator<Item = &'a String>) -> String {
+    let changes: Vec<&str> = changes.map(String::as_str).collect();
+    if changes.is_empty() { "nothing has changed".to_owned() } else { changes.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nat_stays_for_the_connections_that_it_translates() {
+        use Function::{Firewall, Ftp, Nat};
+        assert_eq!(continued(&[Firewall], &[Firewall, Nat]), [Firewall, Nat]);
+        assert_eq!(continued(&[Firewall, Nat], &[Firewall]), [Firewall, Nat]);
+        assert_eq!(continued(&[Nat, Firewall], &[]), [Nat]);
+        assert_eq!(continued(&[Nat, Ftp], &[Ftp, Firewall]), [Ftp, Firewall, Nat]);
+        assert_eq!(continued(&[Firewall, Ftp, Nat], &[Firewall]), [Firewall, Nat, Ftp]);
+        assert_eq!(continued(&[Firewall], &[]), []);
+    }
+}

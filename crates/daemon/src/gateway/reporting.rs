@@ -1,0 +1,338 @@
+//! What the data path tells operators: events, status, counters, and the log.
+
+mod addresses;
+mod answers;
+mod compact;
+mod groups;
+mod orders;
+mod paths;
+mod reach;
+mod sharing;
+mod standing;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cluster::node::{Node, NodeError, NodeEvent};
+use cluster::pipeline::Place;
+use flow::{DropReason, Instant, NodeId, PortId};
+use packet_io::{PacketIo, clock, usage};
+
+use crate::logging::limit::UNLIMITED_TARGET;
+use api::{EventKind, Rates};
+use config::validated::Config;
+use console::counted;
+use control::EventLog;
+use control::watching::Watches;
+
+pub(super) use self::answers::Answers;
+use self::groups::GroupRoles;
+pub(super) use self::standing::role_name;
+
+/// Rates are taken over this time.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
+/// The same complaint about a peer is logged at most this often.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+/// Events of a worker that wait for the lead to be told; further ones are logged only.
+const EVENTS_RELAYED_MAX: usize = 256;
+/// Strangers and kinds of errors remembered for that.
+const COMPLAINTS_MAX: usize = 64;
+
+/// Totals from which rates are taken.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    packets: u64,
+    bytes: u64,
+    begun: u64,
+}
+
+/// How often the configuration was read again.
+#[derive(Clone, Copy, Default)]
+struct Reloads {
+    applied: u64,
+    refused: u64,
+}
+
+/// What is remembered for operators.
+pub(super) struct Reporting {
+    node: NodeId,
+    name: String,
+    ports: Vec<(String, String)>,
+    peer_addresses: BTreeMap<u8, SocketAddr>,
+    /// What nodes say to each other is not encrypted.
+    is_plain_text: bool,
+    started_at: Instant,
+    role_since: Instant,
+    roles: GroupRoles,
+    takeovers: u64,
+    events: EventLog,
+    rates: Rates,
+    rates_from: (Instant, Totals),
+    complaints: BTreeMap<String, Instant>,
+    reloads: Reloads,
+    /// New connections refused for want of room, when rates were last taken.
+    refused: u64,
+    place: Place,
+    /// Events of this worker that the lead is to remember.
+    relayed: Vec<(Instant, EventKind, String)>,
+    /// The first packet after the last take-over has been noted, whichever worker it came to.
+    is_first_packet_noted: bool,
+    /// Processor time of the thread when rates were last taken, and the share of its time that it worked then.
+    cpu_time: Duration,
+    load: f64,
+    /// What operators look at.
+    watches: Watches,
+    /// The filter by which connections are told, where they are.
+    filter: compact::Filter,
+}
+
+impl Reporting {
+    pub(super) fn new(config: &Config, place: Place, now: Instant) -> Self {
+        let peers = config.cluster.iter().flat_map(|cluster| &cluster.replication.peers);
+        Self {
+            node: config.node.id,
+            name: config.node.name.clone(),
+            ports: config.ports.iter().map(|port| (port.name.clone(), port.interface.clone())).collect(),
+            peer_addresses: peers.map(|peer| (peer.id.0, peer.address)).collect(),
+            is_plain_text: config.cluster.as_ref().is_some_and(|cluster| cluster.replication.security.is_none()),
+            started_at: now,
+            role_since: now,
+            roles: GroupRoles::new(config, now),
+            takeovers: 0,
+            events: EventLog::default(),
+            rates: Rates::default(),
+            rates_from: (now, Totals::default()),
+            complaints: BTreeMap::new(),
+            reloads: Reloads::default(),
+            refused: 0,
+            place,
+            relayed: Vec::new(),
+            is_first_packet_noted: false,
+            cpu_time: usage::thread_cpu_time(),
+            load: 0.0,
+            watches: Watches::default(),
+            filter: compact::Filter::new(config),
+        }
+    }
+
+    /// Remembers and logs something that happened.
+    pub(super) fn note(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        if kind == EventKind::Warning {
+            tracing::warn!("{detail}");
+        } else if matches!(
+            kind,
+            EventKind::ReloadRefused
+                | EventKind::Passive
+                | EventKind::AddressConflict
+                | EventKind::SplitBrain
+                | EventKind::Degraded
+        ) {
+            tracing::warn!(detail, "{}", kind.describe());
+        } else {
+            tracing::info!(detail, "{}", kind.describe());
+        }
+        self.remember(now, kind, detail);
+    }
+
+    /// Remembers something that happened here or at another worker; of what is not the lead's, the lead is told.
+    pub(super) fn remember(&mut self, now: Instant, kind: EventKind, detail: &str) {
+        if !self.place.leads() {
+            if self.relayed.len() < EVENTS_RELAYED_MAX {
+                let detail =
+                    format!("{detail}{}worker {}", if detail.is_empty() { "" } else { ", " }, self.place.worker.0);
+                self.relayed.push((now, kind, detail));
+            }
+            return;
+        }
+        match kind {
+            EventKind::BecameActive => self.is_first_packet_noted = false,
+            EventKind::FirstPacketForwarded if std::mem::replace(&mut self.is_first_packet_noted, true) => return,
+            _ => {}
+        }
+        self.events.push(now, kind, detail);
+    }
+
+    /// Takes what the lead is to be told.
+    pub(super) fn take_relayed(&mut self) -> Vec<(Instant, EventKind, String)> {
+        std::mem::take(&mut self.relayed)
+    }
+
+    pub(super) fn note_event(&mut self, at: Instant, event: NodeEvent) {
+        let peer = |id: NodeId| format!("node {}", id.0);
+        let (kind, detail) = match event {
+            NodeEvent::PeerUp(id) => (EventKind::PeerUp, peer(id)),
+            NodeEvent::PeerDown(id) => (EventKind::PeerDown, peer(id)),
+            NodeEvent::Unreached { target, consequence } => self.unreached(target, consequence),
+            NodeEvent::Reached { target } => self.reached(target),
+            NodeEvent::PathUp { peer: id, path } => (EventKind::PathUp, self.path_to(id, path)),
+            NodeEvent::PathDown { peer: id, path } => (EventKind::PathDown, self.path_to(id, path)),
+            NodeEvent::Degraded(id) => (EventKind::Degraded, self.degraded(id)),
+            NodeEvent::SplitBrain(id) => (EventKind::SplitBrain, paths::split_brain(id)),
+            NodeEvent::SplitBrainEnded(id) => (EventKind::SplitBrainEnded, peer(id)),
+            NodeEvent::BecameActive { group, term } => {
+                (self.role_since, self.takeovers) = (at, self.takeovers + 1);
+                self.roles.note_change(group, at);
+                (EventKind::BecameActive, self.roles.take_over(group, term))
+            }
+            NodeEvent::AddressesAnnounced { group, term } => (EventKind::Announced, self.roles.take_over(group, term)),
+            NodeEvent::BecameStandby { group } => {
+                self.role_since = at;
+                self.roles.note_change(group, at);
+                (EventKind::BecameStandby, self.roles.name(group).unwrap_or_default())
+            }
+            NodeEvent::FirstPacketAfterTakeOver => (EventKind::FirstPacketForwarded, String::new()),
+            NodeEvent::ResyncStarted(id) => (EventKind::ResyncStarted, peer(id)),
+            NodeEvent::ResyncCompleted(id) => (EventKind::ResyncEnded, peer(id)),
+            NodeEvent::ReplicationUp(id) => (EventKind::ReplicationUp, peer(id)),
+            NodeEvent::ReplicationDown(id) => (EventKind::ReplicationDown, peer(id)),
+            NodeEvent::PeerRestarted(id) => (EventKind::PeerRestarted, peer(id)),
+            NodeEvent::Synchronised(id) => (EventKind::Synchronised, peer(id)),
+            NodeEvent::Judged { ended } => (
+                EventKind::Reevaluated,
+                format!("{} ended", counted(usize::try_from(ended).unwrap_or(usize::MAX), "connection")),
+            ),
+            NodeEvent::DrainGivenUp => (
+                EventKind::Warning,
+                "the drain is given up, as no peer took the addresses: see what keeps it from taking over".to_owned(),
+            ),
+            NodeEvent::ChannelSecured(id) => (EventKind::ChannelSecured, peer(id)),
+            NodeEvent::SessionKeysExchanged(id) => (EventKind::SessionKeysExchanged, peer(id)),
+            NodeEvent::WorkersDiffer { peer: id, theirs, ours } => (
+                EventKind::Warning,
+                format!(
+                    "node {} runs {theirs} workers, this node {ours}, or another release: nothing is replicated until \
+                         workers.count is the same on both and both run the same release",
+                    id.0
+                ),
+            ),
+            NodeEvent::WorkerLate(worker) => (
+                EventKind::Warning,
+                format!("worker {} was not ready for the take-over in time: is the machine overloaded?", worker.0),
+            ),
+            NodeEvent::ReplicasDiffer { peer: id, connections } => (
+                EventKind::ReplicasDiffer,
+                format!(
+                    "{} of node {} are not here as it told them",
+                    counted(connections as usize, "connection"),
+                    id.0
+                ),
+            ),
+            NodeEvent::ReplicasAgree { peer: id, repaired } => (
+                EventKind::ReplicasAgree,
+                format!("with node {}: {} put right", id.0, counted(repaired as usize, "connection")),
+            ),
+            NodeEvent::RecoveryBegan { entries } => {
+                (EventKind::RecoveryBegan, format!("peers told of {}", entry_count(entries)))
+            }
+            NodeEvent::RecoveryEnded { restored } => (
+                EventKind::RecoveryEnded,
+                format!("{} came back", counted(usize::try_from(restored).unwrap_or(usize::MAX), "connection")),
+            ),
+            NodeEvent::Passive(Some(reason)) => (EventKind::Passive, addresses::passive(self, &reason)),
+            NodeEvent::Passive(None) => (EventKind::PassiveEnded, String::new()),
+            NodeEvent::AddressConflict(conflict) => (EventKind::AddressConflict, addresses::conflict(self, &conflict)),
+            NodeEvent::ReplicaIncomplete(id) => (
+                EventKind::Warning,
+                format!("node {}'s connections no longer fit: raise limits.connections_max to its value", id.0),
+            ),
+        };
+        self.note(at, kind, &detail);
+    }
+
+    /// Says so if whoever can reach the link can read and write what nodes say to each other.
+    pub(super) fn note_plain_text(&mut self, now: Instant) {
+        if self.is_plain_text {
+            let text = "what nodes say to each other is not encrypted: whoever can reach their link can read it, and can \
+                        harm the cluster (see [replication.security])";
+            self.note(now, EventKind::Warning, text);
+        }
+    }
+
+    /// Something that a peer sent could not be used: said, but not again and again.
+    pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), NodeError>) {
+        if let Err(error) = result {
+            self.complain(format!("from node {}: {error}", id.0));
+        }
+    }
+
+    /// A datagram from an address that is no peer's.
+    pub(super) fn note_stranger(&mut self, from: SocketAddr) {
+        self.complain(format!("datagrams from {from}, which is no peer's address, are ignored"));
+    }
+
+    fn complain(&mut self, text: String) {
+        let now = clock::now();
+        self.complaints.retain(|_, at| now.saturating_since(*at) < COMPLAINT_INTERVAL);
+        if self.complaints.len() < COMPLAINTS_MAX && !self.complaints.contains_key(&text) {
+            self.note(now, EventKind::Warning, &text);
+            self.complaints.insert(text, now);
+        }
+    }
+
+    /// Passes on what functions say to the operator.
+    pub(super) fn log_functions(&mut self, node: &mut Node) {
+        let log = node.pipeline_mut().log();
+        log.push_summaries(clock::now());
+        for entry in log.drain() {
+            // Each rule has a limit of its own: all of them together come from this place.
+            let (function, tuple) = (entry.function, entry.tuple);
+            tracing::info!(target: UNLIMITED_TARGET, function, %tuple, "{}", entry.message);
+        }
+    }
+
+    /// Passes on what operators look at.
+    #[inline]
+    pub(super) fn pass_on(&mut self, node: &mut Node) {
+        self.watches.pass_on(node);
+    }
+
+    /// Takes rates when it is time.
+    pub(super) fn take_rates(&mut self, now: Instant, node: &mut Node, ports: &impl PacketIo) {
+        let (since, before) = self.rates_from;
+        let elapsed = now.saturating_since(since);
+        if elapsed < RATE_INTERVAL {
+            return;
+        }
+        let totals = self.totals(node, ports);
+        let per_s = |after: u64, before: u64| after.saturating_sub(before) as f64 / elapsed.as_secs_f64();
+        self.rates = Rates {
+            packets_per_s: per_s(totals.packets, before.packets),
+            bits_per_s: 8.0 * per_s(totals.bytes, before.bytes),
+            connections_per_s: per_s(totals.begun, before.begun),
+        };
+        self.rates_from = (now, totals);
+        self.filter.take_rate(elapsed, node);
+        let cpu_time = usage::thread_cpu_time();
+        self.load = cpu_time.saturating_sub(self.cpu_time).as_secs_f64() / elapsed.as_secs_f64();
+        self.cpu_time = cpu_time;
+        node.note_load(now, (self.load.clamp(0.0, 1.0) * 100.0) as u8);
+        let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
+        if std::mem::replace(&mut self.refused, refused) < refused {
+            self.complain(
+                "the connection table is full and refuses new connections: raise limits.connections_max".into(),
+            );
+        }
+    }
+
+    fn totals(&self, node: &Node, ports: &impl PacketIo) -> Totals {
+        let counters = (0..self.ports.len()).map(|port| ports.counters(port_id(port)));
+        let (packets, bytes) =
+            counters.fold((0, 0), |(packets, bytes), port| (packets + port.sent_frames, bytes + port.sent_bytes));
+        Totals { packets, bytes, begun: node.pipeline().counters().begun }
+    }
+
+    /// Who answers operators' questions, and does as they wish.
+    pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a mut Node, ports: &'a P) -> Answers<'a, P> {
+        Answers { reporting: self, node, ports }
+    }
+}
+
+fn entry_count(entries: u64) -> String {
+    let noun = if entries == 1 { "entry" } else { "entries" };
+    format!("{} {noun}", console::count(entries))
+}
+
+fn port_id(index: usize) -> PortId {
+    PortId(u8::try_from(index).unwrap_or(u8::MAX))
+}

@@ -1,0 +1,86 @@
+//! Connections told as entries of a filter, as it is told to operators.
+
+use std::time::Duration;
+
+use cluster::node::{CompactStatus, Node, NodeStatus, PeerStatus};
+use flow::Instant;
+
+use api::{FilterStatus, PeerFilterStatus, RecoveryStatus};
+use config::validated::Config;
+
+/// What of the filter is configured and does not change.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Filter {
+    representation: &'static str,
+    /// Of this worker.
+    entries_max: u64,
+    /// Bytes that it was told with when that was looked at last, and how many a second since before.
+    bytes: u64,
+    bytes_per_s: f64,
+}
+
+/// Bytes by which a node told of its connections, and what others told that are gone.
+const fn bytes_told(compact: &CompactStatus) -> u64 {
+    compact.sender.bytes + compact.heirlooms.bytes
+}
+
+impl Filter {
+    pub(super) fn new(config: &Config) -> Self {
+        let compact = config.cluster.as_ref().and_then(|cluster| cluster.replication.compact.as_ref());
+        compact.map_or_else(Self::default, |compact| Self {
+            representation: compact.representation.name(),
+            entries_max: compact.entries_max.div_ceil(config.workers.count.max(1).into()),
+            ..Self::default()
+        })
+    }
+
+    /// So much time has passed since this was called last.
+    pub(super) fn take_rate(&mut self, elapsed: Duration, node: &Node) {
+        let Some(compact) = node.compact_status() else { return };
+        let bytes = bytes_told(&compact);
+        // What was told on ends some day, and its bytes with it.
+        self.bytes_per_s = bytes.saturating_sub(self.bytes) as f64 / elapsed.as_secs_f64();
+        self.bytes = bytes;
+    }
+
+    /// How this node tells its connections by it, and what came of those it was told of; `None`: there is none.
+    pub(super) fn status(&self, status: &NodeStatus, now: Instant) -> Option<Box<FilterStatus>> {
+        let compact = status.compact.as_ref()?;
+        let (sender, precision, recovery) = (&compact.sender, &compact.precision, &compact.recovery);
+        Some(Box::new(FilterStatus {
+            representation: self.representation.to_owned(),
+            entries: sender.entries,
+            entries_max: self.entries_max,
+            refused: sender.refused,
+            beyond: sender.beyond,
+            bytes: bytes_told(compact),
+            bytes_per_s: self.bytes_per_s,
+            datagrams: sender.datagrams,
+            whole_updates: sender.whole_updates,
+            incremental_updates: sender.incremental_updates,
+            drifts: sender.drifts,
+            memory_bytes: sender.memory_bytes + compact.heirlooms.memory_bytes,
+            heirlooms: compact.heirlooms.filters,
+            heirloom_entries: compact.heirlooms.entries,
+            precise_long_lived: precision.long_lived,
+            precise_urgent: precision.urgent,
+            recovery: RecoveryStatus {
+                begun: recovery.begun,
+                ends_in_s: compact.recovery_ends_at.map(|at| at.saturating_since(now).as_secs_f64()),
+                counts: recovery.named().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            },
+        }))
+    }
+}
+
+/// What a peer told by its filter.
+pub(super) fn of_peer(peer: &PeerStatus) -> Option<PeerFilterStatus> {
+    let told = peer.compact.as_ref()?;
+    Some(PeerFilterStatus {
+        entries: told.entries,
+        filters: told.filters,
+        drifts: told.drifts,
+        bad_datagrams: told.bad_datagrams,
+        is_complete: peer.has_told_filter,
+    })
+}

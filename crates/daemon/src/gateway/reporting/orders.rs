@@ -1,0 +1,58 @@
+//! What operators want done with the node.
+
+use cluster::node::DrainRefused;
+use packet_io::{PacketIo, clock};
+
+use super::Answers;
+use super::standing::hindrances;
+use api::EventKind;
+use control::OrderOutcome;
+use control::orders::{Order, ReloadOrder};
+
+impl<P: PacketIo> Answers<'_, P> {
+    /// Does what an operator wants, and remembers it.
+    pub(super) fn carry_out(&mut self, order: Order) -> OrderOutcome {
+        let now = clock::now();
+        match order {
+            Order::Reload(order) => {
+                let ReloadOrder { reconfiguration, lazy, tracking, announce_refresh, node_name, summary } = *order;
+                let reloaded = self.node.reload(now, reconfiguration).map_err(|error| error.to_string())?;
+                self.node.set_lazy(now, lazy).map_err(|error| error.to_string())?;
+                if self.reporting.place.leads() {
+                    self.node.set_tracking(now, tracking);
+                }
+                self.node.set_announce_refresh(now, announce_refresh);
+                self.reporting.name = node_name;
+                self.reporting.reloads.applied += 1;
+                // The lead is told last: what it says is then true of all workers.
+                if self.reporting.place.leads() {
+                    self.reporting.note(now, EventKind::Reloaded, &summary);
+                }
+                Ok(reloaded.judges)
+            }
+            Order::Drain { is_forced } => {
+                let drained = self.node.drain(now, is_forced);
+                drained.map_err(|refused| match refused {
+                    DrainRefused::NobodyReady => {
+                        let why_not = hindrances(&self.node.status(now)).join("; ");
+                        format!("{refused}: {why_not} (--force drains all the same)")
+                    }
+                    _ => format!("{refused} (--force drains all the same)"),
+                })?;
+                self.reporting.note(now, EventKind::Draining, if is_forced { "forced" } else { "" });
+                Ok(false)
+            }
+            Order::Undrain => {
+                self.node.undrain(now);
+                self.reporting.note(now, EventKind::Undrained, "");
+                Ok(false)
+            }
+            Order::Sync(_) | Order::SyncReload(_) => Err("this is a gateway, not mainstay sync".to_owned()),
+            Order::Note(kind, detail) => {
+                self.reporting.reloads.refused += u64::from(kind == EventKind::ReloadRefused);
+                self.reporting.note(now, kind, &detail);
+                Ok(false)
+            }
+        }
+    }
+}

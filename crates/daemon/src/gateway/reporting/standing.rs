@@ -1,0 +1,75 @@
+//! How the node and its peers stand: roles, who could take over, and why not.
+
+use cluster::node::NodeStatus;
+use cluster::{failure_detector, role};
+use flow::Instant;
+use replication::Link;
+
+use super::groups::peer_role;
+use super::{Reporting, compact, paths};
+use crate::describe;
+use crate::gateway::reload::describe_fingerprint;
+use api::{Agreement, PeerStatus, TakeoverStatus};
+
+/// The role's name in the control API.
+pub(in crate::gateway) const fn role_name(state: role::State) -> &'static str {
+    match state {
+        role::State::Init => "init",
+        role::State::Standby => "standby",
+        role::State::TakingOver => "taking_over",
+        role::State::Active => "active",
+        role::State::Leaving => "leaving",
+        role::State::Left => "left",
+    }
+}
+
+/// Whether a failover now would keep every connection, and if not, why.
+pub(super) fn takeover(status: &NodeStatus) -> TakeoverStatus {
+    TakeoverStatus { ready: status.readiness.is_ready(), why_not: hindrances(status) }
+}
+
+/// What keeps nodes from taking over, a clause each.
+pub(super) fn hindrances(status: &NodeStatus) -> Vec<String> {
+    let obstacles = status.readiness.obstacles.iter();
+    obstacles.map(|found| format!("node {} {}", found.node.0, found.obstacle)).collect()
+}
+
+pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reporting) -> PeerStatus {
+    let session = peer.session;
+    PeerStatus {
+        id: peer.id.0,
+        paths: paths::statuses(peer, reporting),
+        split_brain: paths::certainty(peer.split_brain).to_owned(),
+        channel: describe::channel(peer.channel.as_ref()),
+        address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
+        detector: match peer.detector.state {
+            failure_detector::State::AdminDown => "admin_down",
+            failure_detector::State::Down => "down",
+            failure_detector::State::Init => "init",
+            failure_detector::State::Up => "up",
+        }
+        .to_owned(),
+        session: match session.map(|session| session.link) {
+            None => "off",
+            Some(Link::Seeking) => "seeking",
+            Some(Link::Open) => "open",
+            Some(Link::Closed) => "closed",
+        }
+        .to_owned(),
+        role: peer_role(peer).to_owned(),
+        holds: reporting.roles.held_by(peer),
+        configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe_fingerprint),
+        synchronised: peer.could_take_over(),
+        lag_ms: peer.lag.as_secs_f64() * 1e3,
+        rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),
+        queued: session.map_or(0, |session| session.queued as u64),
+        in_flight: session.map_or(0, |session| session.in_flight.into()),
+        sent: session.map_or(0, |session| session.messages_sent),
+        received: session.map_or(0, |session| session.messages_received),
+        resent: session.map_or(0, |session| session.resent),
+        lost: session.map_or(0, |session| session.missed),
+        agreement: session.map_or_else(Agreement::default, |session| describe::agreement(&session.agreement)),
+        filter: compact::of_peer(peer),
+        last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
+    }
+}

@@ -1,0 +1,161 @@
+//! The threads that move packets: one, or several with a share of the connections each.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use cluster::node::Node;
+use network_functions::chain::ChainLayout;
+use packet_io::poller::Waker;
+use packet_io::signal::Signals;
+use packet_io::{affinity, clock};
+
+use super::GatewayError;
+use super::build::{self, Secrets};
+use super::data_path::{DataPath, Setting};
+use super::mailbox::{Post, place};
+use super::ports::{Ports, Sharing};
+use config::validated::Config;
+use control::{ControlReceiver, ControlSender};
+
+/// What a worker is made of, beside the configuration.
+struct Parts {
+    number: u8,
+    post: Option<Post>,
+    waker: Arc<Waker>,
+    receiver: ControlReceiver,
+}
+
+/// The workers of a gateway before they run, and the way to ask all of them.
+pub(super) struct Workers<'a> {
+    config: &'a Config,
+    secrets: Secrets,
+    parts: Vec<Parts>,
+    sender: ControlSender,
+}
+
+/// What stands ready when all workers are open, for those who speak with operators.
+pub(super) struct Ready {
+    /// The way to ask the workers.
+    pub(super) sender: ControlSender,
+    /// How the states of the chain lie in a record, on all workers.
+    pub(super) layout: ChainLayout,
+    /// What the workers have in common.
+    pub(super) secrets: Secrets,
+    /// Something comes whenever a signal asks for the configuration to be read again.
+    pub(super) reload_requests: Receiver<()>,
+    /// The fingerprint of the keys and certificates that the lead began with.
+    pub(super) credentials: Option<u64>,
+}
+
+impl<'a> Workers<'a> {
+    pub(super) fn new(config: &'a Config) -> Result<Self, GatewayError> {
+        let count = config.workers.count;
+        let mut posts = Post::for_workers(count)?.into_iter();
+        let (mut parts, mut senders) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let waker = Arc::new(Waker::new()?);
+            let (sender, receiver) = control::channel({
+                let waker = Arc::clone(&waker);
+                Arc::new(move || waker.wake())
+            });
+            senders.push(sender);
+            parts.push(Parts { number, post: posts.next(), waker, receiver });
+        }
+        Ok(Self { config, secrets: Secrets::draw(), parts, sender: ControlSender::of_workers(senders) })
+    }
+
+    /// Opens all workers, calls `ready`, and moves packets until a signal ends it or a worker cannot go on. The calling
+    /// thread is the lead.
+    pub(super) fn run<T>(
+        self,
+        signals: Signals,
+        ready: impl FnOnce(Ready) -> Result<T, GatewayError>,
+    ) -> Result<(), GatewayError> {
+        let Self { config, secrets, parts, sender } = self;
+        let mut parts = parts.into_iter();
+        let lead = parts.next().expect("there is at least one worker");
+        // Requests that come while one is being served count as one.
+        let (reload, reload_requests) = sync_channel(1);
+        let sharing = Sharing::new(&config.ports, config.workers.count)?;
+        let sharing = &sharing;
+        let mut lead = open(config, secrets, sharing, lead, Some((signals, reload)))?;
+        let (layout, credentials) = (lead.chain_layout(), lead.credentials());
+        let ready_now = Ready { sender, layout, secrets, reload_requests, credentials };
+        thread::scope(|scope| {
+            let mut followers = Vec::new();
+            let mut is_whole = true;
+            // One after the other: they join the groups of sockets in this order.
+            for parts in parts {
+                let (opened, is_open) = sync_channel(1);
+                let name = format!("worker-{}", parts.number);
+                let follow = move || follow(config, secrets.of_another_worker(), sharing, parts, &opened);
+                match thread::Builder::new().name(name).spawn_scoped(scope, follow) {
+                    Ok(follower) => followers.push(follower),
+                    Err(source) => {
+                        lead.stop_all();
+                        return Err(GatewayError::Thread(source));
+                    }
+                }
+                if is_open.recv().is_err() {
+                    // It ended with an error, which it returns.
+                    is_whole = false;
+                    break;
+                }
+            }
+            let result = if is_whole { ready(ready_now).and_then(|_served| Ok(lead.run()?)) } else { Ok(()) };
+            lead.stop_all();
+            for follower in followers {
+                follower.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
+            }
+            result
+        })
+    }
+}
+
+fn open(
+    config: &Config,
+    secrets: Secrets,
+    sharing: &Sharing,
+    parts: Parts,
+    signals: Option<(Signals, SyncSender<()>)>,
+) -> Result<DataPath, GatewayError> {
+    let Parts { number, post, waker, receiver } = parts;
+    if config.workers.pin {
+        let processor = affinity::pin_this_thread(number.into())?;
+        tracing::debug!(worker = number, processor, "stays on its processor");
+    }
+    let place = place(number, config.workers.count);
+    // Before the node is made, which looks at interfaces that may be made here.
+    let ports = Ports::open(&config.ports, sharing, number)?;
+    let node_config = build::node_config(config, &secrets)?;
+    let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
+    let mut node = build::with_site(Node::new_worker(node_config, place, clock::now())?, config)?;
+    node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
+    node.set_lazy(clock::now(), config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy))?;
+    if place.leads() {
+        node.set_tracking(clock::now(), config.reachability.tracking.clone());
+    }
+    node.set_announce_refresh(clock::now(), config.node.announce_refresh);
+    build::set_service_paths(&mut node, config)?;
+    let setting = Setting { node, ports, signals, waker, receiver, post, credentials };
+    Ok(DataPath::open(config, setting)?)
+}
+
+/// A worker that is not the lead, from its beginning to its end.
+fn follow(
+    config: &Config,
+    secrets: Secrets,
+    sharing: &Sharing,
+    parts: Parts,
+    opened: &SyncSender<()>,
+) -> Result<(), GatewayError> {
+    let mut data_path = open(config, secrets, sharing, parts, None)?;
+    // The lead waits for it.
+    let _ = opened.send(());
+    let result = panic::catch_unwind(AssertUnwindSafe(|| data_path.run()));
+    // A gateway of which a part does not work is a gateway that does not work: the peer should take over.
+    data_path.stop_all();
+    Ok(result.unwrap_or_else(|panicked| panic::resume_unwind(panicked))?)
+}

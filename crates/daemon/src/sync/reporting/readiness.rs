@@ -1,0 +1,114 @@
+//! How ready a node is, and what is wrong.
+
+use conntrack_sync::{Obstacle, Readiness, SyncRole};
+use packet_io::ctnetlink::Support;
+
+use super::events::{injection_fails, split_brain};
+use api::SyncReadiness;
+
+/// How ready the node is, for keepalived and for whoever calls it.
+pub(super) fn readiness(status: &conntrack_sync::SyncStatus, host: &Support) -> SyncReadiness {
+    let Readiness { is_usable, obstacles } = &status.readiness;
+    let clauses = |is_one: fn(&Obstacle) -> bool| -> Vec<String> {
+        obstacles.iter().filter(|obstacle| is_one(obstacle)).map(ToString::to_string).collect()
+    };
+    let mut may_not_because = clauses(keeps_from_taking_over);
+    may_not_because.extend(host.lacks.iter().filter(|lack| lack.is_fatal()).map(ToString::to_string));
+    SyncReadiness {
+        role: status.role.name().to_owned(),
+        usable: *is_usable,
+        not_usable_because: if *is_usable { Vec::new() } else { clauses(keeps_from_use) },
+        // Who carries connections already does not lose them by going on.
+        may_take_over: may_not_because.is_empty() || status.role == SyncRole::Primary,
+        may_not_because,
+        failover_safe: status.readiness.is_safe(),
+        not_safe_because: clauses(|_| true),
+    }
+}
+
+/// What this node knows is not all in its kernel.
+fn keeps_from_use(obstacle: &Obstacle) -> bool {
+    matches!(obstacle, Obstacle::NotInitialised | Obstacle::Pending(_) | Obstacle::NotInKernel(..))
+}
+
+/// Another node is the better one to carry connections. What is not among them does not last, or is no better elsewhere: a
+/// silent peer must not keep this node from taking over, and neither must the fault that keepalived itself has told.
+fn keeps_from_taking_over(obstacle: &Obstacle) -> bool {
+    matches!(
+        obstacle,
+        Obstacle::NotInitialised
+            | Obstacle::NotInKernel(..)
+            | Obstacle::NotHeard(_)
+            | Obstacle::NoRoom(_)
+            | Obstacle::FewReplicated(_)
+    )
+}
+
+/// What is wrong now, a sentence each, with what to do about it.
+pub(super) fn troubles(status: &conntrack_sync::SyncStatus, host: &Support) -> Vec<String> {
+    let mut troubles = Vec::new();
+    for peer in &status.peers {
+        if peer.is_split {
+            troubles.push(split_brain(peer.id));
+        }
+        if !peer.is_up {
+            troubles.push(format!(
+                "nothing is heard of node {}: is it running, and the link between the nodes whole?",
+                peer.id.0
+            ));
+        }
+        if peer.lacks_room {
+            troubles.push(format!(
+                "node {}'s connections do not fit: raise kernel.connections_max to its value",
+                peer.id.0
+            ));
+        }
+    }
+    troubles.extend(status.failing.map(injection_fails));
+    let few = status.readiness.obstacles.iter().filter(|obstacle| matches!(obstacle, Obstacle::FewReplicated(_)));
+    troubles.extend(few.map(ToString::to_string));
+    if status.is_recovering {
+        troubles.push("events of the kernel were lost, and are being made good by comparison: raise kernel.receive_buffer_max if this recurs".to_owned());
+    }
+    if status.connections >= status.connections_max {
+        troubles.push("no more connections are remembered: raise kernel.connections_max, on all nodes".to_owned());
+    }
+    troubles.extend(host.lacks.iter().map(ToString::to_string));
+    troubles
+}
+
+#[cfg(test)]
+mod tests {
+    use conntrack_sync::DumpResult;
+    use packet_io::clock;
+    use packet_io::ctnetlink::Lack;
+
+    use super::*;
+    use crate::sync::build;
+    use config::sync::parse;
+
+    #[test]
+    fn a_node_may_take_over_once_it_knows_its_kernel_even_from_a_silent_peer_and_after_a_fault() {
+        let text = "[node]\nid = 0\n[replication]\nlocal = \"127.0.0.1:3781\"\n[[replication.peer]]\nid = 1\n\
+                    address = \"127.0.0.2:3781\"\n";
+        let mut node = build::node(&parse("sync.toml", text).expect("it is right").config).expect("it can be made");
+        let host = Support::default();
+        let now = clock::now();
+        let before = readiness(&node.status(now), &host);
+        assert!(!before.may_take_over && !before.usable, "{before:?}");
+        assert!(before.not_usable_because[0].contains("has not been read yet"), "{before:?}");
+
+        assert!(node.poll_dump(now));
+        node.handle_dump_ended(now, DumpResult::Complete);
+        let alone = readiness(&node.status(now), &host);
+        assert!(alone.may_take_over && alone.usable && !alone.failover_safe, "{alone:?}");
+        assert_eq!(alone.not_safe_because, ["nothing is heard of node 1"]);
+        assert!(troubles(&node.status(now), &host)[0].contains("is it running"));
+
+        node.set_role(now, SyncRole::Fault);
+        assert!(readiness(&node.status(now), &host).may_take_over, "keepalived's fault could never end");
+        let deaf = Support { lacks: vec![Lack::Events], ..Support::default() };
+        let why_not = readiness(&node.status(now), &deaf).may_not_because;
+        assert!(why_not[0].contains("nf_conntrack_events=1"), "{why_not:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! What the laboratory's commands are given on the command line.
+
+mod attack_recovery;
+mod bench;
+mod demo;
+mod encryption;
+mod filters;
+mod lazy;
+mod link;
+mod redundancy;
+mod replication;
+mod sync_bench;
+mod synthesize;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+pub use attack_recovery::BenchAttackRecoveryArgs;
+pub use bench::{
+    BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
+};
+pub use demo::DemoArgs;
+pub use encryption::BenchEncryptionArgs;
+pub use filters::BenchFiltersArgs;
+pub use lazy::BenchLazyArgs;
+pub use link::LinkArgs;
+pub use redundancy::BenchRedundancyArgs;
+pub use replication::BenchReplicationArgs;
+pub use sync_bench::BenchSyncArgs;
+pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
+
+/// What the laboratory can do.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Kills a node under real traffic, on this machine, and shows what survives
+    Demo(DemoArgs),
+    /// Plays clusters under faults, each from a seed, and checks that what is promised holds
+    Simulate(SimulateArgs),
+    /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
+    #[command(subcommand)]
+    Synthesize(SynthesizeCommand),
+    /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
+    Link(LinkArgs),
+    /// Side-by-side measurements against what one would use instead
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// `mainstay simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// How many seeds to play [default: 200, or 1 if --seed is given]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// What may go wrong: default, all, or some of kill, kill-standby, leave, partition, host-link, node-link, one-way,
+    /// heartbeats, replication, detection, control-port, flapping, slow-node, slow-link, pause-active, pause-standby,
+    /// clock-jump, clock-speed, other-version, newer-peer, long-partition, small-memory, needed-empty, both-dead,
+    /// rolling-restart, leave-pause (docs/simulation.md)
+    #[arg(long, value_name = "NAMES", default_value_t)]
+    pub faults: simulator::scenario::FaultSet,
+    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level, multi-level-least-load, d-left or
+    /// counting-bloom
+    #[arg(long, value_name = "NAME", value_parser = simulator::scenario::representation_named)]
+    pub representation: Option<::replication::compact::Representation>,
+    /// Play what is written in a file, as a seed that broke a promise leaves it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "faults", "representation", "json"])]
+    pub scenario: Option<PathBuf>,
+    /// Write the shortest schedule that still breaks the promise to a file, for --scenario
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    pub write: Option<PathBuf>,
+    /// Seeds played at once
+    #[arg(long, value_name = "THREADS", default_value = "2")]
+    pub jobs: std::num::NonZeroUsize,
+    /// Print all that happens in the run of --seed or --scenario
+    #[arg(long, conflicts_with_all = ["seeds", "json"])]
+    pub trace: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Seconds that a measurement's turn can be asked to last.
+const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
+    share.ok_or_else(|| "write a number from 0 to 0.9".into())
+}
+
+fn measured_seconds(text: &str) -> Result<f64, String> {
+    number_within(text, MEASURED_SECONDS)
+}
+
+fn number_within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))
+}
+
+/// A command line of the laboratory, without the program's name, as it is understood.
+///
+/// # Errors
+/// What is wrong with it.
+#[cfg(test)]
+pub(crate) fn parse(line: &str) -> Result<LabCommand, clap::Error> {
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: LabCommand,
+    }
+    Line::try_parse_from(std::iter::once("mainstay").chain(line.split_whitespace())).map(|line| line.command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_demo_cannot_do_is_refused_with_what_it_can() {
+        let refused = [
+            ("--sync-loss 1.5", "a number from 0 to 0.9"),
+            ("--ramp 1000000", "a number from 0 to 50000"),
+            ("--seconds 0", "a number from 1 to 300"),
+            ("--wan --seconds 5", "cannot be used with"),
+            ("--wan --representation d-left", "cannot be used with"),
+            ("--failures --workers 2", "cannot be used with"),
+            ("--failures --only flood", "write one of port-down-on-active,"),
+        ];
+        for (option, remedy) in refused {
+            let error = parse(&format!("demo {option}")).expect_err(option);
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `mainstay demo`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{number_within, share};
+use config::validated::Representation;
+
+/// `mainstay demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Share of the datagrams between the nodes that is lost, 0 to 0.9
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub sync_loss: f64,
+    /// Share of the packets that the link between the nodes loses, 0 to 0.9; unlike --sync-loss, on the link itself
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with = "rolling_restart")]
+    pub link_loss: f64,
+    /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
+    pub rtt_ms: f64,
+    /// Open so many further connections while the node is killed
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
+    pub ramp: usize,
+    /// Seconds of traffic, half before the kill and half after it
+    #[arg(long, default_value_t = 3.0, value_parser = seconds, conflicts_with = "wan")]
+    pub seconds: f64,
+    /// Kill nothing: reload, drain and restart the nodes one after the other instead
+    #[arg(long, conflicts_with_all = ["ramp", "report"])]
+    pub rolling_restart: bool,
+    /// Both nodes carry connections, half each; then measure what replication costs in sessions a second
+    #[arg(long, conflicts_with = "report")]
+    pub multi_primary: bool,
+    /// With --multi-primary, keep each connection to one node: else half of them pass through both, one direction each
+    #[arg(long, requires = "multi_primary")]
+    pub symmetric: bool,
+    /// Two Linux routers with nftables instead, the kernel's connections replicated by `mainstay sync`
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "report", "sync_loss", "link_loss", "rtt_ms", "workers"])]
+    pub kernel: bool,
+    /// With --kernel, let keepalived move the addresses (examples/keepalived); else the demo does, found by BFD
+    #[arg(long, requires = "kernel")]
+    pub keepalived: bool,
+    /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "workers"])]
+    pub wan: bool,
+    /// With --wan, the hosts' congestion control, as Linux calls it (cubic, bbr, reno); else what this machine uses
+    #[arg(long, value_name = "NAME", requires = "wan")]
+    pub congestion_control: Option<String>,
+    /// With --wan, how long the downloaded objects are, in MiB. A window of TCP's doubles once a round trip: short downloads are over before it is open
+    #[arg(long, value_name = "MIB", default_value_t = 8, requires = "wan", value_parser = clap::value_parser!(u8).range(1..=12))]
+    pub object_mib: u8,
+    /// Make failures that operators meet, one after the other, each on nodes of its own, and hold what comes of them against what is
+    /// promised
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "wan", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "seconds", "workers", "representation"])]
+    pub failures: bool,
+    /// With --failures, one of them alone
+    #[arg(long, value_name = "NAME", requires = "failures", value_parser = failure)]
+    pub only: Option<String>,
+    /// Workers of each node
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub workers: u8,
+    /// How connections are told to the other node: replication.representation of its configuration. A filter goes with
+    /// source NAT that is computed (RFC 7422)
+    #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
+          conflicts_with_all = ["kernel", "rolling_restart", "multi_primary", "wan"])]
+    pub representation: Representation,
+    /// Leave the nodes' configurations and logs where they are, and say where
+    #[arg(long)]
+    pub keep_logs: bool,
+}
+
+/// The most connections that the demo opens: both ends and all their ports are on this machine.
+const RAMP_MAX: usize = 50_000;
+/// Seconds of traffic that the demo can be asked for.
+const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
+
+/// Round trips that the demo can be asked for, in milliseconds: it does not wait longer for connections to stand.
+const DEMO_ROUND_TRIP_MS: std::ops::RangeInclusive<f64> = 0.0..=500.0;
+
+/// A representation under which connections can survive.
+fn representation(text: &str) -> Result<Representation, String> {
+    let known = Representation::ALL.into_iter().filter(|(_, representation)| *representation != Representation::None);
+    let found = known.clone().find(|(name, _)| *name == text);
+    found.map(|(_, representation)| representation).ok_or_else(|| {
+        let names: Vec<&str> = known.map(|(name, _)| name).collect();
+        format!("write {}", names.join(", "))
+    })
+}
+
+/// The name of a failure that the demo can make.
+fn failure(text: &str) -> Result<String, String> {
+    let mut names = crate::demo::failures::names();
+    if names.any(|name| name == text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("write one of {}", crate::demo::failures::names().collect::<Vec<_>>().join(", ")))
+}
+
+fn ramp(text: &str) -> Result<usize, String> {
+    let ramp = text.parse().ok().filter(|ramp| *ramp <= RAMP_MAX);
+    ramp.ok_or_else(|| format!("write a number from 0 to {RAMP_MAX}"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    number_within(text, DEMO_SECONDS)
+}
+
+fn round_trip_ms(text: &str) -> Result<f64, String> {
+    number_within(text, DEMO_ROUND_TRIP_MS)
+}

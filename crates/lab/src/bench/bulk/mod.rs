@@ -1,0 +1,149 @@
+//! `mainstay bench bulk`: how fast bulk TCP passes through a node, beside the kernel doing the node's job.
+//!
+//! Two networks of the same shape (that of the demo) are built side by side. In the one a node alone (`AF_PACKET`,
+//! firewall and source NAT) stands between client and server, in the other the kernel forwards with stateful rules
+//! and masquerading of nftables, or plainly where `nft` is missing, which the result then says. Both are measured in
+//! turns, and either rests while the other is measured.
+
+mod kernel_router;
+mod report;
+pub(super) mod streams;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use packet_io::namespace::Namespace;
+
+pub(crate) use self::kernel_router::load_rules;
+pub(super) use self::kernel_router::{KernelRules, rules};
+use self::report::Report;
+use self::streams::Streams;
+use super::BenchError;
+use super::rounds::{self, Rounds};
+use crate::LabError;
+use crate::args::BenchBulkArgs;
+use crate::demo;
+use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
+use crate::demo::topology::Topology;
+use crate::demo::watch::Watch;
+use config::validated::Backend;
+use console::Progress;
+
+/// Connections that the node has room for.
+pub(super) const CONNECTIONS_MAX: usize = 4096;
+/// Time that new streams are given to find their pace before it is measured.
+pub(super) const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Measures and prints. To be called while the process has but one thread.
+///
+/// # Errors
+/// The networks cannot be built, nothing gets through, or the result cannot be printed.
+pub fn run(args: &BenchBulkArgs) -> Result<(), LabError> {
+    let report = measure(args)?;
+    rounds::print(&report, args.json, || report.describe())
+}
+
+/// What is measured, each with a figure a round.
+#[derive(Default)]
+struct Figures {
+    mainstay_gbit_per_s: Rounds,
+    kernel_gbit_per_s: Rounds,
+    /// Processor time of the node for each gigabyte.
+    mainstay_cpu_s_per_gigabyte: Rounds,
+}
+
+impl Figures {
+    fn measure_mainstay(
+        &mut self,
+        stage: &Stage<'_>,
+        topology: &Topology,
+        cluster: &Cluster,
+    ) -> Result<(), BenchError> {
+        let mut cpu = Duration::ZERO;
+        let passed = stage.pass(topology, || {
+            // The clock only grows, so that the last reading less the first is what was spent in between.
+            cpu = cluster.cpu_times().first().copied().unwrap_or_default().saturating_sub(cpu);
+        })?;
+        self.mainstay_gbit_per_s.push(passed.gbit_per_s());
+        self.mainstay_cpu_s_per_gigabyte.push(cpu.as_secs_f64() / (passed.bytes as f64 * 1e-9));
+        Ok(())
+    }
+}
+
+fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
+    demo::gain_namespaces()?;
+    let watch = Watch::new()?;
+    let progress = Progress::new();
+    progress.show("building the networks");
+    let (by_mainstay, by_kernel) = (Topology::build()?, Topology::build()?);
+    let rules = KernelRules::install(&by_kernel.nodes[0])?;
+    let plan = ClusterPlan {
+        has_standby: false,
+        is_replicated: false,
+        sync_loss: 0.0,
+        connections_max: CONNECTIONS_MAX,
+        workers: 1,
+        backend: Backend::default(),
+        tuning: Tuning::default(),
+    };
+    let mut cluster = Cluster::start(&by_mainstay, plan)?;
+    cluster.wait_until_ready(&watch)?;
+
+    let mut figures = Figures::default();
+    let stage = Stage { watch: &watch, args };
+    rounds::repeat(&progress, "bulk data", args.rounds, |round| {
+        for is_mainstay in rounds::turns(round, [true, false]) {
+            if is_mainstay {
+                figures.measure_mainstay(&stage, &by_mainstay, &cluster)?;
+            } else {
+                figures.kernel_gbit_per_s.push(stage.pass(&by_kernel, || ())?.gbit_per_s());
+            }
+        }
+        Ok::<_, BenchError>(())
+    })?;
+    Ok(Report::new(args, &figures, rules))
+}
+
+/// Bytes that arrived, and in which time.
+struct Passed {
+    bytes: u64,
+    took: Duration,
+}
+
+impl Passed {
+    fn gbit_per_s(&self) -> f64 {
+        self.bytes as f64 * 8e-9 / self.took.as_secs_f64()
+    }
+}
+
+struct Stage<'a> {
+    watch: &'a Watch,
+    args: &'a BenchBulkArgs,
+}
+
+impl Stage<'_> {
+    /// Sends bulk data from client to server for the time asked for; calls `read_meter` when counting begins and when
+    /// it ends.
+    fn pass(&self, topology: &Topology, mut read_meter: impl FnMut()) -> Result<Passed, BenchError> {
+        let (client, server): (&Namespace, &Namespace) = (&topology.client, &topology.server);
+        let streams = Streams::open(client, server, self.server_address(), self.args.streams)?;
+        self.watch.pass_until(Instant::now() + WARM_UP)?;
+        let (begin, bytes_before) = (Instant::now(), streams.received_bytes());
+        read_meter();
+        self.watch.pass_until(begin + Duration::from_secs_f64(self.args.seconds))?;
+        let (took, bytes_after) = (begin.elapsed(), streams.received_bytes());
+        read_meter();
+        let bytes = bytes_after - bytes_before;
+        if bytes == 0 {
+            return Err(BenchError::NothingPassed);
+        }
+        Ok(Passed { bytes, took })
+    }
+
+    fn server_address(&self) -> SocketAddr {
+        Topology::server_addresses()[usize::from(self.args.ipv6)]
+    }
+}
+
+#[cfg(test)]
+mod tests;

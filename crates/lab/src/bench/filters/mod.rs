@@ -1,0 +1,76 @@
+//! `mainstay bench filters`: what the structures of the room `filters` cost, and how often they are wrong.
+//!
+//! Two parts. *Speed*: each structure is filled with the same million keys, then keys that are in it and keys that are not
+//! are looked up, and some are removed, inserted and changed, structure by structure in turns. Keys are 64-bit hashes, as
+//! the node's table has them of its tuples; what each structure does with them from there on is measured. Beside those of
+//! the room stand a [`BinaryFuse8`](xorf::BinaryFuse8), the fastest filter for a set that never changes, and a `hashbrown`
+//! map. *The paper's numbers*: its simulations are repeated and compared with what its text says.
+//!
+//! Time is the thread's processor time, so that other programs do not count; what they do to the caches does. What the structures
+//! do to each other's does not: before each is timed in a round, some lookups that are not fetch it back. Each key is looked up on its own
+//! and none waits for another's answer, so that as many are under way as the processor sees ahead.
+
+mod classification;
+mod large;
+mod paper;
+mod report;
+mod speed;
+mod subjects;
+
+use ::filters::theory;
+
+use self::report::Report;
+use super::BenchError;
+use super::rounds;
+use crate::LabError;
+use crate::args::BenchFiltersArgs;
+use console::Progress;
+
+/// The secret of all hashes: any will do, as nobody attacks.
+const SECRET: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
+
+/// Measures and prints.
+///
+/// # Errors
+/// A structure does not do what it is measured at, which is a defect, or the result cannot be printed.
+pub fn run(args: &BenchFiltersArgs) -> Result<(), LabError> {
+    let report = measure(args)?;
+    let classification = classification::measure(args.rounds).map_err(BenchError::from)?;
+    let all = WithClassification { report, classification };
+    rounds::print(&all, args.json, || {
+        format!("{}\n{}", all.report.describe(), classification::describe(&all.classification))
+    })
+}
+
+/// All that is printed.
+#[derive(Debug, serde::Serialize)]
+struct WithClassification {
+    #[serde(flatten)]
+    report: Report,
+    /// Figures 17 and 19.
+    classification: Vec<classification::Row>,
+}
+
+fn measure(args: &BenchFiltersArgs) -> Result<Report, BenchError> {
+    let progress = Progress::new();
+    let keys = speed::Keys::new(args.items);
+    let figures = speed::measure(args, &progress, &keys)?;
+    drop(keys);
+    let large = large::measure(args, &progress)?;
+    progress.show("the paper's numbers");
+    let max_load = paper::maximum_loads(args.trials)?;
+    let paper = paper::compare(args.trials, &max_load)?;
+    let expected = theory::FirstAvailable::of(subjects::first_available(args.items), args.items)?.false_positive();
+    Ok(Report::new(args, figures, &large, max_load, paper, expected))
+}
+
+/// The key with this number: the finaliser of SplitMix64, under which numbers never meet.
+const fn key(number: u64) -> u64 {
+    let mut word = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! What `mainstay bench packets` prints.
+
+use serde::Serialize;
+
+use super::side::Way;
+use super::{AllFigures, Figures, KernelRules};
+use crate::args::BenchPacketsArgs;
+use crate::bench::rounds::rounded;
+use console::{Align, Table};
+
+/// From this share of packets that did not arrive on a figure is doubtful.
+const LOST_SHARE_MAX: f64 = 0.01;
+/// By this share the two ways to count may differ before the reader is told.
+const DISTURBED_SHARE_MAX: f64 = 0.25;
+
+/// A figure of each side.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Sides<T> {
+    /// A node with `AF_XDP`.
+    pub(super) af_xdp: T,
+    /// A node with `AF_PACKET`.
+    pub(super) af_packet: T,
+    /// The kernel with nftables in the node's place.
+    pub(super) kernel_nft: T,
+}
+
+impl<T> Sides<T> {
+    fn of(figures: &AllFigures, figure: impl Fn(&Figures) -> T) -> Self {
+        let of = |way: Way| figure(&figures[way as usize]);
+        Self { af_xdp: of(Way::AfXdp), af_packet: of(Way::AfPacket), kernel_nft: of(Way::Kernel) }
+    }
+}
+
+/// The result: medians over the rounds.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) frame_bytes: u32,
+    /// Packets sent a second; as many as arrived where there is none.
+    pub(super) packets_per_second: Option<u32>,
+    pub(super) flows: u16,
+    pub(super) rounds: u32,
+    pub(super) seconds_per_round: f64,
+    /// What the kernel did beside forwarding.
+    pub(super) kernel_rules: KernelRules,
+    /// Processor time for each packet forwarded.
+    pub(super) ns_per_packet: Sides<f64>,
+    /// Least and greatest figure of the rounds.
+    pub(super) spans_ns_per_packet: Sides<[f64; 2]>,
+    /// Of a node over the kernel's: the median of the rounds' ratios.
+    pub(super) ratio_af_xdp: f64,
+    pub(super) ratio_af_packet: f64,
+    /// What a packet costs with a cable in between, taken off the figures above.
+    pub(super) cable_ns_per_packet: f64,
+    /// The same figures from the time that the machine's processors were not idle.
+    pub(super) machine_ns_per_packet: Sides<f64>,
+    /// Share of the packets that arrived: the least of the rounds.
+    pub(super) arrived: Sides<f64>,
+}
+
+impl Report {
+    pub(super) fn new(args: &BenchPacketsArgs, figures: &AllFigures, kernel_rules: KernelRules) -> Self {
+        let kernel = &figures[Way::Kernel as usize].ns_per_packet;
+        let ratio = |way: Way| rounded(figures[way as usize].ns_per_packet.median_ratio(kernel), 3);
+        Self {
+            frame_bytes: 60,
+            packets_per_second: args.packets_per_second,
+            flows: args.flows,
+            rounds: args.rounds,
+            seconds_per_round: args.seconds,
+            kernel_rules,
+            ns_per_packet: Sides::of(figures, |side| rounded(side.ns_per_packet.median(), 0)),
+            spans_ns_per_packet: Sides::of(figures, |side| side.ns_per_packet.span().map(|figure| rounded(figure, 0))),
+            ratio_af_xdp: ratio(Way::AfXdp),
+            ratio_af_packet: ratio(Way::AfPacket),
+            cable_ns_per_packet: rounded(figures[Way::Cable as usize].ns_per_packet.median(), 0),
+            machine_ns_per_packet: Sides::of(figures, |side| rounded(side.machine_ns_per_packet.median(), 0)),
+            arrived: Sides::of(figures, |side| rounded(side.arrived.span()[0], 4)),
+        }
+    }
+
+    /// The result as people read it.
+    pub(super) fn describe(&self) -> String {
+        let mut table = Table::new(&[
+            ("NS A PACKET", Align::Left),
+            ("MEDIAN", Align::Right),
+            ("LEAST", Align::Right),
+            ("MOST", Align::Right),
+            ("BY IDLE TIME", Align::Right),
+            ("ARRIVED", Align::Right),
+        ]);
+        let kernel = match &self.kernel_rules {
+            KernelRules::Nftables => "kernel, nftables (stateful, masquerade)".to_owned(),
+            KernelRules::None { why } => format!("kernel, plain forwarding ({why})"),
+        };
+        let mut row = |name: String, figure: fn(&Sides<f64>) -> f64, span: [f64; 2]| {
+            table.row([
+                name,
+                format!("{:.0}", figure(&self.ns_per_packet)),
+                format!("{:.0}", span[0]),
+                format!("{:.0}", span[1]),
+                format!("{:.0}", figure(&self.machine_ns_per_packet)),
+                format!("{:.1} %", 100.0 * figure(&self.arrived)),
+            ]);
+        };
+        let spans = &self.spans_ns_per_packet;
+        row("mainstay, AF_XDP".into(), |sides| sides.af_xdp, spans.af_xdp);
+        row("mainstay, AF_PACKET".into(), |sides| sides.af_packet, spans.af_packet);
+        row(kernel, |sides| sides.kernel_nft, spans.kernel_nft);
+        let mut text = format!(
+            "{}-byte UDP packets of {} connections through one gateway, {}, {} rounds of {} s each; firewall and \
+             source NAT\n\n{}\nOf the kernel's processor time, Mainstay takes {:.3} with AF_XDP and {:.3} with \
+             AF_PACKET.\nTaken off is what a packet costs with only a cable between the hosts: {:.0} ns.\n",
+            self.frame_bytes,
+            self.flows,
+            self.packets_per_second.map_or("as many as arrive".into(), |rate| format!("{rate} a second")),
+            self.rounds,
+            self.seconds_per_round,
+            table.render(),
+            self.ratio_af_xdp,
+            self.ratio_af_packet,
+            self.cable_ns_per_packet,
+        );
+        for doubt in self.doubts() {
+            text.push_str(&doubt);
+        }
+        text
+    }
+
+    /// What the reader should know before believing the figures.
+    fn doubts(&self) -> Vec<String> {
+        let list = |sides: &Sides<f64>| [sides.af_xdp, sides.af_packet, sides.kernel_nft];
+        let mut doubts = Vec::new();
+        if list(&self.arrived).into_iter().any(|arrived| arrived < 1.0 - LOST_SHARE_MAX) {
+            doubts.push(
+                "A side lost packets: its figure is of those that arrived. Ask for fewer packets a second.\n".into(),
+            );
+        }
+        let counted = list(&self.ns_per_packet).into_iter().zip(list(&self.machine_ns_per_packet));
+        if counted.into_iter().any(|(own, all)| (all - own).abs() > DISTURBED_SHARE_MAX * own) {
+            doubts.push(
+                "By idle time the figures are others: the machine was busy with other things, or its kernel accounts soft \
+                 interrupts to nobody.\n"
+                    .into(),
+            );
+        }
+        doubts
+    }
+}

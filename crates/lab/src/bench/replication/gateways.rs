@@ -1,0 +1,95 @@
+//! Two nodes of this program as a [`Pair`].
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use replication::Transport;
+
+use super::network::Network;
+use super::pair::{Pair, TakeOver};
+use crate::bench::BenchError;
+use crate::demo::clock::Epoch;
+use crate::demo::cluster::{Cluster, ClusterPlan, Shape, Tuning};
+use crate::demo::multi_primary::ways::WAYS;
+use crate::demo::watch::Watch;
+use api::EventKind;
+use config::validated::Backend;
+
+/// Connections that a node has room for, most of them over and waiting to be forgotten.
+const CONNECTIONS_MAX: usize = 1 << 18;
+/// Not asked before it can have taken over: a node that watches for ten intervals of 10 ms has other things to do.
+const ASKED_AFTER: Duration = Duration::from_millis(150);
+/// How long the survivor may take to take over, and for a packet to come.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(3);
+
+/// Two nodes.
+pub(super) struct Gateways {
+    cluster: Cluster,
+    shape: Shape,
+}
+
+impl Gateways {
+    /// Starts them, watching each other every 10 ms and counting the other dead after 100 ms.
+    ///
+    /// # Errors
+    /// A process cannot be started.
+    pub(super) fn start(network: &Network, transport: Transport, holds_first_reply: bool) -> Result<Self, BenchError> {
+        let plan = ClusterPlan {
+            has_standby: true,
+            is_replicated: true,
+            sync_loss: 0.0,
+            connections_max: CONNECTIONS_MAX,
+            workers: 1,
+            backend: Backend::default(),
+            tuning: Tuning {
+                transport,
+                holds_first_reply,
+                // As conntrackd does it, and as streams do.
+                is_plain: true,
+                route: network.route().map(|route| (route.to, route.via)),
+                ..Tuning::default()
+            },
+        };
+        let shape = if network.links().both_active { Shape::BothActive } else { Shape::OneActive };
+        Ok(Self { cluster: Cluster::start_as(shape, network.topology(), plan)?, shape })
+    }
+}
+
+impl Pair for Gateways {
+    fn wait_until_ready(&mut self, watch: &Watch) -> Result<(), BenchError> {
+        Ok(self.cluster.wait_until_ready(watch)?)
+    }
+
+    fn check_roles(&mut self) -> Result<(), BenchError> {
+        Ok(self.cluster.check_roles()?)
+    }
+
+    fn kill_active(&mut self) -> Result<Epoch, BenchError> {
+        Ok(self.cluster.kill_active_unchecked()?)
+    }
+
+    fn spares(&self, server: IpAddr) -> bool {
+        // Node a is the one that is killed where both are at work; the second way leads through the other alone.
+        self.shape == Shape::BothActive && WAYS[1].server.contains(&server)
+    }
+
+    fn await_take_over(&mut self, watch: &Watch, killed_at: Epoch) -> Result<TakeOver, BenchError> {
+        watch.pass_until(killed_at.instant() + ASKED_AFTER)?;
+        let mut take_over = TakeOver::default();
+        watch.until(killed_at.instant() + TAKEN_OVER_WITHIN, || -> Result<bool, BenchError> {
+            let events = self.cluster.standby_events();
+            let first = |kind| {
+                let mut of_kind = events.iter().filter(|event| event.kind == kind);
+                let after_kill = of_kind.find(|event| killed_at.ms_to_event(event.monotonic_ns) >= 0.0);
+                after_kill.map(|event| killed_at.ms_to_event(event.monotonic_ns))
+            };
+            take_over = TakeOver {
+                detected_ms: first(EventKind::PeerDown),
+                announced_ms: first(EventKind::Announced),
+                first_packet_ms: first(EventKind::FirstPacketForwarded),
+            };
+            Ok(take_over.first_packet_ms.is_some())
+        })?;
+        Ok(take_over)
+    }
+}

@@ -1,0 +1,193 @@
+//! `mainstay bench setup-rate`: short TCP connections a second through a pair of nodes, with replication and without.
+//!
+//! A connection is a handshake, one request, one answer and an orderly end, begun by the client. The client keeps a
+//! number of them open at a time, so that the time one of them takes does not bound how many are made. The two pairs
+//! stand side by side in networks of their own and are measured in turns; either rests while the other is measured.
+//!
+//! All ends of the network and both nodes share this machine's processors: what the standby spends on replication
+//! takes time from the active node and from the traffic, which on machines of their own it does not.
+//!
+//! With `--multi-primary` both nodes carry connections, half each, and back each other up.
+
+pub(super) mod client;
+mod report;
+pub(super) mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use packet_io::{IoError, limits, sysctl};
+use serde::Serialize;
+
+use self::client::{Client, Tally};
+use self::report::{Report, Sides};
+use self::server::Server;
+use super::BenchError;
+use super::rounds::{self, Rounds};
+use crate::LabError;
+use crate::args::BenchSetupRateArgs;
+use crate::demo;
+use crate::demo::cluster::{Cluster, ClusterPlan, Shape, Tuning};
+use crate::demo::multi_primary::ways;
+use crate::demo::topology::{SERVER, Topology};
+use crate::demo::watch::Watch;
+use config::validated::Backend;
+use console::Progress;
+
+/// Ports that the server listens on. Connections that are over keep their addresses and ports for a while in client
+/// and nodes alike; several server ports multiply those that are left.
+const SERVER_PORTS: std::ops::Range<u16> = 7100..7116;
+/// Connections that a node has room for, most of them over and waiting to be forgotten.
+const CONNECTIONS_MAX: usize = 1 << 20;
+/// Time that new connections are given to find their pace before they are counted.
+const WARM_UP: Duration = Duration::from_millis(200);
+/// Descriptors that are needed beside those of the connections.
+const SPARE_DESCRIPTORS: u64 = 512;
+
+/// Measures and prints. To be called while the process has but one thread.
+///
+/// # Errors
+/// The networks cannot be built, connections fail, or the result cannot be printed.
+pub fn run(args: &BenchSetupRateArgs) -> Result<(), LabError> {
+    let report = measure(args)?;
+    rounds::print(&report, args.json, || report.describe())
+}
+
+/// What is measured of one pair, each with a figure a round.
+#[derive(Default)]
+struct Figures {
+    connections_per_s: Rounds,
+    /// Processor time for each connection.
+    active_cpu_us: Rounds,
+    standby_cpu_us: Rounds,
+}
+
+fn measure(args: &BenchSetupRateArgs) -> Result<Report, BenchError> {
+    demo::gain_namespaces()?;
+    let (on, off) = compare(args, &Watch::new()?, &Progress::new())?;
+    Ok(Report::new(args, &on, &off))
+}
+
+/// Sessions a second, with replication and without.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Rates {
+    /// With.
+    pub replication_on: f64,
+    /// Without.
+    pub replication_off: f64,
+}
+
+/// The median ratio of sessions a second with replication to those without, and the medians of both. The process must be
+/// allowed to make networks.
+///
+/// # Errors
+/// The networks cannot be built, or connections fail.
+pub fn ratio(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<(f64, Rates), BenchError> {
+    let (on, off) = compare(args, watch, progress)?;
+    let report = Report::new(args, &on, &off);
+    let Sides { replication_on, replication_off } = report.per_s;
+    Ok((report.ratio, Rates { replication_on, replication_off }))
+}
+
+/// The figures of a pair with replication and of one without.
+fn compare(args: &BenchSetupRateArgs, watch: &Watch, progress: &Progress) -> Result<(Figures, Figures), BenchError> {
+    // Each connection has a socket at either end, both in this process.
+    limits::raise_open_files(SPARE_DESCRIPTORS + 4 * u64::from(args.in_flight))?;
+    progress.show("building the networks");
+    let shape = if args.multi_primary { Shape::BothActive } else { Shape::OneActive };
+    let mut replicated = Pair::start(watch, shape, true)?;
+    let mut unreplicated = Pair::start(watch, shape, false)?;
+    let (mut on, mut off) = (Figures::default(), Figures::default());
+    rounds::repeat(progress, "connections", args.rounds, |round| {
+        for (pair, figures) in rounds::turns(round, [(&mut replicated, &mut on), (&mut unreplicated, &mut off)]) {
+            pair.measure(watch, args, figures)?;
+        }
+        Ok::<_, BenchError>(())
+    })?;
+    Ok((on, off))
+}
+
+/// A pair of nodes between a client and a server.
+struct Pair {
+    topology: Arc<Topology>,
+    cluster: Cluster,
+    servers: Vec<SocketAddr>,
+    /// Kept for as long as the pair is.
+    _server: Server,
+}
+
+/// What the meters say at a moment.
+struct Reading {
+    at: Instant,
+    tally: Tally,
+    cpu_times: Vec<Duration>,
+}
+
+impl Pair {
+    fn start(watch: &Watch, shape: Shape, is_replicated: bool) -> Result<Self, BenchError> {
+        let topology = Arc::new(Topology::build()?);
+        topology.client.run(allow_reuse_of_ports)??;
+        let servers = match shape {
+            Shape::OneActive => server_addresses(),
+            Shape::BothActive => {
+                ways::build(&topology)?;
+                let addresses = ways::server_addresses(ways::chosen(false), SERVER_PORTS);
+                addresses.into_iter().filter(SocketAddr::is_ipv4).collect()
+            }
+        };
+        let plan = ClusterPlan {
+            has_standby: true,
+            is_replicated,
+            sync_loss: 0.0,
+            connections_max: CONNECTIONS_MAX,
+            workers: 1,
+            backend: Backend::default(),
+            tuning: Tuning::default(),
+        };
+        let mut cluster = Cluster::start_as(shape, &topology, plan)?;
+        cluster.wait_until_ready(watch)?;
+        let server = Server::start(&topology.server, &servers)?;
+        Ok(Self { topology, cluster, servers, _server: server })
+    }
+
+    /// Makes connections for the time asked for and adds a figure of each kind.
+    fn measure(&mut self, watch: &Watch, args: &BenchSetupRateArgs, into: &mut Figures) -> Result<(), BenchError> {
+        let client = Client::start(&self.topology, self.servers.clone(), args.in_flight)?;
+        watch.pass_until(Instant::now() + WARM_UP)?;
+        let before = self.read(&client);
+        watch.pass_until(before.at + Duration::from_secs_f64(args.seconds))?;
+        let after = self.read(&client);
+        client.finish()?;
+        self.cluster.check_roles()?;
+
+        let connections = after.tally.completed - before.tally.completed;
+        if connections == 0 {
+            return Err(BenchError::NothingPassed);
+        }
+        into.connections_per_s.push(connections as f64 / (after.at - before.at).as_secs_f64());
+        let spent_us = |node: usize| {
+            let spent = after.cpu_times[node].saturating_sub(before.cpu_times[node]);
+            spent.as_secs_f64() * 1e6 / connections as f64
+        };
+        into.active_cpu_us.push(spent_us(0));
+        into.standby_cpu_us.push(spent_us(1));
+        Ok(())
+    }
+
+    fn read(&self, client: &Client) -> Reading {
+        Reading { at: Instant::now(), tally: client.tally(), cpu_times: self.cluster.cpu_times() }
+    }
+}
+
+/// Lets the client use the ports of connections that are over again after a second.
+pub(super) fn allow_reuse_of_ports() -> Result<(), IoError> {
+    sysctl::write("net/ipv4/tcp_tw_reuse", "1")
+}
+
+fn server_addresses() -> Vec<SocketAddr> {
+    SERVER_PORTS.map(|port| SocketAddr::new(SERVER[0], port)).collect()
+}
+
+#[cfg(test)]
+mod tests;

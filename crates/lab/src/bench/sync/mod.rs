@@ -1,0 +1,130 @@
+//! `mainstay bench sync`: what it costs to replicate the kernel's connections, and what it saves, by `mainstay sync` beside
+//! conntrackd.
+//!
+//! ```text
+//!   client ──┬── router a: kernel forwarding, nftables, masquerading ──┬── server
+//!            │      daemon │ dedicated link                            │
+//!            └── router b: the same, standing by ──────────────────────┘
+//! ```
+//!
+//! Five parts, in each of which all that is compared takes turns:
+//!
+//! 1. `rate`: short connections a second through the router, and what each costs the daemons;
+//! 2. `loss`: connections that break when the router dies at the end of a ramp during which the dedicated link lost packets;
+//! 3. `table`: a table of many connections: how long taking over takes, and how much memory the daemons need for it;
+//! 4. `buffer`: what two kernels differ by in the end when the buffer for the kernel's events is far too small;
+//! 5. `ghosts`: connections that were closed before the router died, and that the survivor holds for established.
+//!
+//! The harness is the manager that decides who holds the addresses (keepalived, as a rule).
+
+mod buffer;
+mod conntrackd;
+mod entries;
+mod ghosts;
+mod loss;
+mod mainstay;
+mod pair;
+mod rate;
+mod replicator;
+mod report;
+mod subject;
+mod table;
+
+use clap::ValueEnum;
+use packet_io::{limits, sysctl};
+
+pub use self::mainstay::SyncDaemonError;
+use self::report::{Measured, Report};
+pub use self::subject::Subject;
+use super::{BenchError, rounds};
+use crate::LabError;
+use crate::args::BenchSyncArgs;
+use crate::demo;
+use crate::demo::watch::Watch;
+use console::Progress;
+
+/// Descriptors that are needed beside those of the connections.
+const SPARE_DESCRIPTORS: u64 = 1024;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
+pub enum Part {
+    /// Short connections a second, and processor time for each
+    Rate,
+    /// Connections that break when the dedicated link loses packets and the router dies
+    Loss,
+    /// Taking over a large table, and the memory it needs
+    Table,
+    /// What is missing in the end when the buffer for the kernel's events is far too small
+    Buffer,
+    /// Closed connections that the survivor holds for established
+    Ghosts,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Rate, Self::Loss, Self::Table, Self::Buffer, Self::Ghosts];
+}
+
+/// Measures and prints. To be called while the process has but one thread.
+///
+/// # Errors
+/// The networks cannot be built, nothing gets through, a daemon ends or does not do what it is asked, or the result cannot be
+/// printed.
+pub fn run(args: &BenchSyncArgs) -> Result<(), LabError> {
+    let report = measure(args)?;
+    rounds::print(&report, args.json, || report.describe())
+}
+
+fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
+    demo::gain_namespaces()?;
+    let watch = Watch::new()?;
+    // Each connection has a socket at either end, both in this process; short ones that are over linger a moment.
+    let parts = args.parts();
+    let lasting = if parts.contains(&Part::Loss) { 2 * u64::from(args.connections()) } else { 0 };
+    limits::raise_open_files(SPARE_DESCRIPTORS + lasting.max(4 * u64::from(args.in_flight)))?;
+    let mut left_out = Vec::new();
+    let subjects = args.subjects().into_iter().filter(|subject| match subject.hindrance() {
+        Some(why) => {
+            left_out.push(format!("{}: {why}", subject.name()));
+            false
+        }
+        None => true,
+    });
+    let setting =
+        Setting { watch: &watch, progress: Progress::new(), args, subjects: subjects.collect(), kernel: kernel() };
+    let mut measured = Measured::default();
+    for part in parts {
+        match part {
+            Part::Rate => measured.rate = rate::measure(&setting)?,
+            Part::Loss => measured.loss = loss::measure(&setting)?,
+            Part::Table => measured.table = table::measure(&setting)?,
+            Part::Buffer => measured.buffer = buffer::measure(&setting)?,
+            Part::Ghosts => measured.ghosts = ghosts::measure(&setting)?,
+        }
+    }
+    Ok(Report::new(args, &setting.kernel, &measured, left_out))
+}
+
+fn kernel() -> String {
+    sysctl::read("kernel/osrelease").unwrap_or_default()
+}
+
+/// What all parts are measured with.
+struct Setting<'a> {
+    watch: &'a Watch,
+    progress: Progress,
+    args: &'a BenchSyncArgs,
+    subjects: Vec<Subject>,
+    kernel: String,
+}
+
+impl Setting<'_> {
+    /// Those of what is compared that have daemons, and are not but other settings of the same.
+    fn principals(&self) -> impl Iterator<Item = Subject> {
+        self.subjects.iter().copied().filter(|subject| subject.is_principal())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What happens to single nodes in [failures](super::super::failures), and what they say meanwhile.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::super::clock::Epoch;
+use super::super::topology::Topology;
+use super::{Cluster, ClusterError, ClusterPlan, Directory, Shape, configuration, security_configuration};
+use super::{start_configured, start_node};
+use api::{Event, Query, Request, VERSION};
+use config::key_file;
+use control::client::{Client, ClientError};
+
+/// How long a node may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// As what the second node is started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Identity {
+    /// As configured.
+    Own,
+    /// With a key that the first node does not have.
+    OtherKey,
+    /// With the first node's number, as when its configuration file was copied.
+    FirstNodesId,
+}
+
+impl Cluster {
+    /// Starts the first node alone; the second can come later.
+    ///
+    /// # Errors
+    /// Files cannot be written or the process not be started.
+    pub fn start_first(topology: &Topology, plan: ClusterPlan) -> Result<Self, ClusterError> {
+        let (directory, shape) = (Directory::create()?, Shape::OneActive);
+        let nodes = vec![start_node(topology, (plan, shape), &directory, 0)?];
+        Ok(Self { nodes, plan, shape, active: 0, active_since_ns: 0, directory })
+    }
+
+    /// Starts the second node, in place of the process that was there before.
+    ///
+    /// # Errors
+    /// Files cannot be written or the process not be started.
+    pub fn start_second(&mut self, topology: &Topology, identity: Identity) -> Result<(), ClusterError> {
+        // Dropping a node ends its process.
+        self.nodes.truncate(1);
+        let key = self.key_of(identity)?;
+        let control_socket = self.directory.file(1, "sock");
+        let text =
+            configuration(1, (self.plan, self.shape), &control_socket) + &security_configuration(self.plan, &key);
+        let text = if identity == Identity::FirstNodesId { with_first_nodes_id(&text) } else { text };
+        let node = start_configured(topology, &self.directory, 1, &text)?;
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    fn key_of(&self, identity: Identity) -> Result<std::path::PathBuf, ClusterError> {
+        if identity != Identity::OtherKey {
+            return Ok(self.directory.key());
+        }
+        let other = self.directory.path.join("other.key");
+        if !other.exists() {
+            key_file::write(&other, &key_file::draw())?;
+        }
+        Ok(other)
+    }
+
+    /// Kills a node as a power cut would: it gets no say.
+    ///
+    /// # Errors
+    /// The system does not let its process be ended.
+    pub fn kill(&mut self, number: usize) -> Result<Epoch, ClusterError> {
+        let killed_at = Epoch::now();
+        let child = &mut self.nodes[number].child;
+        child.kill().and_then(|()| child.wait()).map_err(|source| self.directory.error(source))?;
+        Ok(killed_at)
+    }
+
+    /// A node's status as JSON; nothing when it does not answer.
+    #[must_use]
+    pub fn raw_status(&self, number: usize) -> Option<Value> {
+        let node = self.nodes.get(number)?;
+        raw_answer(&node.control_socket, Query::Status)?.into_iter().find(|line| line["line"] == "status")
+    }
+
+    /// A node's counters as JSON; none when it does not answer.
+    #[must_use]
+    pub fn raw_counters(&self, number: usize) -> Vec<Value> {
+        let answer = self.nodes.get(number).and_then(|node| raw_answer(&node.control_socket, Query::Counters));
+        answer.unwrap_or_default()
+    }
+
+    /// What a node says has happened to it; nothing when it does not answer.
+    #[must_use]
+    pub fn events_of(&self, number: usize) -> Vec<Event> {
+        let ask = |node: &super::Node| Client::connect(&node.control_socket).and_then(|mut client| client.events());
+        self.nodes.get(number).and_then(|node| ask(node).ok()).unwrap_or_default()
+    }
+
+    /// What a node has logged so far.
+    #[must_use]
+    pub fn log_of(&self, number: usize) -> String {
+        let bytes = self.nodes.get(number).and_then(|node| fs::read(&node.log).ok()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Runs `mainstay drain` as an operator would; returns how it ended and what it printed.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub fn drain_by_command(&self, number: usize) -> Result<Output, ClusterError> {
+        let program = std::env::current_exe().map_err(|source| self.directory.error(source))?;
+        let mut command = Command::new(program);
+        command.arg("drain").arg("--socket").arg(&self.nodes[number].control_socket);
+        command.output().map_err(|source| self.directory.error(source))
+    }
+
+    /// Takes a drained node back into service.
+    ///
+    /// # Errors
+    /// It refuses.
+    pub fn undrain(&self, number: usize) -> Result<(), ClusterError> {
+        let node = &self.nodes[number];
+        let answer: Result<(), ClientError> =
+            Client::connect(&node.control_socket).and_then(|mut client| client.undrain());
+        answer.map_err(|error| ClusterError::Refused { name: node.name, why: error.to_string() })
+    }
+}
+
+/// The second node's configuration with the first one's number, and the peer's number exchanged likewise.
+fn with_first_nodes_id(text: &str) -> String {
+    let own = text.replacen("[node]\nid = 1\n", "[node]\nid = 0\n", 1);
+    own.replacen("[[replication.peer]]\nid = 0\n", "[[replication.peer]]\nid = 1\n", 1)
+}
+
+/// The lines of an answer before its end, as they are; nothing when there is no whole answer.
+fn raw_answer(socket: &Path, query: Query) -> Option<Vec<Value>> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(ANSWER_WITHIN)).ok()?;
+    let mut request = serde_json::to_vec(&Request { version: VERSION, query }).ok()?;
+    request.push(b'\n');
+    stream.write_all(&request).ok()?;
+    let mut lines = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        let line: Value = serde_json::from_str(&line.ok()?).ok()?;
+        match line["line"].as_str() {
+            Some("end") => return Some(lines),
+            Some("error") => return None,
+            _ => lines.push(line),
+        }
+    }
+    None
+}

@@ -1,0 +1,253 @@
+//! One run: traffic, a kill in the middle of it, and what became of the connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flow::Tuple;
+use packet_io::IoError;
+
+use super::clock::Epoch;
+use super::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, Shape, Tuning};
+use super::distance::Distances;
+use super::meter::{Meter, Reading};
+use super::multi_primary::ways;
+use super::probes::{Probed, probe};
+use super::replication::{ExactTable, ReplicationReport};
+use super::report::{RunReport, Settings};
+use super::session::{Session, TrafficError};
+use super::topology::Topology;
+use super::traffic::Kind;
+use super::traffic::client::Plan;
+use super::watch::{Waited, Watch, WatchError};
+use crate::emulator::LinkError;
+use api::{Event, EventKind};
+use config::validated::Backend;
+use console::{Progress, count};
+
+/// Connections of each kind, beside the ramp.
+pub const MIX: [(Kind, usize); 5] =
+    [(Kind::Download, 8), (Kind::Upload, 8), (Kind::Ticks, 16), (Kind::Idle, 32), (Kind::Udp, 2)];
+/// Rate of each bulk transfer, in bytes a second.
+pub const BULK_BYTES_PER_S: u64 = 4_000_000;
+/// Ramp connections opened each second, at most.
+const RAMP_PER_S_MAX: usize = 2000;
+/// How much of the ramp is established when the node is killed.
+const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
+/// Connections that a node has room for beyond the planned ones.
+pub const SPARE_CONNECTIONS: usize = 4096;
+
+/// How often a run is repeated.
+pub const REPETITIONS_MAX: usize = 3;
+/// How long the first connections may take.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the standby may take to take over.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(3);
+/// How long silent connections may take to answer after the take-over.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(6);
+/// The same where most of them never will.
+const ANSWERED_WITHIN_UNREPLICATED: Duration = Duration::from_secs(2);
+
+/// Why a run has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The network cannot be built.
+    #[error(transparent)]
+    Network(#[from] IoError),
+    /// The links that are no cables.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The nodes.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The traffic.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// A signal came.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// Traffic does not get through even while both nodes are well.
+    #[error(
+        "{established} of {planned} connections were established within {within_s} s although nothing was wrong yet"
+    )]
+    NotEstablished {
+        /// Those that were.
+        established: usize,
+        /// Those that should have been.
+        planned: usize,
+        /// The deadline, in seconds.
+        within_s: u64,
+    },
+}
+
+/// What a run is done with.
+pub struct Stage<'a> {
+    /// Waits.
+    pub watch: &'a Watch,
+    /// Tells how far it is.
+    pub progress: &'a Progress,
+    /// As the operator asked.
+    pub settings: &'a Settings,
+    /// The nodes' files stay.
+    pub keep_logs: bool,
+    /// How the nodes share the work.
+    pub shape: Shape,
+    /// Where the server listens: connections take the addresses in turn.
+    pub servers: Vec<SocketAddr>,
+}
+
+impl Stage<'_> {
+    /// Runs in a network of its own; again in another one when the standby took over before the kill, which the result
+    /// tells.
+    ///
+    /// # Errors
+    /// The run could not be made; that connections break is a result, not an error.
+    pub fn run(&self, is_replicated: bool) -> Result<RunReport, RunError> {
+        let mut repeated = 0;
+        loop {
+            match self.run_once(is_replicated) {
+                Err(RunError::Cluster(ClusterError::TookOverEarly)) if repeated < REPETITIONS_MAX => repeated += 1,
+                result => return result.map(|report| RunReport { repeated, ..report }),
+            }
+        }
+    }
+
+    fn run_once(&self, is_replicated: bool) -> Result<RunReport, RunError> {
+        let name = if is_replicated { "replicated" } else { "not replicated" };
+        let tell = |what: &str| self.progress.show(&format!("{name}: {what}"));
+        tell("building the network");
+        let mut topology = Topology::build()?;
+        if self.shape == Shape::BothActive {
+            ways::build(&topology)?;
+        }
+        let mut distances = Distances::lay(&mut topology, self.settings)?;
+        let topology = Arc::new(topology);
+        let mut cluster = Cluster::start_as(self.shape, &topology, self.cluster_plan(is_replicated))?;
+        if self.keep_logs {
+            let files = cluster.keep_files();
+            self.progress.show("");
+            eprintln!("{name}: configurations and logs are in {}", files.display());
+        }
+        tell("waiting for the nodes");
+        cluster.wait_until_ready(self.watch)?;
+        // Emulated links have no frames to count, and no way for probes.
+        let is_measured = is_replicated && self.settings.link_loss == 0.0 && self.settings.rtt_ms == 0.0;
+        let meter = is_measured.then(|| Meter::start(&topology, REPLICATION_PORT)).transpose()?;
+        let session = Session::start(&topology, self.traffic_plan())?;
+        self.warm_up(&session, &tell)?;
+        distances.reset()?;
+        let exact = meter.map(|meter| (cluster.active_connections(), meter.read()));
+        let killed_at = cluster.kill_active()?;
+        tell("the active node is dead");
+        self.await_take_over(&cluster, killed_at)?;
+        let pause = Duration::from_secs_f64(self.settings.seconds / 2.0);
+        self.watch.pass_until(killed_at.instant() + pause)?;
+        tell("waking the silent connections");
+        session.wake_silent()?;
+        self.await_answers(&session, is_replicated)?;
+        let replication = exact.map(|(exact, cost)| self.compare(&cluster, &topology, &exact, cost)).transpose()?;
+        let link_lateness_p99_us = distances.lateness_p99_us()?;
+        let traffic = session.finish()?;
+        let report = RunReport::new(killed_at, &traffic.outcomes, &traffic.timeline, &cluster.standby_events());
+        Ok(RunReport { link_lateness_p99_us, replication, ..report })
+    }
+
+    /// Holds what the other node has, and lets pass, against what the killed one had.
+    fn compare(
+        &self,
+        cluster: &Cluster,
+        topology: &Topology,
+        exact: &ExactTable,
+        cost: Reading,
+    ) -> Result<ReplicationReport, IoError> {
+        let there = cluster.standby_connections();
+        let is_real = |tuple: &Tuple| exact.has(tuple) || there.has(tuple);
+        // Where both nodes are active, the way to the one that is left is another.
+        let probed = match self.shape {
+            Shape::OneActive => probe(topology, cluster.standby(), is_real)?,
+            Shape::BothActive => Probed::default(),
+        };
+        Ok(ReplicationReport::new(self.settings.representation, exact, cost).compared(exact, &there, probed))
+    }
+
+    fn cluster_plan(&self, is_replicated: bool) -> ClusterPlan {
+        let planned: usize = MIX.iter().map(|(_, number)| number).sum();
+        ClusterPlan {
+            has_standby: true,
+            is_replicated,
+            sync_loss: self.settings.sync_loss,
+            workers: self.settings.workers,
+            connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
+            backend: Backend::default(),
+            tuning: Tuning { representation: self.settings.representation, ..Tuning::default() },
+        }
+    }
+
+    pub(super) fn traffic_plan(&self) -> Plan {
+        let ramp = self.settings.ramp;
+        let mut connections = MIX.to_vec();
+        connections.push((Kind::Ramp, ramp));
+        Plan {
+            servers: self.servers.clone(),
+            connections,
+            bulk_bytes_per_s: BULK_BYTES_PER_S,
+            ramp_per_s: self.ramp_per_s(),
+        }
+    }
+
+    /// Slow enough that the ramp lasts through the warm-up, and never faster than the machine can follow.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
+    fn ramp_per_s(&self) -> u64 {
+        let lasting = self.settings.ramp as f64 / self.settings.seconds.max(1.0);
+        (lasting.ceil() as usize).clamp(1, RAMP_PER_S_MAX) as u64
+    }
+
+    /// Lets traffic flow until all planned connections stand and most of the ramp.
+    pub(super) fn warm_up(&self, session: &Session, tell: &dyn Fn(&str)) -> Result<(), RunError> {
+        let (share, of) = RAMP_SHARE_AT_KILL;
+        let steady: usize = MIX.iter().map(|(_, number)| number).sum();
+        let ramped = self.settings.ramp * share / of;
+        let begin = Instant::now();
+        let at_least = begin + Duration::from_secs_f64(self.settings.seconds / 2.0);
+        let within = ESTABLISHED_WITHIN + Duration::from_secs(2 * ramped as u64 / self.ramp_per_s());
+        let waited = self.watch.until(begin + within, || -> Result<bool, RunError> {
+            let progress = session.progress();
+            tell(&format!("{} connections", count(progress.established as u64)));
+            let stand = progress.established - progress.ramped >= steady && progress.ramped >= ramped;
+            Ok(stand && Instant::now() >= at_least)
+        })?;
+        match waited {
+            Waited::Met => Ok(()),
+            Waited::TooLate => Err(RunError::NotEstablished {
+                established: session.progress().established,
+                planned: steady + ramped,
+                within_s: within.as_secs(),
+            }),
+        }
+    }
+
+    /// That the standby never takes over shows in the result.
+    fn await_take_over(&self, cluster: &Cluster, killed_at: Epoch) -> Result<(), WatchError> {
+        let deadline = killed_at.instant() + TAKEN_OVER_WITHIN;
+        // Not asked before it can have happened: the standby has other things to do.
+        self.watch.pass_until(killed_at.instant() + Duration::from_millis(150))?;
+        let waited = self.watch.until(deadline, || -> Result<bool, WatchError> {
+            let has_announced =
+                |event: &Event| event.kind == EventKind::Announced && killed_at.ms_to_event(event.monotonic_ns) >= 0.0;
+            Ok(cluster.standby_events().iter().any(has_announced))
+        })?;
+        if waited == Waited::TooLate {
+            self.progress.show("the standby has not taken over");
+        }
+        Ok(())
+    }
+
+    pub(super) fn await_answers(&self, session: &Session, is_replicated: bool) -> Result<(), WatchError> {
+        let within = if is_replicated { ANSWERED_WITHIN } else { ANSWERED_WITHIN_UNREPLICATED };
+        self.watch.until(Instant::now() + within, || -> Result<bool, WatchError> {
+            let progress = session.progress();
+            Ok(progress.wakes > 0 && progress.unanswered == 0)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! `mainstay synthesize`: traffic of stated statistics as a capture, for studies where none is to be had.
+
+mod redundancy;
+mod replication;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use analysis::synthesis::{ConfigError, RedundancyTraffic, ReplicationTraffic};
+use flow::Instant;
+use packet_io::pcap::{PcapError, PcapWriter};
+use serde::Serialize;
+
+use crate::LabError;
+use crate::args::{SynthesizeCommand, SynthesizeOutputArgs};
+use console::Progress;
+
+/// Frames between two updates of the progress line.
+const PROGRESS_FRAMES: u64 = 1 << 16;
+/// Bytes that are written at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Why no traffic is made.
+#[derive(Debug, thiserror::Error)]
+pub enum SynthesizeError {
+    /// It cannot be made.
+    #[error("no such traffic can be made: {0}")]
+    Config(#[from] ConfigError),
+    /// The capture would go to a terminal.
+    #[error(
+        "standard output is a terminal, which a capture would garble: name a file with --write, or pipe it into a study"
+    )]
+    Terminal,
+    /// A file cannot be written.
+    #[error("{} cannot be written: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: PcapError,
+    },
+}
+
+impl SynthesizeError {
+    fn writing(path: &Path, source: impl Into<PcapError>) -> Self {
+        Self::Write { path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// Makes the traffic that is asked for.
+///
+/// # Errors
+/// It cannot be made or written.
+pub fn run(command: &SynthesizeCommand) -> Result<(), LabError> {
+    match command {
+        SynthesizeCommand::Replication(args) if args.presets => Ok(console::print(&replication::describe_presets())?),
+        SynthesizeCommand::Replication(args) => {
+            let traffic = ReplicationTraffic::new(replication::config(args), args.output.seed);
+            write(traffic.map_err(SynthesizeError::from)?, &args.output)
+        }
+        SynthesizeCommand::Redundancy(args) => {
+            let traffic = RedundancyTraffic::new(redundancy::config(args), args.output.seed);
+            write(traffic.map_err(SynthesizeError::from)?, &args.output)
+        }
+    }
+}
+
+/// A stream of frames.
+trait Traffic {
+    type Made: Serialize;
+
+    fn next(&mut self) -> Option<(Instant, &[u8])>;
+    /// From when to when it goes.
+    fn span(&self) -> (Instant, Instant);
+    fn made(&self) -> Self::Made;
+    /// What was made, for people.
+    fn describe(made: &Self::Made) -> String;
+}
+
+fn write<T: Traffic>(mut traffic: T, args: &SynthesizeOutputArgs) -> Result<(), LabError> {
+    let path = args.write.as_path();
+    let is_standard_output = path == Path::new("-");
+    if is_standard_output && io::stdout().is_terminal() {
+        return Err(SynthesizeError::Terminal.into());
+    }
+    let file: Box<dyn Write> = if is_standard_output {
+        Box::new(io::stdout())
+    } else {
+        Box::new(File::create(path).map_err(|error| SynthesizeError::writing(path, error))?)
+    };
+    // So that nobody waits for minutes of work only to be told that its summary has no place.
+    let summary = match &args.summary {
+        Some(path) => Some((path, File::create(path).map_err(|error| SynthesizeError::writing(path, error))?)),
+        None => None,
+    };
+    match write_frames(&mut traffic, BufWriter::with_capacity(BUFFER_BYTES, file)) {
+        // A reader that has seen enough is no error; what was made up to there is told.
+        Err(PcapError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe && is_standard_output => {}
+        result => result.map_err(|error| SynthesizeError::writing(path, error))?,
+    }
+    let made = traffic.made();
+    if let Some((path, mut file)) = summary {
+        let text = serde_json::to_string_pretty(&made).map_err(io::Error::from)?;
+        file.write_all(text.as_bytes()).map_err(|error| SynthesizeError::writing(path, error))?;
+    }
+    // Standard output may be the capture itself.
+    if args.json {
+        eprintln!("{}", serde_json::to_string_pretty(&made).map_err(io::Error::from)?);
+    } else {
+        eprint!("{}", T::describe(&made));
+    }
+    Ok(())
+}
+
+fn write_frames<T: Traffic, W: Write>(traffic: &mut T, writer: W) -> Result<(), PcapError> {
+    let mut capture = PcapWriter::new(writer)?;
+    let progress = Progress::new();
+    let (begins_at, ends_at) = traffic.span();
+    let all_s = ends_at.saturating_since(begins_at).as_secs_f64();
+    let mut frames = 0_u64;
+    while let Some((at, frame)) = traffic.next() {
+        capture.write(at, frame)?;
+        frames += 1;
+        if frames.is_multiple_of(PROGRESS_FRAMES) {
+            let so_far_s = at.saturating_since(begins_at).as_secs_f64();
+            progress.show(&format!("{so_far_s:.1} of {all_s:.1} s, {} frames", console::count(frames)));
+        }
+    }
+    capture.finish()?;
+    Ok(())
+}
