@@ -1,7 +1,7 @@
-//! Checks of the house that no compiler makes: `cargo run -p xtask -- rooms`, and `… fuzz` (see [`fuzz`]).
+//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, and `… fuzz` (see [`fuzz`]).
 //!
-//! * Each room uses only rooms above it.
-//! * Pure rooms are `no_std`, and deny `unsafe` but for named exceptions.
+//! * Each crate uses only crates below it.
+//! * Pure crates are `no_std`, and deny `unsafe` but for named exceptions.
 //! * Each source file begins by saying what it is, but for the tests of the file beside them.
 
 mod fuzz;
@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The rooms from the ground up: each may use only those before it. The second field says whether the room is pure.
-const ROOMS: [(&str, bool); 18] = [
+/// The crates from the ground up: each may use only those before it. The second field says whether the crate is pure.
+const LAYERS: [(&str, bool); 18] = [
     ("filters", true),
     ("flow", true),
     ("packet-io", false),
@@ -32,7 +32,7 @@ const ROOMS: [(&str, bool); 18] = [
     ("mainstay", false),
 ];
 
-/// Files of pure rooms that may hold `unsafe`, each for one named reason.
+/// Files of pure crates that may hold `unsafe`, each for one named reason.
 const UNSAFE_EXCEPTIONS: [&str; 7] = [
     "crates/filters/src/multi_level/wide.rs",
     "crates/filters/src/prefetch.rs",
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     match arguments.split_first() {
-        Some((command, [])) if command == "rooms" => rooms(root),
+        Some((command, [])) if command == "layers" => layers(root),
         Some((command, rest)) if command == "fuzz" => match fuzz::run(root, rest) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -56,25 +56,25 @@ fn main() -> ExitCode {
             }
         },
         _ => {
-            eprintln!("usage: cargo run -p xtask -- rooms | fuzz");
+            eprintln!("usage: cargo run -p xtask -- layers | fuzz");
             ExitCode::FAILURE
         }
     }
 }
 
-fn rooms(root: &Path) -> ExitCode {
-    let faults = check_rooms(root);
+fn layers(root: &Path) -> ExitCode {
+    let faults = check_layers(root);
     for fault in &faults {
         eprintln!("{fault}");
     }
-    println!("rooms: {} checked, {} faults", ROOMS.len(), faults.len());
+    println!("layers: {} crates checked, {} faults", LAYERS.len(), faults.len());
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn check_rooms(root: &Path) -> Vec<String> {
+fn check_layers(root: &Path) -> Vec<String> {
     let mut faults = Vec::new();
-    for (index, (room, is_pure)) in ROOMS.iter().enumerate() {
-        let folder = root.join("crates").join(room);
+    for (index, (name, is_pure)) in LAYERS.iter().enumerate() {
+        let folder = root.join("crates").join(name);
         faults.extend(check_dependencies(&folder, index));
         for file in source_files(&folder.join("src")) {
             faults.extend(check_file(root, &file, *is_pure));
@@ -86,7 +86,7 @@ fn check_rooms(root: &Path) -> Vec<String> {
     faults
 }
 
-/// A room's dependencies are rooms before it; a pure room's, pure ones.
+/// A crate's dependencies are crates before it; a pure crate's, pure ones.
 fn check_dependencies(folder: &Path, index: usize) -> Vec<String> {
     let manifest = folder.join("Cargo.toml");
     let parsed = match fs::read_to_string(&manifest)
@@ -99,9 +99,11 @@ fn check_dependencies(folder: &Path, index: usize) -> Vec<String> {
     let used = parsed.get("dependencies").and_then(toml::Value::as_table).map(|table| table.keys().cloned());
     used.into_iter()
         .flatten()
-        .filter_map(|name| ROOMS.iter().position(|(room, _)| *room == name).map(|position| (name, position)))
-        .filter(|(_, position)| *position >= index || (ROOMS[index].1 && !ROOMS[*position].1))
-        .map(|(name, _)| format!("{}: uses `{name}`, which is not a room above it that it may use", manifest.display()))
+        .filter_map(|name| LAYERS.iter().position(|(known, _)| *known == name).map(|position| (name, position)))
+        .filter(|(_, position)| *position >= index || (LAYERS[index].1 && !LAYERS[*position].1))
+        .map(|(name, _)| {
+            format!("{}: uses `{name}`, which is not a crate below it that it may use", manifest.display())
+        })
         .collect()
 }
 
@@ -111,7 +113,7 @@ fn check_purity(folder: &Path) -> Vec<String> {
     ["#![no_std]", "#![deny(unsafe_code)]"]
         .into_iter()
         .filter(|attribute| !text.contains(attribute))
-        .map(|attribute| format!("{}: a pure room says {attribute}", library.display()))
+        .map(|attribute| format!("{}: a pure crate says {attribute}", library.display()))
         .collect()
 }
 
@@ -125,7 +127,7 @@ fn check_file(root: &Path, file: &Path, is_pure: bool) -> Vec<String> {
         faults.push(format!("{name}: does not begin by saying what it is (`//!`)"));
     }
     if is_pure && text.contains("allow(unsafe_code)") && !UNSAFE_EXCEPTIONS.contains(&name.as_str()) {
-        faults.push(format!("{name}: `unsafe` in a pure room; exceptions are listed in xtask"));
+        faults.push(format!("{name}: `unsafe` in a pure crate; exceptions are listed in xtask"));
     }
     faults
 }

@@ -91,7 +91,7 @@ to = ["{0}"]
 
 fn topology() -> Option<Topology> {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return None;
     }
     Some(Topology::build().expect("the network can be built"))
@@ -133,7 +133,7 @@ fn tcp_passes_a_gateway_by_af_xdp_and_its_successor_after_a_kill() {
     if let Err(error @ IoError::NotPermitted { .. }) =
         node.run(|| AfXdpIo::open(&[PortConfig::new(INTERFACES[0])])).unwrap()
     {
-        println!("skipped: {error}");
+        packet_io::namespace::skip(format_args!("{error}"));
         return;
     }
     for host in [&topology.client, &topology.server] {
@@ -157,7 +157,7 @@ fn the_kernel_routes_into_a_gateway_that_sends_on_by_a_packet_socket() {
     let begin = Instant::now();
     while node.run(|| Netlink::open().unwrap().interface("tun0").is_err()).unwrap() {
         if gateway.child.try_wait().unwrap().is_some() {
-            println!("skipped: the gateway cannot make a tunnel device here, see above");
+            packet_io::namespace::skip("the gateway cannot make a tunnel device here, see above");
             return;
         }
         assert!(begin.elapsed() < PATIENCE, "no tunnel device came");

@@ -26,7 +26,7 @@ fn run_demo(options: &[&str]) -> Option<(serde_json::Value, String)> {
 /// How a demonstration ends, its result and its page.
 fn try_demo(options: &[&str]) -> Option<(Output, serde_json::Value, String)> {
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return None;
     }
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ fn connections_outlive_their_node_when_it_has_several_workers() {
 #[test]
 fn repeated_downloads_between_two_sites_survive_the_encoders_node_and_take_fewer_bytes() {
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return;
     }
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ fn repeated_downloads_between_two_sites_survive_the_encoders_node_and_take_fewer
 #[test]
 fn where_both_nodes_carry_connections_the_survivor_carries_all() {
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return;
     }
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

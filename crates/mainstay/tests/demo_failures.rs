@@ -12,7 +12,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Plays a failure and holds what came of it against what is promised; says so where the machine forbids namespaces.
 fn play(failure: &str) {
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return;
     }
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

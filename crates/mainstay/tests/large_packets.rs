@@ -61,7 +61,7 @@ impl Network {
     /// configuration of each of the gateway's ports. `None`, said aloud, where the machine forbids namespaces.
     fn new(name: &str, narrow: usize, port_options: &str) -> Option<Self> {
         if probe() != NamespaceSupport::Available {
-            println!("skipped: {:?}", probe());
+            packet_io::namespace::skip(format_args!("{:?}", probe()));
             return None;
         }
         let folder = std::env::temp_dir().join(format!("mainstay-{name}-{}", std::process::id()));

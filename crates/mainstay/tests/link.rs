@@ -34,7 +34,7 @@ impl Network {
     /// None, said aloud, where the machine forbids namespaces.
     fn new(plan: LinkPlan) -> Option<Self> {
         if probe() != NamespaceSupport::Available {
-            println!("skipped: this user cannot make network namespaces");
+            packet_io::namespace::skip("this user cannot make network namespaces");
             return None;
         }
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +150,7 @@ fn the_kernel_answers_pings_over_it() {
     ping.args(["-n", "-c", "5", "-i", "0.02", "-W", "5"]).arg(ADDRESSES[1].to_string());
     ping.stdout(Stdio::piped()).stderr(Stdio::null());
     let Ok(child) = network.ends[0].spawn_command(ping) else {
-        println!("skipped: there is no ping here");
+        packet_io::namespace::skip("there is no ping here");
         return;
     };
     let output = child.wait_with_output().unwrap();

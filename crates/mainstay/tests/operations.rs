@@ -32,7 +32,7 @@ fn reloads_a_drain_and_a_rolling_restart_under_load_lose_no_connection() {
 /// How the demo ends and what it reports; nothing, said aloud, where the machine forbids namespaces.
 fn rolling_restart(more: &[&str]) -> Option<(Output, serde_json::Value)> {
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return None;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))

@@ -49,7 +49,7 @@ fn a_conntrackd_is_followed_up_by_what_its_configuration_becomes() {
     for mode in ["ftfw", "alarm", "notrack"] {
         let path = shipped.join(mode).join("conntrackd.conf");
         if !path.exists() {
-            println!("skipped: conntrackd's examples are not installed");
+            packet_io::namespace::skip("conntrackd's examples are not installed");
             continue;
         }
         let output = mainstay(&["sync", "import", &path.to_string_lossy()]);
@@ -108,7 +108,7 @@ fn a_mistyped_command_ends_with_status_2() {
 fn measured(arguments: &[&str]) -> Option<serde_json::Value> {
     let support = packet_io::namespace::probe();
     if let packet_io::namespace::NamespaceSupport::Forbidden(why) = support {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return None;
     }
     let output = mainstay(arguments);
@@ -183,7 +183,7 @@ fn a_capture_is_replayed_and_what_the_gateway_sends_is_written() {
 fn what_a_packet_costs_is_measured_by_each_backend_and_by_the_kernel() {
     let af_xdp = packet_io::limits::missing_capabilities(&["CAP_BPF", "CAP_NET_ADMIN"]);
     if !af_xdp.is_empty() {
-        println!("skipped: AF_XDP needs {af_xdp:?}");
+        packet_io::namespace::skip(format_args!("AF_XDP needs {af_xdp:?}"));
         return;
     }
     let arguments = ["bench", "packets", "--seconds", "0.2", "--rounds", "1", "--flows", "64", "--json"];

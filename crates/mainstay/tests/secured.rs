@@ -65,7 +65,7 @@ impl Site {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         if probe() != NamespaceSupport::Available {
-            println!("skipped: {:?}", probe());
+            packet_io::namespace::skip(format_args!("{:?}", probe()));
             return None;
         }
         let nth = MADE.fetch_add(1, Ordering::Relaxed);
@@ -402,7 +402,7 @@ fn certificate_section(site: &Site, name: &str) -> String {
 fn nodes_authenticate_by_certificates_that_openssl_made() {
     let Some(mut site) = Site::new() else { return };
     if !make_authority(&site.folder, "authority") {
-        println!("skipped: there is no openssl");
+        packet_io::namespace::skip("there is no openssl");
         return;
     }
     make_certificate(&site.folder, "authority", "left", "ed25519");

@@ -16,11 +16,11 @@ const LAST_MOMENT: u64 = RAMP_PER_S / 10;
 /// The report of a small measurement; none, said aloud, where it cannot be made.
 fn report(arguments: &[&str]) -> Option<Value> {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return None;
     }
     if Command::new("nft").arg("-v").output().is_err() {
-        println!("skipped: nft is not installed (package nftables)");
+        packet_io::namespace::skip("nft is not installed (package nftables)");
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
@@ -65,7 +65,7 @@ fn mainstay_sync_is_measured_and_misses_nothing_in_the_end() {
 #[test]
 fn conntrackd_is_measured_in_the_same_way() {
     if Command::new("conntrackd").arg("-v").output().is_err() {
-        println!("skipped: conntrackd is not installed");
+        packet_io::namespace::skip("conntrackd is not installed");
         return;
     }
     let Some(report) = report(&["--subjects", "off,conntrackd"]) else { return };

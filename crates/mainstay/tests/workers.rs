@@ -123,7 +123,7 @@ fn take_turn() -> MutexGuard<'static, ()> {
 /// The network and its two gateways, node 0 active; nothing where the machine forbids namespaces, which is printed.
 fn start(workers: [u8; 2]) -> Option<(Topology, [Gateway; 2])> {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return None;
     }
     let topology = Topology::build().expect("namespaces can be made");
@@ -241,7 +241,7 @@ fn nodes_with_different_numbers_of_workers_say_so_and_end_in_good_order() {
 fn reloads_and_a_rolling_restart_reach_every_worker_and_lose_no_connection() {
     let _turn = take_turn();
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))

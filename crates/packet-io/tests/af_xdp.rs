@@ -39,7 +39,7 @@ fn network() -> Option<Network> {
     if let Err(error @ (IoError::NotPermitted { .. } | IoError::System { .. })) =
         network.gateway.run(|| AfXdpIo::open(&configs())).unwrap()
     {
-        println!("skipped: {error}");
+        packet_io::namespace::skip(format_args!("{error}"));
         return None;
     }
     for ((host, port), routers) in [(&network.client, "port0"), (&network.server, "port1")].into_iter().zip(routers()) {

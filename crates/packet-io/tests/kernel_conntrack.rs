@@ -55,14 +55,14 @@ impl Router {
     /// `None`, said aloud, where the machine forbids namespaces or has no nftables.
     fn start() -> Option<Self> {
         if probe() != NamespaceSupport::Available {
-            println!("skipped: {:?}", probe());
+            packet_io::namespace::skip(format_args!("{:?}", probe()));
             return None;
         }
         let (router, ends) = (Namespace::new().unwrap(), Namespace::new().unwrap());
         ends.run(|| sysctl::quieten_ipv6().unwrap()).unwrap();
         let macs = router.run(|| cable(&ends)).unwrap();
         if !load_rules(&router) {
-            println!("skipped: nft is not there, or this kernel takes no stateful rules");
+            packet_io::namespace::skip("nft is not there, or this kernel takes no stateful rules");
             return None;
         }
         let open = || AfPacketIo::open(&[PortConfig::new("end_a"), PortConfig::new("end_b")]).unwrap();

@@ -24,7 +24,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 fn as_ordinary_user() {
     if let NamespaceSupport::Forbidden(reason) = probe() {
-        println!("skipped: {reason}");
+        packet_io::namespace::skip(format_args!("{reason}"));
         return;
     }
     assert_eq!(probe(), NamespaceSupport::AfterUserNamespace);
@@ -91,6 +91,6 @@ fn main() {
     command.arg(AS_ORDINARY_USER).uid(NOBODY).gid(NOBODY);
     match command.status() {
         Ok(status) => assert!(status.success(), "the ordinary user's part failed: {status}"),
-        Err(error) => println!("skipped: cannot start as another user: {error}"),
+        Err(error) => packet_io::namespace::skip(format_args!("cannot start as another user: {error}")),
     }
 }

@@ -62,7 +62,7 @@ fn open(namespace: &Namespace, offload: bool, addresses: [IpAddr; 2]) -> Option<
     match opened.unwrap() {
         Ok(io) => Some(io),
         Err(error @ (IoError::NotPermitted { .. } | IoError::Misuse(_))) => {
-            println!("skipped: {error}");
+            packet_io::namespace::skip(format_args!("{error}"));
             None
         }
         Err(error) => panic!("{error}"),

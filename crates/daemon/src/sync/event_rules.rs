@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_rules_are_there_while_they_are_wanted_and_come_back_when_somebody_flushes_them() {
         if probe() != NamespaceSupport::Available || Command::new("nft").arg("-v").output().is_err() {
-            println!("skipped: {:?}, or nft is not installed", probe());
+            packet_io::namespace::skip(format_args!("{:?}, or nft is not installed", probe()));
             return;
         }
         let namespace = Namespace::new().expect("a namespace");

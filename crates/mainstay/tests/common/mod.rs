@@ -59,7 +59,7 @@ impl Host {
     /// `None`, and said, where the machine forbids namespaces.
     pub(crate) fn new(name: &str) -> Option<Self> {
         if !matches!(namespace::probe(), NamespaceSupport::Available) {
-            println!("skipped: this user cannot make network namespaces");
+            packet_io::namespace::skip("this user cannot make network namespaces");
             return None;
         }
         let folder = std::env::temp_dir().join(format!("mainstay-{name}-{}", std::process::id()));

@@ -163,7 +163,7 @@ impl SyncPair {
     /// `None`, and said, where the machine forbids namespaces.
     pub(crate) fn new(name: &str) -> Option<Self> {
         if !matches!(namespace::probe(), NamespaceSupport::Available) {
-            println!("skipped: this user cannot make network namespaces");
+            packet_io::namespace::skip("this user cannot make network namespaces");
             return None;
         }
         let folder = std::env::temp_dir().join(format!("mainstay-sync-{name}-{}", std::process::id()));

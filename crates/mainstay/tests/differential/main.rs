@@ -37,7 +37,7 @@ fn compare(options: Options) -> Option<Report> {
     let kernel = match Kernel::start(options) {
         Ok(kernel) => kernel,
         Err(Unavailable(why)) => {
-            println!("skipped: {why}");
+            packet_io::namespace::skip(format_args!("{why}"));
             return None;
         }
     };

@@ -29,7 +29,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// The turn of a test; nothing, said aloud, where the machine forbids namespaces.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return None;
     }
     Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))

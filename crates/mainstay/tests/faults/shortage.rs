@@ -16,7 +16,7 @@ fn a_slow_link_delays_what_the_standby_knows_and_loses_nothing() {
     let Some(_turn) = turn() else { return };
     let mut cluster = Cluster::ready("slow");
     if !cluster.throttle_link(Some(THROTTLED_KILOBITS_PER_S)) {
-        println!("skipped: no token bucket filter here");
+        packet_io::namespace::skip("no token bucket filter here");
         return;
     }
     let traffic = Traffic::with_churn(&cluster, 500, 250);
@@ -62,7 +62,7 @@ fn of_a_standby_that_is_needed_too_early_what_it_was_told_survives() {
     let traffic = Traffic::silent(&cluster, CONNECTIONS);
     cluster.kill(1);
     if !cluster.throttle_link(Some(THROTTLED_KILOBITS_PER_S)) {
-        println!("skipped: no token bucket filter here");
+        packet_io::namespace::skip("no token bucket filter here");
         return;
     }
     cluster.start_with(1, CONNECTIONS_MAX, &[]);

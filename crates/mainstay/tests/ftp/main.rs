@@ -183,7 +183,7 @@ fn pythons_client_agrees(topology: &Topology, server: SocketAddr) {
     command.arg("-c").arg(script).stdin(Stdio::null());
     match topology.client.spawn_command(command) {
         Ok(mut child) => assert!(child.wait().unwrap().success(), "ftplib with {server}"),
-        Err(error) => println!("skipped with Python's client: {error}"),
+        Err(error) => packet_io::namespace::skip(format_args!("Python's client: {error}")),
     }
 }
 
@@ -203,7 +203,7 @@ fn follow_their_announcements(workers: u8) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return;
     }
     let topology = Topology::build().unwrap();

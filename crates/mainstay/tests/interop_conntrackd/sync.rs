@@ -32,7 +32,7 @@ impl Machines {
     /// None, said aloud, where it cannot be.
     fn start(name: &str, cache: Cache) -> Option<Self> {
         if !is_installed("conntrackd") {
-            println!("skipped: conntrackd cannot be run: install the package conntrackd");
+            packet_io::namespace::skip("conntrackd cannot be run: install the package conntrackd");
             return None;
         }
         let pair = SyncPair::new(name)?;

@@ -149,11 +149,11 @@ impl World {
     /// Builds it, and waits until the two have met. None, said aloud, where it cannot be.
     pub(crate) fn build(transport: Transport, cache: Cache) -> Option<Self> {
         if probe() != NamespaceSupport::Available {
-            println!("skipped: {:?}", probe());
+            packet_io::namespace::skip(format_args!("{:?}", probe()));
             return None;
         }
         if !is_installed("conntrackd") {
-            println!("skipped: conntrackd cannot be run: install the package conntrackd");
+            packet_io::namespace::skip("conntrackd cannot be run: install the package conntrackd");
             return None;
         }
         let [near, far] = [Namespace::new().unwrap(), Namespace::new().unwrap()];

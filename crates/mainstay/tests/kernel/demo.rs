@@ -11,11 +11,11 @@ use super::turn;
 /// Runs the demonstration, which finds out itself what it needs. Nothing, said aloud, where the machine lacks it.
 fn run(options: &[&str], programs: &[(&str, &str)]) -> Option<serde_json::Value> {
     if let NamespaceSupport::Forbidden(why) = probe() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return None;
     }
     if let Err(why) = available(programs) {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return None;
     }
     let _turn = turn();

@@ -38,11 +38,11 @@ fn turn() -> MutexGuard<'static, ()> {
 /// The turn of a test, and its routers; nothing, said aloud, where the machine lacks what it needs.
 fn routers(programs: &[(&str, &str)]) -> Option<(MutexGuard<'static, ()>, Routers)> {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return None;
     }
     if let Err(why) = available(programs) {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return None;
     }
     let turn = turn();

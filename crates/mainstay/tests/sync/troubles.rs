@@ -32,7 +32,9 @@ fn a_kernel_that_is_full_is_named_and_gets_the_connections_when_there_is_room() 
     let max = inside(&pair.machines[1], || sysctl::read("net/netfilter/nf_conntrack_max"));
     let max: usize = max.expect("connections are tracked").parse().expect("a number");
     if max == 0 || max > FILLED_MAX {
-        println!("skipped: this kernel tracks up to {max} connections, which are too many to be filled");
+        packet_io::namespace::skip(format_args!(
+            "this kernel tracks up to {max} connections, which are too many to be filled"
+        ));
         return;
     }
     let [left, right] = pair.start_both("[[filter.ignore]]\naddresses = [\"10.8.0.0/13\"]\n");

@@ -10,7 +10,7 @@ use crate::netlink::Netlink;
 fn available() -> bool {
     let support = probe();
     if support != NamespaceSupport::Available {
-        println!("skipped: {support:?}");
+        crate::namespace::skip(format_args!("{support:?}"));
     }
     support == NamespaceSupport::Available
 }

@@ -15,7 +15,7 @@ const THERE_V6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 2);
 fn joined_namespaces() -> Option<(Namespace, Namespace)> {
     let support = probe();
     if support != NamespaceSupport::Available {
-        println!("skipped: {support:?}");
+        crate::namespace::skip(format_args!("{support:?}"));
         return None;
     }
     let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());

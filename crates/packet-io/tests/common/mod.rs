@@ -50,7 +50,7 @@ impl Network {
     pub(crate) fn new() -> Option<Self> {
         let support = probe();
         if support != NamespaceSupport::Available {
-            println!("skipped: {support:?}");
+            packet_io::namespace::skip(format_args!("{support:?}"));
             return None;
         }
         let [client, gateway, server] = std::array::from_fn(|_| Namespace::new().unwrap());

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn bulk_data_passes_through_the_kernel_in_the_nodes_place() {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return;
     }
     let topology = Topology::build().unwrap();

@@ -11,7 +11,7 @@ fn args() -> BenchPacketsArgs {
 #[test]
 fn packets_pass_by_the_cable_and_through_the_kernel() {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return;
     }
     let watch = Watch::new().unwrap();

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_near_server_needs_no_route_and_the_dedicated_link_can_be_cut() {
         if probe() != NamespaceSupport::Available {
-            println!("skipped: {:?}", probe());
+            packet_io::namespace::skip(format_args!("{:?}", probe()));
             return;
         }
         let mut network = Network::build(Links::default()).unwrap();

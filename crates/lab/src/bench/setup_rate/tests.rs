@@ -8,7 +8,7 @@ use crate::bench::bulk::KernelRules;
 #[test]
 fn connections_are_made_and_counted() {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return;
     }
     let topology = Arc::new(Topology::build().unwrap());
@@ -25,7 +25,7 @@ fn connections_are_made_and_counted() {
 #[test]
 fn a_server_that_is_not_there_is_a_failure_with_its_reason() {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return;
     }
     let topology = Arc::new(Topology::build().unwrap());

@@ -15,7 +15,7 @@ fn expectations_come_back_and_go() {
         let mut master = tcp(1000);
         master.extra_mut().helper = HelperName::new(b"sip");
         if execute(&mut table, Request::Create(&master)) == Err(RequestError::Unsupported) {
-            println!("skipped: the kernel has no helper for SIP");
+            crate::namespace::skip("the kernel has no helper for SIP");
             return;
         }
         let expected = |port| Expectation {

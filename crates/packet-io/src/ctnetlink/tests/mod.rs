@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn namespace() -> Option<Namespace> {
     let support = probe();
     if support != NamespaceSupport::Available {
-        println!("skipped: {support:?}");
+        crate::namespace::skip(format_args!("{support:?}"));
         return None;
     }
     Some(Namespace::new().unwrap())
@@ -33,7 +33,7 @@ fn namespace() -> Option<Namespace> {
 fn load_rules(rules: &str) -> bool {
     let started = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut nft) = started else {
-        println!("skipped: the program nft is not installed (package nftables)");
+        crate::namespace::skip("the program nft is not installed (package nftables)");
         return false;
     };
     nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
@@ -47,7 +47,7 @@ fn conntrack_list() -> Option<String> {
     match Command::new("conntrack").args(["-L", "-o", "extended,labels"]).output() {
         Ok(output) => Some(String::from_utf8(output.stdout).unwrap()),
         Err(_) => {
-            println!("skipped in part: the program conntrack is not installed (package conntrack)");
+            crate::namespace::skip("the program conntrack is not installed (package conntrack)");
             None
         }
     }

@@ -46,7 +46,7 @@ fn a_larger_buffer_takes_them_all() {
         let mut table = TableSocket::open().unwrap();
         assert!(socket.set_receive_buffer(8192).unwrap() < 100_000);
         if socket.set_receive_buffer(16 << 20).unwrap() < 16 << 20 {
-            println!("skipped: the process may not go beyond net.core.rmem_max");
+            crate::namespace::skip("the process may not go beyond net.core.rmem_max");
             return;
         }
         let entries: Vec<_> = (1..=2000).map(tcp).collect();

@@ -16,11 +16,11 @@ const STANDSTILL_MAX: Duration = Duration::from_secs(20);
 /// None, said aloud, where it cannot be.
 fn network() -> Option<Network> {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return None;
     }
     if let Err(why) = available() {
-        println!("skipped: {why}");
+        packet_io::namespace::skip(format_args!("{why}"));
         return None;
     }
     Some(Network::build(Links::default()).unwrap())

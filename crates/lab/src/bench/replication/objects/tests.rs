@@ -12,7 +12,7 @@ use crate::demo::watch::{Waited, Watch};
 #[test]
 fn objects_of_all_sizes_are_fetched_and_the_phases_kept() {
     if probe() != NamespaceSupport::Available {
-        println!("skipped: {:?}", probe());
+        packet_io::namespace::skip(format_args!("{:?}", probe()));
         return;
     }
     let network = Network::build(Links::default()).unwrap();

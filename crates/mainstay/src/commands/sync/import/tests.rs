@@ -33,7 +33,7 @@ fn every_example_of_the_package_is_translated_or_has_nothing_to_replicate() {
     for name in ["sync/ftfw", "sync/alarm", "sync/notrack", "stats"] {
         let path = format!("{EXAMPLES}/{name}/conntrackd.conf");
         let Ok(text) = std::fs::read_to_string(&path) else {
-            println!("skipped: {path} is not there: install the package conntrackd");
+            packet_io::namespace::skip(format_args!("{path} is not there: install the package conntrackd"));
             continue;
         };
         if name == "stats" {
