@@ -251,9 +251,11 @@ impl Node {
                 peer.orphaned_at = Some(now);
                 self.events.push(now, NodeEvent::PeerDown(id));
                 self.passive.note_lost_peer(now);
-                // Signs of life grow rare when the peer hears none, and may get lost: what else it says tells all the same
-                // that it lives. That of a dead peer is as old as the detection time.
-                let fresh = peer.detection_time() / 2;
+                // A peer that receives nothing sends its detection packets once a second (RFC 5880 section 6.8.3), but its
+                // heartbeats and messages as before: these show that it lives. Those of a dead peer are about as old as the
+                // detection time; they are younger than seven tenths of it only if three detection packets, sent a tenth
+                // apart, were lost before its death.
+                let fresh = peer.detection_time() * 7 / 10;
                 let is_heard = self.roles.was_heard_within(now, id, fresh) || peer.replicated_within(now, fresh);
                 if is_heard || diagnostic == Diagnostic::NeighbourSignalledDown {
                     self.roles.handle_peer_deaf(now, id)

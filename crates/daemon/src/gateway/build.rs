@@ -71,7 +71,7 @@ pub(super) fn node_config(config: &Config, secrets: &Secrets) -> Result<NodeConf
     node_config_with(config, forwarding(config, secrets)?, secrets)
 }
 
-/// As [`node_config`], with ports that the caller knows.
+/// The node as configured, with ports that the caller knows.
 pub fn node_config_with(
     config: &Config,
     forwarding: forwarding::Config,

@@ -7,12 +7,12 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use mainstay::emulator::{BOTH, Direction, Link, LinkPlan};
-//! use mainstay::emulator::channel::Settings;
+//! use lab::emulator::{BOTH, Direction, Link, LinkPlan};
+//! use lab::emulator::channel::Settings;
 //! use packet_io::namespace::Namespace;
 //! use packet_io::netlink::Prefix;
 //!
-//! # fn main() -> Result<(), mainstay::emulator::LinkError> {
+//! # fn main() -> Result<(), lab::emulator::LinkError> {
 //! let ends = [Namespace::new()?, Namespace::new()?];
 //! let plan = LinkPlan {
 //!     addresses: [vec![Prefix::new([10, 0, 0, 1], 30)], vec![Prefix::new([10, 0, 0, 2], 30)]],
