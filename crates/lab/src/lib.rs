@@ -1,6 +1,6 @@
 //! The laboratory: what shows, measures and simulates. Packages are built without it.
 //!
-//! [`demo`] kills nodes under real traffic in namespaces; [`bench`] measures beside what one would use instead; [`emulator`] is
+//! [`demo`] kills nodes under real traffic in namespaces; [`mod@bench`] measures beside what one would use instead; [`emulator`] is
 //! a link of known delay, loss and rate; [`simulate`] plays seeded clusters under faults; [`synthesize`] makes traffic. Nothing
 //! that a gateway runs depends on it.
 
