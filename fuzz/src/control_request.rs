@@ -1,7 +1,7 @@
 //! Requests to the control API, and the filters in them.
 
-use control::FlowFilter;
 use api::{FlowFilterText, Line, Query, Request};
+use control::FlowFilter;
 
 /// One line.
 pub fn run(data: &[u8]) {
