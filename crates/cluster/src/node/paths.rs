@@ -23,6 +23,11 @@ use crate::failure_detector::{
 use crate::forwarding::{OutFrame, PathFrame, PathFrameKind, PathId};
 use crate::role::{self, Heartbeats};
 
+/// A peer that receives nothing sends its detection packets once a second (RFC 5880 section 6.8.3), but its heartbeats and
+/// messages as before: one that is younger than so many tenths of the detection time shows that it lives. Those of a dead peer
+/// are about as old as the detection time. They are younger only if three detection packets, a tenth apart, were lost before
+/// its death; its addresses are then taken over when its last heartbeat has expired.
+const FRESH_TENTHS: u32 = 7;
 /// How long the replication path alone must be down before that is reported: when a peer dies, all paths fall silent, but not in
 /// the same millisecond.
 const DEGRADED_AFTER: Duration = Duration::from_millis(200);
@@ -251,11 +256,7 @@ impl Node {
                 peer.orphaned_at = Some(now);
                 self.events.push(now, NodeEvent::PeerDown(id));
                 self.passive.note_lost_peer(now);
-                // A peer that receives nothing sends its detection packets once a second (RFC 5880 section 6.8.3), but its
-                // heartbeats and messages as before: these show that it lives. Those of a dead peer are about as old as the
-                // detection time; they are younger than seven tenths of it only if three detection packets, sent a tenth
-                // apart, were lost before its death.
-                let fresh = peer.detection_time() * 7 / 10;
+                let fresh = peer.detection_time() * FRESH_TENTHS / 10;
                 let is_heard = self.roles.was_heard_within(now, id, fresh) || peer.replicated_within(now, fresh);
                 if is_heard || diagnostic == Diagnostic::NeighbourSignalledDown {
                     self.roles.handle_peer_deaf(now, id)

@@ -42,7 +42,7 @@ fn is_restorable(pipeline: &Pipeline, connection: &Connection) -> bool {
 
 impl Compact {
     /// Whether an entry of the filter can stand for the connection. A pair of hosts does not say which of the translations that
-    /// connections between them may have this one has (seed 000, section 2.2.1 C, aggregates for firewalls, which
+    /// connections between them may have this one has ([compact replication, section 2.2.1 C] aggregates for firewalls, which
     /// translate nothing).
     fn can_hold(&self, connection: &Connection) -> bool {
         !self.is_of_hosts || connection.reply == connection.original.inverse()
