@@ -57,6 +57,11 @@ impl Link {
         Self { config, is_cut: false, rate: None, busy_until: Instant::ZERO, random, last_arrival: Instant::ZERO }
     }
 
+    /// When all that waits in its queue will have left it: a limit that is lifted does not speed up what waits already.
+    pub(crate) const fn drained_at(&self) -> Instant {
+        self.busy_until
+    }
+
     /// The arrivals of what is sent now: none, one or two.
     pub(crate) fn carry(&mut self, now: Instant, length_bytes: usize) -> impl Iterator<Item = Arrival> + use<> {
         let config = self.config;

@@ -24,6 +24,8 @@ pub(crate) enum Event {
     Datagram { node: usize, is_detection: bool, bytes: Vec<u8> },
     /// The scenario interferes.
     Fault { index: usize },
+    /// The queue of a link whose limit was lifted is empty.
+    Drained,
     /// From here on nothing goes wrong any more.
     Calm,
 }

@@ -7,6 +7,7 @@ use cluster::{failure_detector, role};
 use flow::PortId;
 use replication::SessionConfig;
 
+use super::machine::Machine;
 use super::{World, view};
 use crate::Sabotage;
 use crate::checkers::Conditions;
@@ -93,6 +94,7 @@ impl World<'_> {
             Fault::Rate { bytes_per_second, queue_bytes } => {
                 let rate = (bytes_per_second > 0).then_some(Rate { bytes_per_second, queue_bytes });
                 self.machines.iter_mut().for_each(|machine| machine.replication.rate = rate);
+                self.note_conditions_when_drained();
             }
             Fault::Lag { who, lag_ms } => self.each(who, |world, node| {
                 world.machines[node].lag = Duration::from_millis(lag_ms);
@@ -226,12 +228,24 @@ impl World<'_> {
             self.notice_carrier(node);
             self.wake(node);
         }
+        self.note_conditions_when_drained();
         self.note_conditions();
     }
 
-    /// The checkers are told under what conditions the nodes work from now on.
-    fn note_conditions(&mut self) {
-        let is_prompt = self.machines.iter().all(|machine| machine.lag.is_zero() && machine.replication.rate.is_none());
+    /// Links whose limit was lifted are as before once their queues have drained.
+    fn note_conditions_when_drained(&mut self) {
+        let drained_at = self.machines.iter().map(|machine| machine.replication.drained_at()).max().unwrap_or(self.now);
+        if drained_at > self.now && self.machines.iter().all(|machine| machine.replication.rate.is_none()) {
+            self.schedule.add(drained_at, Event::Drained);
+        }
+    }
+
+    /// The checkers learn under what conditions the nodes work from now on.
+    pub(super) fn note_conditions(&mut self) {
+        let now = self.now;
+        let is_prompt = self.machines.iter().all(|Machine { lag, replication, .. }| {
+            lag.is_zero() && replication.rate.is_none() && replication.drained_at() <= now
+        });
         let muted = self.machines.each_ref().map(|machine| machine.muted);
         let conditions = Conditions {
             tell: is_prompt

@@ -151,6 +151,7 @@ impl<'a> World<'a> {
             Event::NodeTimer { node } => self.handle_timer(node),
             Event::Datagram { node, is_detection, bytes } => self.queue_datagram(node, is_detection, bytes),
             Event::Fault { index } => self.interfere(self.faults[index].1),
+            Event::Drained => self.note_conditions(),
             Event::Calm => self.calm(),
         }
     }
