@@ -19,6 +19,10 @@ pub struct Order {
 }
 
 impl Order {
+    const fn is_later_than(self, other: Self) -> bool {
+        self.incarnation == other.incarnation && self.sequence > other.sequence
+    }
+
     pub(super) fn encode(self, kind: u16, out: &mut Vec<u8>) {
         let mut value = [0; ORDER_BYTES];
         value[..4].copy_from_slice(&self.incarnation.to_be_bytes());
@@ -50,8 +54,9 @@ struct Awaited {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LatestHeartbeat {
     latest: Option<Order>,
-    /// The incarnation before the latest one: what still arrives of it is late.
-    ended: Option<u32>,
+    /// The incarnation before the latest one: what still arrives of it is late, unless it answers a later heartbeat of this
+    /// node than this one.
+    ended: Option<(u32, Order)>,
     awaited: Option<Awaited>,
 }
 
@@ -78,18 +83,25 @@ impl LatestHeartbeat {
         self.awaited.is_some()
     }
 
-    /// Whether a heartbeat is not older than the latest one, which it then is itself.
-    pub(super) fn admit(&mut self, order: Option<Order>) -> bool {
+    /// Whether a heartbeat is not older than the latest one, which it then is itself. `answers` is the heartbeat of this node
+    /// that it answers, `own` the last one that this node has sent.
+    ///
+    /// A node that starts may receive its peer's heartbeats in any order, the last ones of an ended incarnation after the
+    /// first ones of the next. So the one that it took for ended counts again once it answers what was sent after that.
+    pub(super) fn admit(&mut self, order: Option<Order>, answers: Option<Order>, own: Order) -> bool {
         let Some(order) = order else { return true };
         match self.latest {
             Some(latest) if latest.incarnation == order.incarnation && order.sequence < latest.sequence => {
                 return false;
             }
             Some(latest) if latest.incarnation != order.incarnation => {
-                if self.ended == Some(order.incarnation) {
+                let is_late = self.ended.is_some_and(|(ended, at)| {
+                    ended == order.incarnation && !answers.is_some_and(|it| it.is_later_than(at))
+                });
+                if is_late {
                     return false;
                 }
-                self.ended = Some(latest.incarnation);
+                self.ended = Some((latest.incarnation, own));
             }
             _ => {}
         }
@@ -119,8 +131,21 @@ mod tests {
             (order(8, 2), false),
         ];
         for (index, (order, is_admitted)) in admitted.into_iter().enumerate() {
-            assert_eq!(latest.admit(order), is_admitted, "the heartbeat at {index}");
+            assert_eq!(latest.admit(order, None, Order::default()), is_admitted, "the heartbeat at {index}");
         }
+    }
+
+    #[test]
+    fn a_late_heartbeat_of_an_ended_incarnation_does_not_silence_the_living_one_for_long() {
+        let (living, ended) = (7, 6);
+        let order = |incarnation, sequence| Some(Order { incarnation, sequence });
+        let own = |sequence| Order { incarnation: 3, sequence };
+        let mut latest = LatestHeartbeat::default();
+        assert!(latest.admit(order(living, 1), None, own(4)));
+        assert!(latest.admit(order(ended, 90), Some(own(3)), own(4)), "nothing says yet that it is late");
+        assert!(!latest.admit(order(living, 2), Some(own(4)), own(5)), "so far it may be the one that ended");
+        assert!(latest.admit(order(living, 3), Some(own(5)), own(5)), "it answers what was sent since");
+        assert!(!latest.admit(order(ended, 91), Some(own(5)), own(5)), "one that has ended never does");
     }
 
     #[test]

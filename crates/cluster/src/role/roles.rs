@@ -114,8 +114,11 @@ impl Roles {
 
     /// Whether a peer's heartbeats are not older than the latest ones that were admitted, nor than this node's last pause.
     pub fn admits(&mut self, now: Instant, said: &Heartbeats) -> bool {
+        let own = self.order;
         let latest = self.latest.iter_mut().find(|(node, _)| *node == said.first.node);
-        latest.is_none_or(|(_, latest)| !latest.is_stale(now, said.answers) && latest.admit(said.order))
+        latest.is_none_or(|(_, latest)| {
+            !latest.is_stale(now, said.answers) && latest.admit(said.order, said.answers, own)
+        })
     }
 
     /// A peer says how it stands. Where both nodes have several groups, these go by their identities, and those that this node
