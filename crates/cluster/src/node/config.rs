@@ -177,6 +177,7 @@ impl NodeConfig {
             judging: Judging::default(),
             tracking: Tracking::default(),
             drain_given_up_at: None,
+            leaving: super::leaving::Leaving::default(),
             served_at: now,
             service_gap: super::readiness::ServiceGap::default(),
             passive,

@@ -43,17 +43,14 @@ impl Node {
         if is_to_be_relieved && !is_forced {
             self.drain_given_up_at = Some(now + DRAIN_HANDOVER_MAX);
         }
-        if !self.tells_before_leaving(now) {
-            self.leave_now(now);
-        }
+        self.begin_leaving(now);
         Ok(())
     }
 
     /// Takes part again: stands by, or goes on holding the addresses if nobody has taken them yet.
     pub fn undrain(&mut self, now: Instant) {
         self.drain_given_up_at = None;
-        self.put_off_again();
-        self.stay_compactly();
+        self.stay();
         self.roles.rejoin(now);
         self.handle_role_events(now);
     }
@@ -65,7 +62,7 @@ impl Node {
 
     /// Goes on if nobody has come to relieve a node that may not leave unrelieved.
     pub(super) fn look_after_drain(&mut self, now: Instant) {
-        if self.roles.states().all(|state| state != State::Leaving) && !self.is_telling_before_leaving() {
+        if self.roles.states().all(|state| state != State::Leaving) && !self.is_replicating_before_leaving() {
             self.drain_given_up_at = None;
         }
         if self.drain_given_up_at.is_some_and(|at| at <= now) {

@@ -18,21 +18,15 @@ use flow::conntrack::TcpState;
 use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant};
-use replication::lazy::{Config, ConfigError, LazyInsertion, LazyStatus, TICK};
+use replication::lazy::{Config, ConfigError, LazyInsertion, LazyStatus};
 use replication::representation::precise;
-use replication::{Handle, Link, PeerSession};
+use replication::Handle;
 
 use super::{Node, peer};
 use crate::pipeline::{Lazily, TableChange};
 
 /// Connections looked at in one call of [`Node::handle_timeout`]: a packet waits no longer than that for its turn.
 const LOOKS_PER_TIMEOUT_MAX: usize = 1024;
-/// How long a node that is about to leave waits until the connections that it has put off are told. Shorter than it waits
-/// for others to take its addresses.
-pub const PUT_OFF_TOLD_WITHIN: Duration = Duration::from_secs(1);
-
-const _: () = assert!(PUT_OFF_TOLD_WITHIN.as_millis() < super::DRAIN_HANDOVER_MAX.as_millis());
-
 impl Node {
     /// From now on connections are put off as `config` says; `None`: they are all told as soon as they begin. Those that are
     /// put off now are told if it differs from what was said before.
@@ -49,7 +43,7 @@ impl Node {
         let connections_max = self.pipeline.table().capacity();
         self.pipeline.lazily = config.map(|config| {
             let insertion = LazyInsertion::new(config, connections_max, now);
-            Box::new(Lazily { insertion, ended: None, leaves_by: None })
+            Box::new(Lazily { insertion, ended: None })
         });
         Ok(())
     }
@@ -200,78 +194,35 @@ impl Node {
         }
         self.lazily(|lazily| lazily.insertion.handle_timeout(now));
         self.look_at_put_off(now, LOOKS_PER_TIMEOUT_MAX);
-        let leaves_by = self.pipeline.lazily.as_ref().and_then(|lazily| lazily.leaves_by);
-        if leaves_by.is_some_and(|at| at <= now || (self.has_told_put_off() && self.others.have_told_put_off())) {
-            self.lazily(|lazily| lazily.leaves_by = None);
-            self.leave_now(now);
-        }
     }
 
     /// When [`Node::look_after_put_off`] has something to do.
     pub(super) fn poll_put_off(&self) -> Option<Instant> {
-        let lazily = self.pipeline.lazily.as_ref()?;
-        // What was told last leaves with the next datagrams; then it is time to look again.
-        let leaving = lazily.leaves_by.map(|by| by.min(self.served_at + TICK));
-        lazily.insertion.poll_timeout().into_iter().chain(leaving).min()
+        self.pipeline.lazily.as_ref()?.insertion.poll_timeout()
     }
 
     /// Tells all connections that are put off, at once: from now on peers may need them.
     pub(super) fn tell_put_off(&mut self, now: Instant) {
-        let is_telling_all = self.is_telling_all();
+        self.replicate_deferred(now);
+        if !self.is_leaving() {
+            self.defer_again();
+        }
+    }
+
+    /// As [`Node::tell_put_off`], and nothing is deferred from now on.
+    pub(super) fn replicate_deferred(&mut self, now: Instant) {
         self.lazily(|lazily| lazily.insertion.suspend());
         self.look_at_put_off(now, usize::MAX);
-        if !is_telling_all {
-            self.lazily(|lazily| lazily.insertion.resume());
-        }
     }
 
-    /// This node is about to leave. True if it must tell first what it has put off, and leaves by itself once it has.
-    pub(super) fn tells_before_leaving(&mut self, now: Instant) -> bool {
-        if self.pipeline.lazily.is_none() || !self.holds_addresses() {
-            return false;
-        }
-        self.lazily(|lazily| lazily.insertion.suspend());
-        self.look_at_put_off(now, usize::MAX);
-        let is_told = self.has_told_put_off() && self.others.have_told_put_off();
-        self.lazily(|lazily| lazily.leaves_by = (!is_told).then_some(now + PUT_OFF_TOLD_WITHIN));
-        !is_told
+    /// Connections are deferred again, as configured.
+    pub(super) fn defer_again(&mut self) {
+        self.lazily(|lazily| lazily.insertion.resume());
     }
 
-    /// This node is about to leave, and tells first what it has put off.
-    pub(super) fn is_telling_before_leaving(&self) -> bool {
-        let tells_put_off = self.pipeline.lazily.as_ref().is_some_and(|lazily| lazily.leaves_by.is_some());
-        tells_put_off || self.is_telling_filter_before_leaving()
-    }
-
-    /// This node stays.
-    pub(super) fn put_off_again(&mut self) {
-        self.lazily(|lazily| {
-            lazily.leaves_by = None;
-            lazily.insertion.resume();
-        });
-    }
-
-    /// The lead of this worker's node is about to leave, or is not.
-    pub(super) fn follow_leaving(&mut self, now: Instant, is_leaving: bool) {
-        if is_leaving {
-            self.lazily(|lazily| lazily.insertion.suspend());
-            self.look_at_put_off(now, usize::MAX);
-        } else {
-            self.put_off_again();
-        }
-    }
-
-    /// Nothing is put off for the time being.
-    pub(super) fn is_telling_all(&self) -> bool {
-        self.pipeline.lazily.as_ref().is_some_and(|lazily| lazily.insertion.is_suspended())
-    }
-
-    /// Nothing is put off, and all that was is on its way to every peer that listens.
-    pub(super) fn has_told_put_off(&self) -> bool {
-        let sessions = || self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
-        let is_on_its_way =
-            || sessions().all(|status| status.link != Link::Open || (status.queued == 0 && status.told));
-        self.pipeline.lazily.as_ref().is_none_or(|lazily| lazily.insertion.put_off() == 0 && is_on_its_way())
+    /// Connections that are deferred now.
+    pub(super) fn deferred(&self) -> u32 {
+        self.pipeline.lazily.as_ref().map_or(0, |lazily| lazily.insertion.put_off())
     }
 }
 

@@ -22,6 +22,7 @@ mod event;
 mod held;
 mod judging;
 mod lazily;
+mod leaving;
 mod mirroring;
 mod observing;
 mod passive;
@@ -64,7 +65,7 @@ pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
 pub use held::{HELD_REPLIES_MAX, HELD_REPLY_BYTES_MAX};
-pub use lazily::PUT_OFF_TOLD_WITHIN;
+pub use leaving::REPLICATED_WITHIN;
 pub use passive::{PassiveReason, Rejection};
 pub use paths::{Path, PathStatus};
 pub use readiness::{
@@ -87,6 +88,7 @@ use elsewhere::Announcing;
 use event::Events;
 use held::HeldReplies;
 use judging::Judging;
+use leaving::Leaving;
 use passive::Passive;
 use peer::Peer;
 use securing::PlainText;
@@ -214,6 +216,7 @@ pub struct Node {
     tracking: Tracking,
     /// When a node that is being drained goes on if nobody has taken its addresses.
     drain_given_up_at: Option<Instant>,
+    leaving: Leaving,
     /// When it last looked at what its peers say, and at the time.
     served_at: Instant,
     service_gap: readiness::ServiceGap,
@@ -274,6 +277,7 @@ impl Node {
             }
             self.note_heartbeats(now, &heartbeats);
             let active_before = self.active_groups();
+            self.note_replicated(now);
             self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
             self.note_peer_roles(now, from, active_before, &heartbeats);
             self.note_division(now, heartbeats.first.node, Division::decode(datagram));
@@ -316,6 +320,7 @@ impl Node {
     /// Does what is due by `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.note_service(now);
+        self.leave_when_replicated(now);
         let speaks_for_all = self.speaks_for_all();
         self.handle_channel_timeouts(now);
         for peer in &mut self.peers {
@@ -338,6 +343,7 @@ impl Node {
         self.go_on_when_usable(now);
         self.track(now);
         self.look_after_passive(now);
+        self.note_replicated(now);
         self.roles.handle_timeout(now);
         self.handle_role_events(now);
         self.look_for_other_forwarders(now);
@@ -376,6 +382,7 @@ impl Node {
             self.pipeline.waiting_deadline(),
             self.site.as_ref().and_then(|site| site.poll_timeout()),
             self.poll_put_off(),
+            self.poll_leaving(),
             self.pipeline.recovery_ends_at(),
             self.compact.as_ref().and_then(|compact| compact.poll_timeout()),
             self.passive.poll_timeout(),
@@ -466,23 +473,6 @@ impl Node {
     /// The next event, with its time.
     pub fn poll_event(&mut self) -> Option<(Instant, NodeEvent)> {
         self.events.pop()
-    }
-
-    /// Gives the addresses up in good order, so that the peer takes them before this node ends.
-    pub fn leave(&mut self, now: Instant) {
-        self.drain_given_up_at = None;
-        if !self.tells_before_leaving(now) {
-            self.leave_now(now);
-        }
-    }
-
-    fn leave_now(&mut self, now: Instant) {
-        if self.tells_filter_before_leaving(now) {
-            return;
-        }
-        self.roles.leave(now);
-        self.handle_role_events(now);
-        self.look_for_other_forwarders(now);
     }
 
     /// Where this node stands in the choice of who holds the shared addresses: in a word, if there are several groups.

@@ -2,7 +2,6 @@
 //! others' connections end.
 
 use flow::{Instant, NodeId};
-use replication::{Link, PeerSession};
 
 use super::peer::Peer;
 use super::{Node, NodeEvent};
@@ -25,16 +24,6 @@ impl Node {
     #[must_use]
     pub fn holds_addresses(&self) -> bool {
         !self.held_groups().is_empty()
-    }
-
-    /// Whether a peer that listens has not acknowledged yet all that this node has to tell: who ends before that takes
-    /// connections with him that nobody else knows.
-    #[must_use]
-    pub fn has_last_words(&self) -> bool {
-        let statuses = self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
-        let has_words =
-            statuses.into_iter().any(|status| status.link == Link::Open && (status.queued > 0 || status.in_flight > 0));
-        has_words || self.has_compact_words()
     }
 
     /// The groups whose addresses this node holds.

@@ -64,8 +64,8 @@ pub struct Standing {
     /// State and latest take-over of each group.
     groups: Vec<(State, u64)>,
     peers: Vec<PeerStanding>,
-    /// It is about to leave: connections that are put off are to be told.
-    is_telling_all: bool,
+    /// It is about to leave, has left, or is about to yield: nothing is deferred, and everything is to be acknowledged.
+    is_leaving: bool,
     /// A peer may forward packets of this node's connections.
     is_forwarded_elsewhere: bool,
 }
@@ -86,8 +86,8 @@ pub struct Report {
     usable_terms: [u64; GROUPS_MAX],
     /// It has a copy of every connection that it is to back up.
     is_synchronised: bool,
-    /// It has told the connections that it had put off, and puts none off.
-    has_told_put_off: bool,
+    /// It is about to leave, and its peers have acknowledged all that they would need.
+    has_replicated_all: bool,
 }
 
 /// What a worker remembers of the others.
@@ -120,9 +120,9 @@ impl Others {
         self.reports.iter().all(|report| report.is_synchronised)
     }
 
-    /// All other workers have told what they had put off.
-    pub(super) fn have_told_put_off(&self) -> bool {
-        self.reports.iter().all(|report| report.has_told_put_off)
+    /// The peers of all other workers have acknowledged all that they would need.
+    pub(super) fn have_replicated_all(&self) -> bool {
+        self.reports.iter().all(|report| report.has_replicated_all)
     }
 
     /// When the others are waited for no longer.
@@ -254,13 +254,13 @@ impl Node {
             .told
             .as_ref()
             .is_some_and(|told| told.groups.iter().copied().eq(groups()) && told.peers.iter().copied().eq(peers()));
-        let is_telling_all = self.is_telling_all();
+        let is_leaving = self.is_leaving() || self.roles.is_outranked();
         let is_forwarded_elsewhere = self.announcing.is_forwarded_elsewhere;
-        let flags = |told: &Standing| (told.is_telling_all, told.is_forwarded_elsewhere);
-        let flags_are_told = |told: &Standing| flags(told) == (is_telling_all, is_forwarded_elsewhere);
+        let flags = |told: &Standing| (told.is_leaving, told.is_forwarded_elsewhere);
+        let flags_are_told = |told: &Standing| flags(told) == (is_leaving, is_forwarded_elsewhere);
         if !is_told || !self.others.told.as_ref().is_some_and(flags_are_told) {
             let (groups, peers) = (groups().collect(), peers().collect());
-            let standing = Standing { groups, peers, is_telling_all, is_forwarded_elsewhere };
+            let standing = Standing { groups, peers, is_leaving, is_forwarded_elsewhere };
             self.others.told = Some(standing.clone());
             self.tell_all(&Letter::Standing(standing));
         }
@@ -268,8 +268,8 @@ impl Node {
 
     fn report(&mut self) {
         let is_synchronised = self.peers.iter().all(super::Peer::is_synchronised_or_away);
-        let has_told_put_off = self.is_telling_all() && self.has_told_put_off();
-        let report = Report { usable_terms: self.others.usable_terms, is_synchronised, has_told_put_off };
+        let has_replicated_all = self.is_leaving() && self.has_replicated_all();
+        let report = Report { usable_terms: self.others.usable_terms, is_synchronised, has_replicated_all };
         if self.others.reported != Some(report) {
             self.others.reported = Some(report);
             self.others.push(WorkerId::LEAD, Letter::Report(report));
@@ -278,7 +278,7 @@ impl Node {
 
     /// What the lead says counts here.
     fn follow(&mut self, now: Instant, standing: &Standing) {
-        self.follow_leaving(now, standing.is_telling_all);
+        self.follow_leaving(now, standing.is_leaving);
         self.note_forwarded_elsewhere(now, standing.is_forwarded_elsewhere);
         let is_anyone_lost = self.follow_peers(standing);
         let before = self.roles.groups_in(forwards);

@@ -15,8 +15,6 @@ pub(crate) struct Lazily {
     pub(crate) insertion: LazyInsertion,
     /// The connection of this node's that ended last, until another change comes: whether the next took its place.
     pub(crate) ended: Option<Tuple>,
-    /// All is being told because the node is about to leave: when it leaves whatever is still to be told.
-    pub(crate) leaves_by: Option<Instant>,
 }
 
 impl Pipeline {

@@ -13,6 +13,9 @@ use super::{GroupConfig, Heartbeat};
 
 /// Peers that a node can have.
 pub const PEERS_MAX: usize = 255;
+/// How long a node that took the addresses knowing nothing keeps them although another holds them rightfully, until that one
+/// has received the connections which began meanwhile.
+pub(super) const YIELDS_WITHIN: Duration = Duration::from_millis(200);
 /// Events that wait to be polled; when there are more, the oldest goes.
 pub const EVENTS_PENDING_MAX: usize = 16;
 
@@ -117,6 +120,10 @@ pub struct RoleAutomaton {
     passive: bool,
     /// After a pause: until then, peers that have not answered since are waited for.
     answers_awaited_until: Option<Instant>,
+    /// Peers have acknowledged all that they need of this node's connections.
+    has_replicated: bool,
+    /// Since when another holder of the addresses has outranked this one.
+    outranked_since: Option<Instant>,
     /// Since when this node could serve and reaches more than each node that holds the addresses.
     outreaches_since: Option<Instant>,
     pub(super) term: u64,
@@ -157,6 +164,8 @@ impl RoleAutomaton {
             unreached: 0,
             passive: false,
             answers_awaited_until: None,
+            has_replicated: true,
+            outranked_since: None,
             outreaches_since: None,
             term: 0,
             claim: 0,
@@ -318,6 +327,20 @@ impl RoleAutomaton {
         }
     }
 
+    /// Whether peers have acknowledged all that they need of this node's connections. Asked for while [`Self::is_outranked`].
+    pub fn set_replicated(&mut self, now: Instant, has_replicated: bool) {
+        if self.has_replicated != has_replicated {
+            self.has_replicated = has_replicated;
+            self.decide(now);
+        }
+    }
+
+    /// Whether this node holds the addresses and is about to yield them to another that holds them rightfully.
+    #[must_use]
+    pub const fn is_outranked(&self) -> bool {
+        self.outranked_since.is_some()
+    }
+
     /// Whether the peer was heard less than `age` ago.
     #[must_use]
     pub fn was_heard_within(&self, now: Instant, node: NodeId, age: Duration) -> bool {
@@ -367,7 +390,8 @@ impl RoleAutomaton {
             State::Init => Some(self.since + self.config.startup_hold),
             State::Leaving => Some(self.since + self.config.handover_limit),
             State::Standby => self.standby_deadline(),
-            State::TakingOver | State::Active | State::Left => None,
+            State::Active => self.yields_until(),
+            State::TakingOver | State::Left => None,
         };
         let heartbeat = (!self.peers.is_empty()).then_some(self.heartbeat_at);
         state_limit.into_iter().chain(heartbeat).min()

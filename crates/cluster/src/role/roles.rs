@@ -151,6 +151,17 @@ impl Roles {
         self.automata.iter_mut().for_each(|automaton| automaton.set_synchronised(now, synchronised));
     }
 
+    /// As [`RoleAutomaton::set_replicated`]: connections belong to no group.
+    pub fn set_replicated(&mut self, now: Instant, has_replicated: bool) {
+        self.automata.iter_mut().for_each(|automaton| automaton.set_replicated(now, has_replicated));
+    }
+
+    /// As [`RoleAutomaton::is_outranked`], in any group.
+    #[must_use]
+    pub fn is_outranked(&self) -> bool {
+        self.automata.iter().any(RoleAutomaton::is_outranked)
+    }
+
     /// As [`RoleAutomaton::set_filling`], for every group.
     pub fn set_filling(&mut self, now: Instant, is_filling: bool) {
         self.automata.iter_mut().for_each(|automaton| automaton.set_filling(now, is_filling));

@@ -17,7 +17,6 @@
 mod cells;
 mod doubting;
 mod heirlooms;
-mod leaving;
 mod mixture;
 mod receiving;
 mod standing_by;
@@ -76,8 +75,6 @@ pub(super) struct Compact {
     standing_by: StandingBy,
     doubting: Doubting,
     counters: PrecisionCounters,
-    /// This node is about to leave: at the latest then.
-    leaves_by: Option<Instant>,
     /// A recovery begins if something to recover is told until then.
     awaits_entries_until: Option<Instant>,
 }
@@ -97,7 +94,6 @@ impl Compact {
             standing_by: StandingBy::default(),
             doubting: Doubting::default(),
             counters: PrecisionCounters::default(),
-            leaves_by: None,
             awaits_entries_until: None,
         })
     }
@@ -122,6 +118,6 @@ impl Compact {
         let precise_at = self.mixture.poll_timeout(self.sender.spare_budget_at());
         let told_by = [self.sender.poll_timeout(), self.heirlooms.poll_timeout(), precise_at];
         let told_by = told_by.into_iter().chain([self.standing_by.poll_timeout(), self.doubting.poll_timeout()]);
-        told_by.chain([self.leaves_by, self.awaits_entries_until]).flatten().min()
+        told_by.chain([self.awaits_entries_until]).flatten().min()
     }
 }

@@ -192,7 +192,6 @@ impl Node {
         self.let_go_while_standing_by(now);
         self.doubt_what_peers_claim(now);
         self.look_after_recovery(now);
-        self.leave_when_told(now);
         if let Some(compact) = &mut self.compact {
             compact.sender.handle_timeout(now);
             compact.heirlooms.handle_timeout(now);

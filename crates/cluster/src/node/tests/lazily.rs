@@ -11,7 +11,7 @@ use super::cluster::{CLIENT, Cluster, INSIDE, OUTSIDE, Options, SERVER, SHARED_O
 use super::ftp;
 use super::site::Site;
 use super::{ACK, FIN_ACK, exchange};
-use crate::node::PUT_OFF_TOLD_WITHIN;
+use crate::node::REPLICATED_WITHIN;
 use crate::role::State;
 
 const THRESHOLD: Duration = Duration::from_millis(500);
@@ -195,7 +195,7 @@ fn a_node_that_leaves_tells_all_that_it_has_put_off_before_the_addresses_move() 
     // One that begins meanwhile is told at once.
     let latest = cluster.connect(41_000);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
-    assert!(cluster.now.saturating_since(now) < PUT_OFF_TOLD_WITHIN, "it waited no longer than it had to");
+    assert!(cluster.now.saturating_since(now) < REPLICATED_WITHIN, "it waited no longer than it had to");
     cluster.kill(0);
     for (port, seen_port) in (40_000..).zip(seen).chain([(41_000, latest)]) {
         exchange(&mut cluster, port, seen_port, 1001, 5001);
@@ -209,7 +209,7 @@ fn a_node_that_nobody_listens_to_leaves_all_the_same() {
     cluster.is_replication_cut = true;
     let now = cluster.now;
     cluster.node_mut(0).leave(now);
-    cluster.run(PUT_OFF_TOLD_WITHIN + Duration::from_millis(20));
+    cluster.run(REPLICATED_WITHIN + Duration::from_millis(20));
     assert_ne!(cluster.node(0).role(), State::Active);
 }
 
@@ -290,7 +290,7 @@ fn all_workers_tell_what_they_have_put_off_before_the_node_leaves() {
     let now = site.now;
     site.nodes[0][0].leave(now);
     site.run_until("node 1 to take over", |site| site.lead(1).holds_addresses());
-    assert!(site.now.saturating_since(now) < PUT_OFF_TOLD_WITHIN);
+    assert!(site.now.saturating_since(now) < REPLICATED_WITHIN);
     site.kill(0);
     for (port, seen_port) in ports {
         site.exchange(port, seen_port);

@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 
 use flow::Instant;
 
-use super::{Peer, RoleAutomaton};
+use super::{Peer, RoleAutomaton, YIELDS_WITHIN};
 use crate::role::Heartbeat;
 use crate::role::state::{Input, State};
 
@@ -18,6 +18,7 @@ impl RoleAutomaton {
         let held = self.heartbeats(now).any(|peer| peer.state.holds_addresses()) || self.unknown_until(now).is_some();
         self.vacant_since = if held { None } else { self.vacant_since.or(Some(now)) };
         self.outreaches_since = if self.outreaches_holder(now) { self.outreaches_since.or(Some(now)) } else { None };
+        self.outranked_since = if self.is_outranked_now(now) { self.outranked_since.or(Some(now)) } else { None };
         while let Some(input) = self.next_input(now) {
             self.apply(now, input);
         }
@@ -49,10 +50,23 @@ impl RoleAutomaton {
                 State::TakingOver => outranks(&peer, &own),
                 _ => false,
             },
-            State::Active => peer.state == State::Active && outranks(&peer, &own),
+            State::Active => is_rightful_holder(&peer, &own) && self.yields_until().is_none_or(|until| until <= now),
             State::Leaving => peer.state == State::Active,
             State::Standby | State::Left => false,
         })
+    }
+
+    /// Whether another holder of the addresses outranks this one.
+    fn is_outranked_now(&self, now: Instant) -> bool {
+        let own = self.own_heartbeat();
+        self.state == State::Active && self.heartbeats(now).any(|peer| is_rightful_holder(&peer, &own))
+    }
+
+    /// When this node yields at the latest to the one that outranks it; `None`: at once. A node that took the addresses knowing
+    /// nothing has connections that the other has not, and the neighbours' packets until the other announces itself.
+    pub(super) fn yields_until(&self) -> Option<Instant> {
+        let waits = self.claim == 0 && !self.has_replicated;
+        self.outranked_since.filter(|_| waits).map(|since| since + YIELDS_WITHIN)
     }
 
     /// Whether it is for this node to take the addresses now.
@@ -145,6 +159,11 @@ impl RoleAutomaton {
 /// Rule 4: who keeps the addresses when both hold them. A strict order, the same seen from either side.
 fn outranks(one: &Heartbeat, other: &Heartbeat) -> bool {
     (one.term, one.priority, Reverse(one.node)) > (other.term, other.priority, Reverse(other.node))
+}
+
+/// Whether the one holds the addresses and the other must yield them.
+fn is_rightful_holder(one: &Heartbeat, other: &Heartbeat) -> bool {
+    one.state == State::Active && outranks(one, other)
 }
 
 /// Rule 3: who takes the addresses when nobody holds them.
