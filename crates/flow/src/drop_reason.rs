@@ -135,7 +135,8 @@ drop_reasons! {
     NeighbourQueueFull = "neighbour_queue_full",
     /// The packet is larger than the outgoing link takes and must not be fragmented.
     PacketTooBig = "packet_too_big",
-    /// The node does not hold the addresses at present (it is standing by).
+    /// The node does not hold the addresses at present (it stands by), or is not sure of it: after a pause it begins no
+    /// connection before its peers have answered.
     NotActive = "not_active",
     /// The packet was for one of the node's own addresses and asked for nothing that it offers.
     LocalUnhandled = "local_unhandled",

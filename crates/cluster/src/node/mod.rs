@@ -245,6 +245,7 @@ impl Node {
     /// are on the wire.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
         let began_at_ns = self.pipeline.observation.latency.begin_batch();
+        self.note_absence(now);
         self.note_living();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,

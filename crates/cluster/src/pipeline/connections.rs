@@ -193,6 +193,11 @@ impl Pipeline {
         }
     }
 
+    /// Whether packets of no connection may begin one from now on.
+    pub(crate) const fn set_begins(&mut self, begins: bool) {
+        self.begins = begins;
+    }
+
     pub(super) fn handle_unknown<E: Edge>(
         &mut self,
         now: Instant,
@@ -211,6 +216,9 @@ impl Pipeline {
         }
         if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
             return Ok(edge.handle_local(now, packet));
+        }
+        if !self.begins {
+            return Err(DropReason::NotActive);
         }
         let (protocol, timeout) = self.tracker.begin(packet.headers)?;
         self.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });

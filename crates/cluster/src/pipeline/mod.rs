@@ -215,6 +215,8 @@ pub struct Pipeline {
     /// Other nodes forward beside this one.
     sharing: Option<Box<Sharing>>,
     forwarded_elsewhere: ForwardedElsewhere,
+    /// Connections may begin.
+    begins: bool,
     pub(crate) shard: Shard,
     pub(crate) observation: Observation,
     /// Connections are put off.
@@ -249,6 +251,7 @@ impl Pipeline {
             key,
             sharing: None,
             forwarded_elsewhere: ForwardedElsewhere::Never,
+            begins: true,
             shard: Shard::default(),
             observation: Observation::default(),
             lazily: None,

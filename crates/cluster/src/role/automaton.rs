@@ -327,6 +327,16 @@ impl RoleAutomaton {
         }
     }
 
+    /// Whether this node holds the addresses but was away for so long that a peer may have taken them: until that peer has
+    /// answered, or its answer was waited for in vain.
+    #[must_use]
+    pub fn is_in_doubt(&self, now: Instant) -> bool {
+        let may_have_taken = |peer: &Peer| peer.is_awaited && peer.heard.is_some();
+        self.state == State::Active
+            && self.answers_awaited_until.is_some_and(|until| now < until)
+            && self.peers.iter().any(may_have_taken)
+    }
+
     /// Whether peers have acknowledged all that they need of this node's connections. Asked for while [`Self::is_outranked`].
     pub fn set_replicated(&mut self, now: Instant, has_replicated: bool) {
         if self.has_replicated != has_replicated {

@@ -151,6 +151,12 @@ impl Roles {
         self.automata.iter_mut().for_each(|automaton| automaton.set_synchronised(now, synchronised));
     }
 
+    /// As [`RoleAutomaton::is_in_doubt`], in any group.
+    #[must_use]
+    pub fn is_in_doubt(&self, now: Instant) -> bool {
+        self.automata.iter().any(|automaton| automaton.is_in_doubt(now))
+    }
+
     /// As [`RoleAutomaton::set_replicated`]: connections belong to no group.
     pub fn set_replicated(&mut self, now: Instant, has_replicated: bool) {
         self.automata.iter_mut().for_each(|automaton| automaton.set_replicated(now, has_replicated));

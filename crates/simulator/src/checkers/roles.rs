@@ -114,7 +114,9 @@ impl Roles {
         let holds = |node: usize| conditions.works[node] && self.states[node] == Some(State::Active);
         let is_stranded = (0..NODES).any(|node| {
             let (holder, other) = (self.reach[node], self.reach[1 - node]);
-            holds(node) && other.could_take_over && holder.unreached > other.unreached
+            // A node that stands still could, when it was last looked at.
+            let could_take_over = other.could_take_over && conditions.works[1 - node];
+            holds(node) && could_take_over && holder.unreached > other.unreached
         });
         let judged = is_stranded && conditions.hear && conditions.prompt;
         self.stranded_since = judged.then(|| self.stranded_since.unwrap_or(now));

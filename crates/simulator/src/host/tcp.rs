@@ -25,6 +25,9 @@ const BURST_SEGMENTS_MAX: usize = 16;
 /// two ends that disagree would else answer each other without end.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
+/// A server gives up a connection whose SYN/ACK it has sent so often (Linux: `tcp_synack_retries` of 5).
+const SYN_ACKS_MAX: u32 = 6;
+
 /// Where an end point stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -66,11 +69,14 @@ pub(crate) struct Endpoint {
     /// When it was established (server: when it knew what to send).
     pub(crate) opened_at: Instant,
     received: u64,
+    /// What the last segment that was sent acknowledged.
+    last_acknowledged: u64,
     pending: BTreeMap<u64, Vec<u8>>,
     fin_at: Option<u64>,
     header: Vec<u8>,
     /// When a segment without data that is out of place was last answered.
     challenged_at: Option<Instant>,
+    syns_sent: u32,
     ack_due: bool,
     syn_due: bool,
     reset_due: bool,
@@ -132,6 +138,8 @@ impl Endpoint {
             shift_ours: 0,
             opened_at: now,
             received: 0,
+            last_acknowledged: 0,
+            syns_sent: 0,
             pending: BTreeMap::new(),
             fin_at: None,
             header: Vec::new(),
@@ -173,10 +181,7 @@ impl Endpoint {
     pub(crate) fn handle_segment(&mut self, now: Instant, segment: &TcpSegment, payload: &[u8]) {
         match self.state {
             State::SynSent => return self.handle_in_syn_sent(now, segment),
-            State::Reset => {
-                self.reset_due = !segment.has(tcp_flags::RST);
-                return;
-            }
+            State::Reset => return self.handle_when_gone(segment),
             State::SynReceived | State::Established | State::Closed => {}
         }
         if segment.has(tcp_flags::RST) {
@@ -188,19 +193,47 @@ impl Endpoint {
             self.ack_due = !self.syn_due;
             return;
         }
+        let offset = offset_near(self.received, segment.sequence.wrapping_sub(self.initial_sequence_theirs));
+        let fin = segment.has(tcp_flags::FIN);
+        if !self.is_acceptable(offset, payload.len() as u64 + u64::from(fin)) {
+            if payload.is_empty() && !fin {
+                self.challenge(now);
+            } else {
+                self.ack_due = true;
+            }
+            return;
+        }
         if segment.has(tcp_flags::ACK) {
             self.handle_ack(now, segment);
         }
-        let offset = offset_near(self.received, segment.sequence.wrapping_sub(self.initial_sequence_theirs));
-        let fin = segment.has(tcp_flags::FIN);
         if !payload.is_empty() || fin {
             self.ack_due = true;
             self.take_data(offset, payload, fin);
-        } else if offset != self.received && self.challenged_at.is_none_or(|at| at + CHALLENGE_INTERVAL <= now) {
+        } else if offset != self.received {
+            self.challenge(now);
+        }
+        self.move_on();
+    }
+
+    /// RFC 9293 section 3.10.7.4, first check: of a segment outside the window nothing counts, neither data nor what it
+    /// acknowledges. Segments that were overtaken on their way count, as in Linux: those from behind what was last acknowledged.
+    fn is_acceptable(&self, offset: u64, length: u64) -> bool {
+        offset + length >= self.last_acknowledged && offset <= self.received + u64::from(self.window.bytes)
+    }
+
+    /// Answers a segment that is out of place, at most once an interval.
+    fn challenge(&mut self, now: Instant) {
+        if self.challenged_at.is_none_or(|at| at + CHALLENGE_INTERVAL <= now) {
             self.challenged_at = Some(now);
             self.ack_due = true;
         }
-        self.move_on();
+    }
+
+    /// RFC 9293 section 3.10.7.1: the reset has the number that the other end expects.
+    fn handle_when_gone(&mut self, segment: &TcpSegment) {
+        let answers = !segment.has(tcp_flags::RST);
+        self.refusal_due = (answers && segment.has(tcp_flags::ACK)).then_some(segment.acknowledgement);
+        self.reset_due = answers && !segment.has(tcp_flags::ACK);
     }
 
     fn handle_in_syn_sent(&mut self, now: Instant, segment: &TcpSegment) {
@@ -234,7 +267,7 @@ impl Endpoint {
             }
             self.note_reset();
         } else if offset > self.received && offset < self.received + u64::from(self.window.bytes) {
-            self.ack_due = true;
+            self.challenge(now);
         }
     }
 
@@ -387,6 +420,14 @@ impl Endpoint {
 
     /// Appends the segments that are due.
     pub(crate) fn poll_transmit(&mut self, now: Instant, out: &mut Vec<OutSegment>) {
+        let (received, before) = (self.received, out.len());
+        self.poll_segments(now, out);
+        if out.len() > before {
+            self.last_acknowledged = received;
+        }
+    }
+
+    fn poll_segments(&mut self, now: Instant, out: &mut Vec<OutSegment>) {
         if self.sender.timer.is_some_and(|at| at <= now) {
             self.sender.handle_timeout(now);
             self.syn_due = matches!(self.state, State::SynSent | State::SynReceived);
@@ -395,7 +436,9 @@ impl Endpoint {
             out.push(self.segment(tcp_flags::RST | tcp_flags::ACK, self.sender.next, Vec::new()));
         }
         if let Some(sequence) = self.refusal_due.take() {
-            let mut refusal = self.segment(tcp_flags::RST, 0, Vec::new());
+            // An end that was in use says with it what it has received, as in its first reset.
+            let flags = if self.state == State::Reset && self.received > 1 { tcp_flags::ACK } else { 0 };
+            let mut refusal = self.segment(tcp_flags::RST | flags, 0, Vec::new());
             refusal.header.sequence = sequence;
             out.push(refusal);
         }
@@ -406,14 +449,23 @@ impl Endpoint {
             self.send_data(now, out);
         }
         if std::mem::take(&mut self.ack_due) {
-            out.push(self.segment(tcp_flags::ACK, self.sender.next, Vec::new()));
+            // The next number is one that was never used, also where earlier ones are being sent again.
+            out.push(self.segment(tcp_flags::ACK, self.sender.next.max(self.sender.highest), Vec::new()));
         }
     }
 
     fn send_syn(&mut self, now: Instant, out: &mut Vec<OutSegment>) {
         let flags = match self.state {
             State::SynSent => tcp_flags::SYN,
-            State::SynReceived => tcp_flags::SYN | tcp_flags::ACK,
+            State::SynReceived if self.syns_sent == SYN_ACKS_MAX => {
+                self.state = State::Reset;
+                self.sender.timer = None;
+                return;
+            }
+            State::SynReceived => {
+                self.syns_sent += 1;
+                tcp_flags::SYN | tcp_flags::ACK
+            }
             State::Established | State::Closed | State::Reset => return,
         };
         let offers_scale = self.state == State::SynSent || self.shift_ours != 0 || self.shift_theirs != 0;
