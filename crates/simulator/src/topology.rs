@@ -222,7 +222,8 @@ fn security(scenario: &Scenario, secret: u64, incarnation: u32) -> Security {
 /// Short ends, so that connections also leave the tables in a run; long enough for what is still in use.
 fn tracker() -> TrackerConfig {
     let timeouts = Timeouts {
-        tcp_time_wait: Duration::from_secs(4),
+        // As with the 120 seconds of a real node, it outlasts any cut of a link: ends send their last segments again.
+        tcp_time_wait: Duration::from_secs(10),
         tcp_close: Duration::from_secs(1),
         udp: EXCHANGE_TIMEOUT,
         udp_stream: EXCHANGE_TIMEOUT,

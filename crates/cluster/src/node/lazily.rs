@@ -18,9 +18,9 @@ use flow::conntrack::TcpState;
 use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant};
+use replication::Handle;
 use replication::lazy::{Config, ConfigError, LazyInsertion, LazyStatus};
 use replication::representation::precise;
-use replication::Handle;
 
 use super::{Node, peer};
 use crate::pipeline::{Lazily, TableChange};

@@ -1,6 +1,6 @@
 //! Connections that were established before a node died, and of which the other knew, go on to their end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cluster::node::Node;
@@ -31,6 +31,8 @@ pub(crate) struct Survival {
     excused: BTreeSet<u32>,
     /// Requests and answers that a leaping clock took for over: they go on, but perhaps from elsewhere.
     may_move: BTreeSet<u32>,
+    /// When a full table last gave up the connection of a conversation: what goes on is another connection.
+    given_up_at: BTreeMap<u32, Instant>,
     /// When each node started last.
     started_at: [Instant; NODES],
     /// Since when the nodes can tell each other everything, if they can.
@@ -81,13 +83,14 @@ impl Survival {
 
     /// A node whose table is full has given up a connection for another: one that was never answered, or whose ends had yet
     /// to prove that they go on. Which one, its absence tells.
-    pub(super) fn gave_up(&mut self, value: &Node, view: &View<'_>) {
+    pub(super) fn gave_up(&mut self, now: Instant, value: &Node, view: &View<'_>) {
         for conversation in &view.scenario.conversations {
             let tuple = client_tuple(conversation, view.hosts);
             if tuple.is_none_or(|tuple| knows(value, &tuple)) || is_finished(conversation, view.hosts) {
                 continue;
             }
             self.may_move.insert(conversation.number);
+            self.given_up_at.insert(conversation.number, now);
             if conversation.kind == Kind::Tcp {
                 self.excused.insert(conversation.number);
             }
@@ -236,7 +239,9 @@ impl Survival {
             if is_finished(conversation, view.hosts) {
                 continue;
             }
-            let established_at = established_at(conversation, view.hosts);
+            let given_up_at = self.given_up_at.get(&conversation.number).copied();
+            let established_at = established_at(conversation, view.hosts)
+                .map(|at| given_up_at.map_or(at, |given_up_at| at.max(given_up_at)));
             let is_established = established_at.is_some();
             if is_established {
                 self.at_risk.insert(conversation.number);
