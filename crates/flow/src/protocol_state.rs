@@ -68,8 +68,8 @@ pub struct ProtocolState {
     pub last_direction: u8,
     /// Retransmissions of the same segment seen in a row (TCP).
     pub retransmissions: u8,
-    /// The last segment's sequence number (TCP). UDP: when the first answer came, in milliseconds of [`Instant`], modulo
-    /// 2^32.
+    /// The last segment's sequence number (TCP). UDP: when the first answer came, in milliseconds of
+    /// [`Instant`](crate::Instant), modulo 2^32.
     pub last_sequence: u32,
     /// The last segment's acknowledgement (TCP).
     pub last_acknowledgement: u32,

@@ -70,7 +70,7 @@ impl<'a> IcmpView<'a> {
         Ok(Self { header, body })
     }
 
-    /// The message's type: one of [`kind`] (ICMP) or [`icmpv6::kind`](super::icmpv6::kind).
+    /// The message's type: one of [`kind`] (ICMP) or [`icmpv6::kind`].
     #[must_use]
     #[inline]
     pub const fn kind(&self) -> u8 {
