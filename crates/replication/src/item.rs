@@ -15,7 +15,7 @@ use alloc::vec;
 /// Buckets that connections are summed in; a table with fewer connections is compared in fewer buckets.
 pub const BUCKETS_MAX: u16 = 1024;
 /// The fewest buckets that tables are compared in, so that what is in flight at the time leaves some untouched.
-pub(super) const BUCKETS_MIN: u16 = 64;
+pub(crate) const BUCKETS_MIN: u16 = 64;
 /// Connections to a bucket, as long as there are buckets.
 const CONNECTIONS_PER_BUCKET: u32 = 64;
 
@@ -63,7 +63,7 @@ impl Item {
 }
 
 /// How many buckets to compare so many connections in.
-pub(super) const fn buckets_for(connections: u32) -> u16 {
+pub(crate) const fn buckets_for(connections: u32) -> u16 {
     let wanted = connections / CONNECTIONS_PER_BUCKET;
     if wanted >= BUCKETS_MAX as u32 {
         BUCKETS_MAX
@@ -76,22 +76,22 @@ pub(super) const fn buckets_for(connections: u32) -> u16 {
 
 /// The sum of the items in each bucket.
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Sums {
+pub(crate) struct Sums {
     sums: Box<[u64]>,
     count: u32,
 }
 
 impl Sums {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { sums: vec![0; BUCKETS_MAX.into()].into_boxed_slice(), count: 0 }
     }
 
     /// Connections summed.
-    pub(super) const fn count(&self) -> u32 {
+    pub(crate) const fn count(&self) -> u32 {
         self.count
     }
 
-    pub(super) fn add(&mut self, item: Item) {
+    pub(crate) fn add(&mut self, item: Item) {
         if !item.is_none() {
             let sum = &mut self.sums[usize::from(item.bucket(BUCKETS_MAX))];
             *sum = sum.wrapping_add(item.0);
@@ -99,7 +99,7 @@ impl Sums {
         }
     }
 
-    pub(super) fn subtract(&mut self, item: Item) {
+    pub(crate) fn subtract(&mut self, item: Item) {
         if !item.is_none() {
             let sum = &mut self.sums[usize::from(item.bucket(BUCKETS_MAX))];
             *sum = sum.wrapping_sub(item.0);
@@ -108,7 +108,7 @@ impl Sums {
     }
 
     /// The digest of one of `buckets` buckets.
-    pub(super) fn digest(&self, bucket: u16, buckets: u16) -> u32 {
+    pub(crate) fn digest(&self, bucket: u16, buckets: u16) -> u32 {
         let folded = self.sums.iter().skip(bucket.into()).step_by(buckets.into());
         let sum = folded.fold(0_u64, |sum, each| sum.wrapping_add(*each));
         // An odd factor, so that all bits of the sum come to bear on those that are kept.
@@ -118,30 +118,30 @@ impl Sums {
 
 /// Messages under way that concern the connections of each bucket.
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Unsettled(Box<[u16]>);
+pub(crate) struct Unsettled(Box<[u16]>);
 
 impl Unsettled {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(vec![0; BUCKETS_MAX.into()].into_boxed_slice())
     }
 
-    pub(super) fn add(&mut self, item: Item) {
+    pub(crate) fn add(&mut self, item: Item) {
         if !item.is_none() {
             self.0[usize::from(item.bucket(BUCKETS_MAX))] += 1;
         }
     }
 
-    pub(super) fn subtract(&mut self, item: Item) {
+    pub(crate) fn subtract(&mut self, item: Item) {
         if !item.is_none() {
             self.0[usize::from(item.bucket(BUCKETS_MAX))] -= 1;
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.fill(0);
     }
 
-    pub(super) fn is_any(&self, bucket: u16, buckets: u16) -> bool {
+    pub(crate) fn is_any(&self, bucket: u16, buckets: u16) -> bool {
         self.0.iter().skip(bucket.into()).step_by(buckets.into()).any(|count| *count != 0)
     }
 }
