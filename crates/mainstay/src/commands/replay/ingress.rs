@@ -10,7 +10,6 @@
 //! 5. A port other than the one towards the destination: a guess, and counted as one.
 
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use cluster::forwarding::{self, Forwarder};
 use flow::PortId;
@@ -18,33 +17,10 @@ use flow::wire::arp::ArpView;
 use flow::wire::{self, Parsed};
 use packet_io::pcap::CaptureInterface;
 
-use super::ReplayError;
+use super::error::ReplayError;
 use super::player::CapturedFrame;
+use crate::cli::PortMapping;
 use config::Config;
-
-/// An element of `--port-map`: an interface of the capture, and the port that it stands for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortMapping {
-    /// Its name in the capture, or its number from 0.
-    pub interface: String,
-    /// The port's name in the configuration.
-    pub port: String,
-}
-
-impl FromStr for PortMapping {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((interface, port)) if !interface.is_empty() && !port.is_empty() => {
-                Ok(Self { interface: interface.to_owned(), port: port.to_owned() })
-            }
-            _ => {
-                Err("write INTERFACE=PORT, an interface of the capture by name or number and a port's name".to_owned())
-            }
-        }
-    }
-}
 
 /// How it is known which port a packet came in on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@
 //! answers at once, and frames are addressed to the node whoever they were for. The seeds are fixed, so that the same
 //! capture under the same configuration gives the same result each time.
 
+mod error;
 mod ingress;
 mod neighbours;
 mod player;
@@ -17,64 +18,24 @@ mod timeline;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cluster::forwarding;
 use flow::Instant;
 use packet_io::pcap::{CaptureReader, CaptureRecord, PcapError, PcapngWriter};
 
-use crate::cli::ReplayArgs;
-use crate::commands::CommandError;
+use super::CommandError;
+use crate::cli::{PortMapping, ReplayArgs};
 use config::Config;
 use console::Progress;
-use daemon::gateway::GatewayError;
 use ingress::IngressChooser;
 use player::{CapturedFrame, Player};
 use timeline::Timeline;
 
-pub use ingress::PortMapping;
+pub use error::ReplayError;
 pub use report::{Connections, PortReport, Report};
 
 /// Packets between two updates of the progress line.
 const PROGRESS_PACKETS: u64 = 1 << 16;
-
-/// Why a capture cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// The capture cannot be read.
-    #[error("{}: {source}", path.display())]
-    Capture {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: PcapError,
-    },
-    /// The output capture cannot be written.
-    #[error("{}: {source}", path.display())]
-    Output {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: PcapError,
-    },
-    /// `--port-map` names a port that the configuration does not have.
-    #[error("--port-map: there is no port {name:?}: write one of {known}")]
-    UnknownPort {
-        /// What it names.
-        name: String,
-        /// The ports that there are.
-        known: String,
-    },
-    /// The node cannot be made from the configuration.
-    #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// Its addresses and routes cannot be used.
-    #[error(transparent)]
-    Forwarding(#[from] forwarding::ConfigError),
-    /// The node itself cannot be made.
-    #[error(transparent)]
-    Node(#[from] cluster::node::ConfigError),
-}
 
 /// What to replay, and how.
 #[derive(Debug)]
