@@ -6,16 +6,16 @@ mod demo;
 mod encryption;
 mod filters;
 mod lazy;
-mod link;
 mod redundancy;
-mod replication;
-mod sync_bench;
+pub mod replication;
+pub mod sync_bench;
 mod synthesize;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub use crate::emulator::LinkArgs;
 pub use attack_recovery::BenchAttackRecoveryArgs;
 pub use bench::{
     BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
@@ -24,7 +24,6 @@ pub use demo::DemoArgs;
 pub use encryption::BenchEncryptionArgs;
 pub use filters::BenchFiltersArgs;
 pub use lazy::BenchLazyArgs;
-pub use link::LinkArgs;
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use sync_bench::BenchSyncArgs;
@@ -129,7 +128,6 @@ mod tests {
             ("--wan --seconds 5", "cannot be used with"),
             ("--wan --representation d-left", "cannot be used with"),
             ("--failures --workers 2", "cannot be used with"),
-            ("--failures --only flood", "write one of port-down-on-active,"),
         ];
         for (option, remedy) in refused {
             let error = parse(&format!("demo {option}")).expect_err(option);

@@ -7,7 +7,7 @@ use packet_io::netlink::Prefix;
 use replication::Transport;
 use replication::lazy::{Config as Lazy, Dynamic};
 
-use crate::demo::run::SPARE_CONNECTIONS;
+use super::SPARE_CONNECTIONS;
 use config::validated::Representation;
 
 /// The smallest filter.

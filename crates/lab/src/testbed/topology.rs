@@ -40,19 +40,19 @@ pub const PREFIX_BITS: Both<u8> = [24, 64];
 /// Names of a node's interfaces: towards the client, towards the server, towards the other node.
 pub const INTERFACES: [&str; 3] = ["inside", "outside", "sync"];
 
-pub(super) const SYNC_PREFIX_BITS: u8 = 30;
-pub(super) const BRIDGE: &str = "bridge";
+pub(crate) const SYNC_PREFIX_BITS: u8 = 30;
+pub(crate) const BRIDGE: &str = "bridge";
 /// Connections that wait to be accepted, at most, where the system lets it be raised.
 const ACCEPT_QUEUE_MAX: &str = "16384";
 /// Ports that the client connects from.
 const CLIENT_PORTS: &str = "1024 65535";
 
-pub(super) const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+pub(crate) const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(a, b, c, d))
 }
 
 /// `first:second:third::last`, with a zero `third` left out.
-pub(super) const fn v6(first: u16, second: u16, third: u16, last: u16) -> IpAddr {
+pub(crate) const fn v6(first: u16, second: u16, third: u16, last: u16) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(first, second, third, 0, 0, 0, 0, last))
 }
 
@@ -155,7 +155,7 @@ impl Topology {
 }
 
 /// Lets the namespace of the calling thread connect from more ports than usual.
-pub(super) fn add_client_ports() -> Result<(), IoError> {
+pub(crate) fn add_client_ports() -> Result<(), IoError> {
     sysctl::write("net/ipv4/ip_local_port_range", CLIENT_PORTS)
 }
 

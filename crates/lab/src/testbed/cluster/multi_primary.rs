@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::multi_primary::ways::{SECOND_INSIDE, SECOND_OUTSIDE, WAYS};
 use super::super::topology::{CLIENT, INSIDE, OUTSIDE};
+use super::super::ways::{SECOND_INSIDE, SECOND_OUTSIDE, WAYS};
 use super::addresses;
 use api::NodeStatus;
 

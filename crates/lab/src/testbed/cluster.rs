@@ -21,7 +21,7 @@ pub use self::failures::Identity;
 pub use self::tuning::Tuning;
 
 use super::clock::Epoch;
-use super::replication::ExactTable;
+use super::exact_table::ExactTable;
 use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
 use api::{Event, FlowFilterText, Status};
@@ -33,6 +33,8 @@ use control::client::Client;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// UDP port of the replication link.
 pub const REPLICATION_PORT: u16 = 3781;
+/// Connections that a node has room for beyond the planned ones.
+pub const SPARE_CONNECTIONS: usize = 4096;
 /// Lines of a node's log that an error shows.
 const LOG_TAIL_LINES: usize = 12;
 /// How long a connection's first reply waits for the standby to have the connection, at most.
@@ -153,7 +155,7 @@ impl Cluster {
     }
 
     /// As [`Cluster::start`], of this shape; for both active the topology must have
-    /// [ways](super::multi_primary::ways) by either.
+    /// [ways](super::ways) by either.
     ///
     /// # Errors
     /// Files cannot be written or processes not be started.

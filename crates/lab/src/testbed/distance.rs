@@ -14,7 +14,6 @@ use packet_io::netlink::{Netlink, Prefix};
 use packet_io::tun::DeviceKind;
 use packet_io::{random, sysctl};
 
-use super::report::Settings;
 use super::topology::{
     BRIDGE, CLIENT, INSIDE, INTERFACES, PREFIX_BITS, SYNC, SYNC_PREFIX_BITS, Topology, add_client_ports,
 };
@@ -32,17 +31,18 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// Puts links between the client and the nodes, and between the nodes, as far as they were asked for.
+    /// Puts a link with a round trip of `rtt_ms` between the client and the nodes, and one that loses a share of `link_loss`
+    /// between the nodes; none where the number is 0.
     ///
     /// # Errors
     /// A link cannot be made.
-    pub fn lay(topology: &mut Topology, settings: &Settings) -> Result<Self, LinkError> {
+    pub fn lay(topology: &mut Topology, link_loss: f64, rtt_ms: f64) -> Result<Self, LinkError> {
         let mut laid = Self { links: Vec::new(), _bridge: None };
-        if settings.link_loss > 0.0 {
-            laid.links.push(lose_between_nodes(topology, settings.link_loss, random::number())?);
+        if link_loss > 0.0 {
+            laid.links.push(lose_between_nodes(topology, link_loss, random::number())?);
         }
-        if settings.rtt_ms > 0.0 {
-            let (link, bridge) = move_client_away(topology, Duration::from_secs_f64(settings.rtt_ms / 1e3))?;
+        if rtt_ms > 0.0 {
+            let (link, bridge) = move_client_away(topology, Duration::from_secs_f64(rtt_ms / 1e3))?;
             laid.links.push(link);
             laid._bridge = Some(bridge);
         }

@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use packet_io::IoError;
 use packet_io::netlink::{Netlink, Prefix};
 
-use super::super::topology::{BRIDGE, Both, INSIDE, PREFIX_BITS, SERVER, Topology, v4, v6};
+use super::topology::{BRIDGE, Both, INSIDE, PREFIX_BITS, SERVER, Topology, v4, v6};
 
 /// The second group's shared addresses inside.
 pub const SECOND_INSIDE: Both<IpAddr> = [v4(10, 1, 0, 2), v6(0xfd00, 1, 0, 2)];
