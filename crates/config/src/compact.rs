@@ -7,7 +7,7 @@ use replication::compact::{CompactConfig, Representation, UpdateRule};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::raw::Text;
+use super::diagnostic::Text;
 
 /// `[replication.filter]` as written.
 #[derive(Debug, Default, Deserialize)]

@@ -1,28 +1,24 @@
-//! `[redundancy]`: the tunnel to another site, and what goes through it.
+//! `[redundancy]`, checked.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster::node::SiteConfig;
-use network_functions::tuple_filter::TupleFilter;
-use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+use ::redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
 use replication::secure::{PRE_SHARED_KEYS_MAX, Rotation};
-use serde::Deserialize;
 use toml::Spanned;
+use tunnel::TunnelConfig;
 use tunnel::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use tunnel::mirror::MirrorConfig;
-use tunnel::{SecondStage, SenderConfig, TunnelConfig};
 
-use super::diagnostic::{Findings, Mistake};
-use super::security::Security;
-use super::validated::Port;
-use super::value::{self, Prefix, ProtocolText, SizeText};
-use crate::compression::{self, Library};
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawRedundancy, RawRedundancyRule};
+use super::super::security::Security;
+use super::super::validated::{Port, Redundancy, RedundancyRule};
+use super::super::value;
+use crate::compression::Library;
 
-/// Bytes of IP and UDP headers around a datagram.
-const ENVELOPE_BYTES: [u16; 2] = [28, 48];
 const GATHER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
 const RECOVER_WITHIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(2);
 const PEER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(60);
@@ -30,208 +26,61 @@ const MIRROR_BITS_PER_SECOND: RangeInclusive<u64> = 1_000_000..=100_000_000_000;
 /// Rules, at most: each packet is held against them one by one.
 const RULES_MAX: usize = 64;
 
-/// The `[redundancy]` section as written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawRedundancy {
-    /// The shared address and UDP port that the tunnel ends at.
-    pub local: Spanned<String>,
-    /// The same of the other site.
-    pub peer: Spanned<String>,
-    /// The size of each cache.
-    pub cache: Option<Spanned<SizeText>>,
-    /// How long packets wait for company.
-    pub gather: Option<Spanned<String>>,
-    /// Bits that the path takes in a second.
-    pub rate_bits_per_second: Option<Spanned<u64>>,
-    /// How long what was lost is sent again.
-    pub recover_within: Option<Spanned<String>>,
-    /// Bytes that may be sent again for each thousand.
-    pub recovery_per_mille: Option<Spanned<u16>>,
-    /// Bytes of copies for each thousand that encoding saved.
-    pub copies_per_mille: Option<Spanned<u16>>,
-    /// `"none"`, `"lz4"` or `"zstd"`.
-    pub second_stage: Option<Spanned<String>>,
-    /// The largest datagram.
-    pub datagram_bytes_max: Option<Spanned<u16>>,
-    /// After how long in silence the other site is held to be away.
-    pub peer_timeout: Option<Spanned<String>>,
-    /// Whether nodes that stand by mirror the caches.
-    pub mirror: Option<bool>,
-    /// Bits that each mirror is told a second, at most.
-    pub mirror_bits_per_second: Option<Spanned<u64>>,
-    /// `[redundancy.security]`.
-    pub security: Option<Spanned<RawRedundancySecurity>>,
-    /// `[[redundancy.rule]]`.
-    #[serde(default)]
-    pub rule: Vec<Spanned<RawRedundancyRule>>,
-}
-
-/// `[redundancy.security]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawRedundancySecurity {
-    /// Files that hold a key each; the first is begun with, all are accepted.
-    #[serde(default)]
-    pub pre_shared_keys: Vec<Spanned<String>>,
-}
-
-/// `[[redundancy.rule]]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawRedundancyRule {
-    /// Where the source lies.
-    pub source: Option<Spanned<String>>,
-    /// Where the destination lies.
-    pub destination: Option<Spanned<String>>,
-    /// The protocol.
-    pub protocol: Option<Spanned<ProtocolText>>,
-    /// The port of either end.
-    pub port: Option<Spanned<u16>>,
-}
-
-/// The tunnel to another site.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Redundancy {
-    /// The shared address and UDP port that the tunnel ends at.
-    pub local: SocketAddr,
-    /// The same of the other site.
-    pub peer: SocketAddr,
-    /// Bytes of each cache; there is one for each direction.
-    pub cache_bytes: usize,
-    /// How long packets wait for company.
-    pub gather: Duration,
-    /// Bits that the path takes in a second, if that is known.
-    pub rate_bits_per_second: Option<u64>,
-    /// How long what was lost is sent again.
-    pub recover_within: Duration,
-    /// Bytes that may be sent again for each thousand.
-    pub recovery_per_mille: u16,
-    /// Bytes of copies for each thousand that encoding saved.
-    pub copies_per_mille: u16,
-    /// What compresses what encoding leaves, if anything does.
-    pub second_stage: Option<Library>,
-    /// The largest datagram, from behind its UDP header on.
-    pub datagram_bytes_max: u16,
-    /// After how long in silence the other site is held to be away.
-    pub peer_timeout: Duration,
-    /// Bits that each node that stands by is told a second, at most, so that it has the caches; none: it has not.
-    pub mirror_bits_per_second: Option<u64>,
-    /// What the tunnel's datagrams are encrypted by, if they are.
-    pub security: Option<Security>,
-    /// What goes through the tunnel; none: whatever leaves by the port that leads to the other site.
-    pub rules: Vec<RedundancyRule>,
-}
-
-/// Conditions on a packet, all of which must hold.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RedundancyRule {
-    /// Where the source lies.
-    pub source: Option<Prefix>,
-    /// Where the destination lies.
-    pub destination: Option<Prefix>,
-    /// The IP protocol's number.
-    pub protocol: Option<u8>,
-    /// The port of either end.
-    pub port: Option<u16>,
-}
-
-impl Redundancy {
-    /// As the node takes it, but for what encrypts it.
-    #[must_use]
-    pub fn site(&self) -> SiteConfig {
-        let prefix = |prefix: Prefix| network_functions::address::Prefix::new(prefix.address, prefix.length_bits).ok();
-        let rule = |rule: &RedundancyRule| TupleFilter {
-            protocol: rule.protocol,
-            source: rule.source.and_then(prefix),
-            destination: rule.destination.and_then(prefix),
-            port: rule.port,
-        };
-        let sender = SenderConfig {
-            gather: self.gather,
-            recover_within: self.recover_within,
-            recovery_per_mille: self.recovery_per_mille,
-            copies_per_mille: self.copies_per_mille,
-            bits_per_second: self.rate_bits_per_second,
-        };
-        SiteConfig {
-            local: self.local,
-            peer: self.peer,
-            rules: self.rules.iter().map(rule).collect(),
-            tunnel: TunnelConfig {
-                cache_bytes: self.cache_bytes,
-                sender,
-                second_stage: SecondStage {
-                    stage: self.second_stage.map(Library::stage),
-                    gather: self.gather,
-                    library: compression::library,
-                },
-                datagram_bytes_max: self.datagram_bytes_max,
-                envelope_bytes: ENVELOPE_BYTES[usize::from(self.peer.is_ipv6())],
-                peer_timeout: self.peer_timeout,
-                mirror: self.mirror_bits_per_second.map(|bits_per_second| MirrorConfig { bits_per_second }),
-                ..TunnelConfig::default()
-            },
-            sealing: None,
-        }
+pub(super) fn redundancy(
+    raw: Option<&Spanned<RawRedundancy>>,
+    (ports, workers): (&[Port], u8),
+    findings: &mut Findings<'_>,
+) -> Option<Redundancy> {
+    let section = raw?;
+    let raw = section.get_ref();
+    if workers > 1 {
+        let mistake = Mistake::new(
+            format!("a tunnel is one stream, and {workers} workers would have to share it"),
+            "write count = 1 under [workers], or remove [redundancy]",
+        );
+        findings.error(section.span(), "[redundancy]", mistake);
     }
-
-    pub(super) fn validate(
-        raw: Option<&Spanned<RawRedundancy>>,
-        (ports, workers): (&[Port], u8),
-        findings: &mut Findings<'_>,
-    ) -> Option<Self> {
-        let section = raw?;
-        let raw = section.get_ref();
-        if workers > 1 {
-            let mistake = Mistake::new(
-                format!("a tunnel is one stream, and {workers} workers would have to share it"),
-                "write count = 1 under [workers], or remove [redundancy]",
-            );
-            findings.error(section.span(), "[redundancy]", mistake);
-        }
-        let local = end("redundancy.local", &raw.local, findings);
-        let peer = end("redundancy.peer", &raw.peer, findings);
-        let defaults = TunnelConfig::default();
-        let is_ipv6 = peer.is_some_and(|peer| peer.is_ipv6());
-        // Every IPv6 path takes 1280 bytes; most IPv4 paths take 1500, and what they take is found out.
-        let datagram_default = defaults.datagram_bytes_max - if is_ipv6 { 20 } else { 0 };
-        let redundancy = Self {
-            local: local.unwrap_or(STAND_IN),
-            peer: peer.unwrap_or(STAND_IN),
-            cache_bytes: cache(raw, findings).unwrap_or(defaults.cache_bytes),
-            gather: time("gather", raw.gather.as_ref(), GATHER, findings).unwrap_or(defaults.sender.gather),
-            rate_bits_per_second: within(
-                "rate_bits_per_second",
-                raw.rate_bits_per_second.as_ref(),
-                64_000..=100_000_000_000,
-                findings,
-            ),
-            recover_within: time("recover_within", raw.recover_within.as_ref(), RECOVER_WITHIN, findings)
-                .unwrap_or(defaults.sender.recover_within),
-            recovery_per_mille: within("recovery_per_mille", raw.recovery_per_mille.as_ref(), 0..=500, findings)
-                .unwrap_or(defaults.sender.recovery_per_mille),
-            copies_per_mille: within("copies_per_mille", raw.copies_per_mille.as_ref(), 0..=1000, findings)
-                .unwrap_or(defaults.sender.copies_per_mille),
-            second_stage: second_stage(raw, findings),
-            datagram_bytes_max: within(
-                "datagram_bytes_max",
-                raw.datagram_bytes_max.as_ref(),
-                DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX,
-                findings,
-            )
-            .unwrap_or(datagram_default),
-            peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
-                .unwrap_or(defaults.peer_timeout),
-            mirror_bits_per_second: mirror(raw, findings),
-            security: security(raw, findings),
-            rules: rules(raw, findings),
-        };
-        if let (Some(local), Some(peer)) = (local, peer) {
-            check_ends(raw, (local, peer), ports, findings);
-        }
-        Some(redundancy)
+    let local = end("redundancy.local", &raw.local, findings);
+    let peer = end("redundancy.peer", &raw.peer, findings);
+    let defaults = TunnelConfig::default();
+    let is_ipv6 = peer.is_some_and(|peer| peer.is_ipv6());
+    // Every IPv6 path takes 1280 bytes; most IPv4 paths take 1500, and what they take is found out.
+    let datagram_default = defaults.datagram_bytes_max - if is_ipv6 { 20 } else { 0 };
+    let redundancy = Redundancy {
+        local: local.unwrap_or(STAND_IN),
+        peer: peer.unwrap_or(STAND_IN),
+        cache_bytes: cache(raw, findings).unwrap_or(defaults.cache_bytes),
+        gather: time("gather", raw.gather.as_ref(), GATHER, findings).unwrap_or(defaults.sender.gather),
+        rate_bits_per_second: within(
+            "rate_bits_per_second",
+            raw.rate_bits_per_second.as_ref(),
+            64_000..=100_000_000_000,
+            findings,
+        ),
+        recover_within: time("recover_within", raw.recover_within.as_ref(), RECOVER_WITHIN, findings)
+            .unwrap_or(defaults.sender.recover_within),
+        recovery_per_mille: within("recovery_per_mille", raw.recovery_per_mille.as_ref(), 0..=500, findings)
+            .unwrap_or(defaults.sender.recovery_per_mille),
+        copies_per_mille: within("copies_per_mille", raw.copies_per_mille.as_ref(), 0..=1000, findings)
+            .unwrap_or(defaults.sender.copies_per_mille),
+        second_stage: second_stage(raw, findings),
+        datagram_bytes_max: within(
+            "datagram_bytes_max",
+            raw.datagram_bytes_max.as_ref(),
+            DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX,
+            findings,
+        )
+        .unwrap_or(datagram_default),
+        peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
+            .unwrap_or(defaults.peer_timeout),
+        mirror_bits_per_second: mirror(raw, findings),
+        security: security(raw, findings),
+        rules: rules(raw, findings),
+    };
+    if let (Some(local), Some(peer)) = (local, peer) {
+        check_ends(raw, (local, peer), ports, findings);
     }
+    Some(redundancy)
 }
 
 /// Stands in for an end that was reported.

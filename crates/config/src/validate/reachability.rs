@@ -1,55 +1,16 @@
-//! `[reachability]`: the ports and next hops that a node should reach, and what follows when it does not.
+//! `[reachability]`, checked.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use cluster::node::{NEXT_HOPS_TRACKED_MAX, TRACKED_WEIGHT_MAX, Target, Tracked, TrackingConfig};
-use flow::PortId;
-use serde::Deserialize;
+use ::cluster::node::{NEXT_HOPS_TRACKED_MAX, TRACKED_WEIGHT_MAX, Target, Tracked, TrackingConfig};
 use toml::Spanned;
 
-use super::diagnostic::{Findings, Mistake};
-use super::raw::{RawConfig, Text};
-use super::validated::{Port, Route};
-use super::value;
-
-/// `[reachability]` as written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawReachability {
-    /// What is tracked for groups that have no list of their own.
-    pub track: Option<Vec<Spanned<RawTrack>>>,
-    /// Time between two probes of a next hop.
-    pub probe_interval: Option<Text>,
-    /// Probes without an answer until a next hop is lost.
-    pub probe_misses: Option<Spanned<u8>>,
-    /// How long something that came back must stay.
-    pub up_delay: Option<Text>,
-    /// How long a node must reach more than the holder before it takes the addresses.
-    pub move_after: Option<Text>,
-}
-
-/// An entry of `track` as written: a port or a next hop.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawTrack {
-    /// Name of a port.
-    pub port: Option<Text>,
-    /// Address of a neighbour on a port's network.
-    pub next_hop: Option<Text>,
-    /// How much it counts.
-    pub weight: Option<Spanned<u16>>,
-}
-
-/// What a node should reach, and how fast it moves addresses.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reachability {
-    /// What is tracked for each group, and how.
-    pub tracking: TrackingConfig,
-    /// How long a node must reach more than the holder before it takes the addresses.
-    pub move_after: Duration,
-}
+use super::super::diagnostic::{Findings, Mistake, Text};
+use super::super::raw::{RawConfig, RawGroup, RawTrack};
+use super::super::validated::{Port, Reachability, Route};
+use super::super::value;
 
 /// Weight of a port, unless the file says otherwise.
 const PORT_WEIGHT: u16 = 100;
@@ -62,62 +23,43 @@ const PROBE_INTERVAL: RangeInclusive<Duration> = Duration::from_millis(20)..=Dur
 const UP_DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
 const MOVE_AFTER_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
 
-impl Reachability {
-    /// The settings with their names, as a comparison of files lists them.
-    #[must_use]
-    pub fn entries(&self, ports: &[Port]) -> Vec<(&'static str, String)> {
-        let Self { tracking: TrackingConfig { groups, probe_interval, probe_misses, up_delay }, move_after } = self;
-        let name = |port: PortId| ports.get(usize::from(port.0)).map_or("", |port| port.name.as_str());
-        let describe = |tracked: &Tracked| match tracked.target {
-            Target::Port(port) => format!("{} {}", name(port), tracked.weight),
-            Target::NextHop(port, address) => format!("{address} on {} {}", name(port), tracked.weight),
-        };
-        let list = |group: &Vec<Tracked>| format!("[{}]", group.iter().map(describe).collect::<Vec<_>>().join(", "));
-        let mut lists: Vec<String> = groups.iter().map(list).collect();
-        lists.dedup();
-        vec![
-            ("track", lists.join(", ")),
-            ("probe_interval", format!("{probe_interval:?}")),
-            ("probe_misses", probe_misses.to_string()),
-            ("up_delay", format!("{up_delay:?}")),
-            ("move_after", format!("{move_after:?}")),
-        ]
+pub(super) fn reachability(
+    raw: &RawConfig,
+    (ports, routes): (&[Port], &[Route]),
+    findings: &mut Findings<'_>,
+) -> Reachability {
+    let section = &raw.reachability;
+    let mut duration = |key: &str, written: &Option<Text>, range: RangeInclusive<Duration>| {
+        let text = written.as_ref()?;
+        let checked = value::duration(text.get_ref()).and_then(|duration| within(duration, &range));
+        checked.map_err(|mistake| findings.error(text.span(), &format!("reachability.{key}"), mistake)).ok()
+    };
+    let defaults = TrackingConfig::default();
+    let probe_interval = duration("probe_interval", &section.probe_interval, PROBE_INTERVAL);
+    let up_delay = duration("up_delay", &section.up_delay, UP_DELAY);
+    let move_after = duration("move_after", &section.move_after, MOVE_AFTER_RANGE);
+    if let Some(zero) = section.probe_misses.as_ref().filter(|misses| *misses.get_ref() == 0) {
+        let mistake = Mistake::new("0 is out of range", "choose a number from 1 to 255");
+        findings.error(zero.span(), "reachability.probe_misses", mistake);
     }
-
-    pub(super) fn validate(raw: &RawConfig, (ports, routes): (&[Port], &[Route]), findings: &mut Findings<'_>) -> Self {
-        let section = &raw.reachability;
-        let mut duration = |key: &str, written: &Option<Text>, range: RangeInclusive<Duration>| {
-            let text = written.as_ref()?;
-            let checked = value::duration(text.get_ref()).and_then(|duration| within(duration, &range));
-            checked.map_err(|mistake| findings.error(text.span(), &format!("reachability.{key}"), mistake)).ok()
-        };
-        let defaults = TrackingConfig::default();
-        let probe_interval = duration("probe_interval", &section.probe_interval, PROBE_INTERVAL);
-        let up_delay = duration("up_delay", &section.up_delay, UP_DELAY);
-        let move_after = duration("move_after", &section.move_after, MOVE_AFTER_RANGE);
-        if let Some(zero) = section.probe_misses.as_ref().filter(|misses| *misses.get_ref() == 0) {
-            let mistake = Mistake::new("0 is out of range", "choose a number from 1 to 255");
-            findings.error(zero.span(), "reachability.probe_misses", mistake);
-        }
-        let general = section.track.as_ref().map(|list| tracked("reachability.track", list, ports, findings));
-        let general = general.unwrap_or_else(|| all(ports, routes));
-        let of_group = |group: &Spanned<super::raw::RawGroup>| {
-            let list = group.get_ref().track.as_ref();
-            list.map_or_else(|| general.clone(), |list| tracked("group.track", list, ports, findings))
-        };
-        let mut groups: Vec<_> = raw.group.iter().map(of_group).collect();
-        if groups.is_empty() {
-            groups.push(general);
-        }
-        Self {
-            tracking: TrackingConfig {
-                groups,
-                probe_interval: probe_interval.unwrap_or(defaults.probe_interval),
-                probe_misses: section.probe_misses.as_ref().map_or(defaults.probe_misses, |misses| *misses.get_ref()),
-                up_delay: up_delay.unwrap_or(defaults.up_delay),
-            },
-            move_after: move_after.unwrap_or(MOVE_AFTER),
-        }
+    let general = section.track.as_ref().map(|list| tracked("reachability.track", list, ports, findings));
+    let general = general.unwrap_or_else(|| all(ports, routes));
+    let of_group = |group: &Spanned<RawGroup>| {
+        let list = group.get_ref().track.as_ref();
+        list.map_or_else(|| general.clone(), |list| tracked("group.track", list, ports, findings))
+    };
+    let mut groups: Vec<_> = raw.group.iter().map(of_group).collect();
+    if groups.is_empty() {
+        groups.push(general);
+    }
+    Reachability {
+        tracking: TrackingConfig {
+            groups,
+            probe_interval: probe_interval.unwrap_or(defaults.probe_interval),
+            probe_misses: section.probe_misses.as_ref().map_or(defaults.probe_misses, |misses| *misses.get_ref()),
+            up_delay: up_delay.unwrap_or(defaults.up_delay),
+        },
+        move_after: move_after.unwrap_or(MOVE_AFTER),
     }
 }
 

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::super::raw::{RawControl, RawNode, RawReplication, Text};
-use super::super::value::{ProtocolText, SizeText};
+use super::{RawControl, RawNode, RawReplication, Text};
+use crate::value::{ProtocolText, SizeText};
 
 /// A whole file.
 #[derive(Debug, Default, Deserialize)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use flow::NodeId;
 use flow::netfilter::TcpState;
 
-use super::super::validated::{Node, Replication};
-use super::super::value::Prefix;
+use super::{Node, Replication};
 use crate::remote::RemoteAccess;
+use crate::value::Prefix;
 
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
