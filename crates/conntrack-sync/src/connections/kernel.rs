@@ -7,10 +7,10 @@ use flow::Instant;
 use flow::netfilter::{Entry, Expectation};
 use replication::Handle;
 
-use super::connections::{Connections, ends_s};
-use super::event::SyncEvent;
 use super::injection::is_closing;
-use super::mirror::flag;
+use super::{Connections, ends_s};
+use crate::event::SyncEvent;
+use crate::mirror::flag;
 
 /// Who brought a change about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub enum KernelEvent<'a> {
 }
 
 impl Connections {
-    pub(super) fn handle_event(&mut self, now: Instant, event: KernelEvent<'_>) {
+    pub(crate) fn handle_event(&mut self, now: Instant, event: KernelEvent<'_>) {
         self.counters.events += 1;
         match event {
             KernelEvent::Began(entry) | KernelEvent::Changed(entry) => {
@@ -59,7 +59,7 @@ impl Connections {
     }
 
     /// A connection that was not known. With `is_unseen`, nobody knows whose packets it has.
-    pub(super) fn came(&mut self, now: Instant, entry: &Entry, is_unseen: bool) {
+    pub(crate) fn came(&mut self, now: Instant, entry: &Entry, is_unseen: bool) {
         if self.filter.ignores(entry) {
             self.counters.filtered += 1;
             return;
@@ -80,7 +80,7 @@ impl Connections {
     }
 
     /// The kernel has seen something of a connection that is known.
-    pub(super) fn moved_on(&mut self, now: Instant, handle: Handle, entry: &Entry) {
+    pub(crate) fn moved_on(&mut self, now: Instant, handle: Handle, entry: &Entry) {
         let (dump, node) = (self.dump.number(), self.node);
         let Some(record) = self.mirror.get_mut(handle) else { return };
         let is_another = entry.id.is_some_and(|id| record.id != 0 && id != record.id);
@@ -118,7 +118,7 @@ impl Connections {
     }
 
     /// The kernel does not have the connection any more.
-    pub(super) fn gone_from_kernel(&mut self, handle: Handle) {
+    pub(crate) fn gone_from_kernel(&mut self, handle: Handle) {
         let (node, living) = (self.node, self.living);
         let Some(record) = self.mirror.get_mut(handle) else { return };
         if record.owner() == node {
@@ -137,7 +137,7 @@ impl Connections {
     }
 
     /// The kernel was asked after a connection, and has it.
-    pub(super) fn verified_there(&mut self, now: Instant, handle: Handle, entry: &Entry) {
+    pub(crate) fn verified_there(&mut self, now: Instant, handle: Handle, entry: &Entry) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         if !record.is_any(flag::ENDING) {
             return self.compare(now, handle, entry);
@@ -153,7 +153,7 @@ impl Connections {
     }
 
     /// The kernel was asked after a connection, and does not have it.
-    pub(super) fn verified_gone(&mut self, _now: Instant, handle: Handle) {
+    pub(crate) fn verified_gone(&mut self, _now: Instant, handle: Handle) {
         self.counters.repaired += 1;
         self.gone_from_kernel(handle);
     }

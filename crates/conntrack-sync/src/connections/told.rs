@@ -17,14 +17,14 @@ use flow::serial::is_before;
 use replication::representation::kernel::{Ended, Speaker, Told};
 use replication::{ApplyError, Handle};
 
-use super::config::{Mode, SyncRole};
-use super::connections::{Connections, Touched, ends_s};
-use super::event::SyncEvent;
-use super::mirror::{Record, beyond, flag};
+use super::{Connections, Touched, ends_s};
+use crate::config::{Mode, SyncRole};
+use crate::event::SyncEvent;
+use crate::mirror::{Record, beyond, flag};
 
 impl Connections {
     /// A peer tells of a connection. `round` is the mark of what it tells now.
-    pub(super) fn apply(&mut self, now: Instant, from: NodeId, round: bool, told: &Told) -> Result<(), ApplyError> {
+    pub(crate) fn apply(&mut self, now: Instant, from: NodeId, round: bool, told: &Told) -> Result<(), ApplyError> {
         match self.mirror.find(&told.entry.original, told.entry.zone) {
             None => self.take_new(now, from, round, told),
             Some(handle) => {
@@ -149,13 +149,13 @@ impl Connections {
     }
 
     /// A peer tells that a connection has ended.
-    pub(super) fn delete(&mut self, from: NodeId, ended: &Ended) {
+    pub(crate) fn delete(&mut self, from: NodeId, ended: &Ended) {
         let is_primarys = self.primaries.contains(from);
         self.delete_named(from, &ended.original, ended.zone, ended.speaker, is_primarys);
     }
 
     /// As [`Connections::delete`]; with `is_primarys`, the peer gets the packets.
-    pub(super) fn delete_named(
+    pub(crate) fn delete_named(
         &mut self,
         from: NodeId,
         original: &Tuple,
@@ -227,7 +227,7 @@ fn saw_more(record: &Record, told: &Entry) -> bool {
 }
 
 /// Whether one state of TCP's automaton is after the other in the life of the same connection.
-pub(super) fn is_further(protocol: u8, one: Option<TcpState>, other: Option<TcpState>) -> bool {
+pub(crate) fn is_further(protocol: u8, one: Option<TcpState>, other: Option<TcpState>) -> bool {
     let rank = |state: TcpState| match state {
         TcpState::None => 0,
         TcpState::SynSent => 1,

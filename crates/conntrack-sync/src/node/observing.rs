@@ -6,11 +6,11 @@ use flow::Instant;
 use replication::Handle;
 
 use super::SyncNode;
-use super::config::SyncRole;
-use super::mirror::flag;
-use super::peer::Peer;
-use super::readiness::{Obstacle, Readiness};
-use super::status::{SyncFlow, SyncFlows, SyncPeerStatus, SyncStatus};
+use crate::config::SyncRole;
+use crate::mirror::flag;
+use crate::peer::Peer;
+use crate::readiness::{Obstacle, Readiness};
+use crate::status::{SyncFlow, SyncFlows, SyncPeerStatus, SyncStatus};
 
 impl SyncNode {
     /// Whether all that is known is usable, and a failover now would be safe.

@@ -6,7 +6,7 @@ use flow::Instant;
 use replication::secure::SecurityReconfiguration;
 
 use super::SyncNode;
-use super::filter::SyncFilter;
+use crate::filter::SyncFilter;
 
 impl SyncNode {
     /// From now on the peers are told of what this filter lets through. What they were told of stays with them until it ends, or

@@ -8,10 +8,10 @@ use flow::netfilter::{Expectation, Tuple};
 use replication::Handle;
 use replication::representation::kernel::EXPECTATIONS_MAX;
 
-use super::connections::{Connections, Touched};
+use super::{Connections, Touched};
 
 /// The most expectations of this node's that a conntrackd is told of; further ones are left out, and counted.
-pub(super) const EXPECTATIONS_TOLD_MAX: u32 = 1 << 16;
+pub(crate) const EXPECTATIONS_TOLD_MAX: u32 = 1 << 16;
 
 /// What an expectation is known by: nobody announces the same twice.
 type Name = (u16, Tuple, Tuple);
@@ -20,24 +20,24 @@ fn name(expectation: &Expectation) -> Name {
     (expectation.zone, expectation.expected, expectation.mask)
 }
 
-pub(super) fn is_same(one: &Expectation, other: &Expectation) -> bool {
+pub(crate) fn is_same(one: &Expectation, other: &Expectation) -> bool {
     name(one) == name(other)
 }
 
 /// The expectations of this node's connections, each with a handle.
 #[derive(Debug, Default)]
-pub(super) struct ExpectationTable {
+pub(crate) struct ExpectationTable {
     slots: Vec<Option<Expectation>>,
     free: Vec<u32>,
     index: BTreeMap<Name, u32>,
 }
 
 impl ExpectationTable {
-    pub(super) fn get(&self, handle: Handle) -> Option<&Expectation> {
+    pub(crate) fn get(&self, handle: Handle) -> Option<&Expectation> {
         self.slots.get(handle.0 as usize)?.as_ref()
     }
 
-    pub(super) fn next(&self, from: Handle) -> Option<Handle> {
+    pub(crate) fn next(&self, from: Handle) -> Option<Handle> {
         (from.0..self.slots.len() as u32).map(Handle).find(|handle| self.get(*handle).is_some())
     }
 
@@ -70,7 +70,7 @@ impl ExpectationTable {
 
 impl Connections {
     /// The kernel says that a connection is expected, or no longer.
-    pub(super) fn expected(&mut self, expectation: &Expectation, is_there: bool) {
+    pub(crate) fn expected(&mut self, expectation: &Expectation, is_there: bool) {
         if !self.takes_expectations {
             return;
         }
@@ -119,7 +119,7 @@ impl Connections {
     }
 
     /// The connection is this node's from now on, or no longer: what it announced is told by this node, or no longer.
-    pub(super) fn tell_expectations_of(&mut self, handle: Handle, is_own: bool) {
+    pub(crate) fn tell_expectations_of(&mut self, handle: Handle, is_own: bool) {
         let Some(record) = self.mirror.get(handle).filter(|_| self.has_conntrackd) else { return };
         if record.expectations().is_empty() {
             return;

@@ -15,12 +15,12 @@ use flow::Instant;
 use flow::netfilter::{Entry, Expectation, Status};
 use replication::Handle;
 
-use super::config::{Mode, SyncRole};
-use super::connections::{Connections, ends_s};
-use super::event::SyncEvent;
 use super::expecting::is_same;
 use super::kernel::KernelEvent;
-use super::mirror::{Record, flag};
+use super::{Connections, ends_s};
+use crate::config::{Mode, SyncRole};
+use crate::event::SyncEvent;
+use crate::mirror::{Record, flag};
 
 /// A dump that failed is begun again after this long, doubled each time,
 const AGAIN_MIN: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ pub enum DumpResult {
 
 /// How reading the kernel's table stands.
 #[derive(Debug, Default)]
-pub(super) struct DumpState {
+pub(crate) struct DumpState {
     is_wanted: bool,
     wanted_at: Instant,
     failures: u32,
@@ -54,24 +54,24 @@ pub(super) struct DumpState {
     was_overrun: bool,
     number: u8,
     /// All that was in the kernel was read at least once.
-    pub(super) is_initialised: bool,
+    pub(crate) is_initialised: bool,
     repaired_before: u64,
     /// What ended since the dump began: it may come in the dump all the same, which is read a little behind.
     ended: BTreeSet<(u32, u32)>,
 }
 
 impl DumpState {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { is_wanted: true, number: 1, ..Self::default() }
     }
 
     /// The mark of what is seen now.
-    pub(super) const fn number(&self) -> u8 {
+    pub(crate) const fn number(&self) -> u8 {
         self.number
     }
 
     /// A connection with this name (and this hash) has ended.
-    pub(super) fn note_ended(&mut self, id: u32, hash: u32) {
+    pub(crate) fn note_ended(&mut self, id: u32, hash: u32) {
         if !self.is_running {
             return;
         }
@@ -83,17 +83,17 @@ impl DumpState {
         }
     }
 
-    pub(super) const fn is_due(&self) -> bool {
+    pub(crate) const fn is_due(&self) -> bool {
         self.is_wanted || self.is_running
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         (self.is_wanted && !self.is_running).then_some(self.wanted_at)
     }
 }
 
 impl Connections {
-    pub(super) fn events_lost(&mut self, now: Instant) {
+    pub(crate) fn events_lost(&mut self, now: Instant) {
         self.counters.overruns += 1;
         if !self.dump.is_due() {
             self.events.push(now, SyncEvent::EventsLost);
@@ -107,7 +107,7 @@ impl Connections {
     }
 
     /// There is room again for what was left out.
-    pub(super) fn note_room(&mut self) {
+    pub(crate) fn note_room(&mut self) {
         if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / ROOM_AGAIN {
             self.lacks_room = false;
             self.want_dump(Instant::ZERO);
@@ -115,14 +115,14 @@ impl Connections {
     }
 
     /// The kernel's table is to be compared with what is known, whether anything was missed or not.
-    pub(super) fn want_dump(&mut self, now: Instant) {
+    pub(crate) fn want_dump(&mut self, now: Instant) {
         if !self.dump.is_due() {
             (self.dump.is_wanted, self.dump.wanted_at) = (true, now);
             self.dump.repaired_before = self.counters.repaired;
         }
     }
 
-    pub(super) fn poll_dump(&mut self, now: Instant) -> bool {
+    pub(crate) fn poll_dump(&mut self, now: Instant) -> bool {
         let is_due = self.dump.is_wanted && !self.dump.is_running && self.dump.wanted_at <= now;
         if is_due {
             let number = self.dump.number.checked_add(1).unwrap_or(1);
@@ -132,7 +132,7 @@ impl Connections {
         is_due
     }
 
-    pub(super) fn dump_entry(&mut self, now: Instant, entry: &Entry) {
+    pub(crate) fn dump_entry(&mut self, now: Instant, entry: &Entry) {
         match self.mirror.find(&entry.original, entry.zone) {
             Some(handle) => self.compare(now, handle, entry),
             None if !self.dump.ended.is_empty() && self.dump.ended.contains(&self.ended_name(entry)) => {}
@@ -151,14 +151,14 @@ impl Connections {
     }
 
     /// The kernel has ended a connection.
-    pub(super) fn note_ended(&mut self, entry: &Entry) {
+    pub(crate) fn note_ended(&mut self, entry: &Entry) {
         if self.dump.is_running {
             let (hash, id) = self.ended_name(entry);
             self.dump.note_ended(id, hash);
         }
     }
 
-    pub(super) fn dump_expectation(&mut self, now: Instant, expectation: &Expectation) {
+    pub(crate) fn dump_expectation(&mut self, now: Instant, expectation: &Expectation) {
         let Some(handle) = self.mirror.find(&expectation.master, expectation.zone) else { return };
         let is_known = self.mirror.get(handle).is_some_and(|record| {
             let injected = record.rare.as_ref().map_or(&[][..], |rare| &rare.injected);
@@ -170,7 +170,7 @@ impl Connections {
     }
 
     /// The kernel's word of a connection that is known, by a dump or an answer: nothing has happened to it just now.
-    pub(super) fn compare(&mut self, now: Instant, handle: Handle, entry: &Entry) {
+    pub(crate) fn compare(&mut self, now: Instant, handle: Handle, entry: &Entry) {
         let (dump, node) = (self.dump.number(), self.node);
         let Some(record) = self.mirror.get_mut(handle) else { return };
         record.dump = dump;
@@ -205,7 +205,7 @@ impl Connections {
         }
     }
 
-    pub(super) fn dump_ended(&mut self, now: Instant, result: DumpResult) {
+    pub(crate) fn dump_ended(&mut self, now: Instant, result: DumpResult) {
         self.dump.is_running = false;
         self.dump.ended.clear();
         if result == DumpResult::Failed {
@@ -242,7 +242,7 @@ impl Connections {
     }
 
     /// Once nothing is left to find out after events were lost.
-    pub(super) fn note_recovered(&mut self, now: Instant) {
+    pub(crate) fn note_recovered(&mut self, now: Instant) {
         let is_over = self.counters.overruns > self.counters.recoveries
             && self.dump.is_initialised
             && !self.dump.is_due()

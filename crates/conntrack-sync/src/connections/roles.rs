@@ -4,15 +4,15 @@ use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::Handle;
 
-use super::config::{Mode, SyncRole};
-use super::connections::{Connections, Living};
-use super::event::SyncEvent;
-use super::mirror::flag;
+use super::{Connections, Living};
+use crate::config::{Mode, SyncRole};
+use crate::event::SyncEvent;
+use crate::mirror::flag;
 
 impl Connections {
     /// This node becomes master of the copies whose master `may_claim` names: no word to the kernel where it has them.
     /// Returns how many.
-    pub(super) fn claim(&mut self, may_claim: impl Fn(NodeId) -> bool) -> u32 {
+    pub(crate) fn claim(&mut self, may_claim: impl Fn(NodeId) -> bool) -> u32 {
         let node = self.node;
         let mut claimed = 0;
         let mut from = Handle(0);
@@ -36,7 +36,7 @@ impl Connections {
     }
 
     /// Copies of a peer's that it did not tell again go, or become this node's where it speaks for all.
-    pub(super) fn sweep(&mut self, peer: NodeId, round: bool, from: Slot, slots: usize) -> Option<Slot> {
+    pub(crate) fn sweep(&mut self, peer: NodeId, round: bool, from: Slot, slots: usize) -> Option<Slot> {
         let stop = from.0.saturating_add(slots as u32);
         let speaks_for_all = self.role == SyncRole::Primary;
         let mut next = Handle(from.0);
@@ -59,7 +59,7 @@ impl Connections {
     }
 
     /// The operator, or whoever moves the addresses, gives this node a role.
-    pub(super) fn set_role(&mut self, now: Instant, role: SyncRole, may_claim: impl Fn(NodeId) -> bool) {
+    pub(crate) fn set_role(&mut self, now: Instant, role: SyncRole, may_claim: impl Fn(NodeId) -> bool) {
         self.role = role;
         self.restarted = Living::default();
         let claimed = if role == SyncRole::Primary { self.claim(may_claim) } else { 0 };
@@ -71,7 +71,7 @@ impl Connections {
     }
 
     /// Whatever the kernel does not have is to be told to it.
-    pub(super) fn queue_what_is_missing(&mut self) {
+    pub(crate) fn queue_what_is_missing(&mut self) {
         let mut from = Handle(0);
         while let Some(handle) = self.mirror.next_occupied(from) {
             from = Handle(handle.0 + 1);

@@ -10,9 +10,9 @@ use core::time::Duration;
 use flow::Instant;
 use replication::Handle;
 
-use super::connections::{Connections, seconds};
 use super::injection::is_closing;
-use super::mirror::flag;
+use super::{Connections, seconds};
+use crate::mirror::flag;
 
 /// All connections are looked at once in this time.
 pub const WALK_PERIOD: Duration = Duration::from_secs(8);
@@ -26,18 +26,18 @@ const STEP_SLOTS_MIN: u32 = 64;
 
 /// Where the walk stands.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     cursor: u32,
     at: Instant,
 }
 
 impl Walk {
-    pub(super) const fn poll_timeout(&self) -> Instant {
+    pub(crate) const fn poll_timeout(&self) -> Instant {
         self.at
     }
 
     /// Walks on, if it is time.
-    pub(super) fn step(&mut self, now: Instant, connections: &mut Connections) {
+    pub(crate) fn step(&mut self, now: Instant, connections: &mut Connections) {
         if now < self.at {
             return;
         }

@@ -3,54 +3,22 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use cluster::role::{Heartbeat, HeartbeatError, is_heartbeat};
+use cluster::role::{Heartbeat, is_heartbeat};
 use flow::{Instant, NodeId};
-use replication::PeerError;
-use replication::conntrackd::FtfwError;
 use replication::representation::kernel;
-use replication::secure::{Channel, ChannelError, ChannelEvent, Content, is_channel};
+use replication::secure::{Channel, ChannelEvent, Content, is_channel};
 
 use super::SyncNode;
-use super::config::{Mode, SyncRole};
-use super::connections::Touched;
-use super::event::SyncEvent;
-use super::peer::Carried;
+use crate::config::{Mode, SyncRole};
+use crate::connections::Touched;
+use crate::error::SyncError;
+use crate::event::SyncEvent;
+use crate::session::Carried;
 
 /// Two nodes may both be primary for so long while the addresses move.
 const SPLIT_AFTER: Duration = Duration::from_secs(1);
 /// Memory for what became of so many connections is kept; a role that touches all of them takes more for a moment.
 const TOUCHED_KEPT_MAX: usize = 8192;
-
-/// Why a datagram of a peer was not taken; the node goes on.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SyncError {
-    /// No such peer is configured.
-    #[error("node {} is not among the configured peers", .0.0)]
-    UnknownPeer(NodeId),
-    /// The session discarded it.
-    #[error(transparent)]
-    Replication(#[from] PeerError),
-    /// The session with a conntrackd discarded it, or a part of it.
-    #[error(transparent)]
-    Conntrackd(#[from] FtfwError),
-    /// A heartbeat that cannot be read.
-    #[error(transparent)]
-    Heartbeat(#[from] HeartbeatError),
-    /// A heartbeat that speaks for another node.
-    #[error("node {} says a heartbeat as node {}: give each node its own node.id", .peer.0, .named.0)]
-    NotItsOwn {
-        /// Who said it.
-        peer: NodeId,
-        /// For whom.
-        named: NodeId,
-    },
-    /// The secure channel refused it.
-    #[error(transparent)]
-    Channel(#[from] ChannelError),
-    /// The peer encrypts, and this node does not.
-    #[error("it encrypts what it says, this node does not: give this node the same [replication.security]")]
-    NotSecured,
-}
 
 /// Room that is used again.
 #[derive(Debug, Default)]

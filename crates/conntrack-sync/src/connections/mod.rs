@@ -1,5 +1,13 @@
 //! The connections, and what becomes of them: all that sessions, the kernel and the operator's words have in common.
 
+pub(super) mod dump;
+pub(super) mod expecting;
+pub(super) mod injection;
+pub(super) mod kernel;
+mod roles;
+pub(super) mod told;
+pub(super) mod walk;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -8,12 +16,12 @@ use flow::{Instant, NodeId};
 use replication::Handle;
 use replication::representation::kernel::{Ended, Speaker};
 
+use self::dump::DumpState;
+use self::expecting::ExpectationTable;
+use self::injection::InjectionQueue;
 use super::config::{Injection, Mode, SyncRole};
-use super::dump::DumpState;
 use super::event::{Events, SyncEvent};
-use super::expecting::ExpectationTable;
 use super::filter::SyncFilter;
-use super::injection::InjectionQueue;
 use super::mirror::{Mirror, Record, flag};
 use super::status::SyncCounters;
 

@@ -19,12 +19,13 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use flow::Instant;
-use flow::netfilter::{Entry, Expectation, ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple};
+use flow::netfilter::{Entry, ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState};
 use replication::Handle;
 
-use super::connections::{Connections, Touched, ends_s};
-use super::event::SyncEvent;
-use super::mirror::{Record, flag};
+use super::{Connections, Touched, ends_s};
+use crate::event::SyncEvent;
+use crate::mirror::{Record, flag};
+use crate::request::{InjectionCounters, KernelAction, KernelRefusal, KernelRequest, RequestToken};
 
 /// The most requests of one batch.
 pub const KERNEL_REQUESTS_MAX: usize = 64;
@@ -46,92 +47,6 @@ const TIMEOUT_MAX_S: u32 = 30 * 86_400;
 const DELETE_TRIES_MAX: u8 = 8;
 
 const _: () = assert!(REQUESTS_OF_ONE_MAX <= KERNEL_REQUESTS_MAX);
-
-/// Names a request until [`super::SyncNode::handle_requests_done`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RequestToken {
-    batch: u32,
-    index: u32,
-}
-
-/// Something that is asked of the kernel.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum KernelAction {
-    /// Create the connection.
-    Create(Entry),
-    /// Set what is said of the connection.
-    Update(Entry),
-    /// End the connection.
-    Delete(Entry),
-    /// Say what is known of the connection: by [`super::SyncNode::handle_kernel_found`].
-    Get {
-        /// Its original tuple.
-        tuple: Tuple,
-        /// The zone that this tuple is of.
-        zone: u16,
-    },
-    /// Expect a connection.
-    CreateExpectation(Box<Expectation>),
-    /// Expect it no more.
-    DeleteExpectation(Box<Expectation>),
-}
-
-/// A request to the kernel. Those of a batch are to be executed in their order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KernelRequest {
-    /// Its name.
-    pub token: RequestToken,
-    /// What is asked.
-    pub action: KernelAction,
-}
-
-/// Why the kernel does not do what it was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum KernelRefusal {
-    /// There is one with one of the tuples.
-    #[error("another connection has one of its tuples")]
-    Exists,
-    /// There is none.
-    #[error("it is not there")]
-    Missing,
-    /// There is no room.
-    #[error("its table is full: raise net.netfilter.nf_conntrack_max to that of the other nodes")]
-    Full,
-    /// This kernel does not know what is asked for.
-    #[error("it lacks what the connection needs: load the modules (helpers, NAT) that the other nodes have")]
-    Unsupported,
-    /// This process may not.
-    #[error("it does not allow it: run with CAP_NET_ADMIN")]
-    NotPermitted,
-    /// It finds the request unsound.
-    #[error("it finds the request unsound: report it, with the versions of both kernels")]
-    Invalid,
-    /// Something else, by its number.
-    #[error("error {0}")]
-    Other(i32),
-}
-
-impl KernelRefusal {
-    /// How many kinds there are.
-    pub const KINDS: usize = 7;
-    /// The names of the kinds, as in metrics.
-    pub const NAMES: [&'static str; Self::KINDS] =
-        ["exists", "missing", "full", "unsupported", "not_permitted", "invalid", "other"];
-
-    /// Its place in [`Self::NAMES`].
-    #[must_use]
-    pub const fn kind(self) -> usize {
-        match self {
-            Self::Exists => 0,
-            Self::Missing => 1,
-            Self::Full => 2,
-            Self::Unsupported => 3,
-            Self::NotPermitted => 4,
-            Self::Invalid => 5,
-            Self::Other(_) => 6,
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
@@ -159,30 +74,9 @@ struct Outstanding {
     answer: Answer,
 }
 
-/// What is counted of requests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct InjectionCounters {
-    /// Connections created.
-    pub created: u64,
-    /// Connections updated.
-    pub updated: u64,
-    /// Of those, the ones whose time alone was renewed.
-    pub refreshed: u64,
-    /// Connections deleted.
-    pub deleted: u64,
-    /// Connections asked after.
-    pub asked: u64,
-    /// Expectations created or deleted.
-    pub expectations: u64,
-    /// Refusals that were not to be expected, by kind.
-    pub refused: [u64; KernelRefusal::KINDS],
-    /// Deletions given up.
-    pub deletions_given_up: u64,
-}
-
 /// The queue of what the kernel is to be told.
 #[derive(Debug, Default)]
-pub(super) struct InjectionQueue {
+pub(crate) struct InjectionQueue {
     ring: VecDeque<u32>,
     retries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
     outstanding: Vec<Outstanding>,
@@ -190,36 +84,36 @@ pub(super) struct InjectionQueue {
     /// The kernel refuses, and that was said.
     failing: Option<KernelRefusal>,
     /// Connections that the kernel refused and does not have.
-    pub(super) refused_now: u32,
-    pub(super) counters: InjectionCounters,
+    pub(crate) refused_now: u32,
+    pub(crate) counters: InjectionCounters,
 }
 
 impl InjectionQueue {
     /// Connections that wait to be told to the kernel, or that it has not answered yet.
-    pub(super) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.ring.len() + self.outstanding.len()
     }
 
-    pub(super) fn retries(&self) -> usize {
+    pub(crate) fn retries(&self) -> usize {
         self.retries.len()
     }
 
-    pub(super) const fn failing(&self) -> Option<KernelRefusal> {
+    pub(crate) const fn failing(&self) -> Option<KernelRefusal> {
         self.failing
     }
 
-    pub(super) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !self.ring.is_empty()
     }
 
-    pub(super) fn retry_at(&self) -> Option<Instant> {
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.retries.peek().map(|Reverse((at, ..))| *at)
     }
 }
 
 impl Connections {
     /// The connection waits for its turn, unless it waits to be tried again.
-    pub(super) fn queue(&mut self, handle: Handle, reason: u32) {
+    pub(crate) fn queue(&mut self, handle: Handle, reason: u32) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         record.set(reason, true);
         if !record.is_any(flag::QUEUED | flag::RETRYING) {
@@ -256,7 +150,7 @@ impl Connections {
     }
 
     /// Fills a batch; false when there is nothing to ask.
-    pub(super) fn poll_requests(&mut self, now: Instant, batch: &mut Vec<KernelRequest>) -> bool {
+    pub(crate) fn poll_requests(&mut self, now: Instant, batch: &mut Vec<KernelRequest>) -> bool {
         batch.clear();
         // Whoever polls again without having said that the last batch is done has done it.
         self.requests_done(now);
@@ -328,13 +222,13 @@ impl Connections {
         self.queue.outstanding.get_mut(token.index as usize)
     }
 
-    pub(super) fn refused(&mut self, token: RequestToken, refusal: KernelRefusal) {
+    pub(crate) fn refused(&mut self, token: RequestToken, refusal: KernelRefusal) {
         if let Some(outstanding) = self.outstanding(token) {
             outstanding.answer = Answer::Refused(refusal);
         }
     }
 
-    pub(super) fn found(&mut self, now: Instant, token: RequestToken, entry: Option<&Entry>) {
+    pub(crate) fn found(&mut self, now: Instant, token: RequestToken, entry: Option<&Entry>) {
         let Some(outstanding) = self.outstanding(token) else { return };
         outstanding.answer = Answer::Found;
         let (handle, generation) = (outstanding.handle, outstanding.generation);
@@ -353,7 +247,7 @@ impl Connections {
     }
 
     /// What was asked and not refused is done.
-    pub(super) fn requests_done(&mut self, now: Instant) {
+    pub(crate) fn requests_done(&mut self, now: Instant) {
         let mut outstanding = core::mem::take(&mut self.queue.outstanding);
         for Outstanding { handle, generation, asked, answer } in outstanding.drain(..) {
             let Some(record) = self.mirror.get_mut(handle).filter(|record| record.generation == generation) else {
@@ -478,7 +372,7 @@ impl Connections {
     }
 
     /// A copy is no more, neither here nor in the kernel.
-    pub(super) fn drop_copy(&mut self, handle: Handle) {
+    pub(crate) fn drop_copy(&mut self, handle: Handle) {
         let Some(record) = self.mirror.get(handle) else { return };
         self.queue.refused_now -= u32::from(record.is_any(flag::REFUSED));
         self.mirror.remove(handle);
@@ -507,6 +401,6 @@ fn kernel_timeout_s(record: &Record, floor_s: u32) -> u32 {
 }
 
 /// A connection that its end points have given up: it ends by itself.
-pub(super) fn is_closing(record: &Record) -> bool {
+pub(crate) fn is_closing(record: &Record) -> bool {
     matches!(record.tcp_state(), Some(TcpState::LastAck | TcpState::TimeWait | TcpState::Close))
 }
