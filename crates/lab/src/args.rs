@@ -61,8 +61,7 @@ pub struct SimulateArgs {
     /// rolling-restart, leave-pause (docs/simulation.md)
     #[arg(long, value_name = "NAMES", default_value_t)]
     pub faults: simulator::scenario::FaultSet,
-    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level, multi-level-least-load, d-left or
-    /// counting-bloom
+    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level or multi-level-least-load
     #[arg(long, value_name = "NAME", value_parser = simulator::scenario::representation_named)]
     pub representation: Option<::replication::compact::Representation>,
     /// Play what is written in a file, as a seed that broke a promise leaves it
@@ -126,7 +125,7 @@ mod tests {
             ("--ramp 1000000", "a number from 0 to 50000"),
             ("--seconds 0", "a number from 1 to 300"),
             ("--wan --seconds 5", "cannot be used with"),
-            ("--wan --representation d-left", "cannot be used with"),
+            ("--wan --representation multi-level", "cannot be used with"),
             ("--failures --workers 2", "cannot be used with"),
         ];
         for (option, remedy) in refused {
