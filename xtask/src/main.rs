@@ -1,14 +1,19 @@
 //! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, and `… fuzz` (see [`fuzz`]).
 //!
 //! * Each crate uses only crates below it.
+//! * In a crate, no two modules at the top use each other, directly or through others; `layers --files` prints what is left of such
+//!   cycles between files (see [`modules`]).
 //! * Pure crates are `no_std`, and deny `unsafe` but for named exceptions.
 //! * Each source file begins by saying what it is, but for the tests of the file beside them.
 
 mod fuzz;
+mod modules;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use modules::Crate;
 
 /// The crates from the ground up: each may use only those before it. The second field says whether the crate is pure.
 const LAYERS: [(&str, bool); 18] = [
@@ -48,6 +53,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     match arguments.split_first() {
         Some((command, [])) if command == "layers" => layers(root),
+        Some((command, [option])) if command == "layers" && option == "--files" => report_files(root),
         Some((command, rest)) if command == "fuzz" => match fuzz::run(root, rest) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -56,7 +62,7 @@ fn main() -> ExitCode {
             }
         },
         _ => {
-            eprintln!("usage: cargo run -p xtask -- layers | fuzz");
+            eprintln!("usage: cargo run -p xtask -- layers [--files] | fuzz");
             ExitCode::FAILURE
         }
     }
@@ -71,11 +77,40 @@ fn layers(root: &Path) -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Prints the cycles of more than two files in each crate: not yet a fault.
+fn report_files(root: &Path) -> ExitCode {
+    for (name, _) in LAYERS {
+        match load(root, name) {
+            Ok(loaded) => loaded.file_cycles().iter().for_each(|cycle| println!("{name}: {cycle}")),
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The files of a crate of the workspace.
+fn load(root: &Path, name: &str) -> Result<Crate, String> {
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| error.to_string());
+    Crate::load(&root.join("crates").join(name).join("src/lib.rs"), &read)
+}
+
+/// No modules at the top of a crate use each other.
+fn check_modules(root: &Path, name: &str) -> Vec<String> {
+    match load(root, name) {
+        Ok(loaded) => loaded.module_cycles().iter().map(|cycle| format!("crates/{name}: {cycle}")).collect(),
+        Err(error) => vec![error],
+    }
+}
+
 fn check_layers(root: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     for (index, (name, is_pure)) in LAYERS.iter().enumerate() {
         let folder = root.join("crates").join(name);
         faults.extend(check_dependencies(&folder, index));
+        faults.extend(check_modules(root, name));
         for file in source_files(&folder.join("src")) {
             faults.extend(check_file(root, &file, *is_pure));
         }

@@ -10,6 +10,7 @@
 
 pub mod channel_status;
 pub mod compact_status;
+mod ends;
 mod event;
 mod lazy_status;
 pub mod metrics;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use channel_status::{ChannelStatus, RefusedCount};
 pub use compact_status::{FilterStatus, PeerFilterStatus, RecoveryStatus};
+pub use ends::Ends;
 pub use event::{Event, EventKind};
 pub use lazy_status::LazyStatus;
 pub use metrics::Sample;
@@ -320,15 +322,6 @@ pub struct Flow {
     /// Ends of packets of the original direction, as they come in, of the connection that announced this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub related_to: Option<Box<Ends>>,
-}
-
-/// Source and destination, `address:port`, or the address alone for protocols without ports.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ends {
-    /// Who sends.
-    pub source: String,
-    /// Who receives.
-    pub destination: String,
 }
 
 /// A count for each direction.

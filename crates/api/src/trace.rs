@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Ends;
+use crate::ends::Ends;
 
 /// A packet's way through a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use replication::compact::{CompactConfig, Representation, UpdateRule};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::raw::Text;
+use super::diagnostic::Text;
 
 /// `[replication.filter]` as written.
 #[derive(Debug, Default, Deserialize)]
@@ -163,12 +163,9 @@ pub const fn promise(representation: Representation) -> &'static str {
             "experimental, nothing is promised: membership survives, an established connection goes on without its state; about \
              one in a hundred others would be taken for one, and about one established connection in a thousand breaks"
         }
-        Representation::MultiLevel(_) | Representation::DLeft => {
+        Representation::MultiLevel(_) => {
             "every connection goes on in its state, with liberal windows; one in many thousands of others would be taken for one"
         }
-        Representation::CountingBloom => {
-            "experimental, nothing is promised: an established connection goes on, in most cases in its state; about one in a \
-             hundred others would be taken for one, and about one established connection in a thousand breaks"
-        }
+        Representation::DLeft | Representation::CountingBloom => "nothing: no node can be configured with it",
     }
 }

@@ -5,9 +5,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use toml::Spanned;
 
+/// Largest configuration file that is read.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Places from here on are of values that stand in for missing ones; no file is as large.
 pub(super) const STAND_IN_OFFSET: usize = usize::MAX / 2;
+
+/// Text with its place in the file.
+pub type Text = Spanned<String>;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -153,4 +159,4 @@ impl<'a> Findings<'a> {
     }
 }
 
-const _: () = assert!(STAND_IN_OFFSET as u64 > super::FILE_BYTES_MAX);
+const _: () = assert!(STAND_IN_OFFSET as u64 > FILE_BYTES_MAX);

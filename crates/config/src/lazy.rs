@@ -4,7 +4,7 @@ use replication::lazy::{Config, Dynamic};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::raw::Text;
+use super::diagnostic::Text;
 
 /// `[replication.lazy]` as written.
 #[derive(Debug, Deserialize)]

@@ -8,10 +8,7 @@ pub mod compression;
 pub mod diagnostic;
 pub mod key_file;
 pub mod lazy;
-pub mod limits;
 pub mod raw;
-pub mod reachability;
-pub mod redundancy;
 pub mod remote;
 pub mod secret_file;
 pub mod security;
@@ -27,14 +24,11 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-pub use diagnostic::{ConfigError, Diagnostic, Severity};
+pub use diagnostic::{ConfigError, Diagnostic, FILE_BYTES_MAX, Severity};
 pub use validate::CONTROL_SOCKET_DEFAULT;
 pub use validated::Config;
 
 use diagnostic::{Findings, Source};
-
-/// Largest configuration file that is read.
-pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A configuration that can be run, and what looks doubtful in it.
 #[derive(Debug)]

@@ -1,18 +1,21 @@
 //! The configuration file as it is written: shape only. What the values mean is checked afterwards.
 
+mod limits;
+mod reachability;
+mod redundancy;
+pub mod sync;
+
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use self::limits::RawLimits;
+pub use self::reachability::{RawReachability, RawTrack};
+pub use self::redundancy::{RawRedundancy, RawRedundancyRule};
 pub use super::compact::{RawFilter, RawRecovery};
-pub use super::limits::RawLimits;
-pub use super::reachability::{RawReachability, RawTrack};
-pub use super::redundancy::RawRedundancy;
+pub use super::diagnostic::Text;
 pub use super::security::RawSecurity;
 pub use super::timeouts::RawTimeouts;
 use super::value::{MssText, PortText, ProtocolText};
-
-/// Text with its place in the file.
-pub type Text = Spanned<String>;
 
 /// A whole file.
 #[derive(Debug, Default, Deserialize)]

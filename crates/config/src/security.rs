@@ -8,7 +8,7 @@ use replication::secure::Rotation;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::raw::Text;
+use super::diagnostic::Text;
 
 /// `[replication.security]` as written.
 #[derive(Debug, Default, Deserialize)]

@@ -2,6 +2,10 @@
 
 mod cluster;
 mod functions;
+mod limits;
+mod reachability;
+mod redundancy;
+pub mod sync;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,10 +17,10 @@ use flow::{NodeId, PortId};
 
 pub use self::cluster::{Cluster, FailureDetection, Peer, Replication, Representation};
 pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
+pub use self::limits::Limits;
+pub use self::reachability::Reachability;
+pub use self::redundancy::{Redundancy, RedundancyRule};
 pub use super::compact::{Compact, Recovery};
-pub use super::limits::Limits;
-pub use super::reachability::Reachability;
-pub use super::redundancy::{Redundancy, RedundancyRule};
 pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
 use super::value::{PortRange, Prefix};

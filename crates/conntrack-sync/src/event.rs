@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use flow::{Instant, NodeId};
 
 use super::config::SyncRole;
-use super::injection::KernelRefusal;
+use super::request::KernelRefusal;
 use super::share::Share;
 
 /// The most events that wait to be polled; when there are more, the oldest goes.

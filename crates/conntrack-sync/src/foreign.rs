@@ -11,9 +11,9 @@ use replication::{ApplyError, Handle, Resync};
 
 use super::config::{Mode, SyncRole};
 use super::connections::Connections;
-use super::expecting::is_same;
+use super::connections::expecting::is_same;
+use super::connections::told::is_further;
 use super::mirror::{beyond, flag};
-use super::told::is_further;
 
 /// The connections, seen by the session with one conntrackd.
 pub(super) struct ForeignTable<'a> {

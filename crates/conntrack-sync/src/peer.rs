@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use cluster::role::{Heartbeat, State};
-use flow::netfilter::{Entry, Expectation};
 use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 use replication::conntrackd::{FtfwConfig, FtfwSession};
@@ -12,24 +11,14 @@ use replication::secure::{Channel, OVERHEAD_BYTES};
 use replication::{Resync, Session, SessionConfig};
 
 use super::config::{ConfigError, PeerProfile, SyncConfig, SyncPeerConfig, SyncRole};
-use super::connections::{Connections, Touched};
-use super::expecting::EXPECTATIONS_TOLD_MAX;
-use super::session::SyncSession;
+use super::connections::Connections;
+use super::connections::expecting::EXPECTATIONS_TOLD_MAX;
+use super::error::SyncError;
+use super::session::{Carried, SyncSession};
 use super::status::SyncPeerStatus;
-use super::talking::SyncError;
 
 /// A role that was not said again for so many intervals is not known any more.
 const HEARTBEATS_MISSED_MAX: u32 = 10;
-
-/// What became of a connection, with what its slot does not hold any more.
-pub(super) struct Carried<'a> {
-    pub(super) touched: Touched,
-    /// The name of what ended.
-    pub(super) attributes: &'a [u8],
-    /// All of it, where somebody needs that.
-    pub(super) entry: Option<Entry>,
-    pub(super) expectation: Option<Expectation>,
-}
 
 /// A peer.
 pub(super) struct Peer {

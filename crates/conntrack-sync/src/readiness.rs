@@ -5,7 +5,7 @@ use core::fmt;
 
 use flow::NodeId;
 
-use super::injection::KernelRefusal;
+use super::request::KernelRefusal;
 use super::share::Share;
 
 /// Something that stands in the way of a failover.

@@ -3,21 +3,31 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use flow::netfilter::{Entry, Expectation};
 use flow::{Instant, NodeId};
 use replication::conntrackd::{self, FtfwEvent, FtfwSession};
 use replication::{Holding, Link, Resync, Session, SessionEvent};
 
 use super::config::SyncRole;
 use super::connections::{Connections, Touched};
+use super::error::SyncError;
 use super::event::SyncEvent;
 use super::foreign::ForeignTable;
-use super::peer::Carried;
 use super::status::SyncPeerStatus;
 use super::store::{NativeStore, holding};
-use super::talking::SyncError;
 
 /// A conntrackd never says when it has told everything. What it was asked for and has not told after so long, it does not have.
 const TOLD_WITHIN: Duration = Duration::from_secs(120);
+
+/// What became of a connection, with what its slot does not hold any more.
+pub(super) struct Carried<'a> {
+    pub(super) touched: Touched,
+    /// The name of what ended.
+    pub(super) attributes: &'a [u8],
+    /// All of it, where somebody needs that.
+    pub(super) entry: Option<Entry>,
+    pub(super) expectation: Option<Expectation>,
+}
 
 /// The session with a peer.
 #[allow(clippy::large_enum_variant, reason = "there is one for each peer, and it stays where it is")]

@@ -9,8 +9,8 @@ use replication::conntrackd::FtfwStatus;
 use replication::secure::ChannelStatus;
 
 use super::config::{Injection, Mode, SyncRole};
-use super::injection::{InjectionCounters, KernelRefusal};
 use super::readiness::Readiness;
+use super::request::{InjectionCounters, KernelRefusal};
 
 /// What is counted since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

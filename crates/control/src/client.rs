@@ -1,74 +1,18 @@
 //! The client's side of the control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use super::remote::TlsError;
+pub use super::target::ClientError;
 use super::target::{Channel, Target};
 use api::metrics::Sample;
-use api::{
-    ErrorKind, Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, SyncOrder, SyncReadiness,
-    VERSION,
-};
-use config::secret_file::SecretFileError;
+use api::{Event, Flow, FlowFilterText, Line, Query, ReloadReport, Request, Status, SyncOrder, SyncReadiness, VERSION};
 
 /// How long the client waits for a line of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest line of an answer that the client reads.
 const LINE_BYTES_MAX: u64 = 4 << 20;
-
-/// Why a gateway's answer is not there.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// Nobody listens.
-    #[error("no gateway answers at {0}: is it running? (mainstay gateway --config …)")]
-    NoGateway(Target),
-    /// The socket belongs to someone else.
-    #[error("this user may not speak with the gateway at {}: use the user that runs it, or root", .0.display())]
-    NotAllowed(PathBuf),
-    /// The gateway is not who it should be, or does not trust this client's certificate.
-    #[error(
-        "no trust between this program and the gateway at {target}: {problem}: check --authority, --server-name and --certificate"
-    )]
-    Untrusted {
-        /// The gateway.
-        target: Target,
-        /// What the library says.
-        problem: String,
-    },
-    /// That cannot be a name in a certificate.
-    #[error("{0:?} is no name that a certificate can have: give one with --server-name")]
-    BadName(String),
-    /// The file of the token holds something else.
-    #[error("{} does not hold a token alone on one line", .0.display())]
-    NoToken(PathBuf),
-    /// The file of a secret.
-    #[error(transparent)]
-    Secret(#[from] SecretFileError),
-    /// The certificates.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The gateway, or `mainstay sync`, would not answer; it says why itself.
-    #[error("refused: {message}")]
-    Refused {
-        /// Whose fault it is.
-        kind: ErrorKind,
-        /// The gateway's sentence.
-        message: String,
-    },
-    /// The answer makes no sense to this program.
-    #[error("the gateway's answer is not understood ({0}): is this program of another version?")]
-    NotUnderstood(String),
-    /// The connection broke.
-    #[error("the connection to the gateway at {target} broke: {source}")]
-    Broken {
-        /// The gateway.
-        target: Target,
-        /// What the operating system said.
-        source: io::Error,
-    },
-}
 
 /// A connection to a gateway.
 pub struct Client {

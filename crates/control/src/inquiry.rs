@@ -2,19 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::time::Duration;
 
 use super::flows::{FlowsPage, FlowsQuery};
 use super::merge;
-use super::orders::{Order, OrderOutcome, Standing};
+use super::orders::{ANSWER_TIMEOUT, Order, OrderOutcome, Standing};
+pub use super::orders::{AskError, INQUIRIES_WAITING_MAX};
 use super::watching::WatchOrder;
 use api::metrics::Samples;
 use api::{Event, Status};
-
-/// Inquiries that wait for the data path. Beyond it the asker is told that the data path is busy.
-pub const INQUIRIES_WAITING_MAX: usize = 64;
-/// How long an asker waits.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the data path's thread tells. Each call must be short: packets wait meanwhile.
 pub trait ControlHandler {
@@ -43,20 +38,6 @@ pub trait ControlHandler {
     fn functions(&mut self) -> Vec<&'static str> {
         Vec::new()
     }
-}
-
-/// Why the data path did not answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum AskError {
-    /// Too many are asking already.
-    #[error("{INQUIRIES_WAITING_MAX} requests wait for the data path already: try again")]
-    Busy,
-    /// It did not come round to it in time.
-    #[error("the data path did not answer within {} s: is the node overloaded?", ANSWER_TIMEOUT.as_secs())]
-    TimedOut,
-    /// It has ended.
-    #[error("the gateway is stopping")]
-    Stopping,
 }
 
 /// A question, with the way back for its answer: what is asked decides what is answered.

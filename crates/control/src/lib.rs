@@ -5,6 +5,7 @@
 //! ([`inquiry`]), which that thread serves between batches with bounded work ([`ControlHandler`]). Where it is configured, the
 //! same is offered over TCP to whoever shows a token or a certificate ([`remote`]).
 
+mod answer;
 pub mod client;
 pub mod events;
 pub mod flows;

@@ -7,9 +7,27 @@ use std::time::Duration;
 use cluster::node::Reconfiguration;
 use replication::secure::SecurityReconfiguration;
 
-use super::inquiry::AskError;
 use api::{EventKind, ReloadReport, SyncOrder, SyncReadiness};
 use config::sync::SyncConfig;
+
+/// Inquiries that wait for the data path. Beyond it the asker is told that the data path is busy.
+pub const INQUIRIES_WAITING_MAX: usize = 64;
+/// How long an asker waits.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why the data path did not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AskError {
+    /// Too many are asking already.
+    #[error("{INQUIRIES_WAITING_MAX} requests wait for the data path already: try again")]
+    Busy,
+    /// It did not come round to it in time.
+    #[error("the data path did not answer within {} s: is the node overloaded?", ANSWER_TIMEOUT.as_secs())]
+    TimedOut,
+    /// It has ended.
+    #[error("the gateway is stopping")]
+    Stopping,
+}
 
 /// Something that the data path is to do between two batches.
 pub enum Order {

@@ -15,28 +15,19 @@ use std::{fs, thread};
 
 use cluster::observation::Subject;
 
+use super::answer::{CLIENTS_MAX, Failed, IDLE_TIMEOUT, WRITE_TIMEOUT, error_line, write_line};
 use super::flows::{FlowDescriber, FlowFilter, FlowsQuery};
-use super::inquiry::{AskError, ControlSender, INQUIRIES_WAITING_MAX};
-use super::orders::{OperationError, Operations};
+use super::inquiry::ControlSender;
+use super::orders::Operations;
 use super::remote::{Credentials, Reception, RemoteError, RemoteServer, Role};
 use super::streams::{self, Stream};
 use super::watching;
 use api::{ErrorKind, FlowFilterText, Line, PacketFilterText, Query, Request, VERSION};
 
-/// Clients at a time. For one more, the one that was waited for longest is closed; where none is waited for, the new one is,
-/// with the reason.
-pub const CLIENTS_MAX: usize = 32;
 /// Longest request, with its newline; a longer one is refused and its client closed.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
-/// A client that asks nothing for so long is closed.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// A client that takes nothing for so long is closed.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that takes nothing of its answer for so long may be closed for another.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
-
-// Every client waits for at most one answer: they alone never find the channel full.
-const _: () = assert!(CLIENTS_MAX < INQUIRIES_WAITING_MAX);
 
 /// Why the control socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -341,46 +332,6 @@ fn serve(stream: &UnixStream, role: Role, waiting: &Mutex<Waiting>, shared: &Sha
     }
 }
 
-/// Why an answer stops.
-pub(super) enum Failed {
-    /// The client is told.
-    Request(Box<Line>),
-    /// The client cannot be told.
-    Client(io::Error),
-}
-
-impl Failed {
-    /// The gateway cannot do it as it is now.
-    pub(super) fn refused(why: String) -> Self {
-        Self::Request(Box::new(error_line(ErrorKind::Refused, why)))
-    }
-
-    fn malformed(why: String) -> Self {
-        Self::Request(Box::new(error_line(ErrorKind::Malformed, why)))
-    }
-}
-
-impl From<AskError> for Failed {
-    fn from(error: AskError) -> Self {
-        Self::Request(Box::new(error_line(ErrorKind::Busy, error.to_string())))
-    }
-}
-
-impl From<OperationError> for Failed {
-    fn from(error: OperationError) -> Self {
-        match error {
-            OperationError::Ask(error) => error.into(),
-            OperationError::Refused(why) => Self::refused(why),
-        }
-    }
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Self::Client(error)
-    }
-}
-
 /// The query, if a client of this role may ask it.
 fn permit(query: Query, role: Role) -> Result<Query, Failed> {
     if role >= Role::needed_for(&query) {
@@ -388,10 +339,6 @@ fn permit(query: Query, role: Role) -> Result<Query, Failed> {
     }
     let message = "this token or certificate may only read: use one whose role is operate".to_owned();
     Err(Failed::Request(Box::new(error_line(ErrorKind::Denied, message))))
-}
-
-pub(super) fn error_line(error: ErrorKind, message: String) -> Line {
-    Line::Error { version: VERSION, error, message }
 }
 
 fn parse(line: &[u8]) -> Result<Query, Failed> {
@@ -511,11 +458,6 @@ fn write_lines(writer: &mut impl Write, lines: impl Iterator<Item = Line>) -> io
         written += 1;
     }
     Ok((written, false))
-}
-
-pub(super) fn write_line(writer: &mut impl Write, line: &Line) -> io::Result<()> {
-    serde_json::to_writer(&mut *writer, line)?;
-    writer.write_all(b"\n")
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use cluster::observation::{ConnectionChange, Sight, Subject, WatchId};
 use flow::Instant;
 use packet_io::clock;
 
+use super::answer::{Failed, IDLE_TIMEOUT, write_line};
 use super::flows::{FlowDescriber, Listed};
 use super::inquiry::ControlSender;
-use super::server::{Failed, IDLE_TIMEOUT, write_line};
 use super::trace;
 use super::watching::{SIGHTS_WAITING_MAX, WatchOrder, Witnessed};
 use api::{FlowEvent, FrameLine, Line};

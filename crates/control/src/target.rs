@@ -9,10 +9,9 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
-use super::client::ClientError;
-use super::remote::{Identity, Introduction, tls_client};
-use api::VERSION;
-use config::secret_file;
+use super::remote::{Identity, Introduction, TlsError, tls_client};
+use api::{ErrorKind, VERSION};
+use config::secret_file::{self, SecretFileError};
 
 /// How long a gateway from afar may take to answer to a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +47,58 @@ impl std::fmt::Display for Target {
             Self::Remote(remote) => remote.address.fmt(f),
         }
     }
+}
+
+/// Why a gateway's answer is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no gateway answers at {0}: is it running? (mainstay gateway --config …)")]
+    NoGateway(Target),
+    /// The socket belongs to someone else.
+    #[error("this user may not speak with the gateway at {}: use the user that runs it, or root", .0.display())]
+    NotAllowed(PathBuf),
+    /// The gateway is not who it should be, or does not trust this client's certificate.
+    #[error(
+        "no trust between this program and the gateway at {target}: {problem}: check --authority, --server-name and --certificate"
+    )]
+    Untrusted {
+        /// The gateway.
+        target: Target,
+        /// What the library says.
+        problem: String,
+    },
+    /// That cannot be a name in a certificate.
+    #[error("{0:?} is no name that a certificate can have: give one with --server-name")]
+    BadName(String),
+    /// The file of the token holds something else.
+    #[error("{} does not hold a token alone on one line", .0.display())]
+    NoToken(PathBuf),
+    /// The file of a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
+    /// The certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The gateway, or `mainstay sync`, would not answer; it says why itself.
+    #[error("refused: {message}")]
+    Refused {
+        /// Whose fault it is.
+        kind: ErrorKind,
+        /// The gateway's sentence.
+        message: String,
+    },
+    /// The answer makes no sense to this program.
+    #[error("the gateway's answer is not understood ({0}): is this program of another version?")]
+    NotUnderstood(String),
+    /// The connection broke.
+    #[error("the connection to the gateway at {target} broke: {source}")]
+    Broken {
+        /// The gateway.
+        target: Target,
+        /// What the operating system said.
+        source: io::Error,
+    },
 }
 
 /// A stream to a gateway.

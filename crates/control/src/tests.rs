@@ -20,10 +20,11 @@ use flow::conntrack::ProtocolState;
 use flow::table::Slot;
 use flow::{Connection, Instant, NodeId, Tuple};
 
+use super::answer::CLIENTS_MAX;
 use super::client::{Client, ClientError};
 use super::events::EVENTS_MAX;
 use super::flows::{FLOWS_EXAMINED_PER_PAGE_MAX, FlowDescriber, FlowFilter, FlowsPage, FlowsQuery, Listed};
-use super::server::{CLIENTS_MAX, ControlServer, REQUEST_BYTES_MAX, ServerError};
+use super::server::{ControlServer, REQUEST_BYTES_MAX, ServerError};
 use super::{ControlHandler, ControlSender, EventLog, channel};
 use api::metrics::{Metric, Samples};
 use api::{ErrorKind, Event, EventKind, Flow, FlowFilterText, Line, Status};

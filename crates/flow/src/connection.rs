@@ -4,7 +4,7 @@ use core::mem::offset_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::conntrack::ProtocolState;
+use crate::protocol_state::ProtocolState;
 use crate::{Instant, PortId, Tuple};
 
 /// Bytes for the states of all functions of the chain in a record.

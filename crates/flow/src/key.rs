@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::wire::ip_protocol;
+use crate::ip_protocol;
 
 /// The address family of a tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -150,21 +150,6 @@ impl Tuple {
             version: 6,
             discriminator: 0,
         }
-    }
-
-    /// The tuple of an echo request of the addresses' family (ICMP or ICMPv6) and of its replies' inverse.
-    ///
-    /// # Panics
-    /// The addresses are of different families.
-    #[must_use]
-    pub fn echo(source: IpAddr, destination: IpAddr, identifier: u16) -> Self {
-        let (protocol, discriminator) = if source.is_ipv4() {
-            (ip_protocol::ICMP, crate::wire::icmp::kind::ECHO_REQUEST)
-        } else {
-            (ip_protocol::ICMPV6, crate::wire::icmpv6::kind::ECHO_REQUEST)
-        };
-        let (source, destination) = (SocketAddr::new(source, identifier), SocketAddr::new(destination, identifier));
-        Self { discriminator: u16::from(discriminator), ..Self::new(protocol, source, destination) }
     }
 
     /// The tuple of packets that go the other way.

@@ -6,16 +6,16 @@ mod demo;
 mod encryption;
 mod filters;
 mod lazy;
-mod link;
 mod redundancy;
-mod replication;
-mod sync_bench;
+pub mod replication;
+pub mod sync_bench;
 mod synthesize;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub use crate::emulator::LinkArgs;
 pub use attack_recovery::BenchAttackRecoveryArgs;
 pub use bench::{
     BenchBulkArgs, BenchCommand, BenchPacketsArgs, BenchPipelineArgs, BenchSetupRateArgs, BenchWorkersArgs,
@@ -24,7 +24,6 @@ pub use demo::DemoArgs;
 pub use encryption::BenchEncryptionArgs;
 pub use filters::BenchFiltersArgs;
 pub use lazy::BenchLazyArgs;
-pub use link::LinkArgs;
 pub use redundancy::BenchRedundancyArgs;
 pub use replication::BenchReplicationArgs;
 pub use sync_bench::BenchSyncArgs;
@@ -62,8 +61,7 @@ pub struct SimulateArgs {
     /// rolling-restart, leave-pause (docs/simulation.md)
     #[arg(long, value_name = "NAMES", default_value_t)]
     pub faults: simulator::scenario::FaultSet,
-    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level, multi-level-least-load, d-left or
-    /// counting-bloom
+    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level or multi-level-least-load
     #[arg(long, value_name = "NAME", value_parser = simulator::scenario::representation_named)]
     pub representation: Option<::replication::compact::Representation>,
     /// Play what is written in a file, as a seed that broke a promise leaves it
@@ -127,9 +125,8 @@ mod tests {
             ("--ramp 1000000", "a number from 0 to 50000"),
             ("--seconds 0", "a number from 1 to 300"),
             ("--wan --seconds 5", "cannot be used with"),
-            ("--wan --representation d-left", "cannot be used with"),
+            ("--wan --representation multi-level", "cannot be used with"),
             ("--failures --workers 2", "cannot be used with"),
-            ("--failures --only flood", "write one of port-down-on-active,"),
         ];
         for (option, remedy) in refused {
             let error = parse(&format!("demo {option}")).expect_err(option);

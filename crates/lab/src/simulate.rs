@@ -12,7 +12,6 @@ use simulator::scenario::{FaultSet, Scenario};
 use simulator::shrink::{self, Shrunk};
 use simulator::{Options, run_many, run_scenario};
 
-use crate::LabError;
 use crate::args::SimulateArgs;
 use console::{Align, Progress, Table};
 
@@ -32,6 +31,20 @@ pub struct PromisesBroken {
     pub seeds: u64,
     /// What plays one of them again.
     pub replay: String,
+}
+
+/// Why a simulation has no result, or a bad one.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// A run broke a promise.
+    #[error(transparent)]
+    Broken(#[from] PromisesBroken),
+    /// A scenario's file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The result cannot be printed.
+    #[error("the result cannot be printed: {0}")]
+    Output(#[from] std::io::Error),
 }
 
 /// A file with a scenario cannot be read, played or written.
@@ -116,7 +129,7 @@ struct Broken {
 ///
 /// # Errors
 /// A run broke a promise, a file cannot be used, or the result cannot be printed.
-pub fn run(args: &SimulateArgs) -> Result<(), LabError> {
+pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     let first = args.seed.unwrap_or(1);
     if let Some(path) = &args.scenario {
         return play(&read(path)?, &format!("mainstay simulate --scenario {}", path.display()), args);
@@ -152,7 +165,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), LabError> {
 }
 
 /// Plays one schedule. Prints all that happened if that is asked for.
-fn play(scenario: &Scenario, replay: &str, args: &SimulateArgs) -> Result<(), LabError> {
+fn play(scenario: &Scenario, replay: &str, args: &SimulateArgs) -> Result<(), SimulateError> {
     let options = Options { trace: args.trace, ..Options::default() };
     let outcome = run_scenario(scenario, options);
     let mut text = outcome.trace.join("\n");
@@ -175,7 +188,7 @@ fn play(scenario: &Scenario, replay: &str, args: &SimulateArgs) -> Result<(), La
 
 /// Makes a schedule that breaks a promise short, and says what is left of it: where the report is for people beside it,
 /// else where errors go.
-fn tell_shortest(scenario: &Scenario, options: Options, args: &SimulateArgs) -> Result<(), LabError> {
+fn tell_shortest(scenario: &Scenario, options: Options, args: &SimulateArgs) -> Result<(), SimulateError> {
     let progress = Progress::new();
     progress.show(&format!("making the schedule of seed {} shorter", scenario.seed));
     let shrunk = shrink::shrink(scenario, options, SHRINKING_MAX);

@@ -3,6 +3,7 @@
 mod flows;
 mod key;
 mod looking;
+mod replay;
 mod study;
 mod study_redundancy;
 mod sync;
@@ -12,10 +13,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::replay::PortMapping;
 pub use flows::FlowsArgs;
 pub use key::KeyArgs;
 pub use looking::{CaptureArgs, PacketFilterArgs, TopArgs, TopOrder, TraceArgs};
+pub use replay::{PortMapping, ReplayArgs};
 pub use study::{ChecksumsChoice, StudyCommand, StudyReplicationArgs, admission};
 pub use study_redundancy::StudyRedundancyArgs;
 pub use sync::{HookArgs, ImportArgs, ReadyArgs, SyncArgs, SyncCommand};
@@ -66,41 +67,6 @@ pub enum Command {
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(lab::args::LabCommand),
-}
-
-/// `mainstay replay`.
-#[derive(Debug, Args)]
-pub struct ReplayArgs {
-    /// Capture, pcap or pcapng
-    #[arg(value_name = "CAPTURE")]
-    pub capture: PathBuf,
-    /// Configuration file of the gateway (docs/configuration.md); its peers are left out
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
-    /// Write what the gateway sends to a pcapng file, with an interface for each of its ports
-    #[arg(long, value_name = "FILE")]
-    pub write: Option<PathBuf>,
-    /// Ports that interfaces of the capture stand for, an interface by name or number [default: by name, by order, or by
-    /// the packets' sources]
-    #[arg(long, value_name = "INTERFACE=PORT", value_delimiter = ',')]
-    pub port_map: Vec<PortMapping>,
-    /// Pick TCP connections up in the middle, whatever tracking.loose says
-    #[arg(long)]
-    pub loose: bool,
-    /// Believe checksums, which are unfinished in captures from the sending host
-    #[arg(long)]
-    pub ignore_checksums: bool,
-    /// At most so many packets
-    #[arg(long, value_name = "COUNT")]
-    pub limit: Option<u64>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-fn number_within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))
 }
 
 /// `mainstay gateway`.

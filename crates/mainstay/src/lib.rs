@@ -5,7 +5,6 @@
 
 pub mod cli;
 pub mod commands;
-pub mod replay;
 
 use std::process::ExitCode;
 
@@ -41,7 +40,7 @@ fn dispatch(cli: &Cli) -> Result<(), CommandError> {
         Command::Reload(args) => commands::reload::run(args),
         Command::Drain(args) => commands::drain::drain(args),
         Command::Undrain(args) => commands::drain::undrain(args),
-        Command::Replay(args) => replay::run(args),
+        Command::Replay(args) => commands::replay::run(args),
         Command::Study(StudyCommand::Replication(args)) => commands::study::replication::run(args),
         Command::Study(StudyCommand::Redundancy(args)) => commands::study::redundancy::run(args),
         #[cfg(feature = "lab")]

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::demo::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
+use lab::testbed::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
 use packet_io::IoError;
 use packet_io::af_xdp::{AfXdpIo, PortConfig};
 use packet_io::interface::{Offload, set_offload};

@@ -12,7 +12,7 @@ use std::{fs, io, thread};
 
 use api::{EventKind, PeerStatus, Status};
 use control::client::Client;
-use lab::demo::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
+use lab::testbed::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
 use packet_io::namespace::{NamespaceSupport, probe};
 use packet_io::signal::die_with_parent;
 

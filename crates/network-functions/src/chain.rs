@@ -35,7 +35,8 @@ use flow::wire::{Headers, Packet, Transport};
 use flow::{Connection, Direction, DropReason, Instant, NodeId, Tuple};
 
 use crate::expectation::Expectations;
-use crate::function::{CloseReason, Context, Log, NetworkFunction, TupleUse, Verdict};
+use crate::function::{CloseReason, Context, NetworkFunction, TupleUse, Verdict};
+use crate::log::Log;
 pub use counters::{ChainCounters, FunctionCounters};
 use erased::{Erased, ErasedFunction};
 pub use layout::STATE_ALIGN_BYTES_MAX;

@@ -29,7 +29,7 @@ use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::function::{Context, FlowState, Judgement, NetworkFunction, Verdict, state_attribute};
-use crate::log_limit::LogSource;
+use crate::log::LogSource;
 use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{RuleIndex, RuleKey, RuleSet, RuleSetError};
 pub use rule::{Action, FirewallConfig, Related, Rule};

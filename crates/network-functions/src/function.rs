@@ -2,7 +2,6 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::mem;
 
 use flow::table::Table;
 use flow::wire::tlv::TlvError;
@@ -11,7 +10,7 @@ use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::expectation::{Expectation, Expectations, PortShare, Refusal};
-use crate::log_limit::{LogLimits, LogSource};
+use crate::log::Log;
 use crate::restoration::{Restoring, Unrestorable};
 
 /// What is to be done with a packet.
@@ -95,73 +94,6 @@ pub mod state_attribute {
     pub const FTP: u16 = 3;
     /// The first number for functions outside this crate.
     pub const PRIVATE_FIRST: u16 = 0x8000;
-}
-
-/// Something that an operator asked to be told of (a firewall rule with `log`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogEntry {
-    /// The function that says it.
-    pub function: &'static str,
-    /// What it says.
-    pub message: String,
-    /// The packet's tuple.
-    pub tuple: Tuple,
-}
-
-/// Entries that a [`Log`] holds at most. Once it is full, new entries are counted and dropped until it is drained.
-pub const LOG_ENTRIES_MAX: usize = 1024;
-
-/// Entries for the operator, waiting to be written by whoever runs the chain.
-#[derive(Clone, Debug, Default)]
-pub struct Log {
-    entries: Vec<LogEntry>,
-    dropped_entries: u64,
-    limits: LogLimits,
-}
-
-impl Log {
-    /// Adds the entry that `entry` makes. It is not called when the log is full, so that a flood of connections that
-    /// are worth an entry costs no formatting.
-    pub fn push_with(&mut self, entry: impl FnOnce() -> LogEntry) {
-        if self.entries.len() < LOG_ENTRIES_MAX {
-            self.entries.push(entry());
-        } else {
-            self.dropped_entries += 1;
-        }
-    }
-
-    /// As [`Log::push_with`], as often as each source may; see [`Log::push_summaries`] for the rest.
-    pub fn push_limited(&mut self, now: Instant, from: LogSource<'_>, tuple: Tuple, message: impl FnOnce() -> String) {
-        if self.limits.admit(now, from, tuple) {
-            self.push_with(|| LogEntry { function: from.function, message: message(), tuple });
-        } else {
-            self.dropped_entries += 1;
-        }
-    }
-
-    /// Sets how many entries a second each source may write, and as many at once; `None` is any number. At first it is
-    /// [`ENTRIES_PER_SECOND_DEFAULT`](crate::log_limit::ENTRIES_PER_SECOND_DEFAULT).
-    pub fn set_limit(&mut self, entries_per_s: Option<u32>) {
-        self.limits.set_limit(entries_per_s);
-    }
-
-    /// Adds an entry for each source whose entries were kept back during the last second: how many they were.
-    pub fn push_summaries(&mut self, now: Instant) {
-        let mut limits = mem::take(&mut self.limits);
-        limits.summaries(now, |entry| self.push_with(|| entry));
-        self.limits = limits;
-    }
-
-    /// Takes the entries, oldest first.
-    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = LogEntry> + '_ {
-        self.entries.drain(..)
-    }
-
-    /// How many entries found the log full, or their source at its limit, since the log was made.
-    #[must_use]
-    pub const fn dropped_entries(&self) -> u64 {
-        self.dropped_entries
-    }
 }
 
 /// What a function is given beside packet and state.

@@ -68,7 +68,7 @@
 //! # use flow::{Connection, Frame, Instant, NodeId, PortId, Tuple};
 //! # use network_functions::chain::{Chain, ChainBuilder, Runtime};
 //! # use network_functions::expectation::Expectations;
-//! # use network_functions::function::Log;
+//! # use network_functions::log::Log;
 //! # let tuple = Tuple {
 //! #     source: [1; 16], destination: [2; 16], source_port: 5, destination_port: 6, protocol: 17, version: 6, discriminator: 0,
 //! # };
@@ -130,7 +130,7 @@ pub mod expectation;
 pub mod firewall;
 pub mod ftp;
 pub mod function;
-pub mod log_limit;
+pub mod log;
 pub mod nat;
 pub mod port_range;
 pub mod restoration;

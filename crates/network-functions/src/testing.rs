@@ -13,7 +13,8 @@ use flow::{Connection, Direction, DropReason, Frame, Instant, NodeId, PortId, Tu
 use crate::address::tuple_bytes;
 use crate::chain::{Chain, ChainBuilder, ChainCounters, Processed, Runtime};
 use crate::expectation::Expectations;
-use crate::function::{Log, NetworkFunction, TupleUse, Verdict};
+use crate::function::{NetworkFunction, TupleUse, Verdict};
+use crate::log::Log;
 
 pub(crate) const INSIDE: PortId = PortId(0);
 pub(crate) const OUTSIDE: PortId = PortId(1);

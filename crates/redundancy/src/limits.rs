@@ -49,6 +49,4 @@ pub const OUTBOX_MESSAGES_MAX: usize = 64;
 pub const STALE_BLOCKS_MAX: u32 = 64;
 
 const _: () = assert!(CACHE_BYTES_MAX < 1 << 30 && CACHE_BYTES_MIN > 0);
-// What has come so far without a number can pay for one.
-const _: () = assert!(IMPLIED_BYTES_MAX * EXPANSION_PER_MILLE >= 1000 * crate::wire::shim::LITERAL_SHIM_BYTES);
 const _: () = assert!(GRANULE_BYTES.is_power_of_two() && CACHE_BYTES_MIN.is_multiple_of(GRANULE_BYTES));

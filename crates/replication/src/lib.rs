@@ -71,6 +71,8 @@ extern crate std;
 pub mod baseline;
 pub mod compact;
 pub mod conntrackd;
+mod handle;
+mod item;
 pub mod lazy;
 pub mod message;
 mod peer_session;

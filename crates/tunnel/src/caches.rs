@@ -4,7 +4,7 @@
 use redundancy::limits::GRANULE_BYTES;
 use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Period, Sampling};
 
-use super::TunnelConfig;
+use super::config::TunnelConfig;
 use super::counters::TunnelCounters;
 
 /// What is taken over from another node is entered into the index in steps of so many bytes, so that packets do not wait.

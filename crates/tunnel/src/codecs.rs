@@ -11,8 +11,8 @@ use super::caches::Caches;
 use super::counters::TunnelCounters;
 use super::header::{self, Compressor, Decompressor, HeaderError, HeaderForm, Remembered};
 use super::limits::RESTORED_PACKETS_MAX;
-use super::link::{Outgoing, Restored};
 use super::mirror::Tap;
+use super::packet::{Outgoing, Restored};
 use super::record::{PacketRecord, PayloadForm, Record};
 
 /// The front of a packet whose payload comes next.

@@ -59,6 +59,7 @@ extern crate std;
 mod bundles;
 mod caches;
 mod codecs;
+mod config;
 mod counters;
 pub mod datagram;
 mod header;
@@ -66,6 +67,7 @@ pub mod limits;
 mod link;
 mod load;
 pub mod mirror;
+mod packet;
 mod receiver;
 pub mod record;
 mod sealing;
@@ -80,68 +82,25 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::random::SplitMix64;
-use flow::{Instant, SegmentationKind};
+use flow::{Instant, NodeId, SegmentationKind};
+use redundancy::Period;
 use redundancy::limits::GRANULE_BYTES;
-use redundancy::{Period, Sampling};
 
 pub use self::bundles::{Library, SecondStage};
 use self::caches::{Caches, EncoderSeed};
+pub use self::config::TunnelConfig;
 pub use self::counters::{Bypass, TunnelCounters};
 use self::datagram::{Datagram, DatagramError};
 use self::limits::RECORD_BYTES_MAX;
 use self::link::Link;
-pub use self::link::{Outgoing, Restored};
 use self::load::Load;
-use self::mirror::{MirrorConfig, MirrorStatus, Mirroring};
+use self::mirror::{MirrorError, MirrorStatus, Mirroring, Word};
+pub use self::packet::{Outgoing, Restored};
 pub use self::receiver::ReceiverCounters;
 pub use self::sealing::SealingConfig;
 use self::sealing::{SEAL_BYTES, Sealing};
 pub use self::sender::{SenderConfig, SenderCounters};
 use self::session::{Heard, Session};
-
-/// How a tunnel works.
-#[derive(Clone, Debug)]
-pub struct TunnelConfig {
-    /// Bytes of each cache: one for each direction. The two sites use the smaller of what they are given.
-    pub cache_bytes: usize,
-    /// How payloads are sampled.
-    pub sampling: Sampling,
-    /// How datagrams are sent.
-    pub sender: SenderConfig,
-    /// How records are compressed together.
-    pub second_stage: SecondStage,
-    /// Bytes of a datagram from behind the UDP header on, at most.
-    pub datagram_bytes_max: u16,
-    /// Bytes around a datagram: of its IP and UDP headers, to be counted.
-    pub envelope_bytes: u16,
-    /// The other site is away when it was not heard for so long.
-    pub peer_timeout: Duration,
-    /// How nodes of the same site mirror the caches; none: they do not.
-    pub mirror: Option<MirrorConfig>,
-}
-
-impl Default for TunnelConfig {
-    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent, and copies for half of what was
-    /// saved at most.
-    fn default() -> Self {
-        Self {
-            cache_bytes: 64 << 20,
-            sampling: Sampling::default(),
-            sender: SenderConfig {
-                gather: Duration::from_millis(2),
-                recover_within: Duration::from_millis(400),
-                recovery_per_mille: 100,
-                copies_per_mille: 500,
-                bits_per_second: None,
-            },
-            second_stage: SecondStage::default(),
-            datagram_bytes_max: 1472,
-            envelope_bytes: 28,
-            peer_timeout: Duration::from_secs(1),
-            mirror: Some(MirrorConfig::default()),
-        }
-    }
-}
 
 /// How a tunnel stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -374,10 +333,11 @@ impl Tunnel {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.handle_mirror_timeout(now);
         if !self.is_active {
+            self.mirroring.iter_mut().for_each(|mirroring| mirroring.handle_standby_timeout(now));
             return;
         }
+        self.feed_mirrors(now);
         if let Some(caches) = self.link.as_mut().map(|link| &mut link.codecs.caches).or(self.caches.as_mut()) {
             caches::index_some(&mut caches.encoder);
         }
@@ -400,8 +360,9 @@ impl Tunnel {
         let indexing = caches.filter(|caches| caches.encoder.is_indexing()).map(|_| Instant::ZERO);
         let link = self.link.as_ref().and_then(|link| link.poll_timeout());
         let sealing = self.sealing.as_ref().and_then(|sealing| sealing.poll_timeout());
+        let mirroring = self.mirroring.as_ref().and_then(|mirroring| mirroring.poll_timeout(self.is_active));
         let active = [Some(self.session.poll_timeout()), link, sealing, indexing];
-        active.into_iter().filter(|_| self.is_active).chain([self.poll_mirror_timeout()]).flatten().min()
+        active.into_iter().filter(|_| self.is_active).chain([mirroring]).flatten().min()
     }
 
     /// The next datagram for the other end, in place of what was in `out`. False when there is none now.
@@ -437,6 +398,61 @@ impl Tunnel {
         self.restored.pop_front()
     }
 
+    /// A datagram from another node of this site.
+    ///
+    /// # Errors
+    /// It is none of a mirror's. Nothing changes.
+    pub fn handle_mirror(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), MirrorError> {
+        let word = Word::parse(datagram)?;
+        if let Some(mirroring) = &mut self.mirroring {
+            mirroring.handle(now, from, word, self.is_active)?;
+        }
+        self.feed_mirrors(now);
+        Ok(())
+    }
+
+    /// The next datagram for another node of this site, in place of what was in `out`. False when there is none now.
+    pub fn poll_mirror(&mut self, now: Instant, to: NodeId, out: &mut Vec<u8>) -> bool {
+        let is_active = self.is_active;
+        self.mirroring.as_mut().is_some_and(|mirroring| mirroring.poll(now, to, out, is_active))
+    }
+
+    /// Whether this node stands by with a mirror that is still being filled: the addresses are to stay at a healthy node for so
+    /// long. False at the latest a minute after it began to stand by.
+    #[must_use]
+    pub fn is_filling_mirror(&self) -> bool {
+        !self.is_active && self.mirroring.as_ref().is_some_and(|mirroring| mirroring.is_filling())
+    }
+
+    /// What is said to this node does not reach it: it is told nothing, unless it follows again.
+    pub fn forget_mirror(&mut self, peer: NodeId) {
+        if let Some(mirroring) = &mut self.mirroring {
+            mirroring.forget(peer);
+        }
+    }
+
+    /// Gives what passed to the nodes that follow.
+    fn feed_mirrors(&mut self, now: Instant) {
+        let Some(mirroring) = self.mirroring.as_mut().filter(|_| self.is_active) else { return };
+        let (tap, caches) = match &mut self.link {
+            Some(link) => (Some(&mut link.codecs.tap), Some(&link.codecs.caches)),
+            None => (None, self.caches.as_ref()),
+        };
+        mirroring.feed(now, tap, caches);
+    }
+
+    /// This node has just become the tunnel's end, or is it no more: caches change hands.
+    fn exchange_caches(&mut self, now: Instant) {
+        let former = self.caches.take();
+        let Some(mirroring) = &mut self.mirroring else { return };
+        if self.is_active {
+            let seed = EncoderSeed { epoch: self.random.next() as u32, key: [self.random.next(), self.random.next()] };
+            self.caches = mirroring.take_over(&self.config, self.load.period(), seed);
+        } else {
+            mirroring.stand_by(now, former);
+        }
+    }
+
     /// How it stands.
     #[must_use]
     pub fn status(&self, now: Instant) -> TunnelStatus {
@@ -446,7 +462,7 @@ impl Tunnel {
         if let Some(Caches { encoder, decoder }) = caches {
             counters.add_codecs(encoder.counters(), decoder.counters());
         }
-        let mirror = self.mirror_status();
+        let mirror = self.mirroring.as_ref().map(|mirroring| Box::new(mirroring.status()));
         let mirror_bytes = mirror.as_ref().map_or(0, |mirror| mirror.memory_bytes);
         let seal_bytes = if self.sealing.is_some() { SEAL_BYTES } else { 0 };
         TunnelStatus {

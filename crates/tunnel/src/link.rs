@@ -4,41 +4,20 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use flow::{Instant, Segmentation};
-use redundancy::{FlowPosition, Period, second_stage};
+use flow::Instant;
+use redundancy::{Period, second_stage};
 
-use super::TunnelConfig;
 use super::bundles::Bundles;
 use super::caches::Caches;
 use super::codecs::{Codecs, Message};
+use super::config::TunnelConfig;
 use super::counters::TunnelCounters;
 use super::header::Remembered;
 use super::limits::{ASK_AGAIN, CONFIRM_AFTER, REPEAT_AFTER};
+use super::packet::{Outgoing, Restored};
 use super::receiver::Receiver;
 use super::record::{Reassembly, Record};
 use super::sender::{Sender, SenderConfig};
-
-/// A packet for the tunnel.
-#[derive(Clone, Copy, Debug)]
-pub struct Outgoing<'a> {
-    /// The packet from its IP header on, its checksums complete.
-    pub bytes: &'a [u8],
-    /// Bytes of its headers, IP and transport: the rest is what is encoded.
-    pub header_bytes: usize,
-    /// Where a TCP segment stands in its flow.
-    pub at: Option<FlowPosition>,
-    /// How it is cut into the packets that it stands for.
-    pub segmentation: Segmentation,
-}
-
-/// A packet out of the tunnel.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Restored {
-    /// The packet from its IP header on, its checksums complete but not verified.
-    pub bytes: Vec<u8>,
-    /// How it is cut into the packets that it stands for.
-    pub segmentation: Segmentation,
-}
 
 #[derive(Debug)]
 pub(super) struct Link {

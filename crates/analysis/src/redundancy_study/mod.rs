@@ -33,6 +33,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod trained;
+mod training;
 
 use std::io;
 use std::path::PathBuf;

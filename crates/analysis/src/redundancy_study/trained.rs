@@ -1,7 +1,6 @@
 //! SAMPLEBYTE with a table that is trained on the traffic itself (seed, section 4.3): on its beginning, as a gateway would be that is
 //! put there, and used on all of it.
 
-use redundancy::fingerprint::Training;
 use redundancy::{SampleTable, Sampling};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +10,7 @@ use super::link::{Link, sampling};
 use super::options::Codec;
 use super::packet::{Packet, Way};
 use super::tally::Savings;
+use super::training::Training;
 
 /// What was found.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]

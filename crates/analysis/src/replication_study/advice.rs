@@ -126,8 +126,7 @@ const fn configuration(method: Method) -> &'static str {
         Method::MultiLevelLl => "representation = \"multi-level-least-load\" and symbols = false",
         Method::MultiLevelFaSymbols | Method::MultiLevelFaEstablished => "representation = \"multi-level\"",
         Method::MultiLevelLlSymbols => "representation = \"multi-level-least-load\"",
-        Method::DLeft => "representation = \"d-left\" and symbols = false",
-        Method::CountingBloom => "representation = \"counting-bloom\"",
+        Method::DLeft | Method::CountingBloom => "nothing: it is only compared with",
     }
 }
 

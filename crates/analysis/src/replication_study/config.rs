@@ -87,7 +87,7 @@ impl Method {
     /// Whether a gateway can be configured so; the others are here to be compared with.
     #[must_use]
     pub const fn is_in_configuration(self) -> bool {
-        !matches!(self, Self::MultiLevelFaEstablished)
+        !matches!(self, Self::MultiLevelFaEstablished | Self::DLeft | Self::CountingBloom)
     }
 
     /// Whether the study shows it over all lazy thresholds unless asked otherwise: one of each kind, for each takes memory.

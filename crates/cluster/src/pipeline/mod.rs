@@ -45,7 +45,7 @@ use flow::wire::Packet;
 use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
-use network_functions::function::Log;
+use network_functions::log::Log;
 
 use replication::representation::precise::Ended;
 

@@ -30,7 +30,7 @@ use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, HashKey, Instant, NodeId, conntrack};
 use network_functions::chain::{Chain, ChainCounters};
-use network_functions::function::Log;
+use network_functions::log::Log;
 
 use super::waiting::Waiting;
 use super::{Pipeline, TableChange, record, record_mut};

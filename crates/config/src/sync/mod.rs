@@ -1,21 +1,18 @@
 //! The configuration of `mainstay sync`: a file of its own, of which `[node]`, `[replication]` and `[control]` are written as
 //! a gateway's. `docs/sync.md` lists every key.
 
-pub mod raw;
-pub mod validated;
-
 #[cfg(test)]
 mod tests;
 
+pub use super::raw::sync as raw;
+pub use super::validate::sync::CONTROL_SOCKET_DEFAULT;
+pub use super::validated::sync as validated;
 pub use validated::SyncConfig;
 
 use std::path::Path;
 
 use super::diagnostic::Diagnostic;
 use super::{ConfigError, parse_as, read_file, validate};
-
-/// Where the control API of `mainstay sync` listens, unless the file says otherwise: beside a gateway's.
-pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/sync.sock";
 
 /// A configuration that can be run, and what looks doubtful in it.
 #[derive(Debug)]

@@ -69,10 +69,19 @@ fn a_filter_that_may_break_connections_must_be_acknowledged() {
             assert!(refused.contains("write experimental = true"), "{refused}");
         }
     }
-    for safe in ["host-aggregate", "multi-level", "multi-level-least-load", "d-left"] {
+    for safe in ["host-aggregate", "multi-level", "multi-level-least-load"] {
         assert!(check(&with(&format!("representation = \"{safe}\""), "")).is_ok(), "{safe}");
         let needless = said(&with(&format!("representation = \"{safe}\"\nexperimental = true"), ""));
         assert!(needless.contains("the representation is not experimental: remove it"), "{needless}");
+    }
+}
+
+#[test]
+fn filters_that_are_only_compared_with_are_refused_with_what_to_use() {
+    for filter in Filter::COMPARED {
+        let refused = said(&with(&format!("representation = \"{}\"", filter.name()), ""));
+        assert!(refused.contains("is only compared with, in studies"), "{refused}");
+        assert!(refused.contains("write \"multi-level\""), "{refused}");
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn entries_per_s(raw: &RawNode, findings: &mut Findings<'_>) -> Optio
 
 pub(super) fn firewall_entries_per_s(raw: &RawConfig, findings: &mut Findings<'_>) -> Option<u32> {
     let written = raw.firewall.as_ref().and_then(|section| section.get_ref().log_per_s.as_ref());
-    limit("firewall.log_per_s", written, network_functions::log_limit::ENTRIES_PER_SECOND_DEFAULT, findings)
+    limit("firewall.log_per_s", written, network_functions::log::ENTRIES_PER_SECOND_DEFAULT, findings)
 }
 
 /// A limit; 0 is none.

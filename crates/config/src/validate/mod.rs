@@ -10,10 +10,13 @@ mod firewall;
 mod ftp;
 mod groups;
 mod lazy;
+mod limits;
 mod log;
 pub mod mapping;
 mod nat;
 mod ports;
+mod reachability;
+mod redundancy;
 mod security;
 pub(super) mod sync;
 mod transport;
@@ -28,10 +31,7 @@ use flow::{NodeId, PortId};
 use toml::Spanned;
 
 use super::diagnostic::{Findings, Mistake};
-use super::limits::Limits;
 use super::raw::{RawConfig, RawNode, RawTracking, Text};
-use super::reachability::Reachability;
-use super::redundancy::Redundancy;
 use super::timeouts::Timeouts;
 use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
 use super::value;
@@ -65,10 +65,10 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
     let source_nat = nat.map_or_else(Vec::new, |section| nat::source(&section.source, &ports, findings));
     let routes = ports::routes(&raw.route, &ports, findings);
     let config = Config {
-        reachability: Reachability::validate(raw, (&ports, &routes), findings),
+        reachability: reachability::reachability(raw, (&ports, &routes), findings),
         routes,
         connections_max,
-        limits: Limits::validate(&raw.limits, findings),
+        limits: limits::limits(&raw.limits, findings),
         timeouts: Timeouts::validate(&raw.timeouts, findings),
         tracking: tracking(&raw.tracking, findings),
         chain: chain(raw, findings),
@@ -84,7 +84,7 @@ pub(super) fn validate(raw: &RawConfig, findings: &mut Findings<'_>) -> Config {
         destination_nat: nat.map_or_else(Vec::new, |section| nat::destination(&section.destination, &ports, findings)),
         related: firewall::related(raw.firewall.as_ref().map(Spanned::get_ref), findings),
         ftp: ftp::ftp(raw.ftp.as_ref().map(Spanned::get_ref), findings),
-        redundancy: Redundancy::validate(raw.redundancy.as_ref(), (&ports, workers.count), findings),
+        redundancy: redundancy::redundancy(raw.redundancy.as_ref(), (&ports, workers.count), findings),
         workers,
         cluster,
         control: control::remote(raw.control.as_ref(), findings),

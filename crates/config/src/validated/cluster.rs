@@ -34,7 +34,7 @@ pub enum Representation {
 
 impl Representation {
     /// All representations, with their names.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("precise-selective", Self::PreciseSelective),
         ("precise-eager", Self::PreciseEager),
         ("none", Self::None),
@@ -42,8 +42,6 @@ impl Representation {
         ("flow-digest", Self::Compact(compact::Representation::FlowDigest)),
         ("multi-level", Self::Compact(compact::Representation::MultiLevel(Insertion::FirstAvailable))),
         ("multi-level-least-load", Self::Compact(compact::Representation::MultiLevel(Insertion::LeastLoad))),
-        ("d-left", Self::Compact(compact::Representation::DLeft)),
-        ("counting-bloom", Self::Compact(compact::Representation::CountingBloom)),
     ];
 
     /// Its name.

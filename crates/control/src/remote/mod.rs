@@ -28,7 +28,7 @@ use packet_io::clock;
 use rustls::{ServerConfig, ServerConnection};
 use serde::{Deserialize, Serialize};
 
-use super::server::{CLIENTS_MAX, WRITE_TIMEOUT, error_line, write_line};
+use super::answer::{CLIENTS_MAX, WRITE_TIMEOUT, error_line, write_line};
 use api::{ErrorKind, VERSION};
 use wire::Wire;
 

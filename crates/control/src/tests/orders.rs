@@ -1,6 +1,6 @@
 //! What operators want done.
 
-use super::super::inquiry::{ANSWER_TIMEOUT, AskError};
+use super::super::orders::{ANSWER_TIMEOUT, AskError};
 use super::super::orders::{OperationError, Operations, Order, OrderOutcome};
 use super::*;
 use api::ReloadReport;

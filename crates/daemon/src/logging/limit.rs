@@ -3,7 +3,7 @@
 //!
 //! An entry above its place's limit is counted instead of written; [`PlaceLimits::tell_suppressed`] says afterwards how
 //! many there were. What functions log on behalf of rules passes: each rule has its own limit
-//! (`network_functions::log_limit`).
+//! (`network_functions::log`).
 
 use std::collections::HashMap;
 use std::fmt;

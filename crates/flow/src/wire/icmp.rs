@@ -1,6 +1,9 @@
 //! ICMP messages (RFC 792).
 
-use crate::DropReason;
+use core::net::{IpAddr, SocketAddr};
+
+use super::{icmpv6, ip_protocol};
+use crate::{DropReason, Tuple};
 
 /// Bytes of the header that all ICMP messages share with their second word, which every kind uses differently.
 pub const ICMP_HEADER_BYTES: usize = 8;
@@ -67,7 +70,7 @@ impl<'a> IcmpView<'a> {
         Ok(Self { header, body })
     }
 
-    /// The message's type: one of [`kind`] (ICMP) or [`icmpv6::kind`](super::icmpv6::kind).
+    /// The message's type: one of [`kind`] (ICMP) or [`icmpv6::kind`].
     #[must_use]
     #[inline]
     pub const fn kind(&self) -> u8 {
@@ -131,5 +134,22 @@ pub(super) const fn classify(message: u8) -> Class {
             Class::Error
         }
         _ => Class::Other,
+    }
+}
+
+impl Tuple {
+    /// The tuple of an echo request of the addresses' family (ICMP or ICMPv6) and of its replies' inverse.
+    ///
+    /// # Panics
+    /// The addresses are of different families.
+    #[must_use]
+    pub fn echo(source: IpAddr, destination: IpAddr, identifier: u16) -> Self {
+        let (protocol, discriminator) = if source.is_ipv4() {
+            (ip_protocol::ICMP, kind::ECHO_REQUEST)
+        } else {
+            (ip_protocol::ICMPV6, icmpv6::kind::ECHO_REQUEST)
+        };
+        let (source, destination) = (SocketAddr::new(source, identifier), SocketAddr::new(destination, identifier));
+        Self { discriminator: u16::from(discriminator), ..Self::new(protocol, source, destination) }
     }
 }

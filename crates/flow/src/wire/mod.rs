@@ -26,34 +26,13 @@ pub mod vlan;
 
 use crate::Tuple;
 
+pub use crate::ip_protocol;
 pub use cut::cut_ipv4;
 pub use ethernet::MacAddress;
 pub use fragment::Fragment;
 pub use parse::{parse, parse_into};
 pub use rewrite::Packet;
 pub use sctp::SctpPacket;
-
-pub mod ip_protocol {
-    //! IP protocol numbers (IANA), those of IPv6 extension headers among them.
-    /// Hop-by-hop options.
-    pub const HOP_BY_HOP: u8 = 0;
-    /// ICMP.
-    pub const ICMP: u8 = 1;
-    /// TCP.
-    pub const TCP: u8 = 6;
-    /// UDP.
-    pub const UDP: u8 = 17;
-    /// Routing header.
-    pub const ROUTING: u8 = 43;
-    /// Fragment header.
-    pub const FRAGMENT: u8 = 44;
-    /// ICMPv6.
-    pub const ICMPV6: u8 = 58;
-    /// Destination options.
-    pub const DESTINATION_OPTIONS: u8 = 60;
-    /// SCTP.
-    pub const SCTP: u8 = 132;
-}
 
 pub mod tcp_flags {
     //! Bits of the TCP header's flag byte (RFC 9293 section 3.1).

@@ -60,7 +60,7 @@ pub struct DemoArgs {
     #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "wan", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "seconds", "workers", "representation"])]
     pub failures: bool,
     /// With --failures, one of them alone
-    #[arg(long, value_name = "NAME", requires = "failures", value_parser = failure)]
+    #[arg(long, value_name = "NAME", requires = "failures")]
     pub only: Option<String>,
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
@@ -91,15 +91,6 @@ fn representation(text: &str) -> Result<Representation, String> {
         let names: Vec<&str> = known.map(|(name, _)| name).collect();
         format!("write {}", names.join(", "))
     })
-}
-
-/// The name of a failure that the demo can make.
-fn failure(text: &str) -> Result<String, String> {
-    let mut names = crate::demo::failures::names();
-    if names.any(|name| name == text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("write one of {}", crate::demo::failures::names().collect::<Vec<_>>().join(", ")))
 }
 
 fn ramp(text: &str) -> Result<usize, String> {

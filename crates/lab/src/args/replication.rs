@@ -2,9 +2,45 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use crate::bench::replication::Subject;
+/// A pair of gateways of which the active one is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
+pub enum Subject {
+    /// Nodes that speak the native protocol, and let first replies through at once
+    Native,
+    /// The same, whose first replies wait until the standby has the connection
+    NativeHeld,
+    /// Nodes that say every change once, over plain UDP
+    Udp,
+    /// Nodes that say every change, in order, over TCP
+    Tcp,
+    /// Linux routers with conntrackd, which speaks its reliable protocol (FTFW)
+    Conntrackd,
+    /// The same, which says every change once, over UDP (NOTRACK)
+    ConntrackdUdp,
+    /// The same, over TCP
+    ConntrackdTcp,
+}
+
+impl Subject {
+    /// What is compared unless something else is asked for.
+    pub const ALL: [Self; 5] = [Self::Native, Self::NativeHeld, Self::Udp, Self::Tcp, Self::Conntrackd];
+
+    /// As it is called in tables and arguments.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::NativeHeld => "native-held",
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Conntrackd => "conntrackd",
+            Self::ConntrackdUdp => "conntrackd-udp",
+            Self::ConntrackdTcp => "conntrackd-tcp",
+        }
+    }
+}
 
 /// Round trips that an emulated distance can be asked for, in milliseconds.
 const RTT_MS: std::ops::RangeInclusive<i64> = 0..=2000;

@@ -1,8 +1,87 @@
 //! `mainstay bench sync`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use crate::bench::sync::{Part, Subject};
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
+pub enum Part {
+    /// Short connections a second, and processor time for each
+    Rate,
+    /// Connections that break when the dedicated link loses packets and the router dies
+    Loss,
+    /// Taking over a large table, and the memory it needs
+    Table,
+    /// What is missing in the end when the buffer for the kernel's events is far too small
+    Buffer,
+    /// Closed connections that the survivor holds for established
+    Ghosts,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Rate, Self::Loss, Self::Table, Self::Buffer, Self::Ghosts];
+}
+
+/// What replicates the routers' connections.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum Subject {
+    /// Nothing
+    Off,
+    /// `mainstay sync`, as it is configured when nothing else is said
+    Mainstay,
+    /// The same, which hears all events of the kernel
+    MainstayAllEvents,
+    /// conntrackd as its documentation recommends: FTFW, events of all states, an external cache
+    Conntrackd,
+    /// The same, to which the kernel lets through only those states that the documentation names as those worth telling
+    ConntrackdFiltered,
+    /// conntrackd as recommended, beside the rule that `mainstay sync` has the kernel make fewer events by
+    ConntrackdFewEvents,
+}
+
+impl Subject {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 6] = [
+        Self::Off,
+        Self::Mainstay,
+        Self::MainstayAllEvents,
+        Self::Conntrackd,
+        Self::ConntrackdFiltered,
+        Self::ConntrackdFewEvents,
+    ];
+
+    /// As it is called in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Mainstay => "mainstay",
+            Self::MainstayAllEvents => "mainstay_all_events",
+            Self::Conntrackd => "conntrackd",
+            Self::ConntrackdFiltered => "conntrackd_filtered",
+            Self::ConntrackdFewEvents => "conntrackd_few_events",
+        }
+    }
+
+    /// What it is, for people.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Off => "replication off",
+            Self::Mainstay => "mainstay sync",
+            Self::MainstayAllEvents => "mainstay sync, events = \"all\"",
+            Self::Conntrackd => "conntrackd",
+            Self::ConntrackdFiltered => "conntrackd, State Accept",
+            Self::ConntrackdFewEvents => "conntrackd, few events",
+        }
+    }
+
+    /// One of the two that are held against each other in every part.
+    #[must_use]
+    pub const fn is_principal(self) -> bool {
+        matches!(self, Self::Mainstay | Self::Conntrackd)
+    }
+}
 
 /// `mainstay bench sync`.
 #[derive(Debug, Args)]

@@ -25,10 +25,11 @@ use packet_io::IoError;
 
 use self::kernel_routers::conntrackd::ConntrackdError;
 use self::sync::SyncDaemonError;
-use crate::demo::cluster::ClusterError;
-use crate::demo::session::TrafficError;
-use crate::demo::watch::WatchError;
+use crate::args::BenchCommand;
 use crate::emulator::LinkError;
+use crate::testbed::cluster::ClusterError;
+use crate::testbed::session::TrafficError;
+use crate::testbed::watch::WatchError;
 
 /// Why a measurement has no result.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +111,9 @@ pub enum BenchError {
     /// The measurement's own traffic cannot be sent.
     #[error("the traffic cannot be sent or received: {0}")]
     Socket(#[source] io::Error),
+    /// The result cannot be printed.
+    #[error("the result cannot be printed: {0}")]
+    Output(#[from] io::Error),
     /// Connections stand, but nothing comes out of them.
     #[error("nothing passed while it was measured: the machine is too busy, or this is a defect")]
     NothingPassed,
@@ -123,4 +127,25 @@ pub enum BenchError {
         /// The first failure.
         why: String,
     },
+}
+
+/// Measures what the command line asks for.
+///
+/// # Errors
+/// There is no result.
+pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
+    match command {
+        BenchCommand::Pipeline(args) => pipeline::run(args),
+        BenchCommand::AttackRecovery(args) => attack_recovery::run(args),
+        BenchCommand::Bulk(args) => bulk::run(args),
+        BenchCommand::Workers(args) => workers::run(args),
+        BenchCommand::Packets(args) => packets::run(args),
+        BenchCommand::Encryption(args) => encryption::run(args),
+        BenchCommand::Filters(args) => filters::run(args),
+        BenchCommand::Lazy(args) => lazy::run(args),
+        BenchCommand::SetupRate(args) => setup_rate::run(args),
+        BenchCommand::Replication(args) => replication::run(args),
+        BenchCommand::Sync(args) => sync::run(args),
+        BenchCommand::Redundancy(args) => redundancy::run(args),
+    }
 }

@@ -1,8 +1,8 @@
 //! What all measurements have in common: rounds, turns, and figures of several rounds.
 
+use crate::bench::BenchError;
 use serde::Serialize;
 
-use crate::LabError;
 use console::{Align, Progress, Table};
 
 /// Runs `round` so often and shows on a terminal how far it is.
@@ -34,7 +34,11 @@ pub(super) fn turns<T>(round: u32, mut sides: [T; 2]) -> [T; 2] {
 ///
 /// # Errors
 /// It cannot be printed.
-pub(super) fn print(report: &impl Serialize, as_json: bool, describe: impl FnOnce() -> String) -> Result<(), LabError> {
+pub(super) fn print(
+    report: &impl Serialize,
+    as_json: bool,
+    describe: impl FnOnce() -> String,
+) -> Result<(), BenchError> {
     if as_json {
         console::print_json(report)?
     } else {

@@ -10,7 +10,7 @@ use flow::{Disposition, Frame};
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::{IoError, PacketIo};
 
-use super::topology::{INTERFACES, Topology};
+use crate::testbed::topology::{INTERFACES, Topology};
 
 /// How long is waited until it is looked again when nothing has come: the sockets hold far more.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

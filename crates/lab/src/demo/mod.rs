@@ -1,12 +1,8 @@
 //! The main job on one machine: real TCP through a real cluster, a node killed, and what survived.
 //!
-//! [`topology`] makes a network of namespaces, [`cluster`] runs two gateways in it, [`session`] sends [`traffic`] through
-//! them, [`mod@run`] kills one and [`report`] holds what became of the connections, for [`table`] and [`html`] to show. All
+//! [`testbed`](crate::testbed) runs two gateways in a network of namespaces and sends traffic through them, [`mod@run`] kills one and [`report`] holds what became of the connections, for [`table`] and [`html`] to show. All
 //! of it is removed again however the program ends.
 
-pub mod clock;
-pub mod cluster;
-pub mod distance;
 pub mod failures;
 pub mod html;
 pub mod kernel;
@@ -17,28 +13,23 @@ pub mod probes;
 pub mod replication;
 pub mod report;
 pub mod run;
-pub mod session;
 pub mod table;
-pub mod topology;
-pub mod traffic;
 pub mod wan;
-pub mod watch;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use packet_io::namespace::{NamespaceSupport, enter_user_namespace, probe};
 use packet_io::{IoError, limits, sysctl};
 
 use crate::args::DemoArgs;
-use cluster::Shape;
+use crate::testbed::cluster::Shape;
+use crate::testbed::gain_namespaces;
+use crate::testbed::topology::Topology;
+use crate::testbed::watch::Watch;
 use report::{Report, Settings};
 use run::{RunError, Stage};
-use topology::Topology;
-use watch::Watch;
 
 /// Descriptors that the demo needs beside those of its connections.
 const SPARE_DESCRIPTORS: usize = 1024;
@@ -162,20 +153,4 @@ fn make_report(args: &DemoArgs, watch: &Watch) -> Result<Report, DemoError> {
         replicated,
         without_replication,
     })
-}
-
-/// Makes sure that network namespaces can be made. To be called while the process has but one thread.
-///
-/// # Errors
-/// They cannot: why.
-pub fn gain_namespaces() -> Result<(), IoError> {
-    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if !is_root {
-        return enter_user_namespace();
-    }
-    match probe() {
-        NamespaceSupport::Available => Ok(()),
-        NamespaceSupport::AfterUserNamespace => enter_user_namespace(),
-        NamespaceSupport::Forbidden(why) => Err(IoError::NamespacesForbidden(why)),
-    }
 }

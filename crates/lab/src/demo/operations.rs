@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::DemoError;
-use super::cluster::{Cluster, ClusterPlan, Shape, Tuning};
-use super::multi_primary::{self, ways};
+use super::multi_primary;
 use super::run::{BULK_BYTES_PER_S, MIX, RunError};
-use super::session::Session;
-use super::topology::Topology;
-use super::traffic::client::Plan;
-use super::traffic::outcome::Outcome;
-use super::watch::{Waited, Watch};
 use crate::args::DemoArgs;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Shape, Tuning};
+use crate::testbed::session::Session;
+use crate::testbed::topology::Topology;
+use crate::testbed::traffic::client::Plan;
+use crate::testbed::traffic::outcome::Outcome;
+use crate::testbed::watch::{Waited, Watch};
+use crate::testbed::ways;
 use config::validated::Backend;
 use console::{Align, Progress, Table, count};
 

@@ -16,7 +16,7 @@ use packet_io::af_packet::{AfPacketIo, PortConfig, TRANSMIT_HEADROOM_BYTES};
 use packet_io::netlink::Netlink;
 use packet_io::{IoError, PacketIo};
 
-use super::topology::{BRIDGE, CLIENT, INTERFACES, SERVER, SERVER_PORTS, Topology};
+use crate::testbed::topology::{BRIDGE, CLIENT, INTERFACES, SERVER, SERVER_PORTS, Topology};
 
 /// Probes sent.
 pub const PROBES: u32 = 4000;

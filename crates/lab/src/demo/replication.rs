@@ -3,15 +3,11 @@
 //! The exact table is that of the node that is killed, read from its control API right before; what was made of it is read
 //! from the other node once all connections have spoken again.
 
-use std::collections::HashMap;
-
-use flow::Tuple;
-use flow::wire::ip_protocol;
 use serde::Serialize;
 
 use super::meter::Reading;
 use super::probes::Probed;
-use api::Flow;
+use crate::testbed::exact_table::ExactTable;
 use config::compact::promise;
 use config::validated::Representation;
 
@@ -87,30 +83,11 @@ fn promise_of(representation: Representation) -> &'static str {
     }
 }
 
-/// The connections of a node: protocol and both ends as the client knows them, and their states.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ExactTable {
-    states: HashMap<(String, String, String), String>,
-}
-
-impl ExactTable {
-    /// Enters a connection.
-    pub fn enter(&mut self, flow: Flow) {
-        self.states.insert((flow.protocol, flow.original.source, flow.original.destination), flow.state);
-    }
-
-    /// Whether there is a TCP connection with this tuple.
-    #[must_use]
-    pub fn has(&self, tuple: &Tuple) -> bool {
-        let protocol = config::value::protocol_name(ip_protocol::TCP);
-        let ends = (tuple.source_addr().to_string(), tuple.destination_addr().to_string());
-        self.states.contains_key(&(protocol, ends.0, ends.1))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flow::Tuple;
+    use flow::wire::ip_protocol;
     use replication::compact;
 
     fn table(connections: &[(&str, &str)]) -> ExactTable {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
-use super::clock::Epoch;
 use super::replication::ReplicationReport;
-use super::traffic::Kind;
-use super::traffic::outcome::{Outcome, Timeline};
 use crate::args::DemoArgs;
+use crate::testbed::clock::Epoch;
+use crate::testbed::traffic::Kind;
+use crate::testbed::traffic::outcome::{Outcome, Timeline};
 use api::{Event, EventKind};
 use config::validated::Representation;
 

@@ -7,20 +7,21 @@ use std::time::{Duration, Instant};
 use flow::Tuple;
 use packet_io::IoError;
 
-use super::clock::Epoch;
-use super::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, Shape, Tuning};
-use super::distance::Distances;
 use super::meter::{Meter, Reading};
-use super::multi_primary::ways;
 use super::probes::{Probed, probe};
-use super::replication::{ExactTable, ReplicationReport};
+use super::replication::ReplicationReport;
 use super::report::{RunReport, Settings};
-use super::session::{Session, TrafficError};
-use super::topology::Topology;
-use super::traffic::Kind;
-use super::traffic::client::Plan;
-use super::watch::{Waited, Watch, WatchError};
 use crate::emulator::LinkError;
+use crate::testbed::clock::Epoch;
+use crate::testbed::cluster::{Cluster, ClusterError, ClusterPlan, REPLICATION_PORT, SPARE_CONNECTIONS, Shape, Tuning};
+use crate::testbed::distance::Distances;
+use crate::testbed::exact_table::ExactTable;
+use crate::testbed::session::{Session, TrafficError};
+use crate::testbed::topology::Topology;
+use crate::testbed::traffic::Kind;
+use crate::testbed::traffic::client::Plan;
+use crate::testbed::watch::{Waited, Watch, WatchError};
+use crate::testbed::ways;
 use api::{Event, EventKind};
 use config::validated::Backend;
 use console::{Progress, count};
@@ -34,8 +35,6 @@ pub const BULK_BYTES_PER_S: u64 = 4_000_000;
 const RAMP_PER_S_MAX: usize = 2000;
 /// How much of the ramp is established when the node is killed.
 const RAMP_SHARE_AT_KILL: (usize, usize) = (7, 8);
-/// Connections that a node has room for beyond the planned ones.
-pub const SPARE_CONNECTIONS: usize = 4096;
 
 /// How often a run is repeated.
 pub const REPETITIONS_MAX: usize = 3;
@@ -120,7 +119,7 @@ impl Stage<'_> {
         if self.shape == Shape::BothActive {
             ways::build(&topology)?;
         }
-        let mut distances = Distances::lay(&mut topology, self.settings)?;
+        let mut distances = Distances::lay(&mut topology, self.settings.link_loss, self.settings.rtt_ms)?;
         let topology = Arc::new(topology);
         let mut cluster = Cluster::start_as(self.shape, &topology, self.cluster_plan(is_replicated))?;
         if self.keep_logs {

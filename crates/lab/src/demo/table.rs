@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::replication::ReplicationReport;
 use super::report::{KindReport, Report, RunReport};
-use super::traffic::Kind;
 use crate::emulator::LATENESS_P99_US_MAX;
+use crate::testbed::traffic::Kind;
 use console::{Align, Table, count, counted, scaled};
 
 /// What stands for a figure that there is none of.

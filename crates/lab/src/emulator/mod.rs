@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod args;
 pub mod channel;
 mod command;
 mod link;
@@ -36,6 +37,7 @@ mod tardiness;
 
 use serde::{Deserialize, Serialize};
 
+pub use args::LinkArgs;
 pub use link::{Link, LinkError, LinkPlan};
 pub use process::{EmulatorError, run};
 pub use report::{DirectionReport, LATENESS_P99_US_MAX, Lateness, Report};

@@ -15,12 +15,12 @@ use packet_io::tun::{DeviceKind, MESSAGE_BYTES_MAX, RawTunnel, wire_length_bytes
 use packet_io::{IoError, clock, random, usage};
 use simulator::random::Random;
 
+use super::args::LinkArgs;
 use super::channel::{CUTS_MAX, Channel, Settings};
 use super::command::Command;
 use super::report::{Answer, DirectionReport, LatenessHistogram, Report};
 use super::tardiness::Tardiness;
 use super::{BOTH, Direction};
-use crate::args::LinkArgs;
 
 /// Packets read from a device before others have their turn.
 const BATCH_PACKETS_MAX: usize = 64;

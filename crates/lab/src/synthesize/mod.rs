@@ -14,7 +14,6 @@ use flow::Instant;
 use packet_io::pcap::{PcapError, PcapWriter};
 use serde::Serialize;
 
-use crate::LabError;
 use crate::args::{SynthesizeCommand, SynthesizeOutputArgs};
 use console::Progress;
 
@@ -42,6 +41,9 @@ pub enum SynthesizeError {
         /// What is wrong.
         source: PcapError,
     },
+    /// The result cannot be printed.
+    #[error("the result cannot be printed: {0}")]
+    Output(#[from] io::Error),
 }
 
 impl SynthesizeError {
@@ -54,16 +56,16 @@ impl SynthesizeError {
 ///
 /// # Errors
 /// It cannot be made or written.
-pub fn run(command: &SynthesizeCommand) -> Result<(), LabError> {
+pub fn run(command: &SynthesizeCommand) -> Result<(), SynthesizeError> {
     match command {
         SynthesizeCommand::Replication(args) if args.presets => Ok(console::print(&replication::describe_presets())?),
         SynthesizeCommand::Replication(args) => {
             let traffic = ReplicationTraffic::new(replication::config(args), args.output.seed);
-            write(traffic.map_err(SynthesizeError::from)?, &args.output)
+            write(traffic?, &args.output)
         }
         SynthesizeCommand::Redundancy(args) => {
             let traffic = RedundancyTraffic::new(redundancy::config(args), args.output.seed);
-            write(traffic.map_err(SynthesizeError::from)?, &args.output)
+            write(traffic?, &args.output)
         }
     }
 }
@@ -80,11 +82,11 @@ trait Traffic {
     fn describe(made: &Self::Made) -> String;
 }
 
-fn write<T: Traffic>(mut traffic: T, args: &SynthesizeOutputArgs) -> Result<(), LabError> {
+fn write<T: Traffic>(mut traffic: T, args: &SynthesizeOutputArgs) -> Result<(), SynthesizeError> {
     let path = args.write.as_path();
     let is_standard_output = path == Path::new("-");
     if is_standard_output && io::stdout().is_terminal() {
-        return Err(SynthesizeError::Terminal.into());
+        return Err(SynthesizeError::Terminal);
     }
     let file: Box<dyn Write> = if is_standard_output {
         Box::new(io::stdout())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{SocketArgs, number_within};
+use super::SocketArgs;
 use api::PacketFilterText;
 
 /// Seconds that a command can be asked to look on.
@@ -12,6 +12,11 @@ const STREAM_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=control::streams::ST
 
 pub(super) fn stream_seconds(text: &str) -> Result<f64, String> {
     number_within(text, STREAM_SECONDS)
+}
+
+fn number_within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))
 }
 
 /// Which packets are looked at.

@@ -2,36 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flow::Instant;
 use packet_io::pcap::{PcapError, PcapngWriter};
 
-use super::CommandError;
+use super::error::{CaptureError, CommandError};
 use crate::cli::CaptureArgs;
 use api::{FrameLine, Line, Query};
 use console::counted;
 use control::client::Client;
 use control::streams::from_hexadecimal;
-
-/// Why a capture is not written.
-#[derive(Debug, thiserror::Error)]
-pub enum CaptureError {
-    /// The file cannot be made.
-    #[error("{} cannot be written: {source}: choose another --write", path.display())]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// Something cannot be written to it.
-    #[error("the capture cannot be written: {0}")]
-    Write(#[from] PcapError),
-    /// The gateway tells of frames that make no sense.
-    #[error("the gateway's frames are not understood: is this program of another version?")]
-    NotUnderstood,
-}
 
 /// Asks the gateway and writes frame after frame.
 ///

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::CommandError;
+use super::error::{CommandError, NotDrained};
 use crate::cli::{DrainArgs, UndrainArgs};
 use api::Status;
 use control::client::{Client, ClientError};
@@ -14,17 +14,6 @@ use control::client::{Client, ClientError};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long the node may take: it gives up itself before.
 const WITHIN: Duration = Duration::from_secs(10);
-
-/// Why the node is still in service.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotDrained {
-    /// Nobody took its addresses, and it went on.
-    #[error("no peer took the addresses within the time for it: the node goes on (mainstay status --events)")]
-    GivenUp,
-    /// It is not known what became of it.
-    #[error("the node is still {0} after {seconds} s: see mainstay status", seconds = WITHIN.as_secs())]
-    Unfinished(String),
-}
 
 /// Where the node stands in the end.
 #[derive(Serialize)]
@@ -68,7 +57,7 @@ fn await_role(client: &mut Client, is_final: impl Fn(&str) -> bool) -> Result<St
             return Ok(status);
         }
         if Instant::now() >= deadline {
-            return Err(NotDrained::Unfinished(status.node.role).into());
+            return Err(NotDrained::Unfinished { role: status.node.role, seconds: WITHIN.as_secs() }.into());
         }
         thread::sleep(LOOK_EVERY);
     }

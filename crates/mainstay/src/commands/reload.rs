@@ -2,23 +2,10 @@
 
 use std::fmt::Write;
 
-use super::CommandError;
+use super::error::{CommandError, NotReloaded};
 use crate::cli::ReloadArgs;
 use api::ReloadReport;
 use control::client::Client;
-
-/// Why the file is not in force. What is wrong with it has been printed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotReloaded {
-    /// There are mistakes.
-    #[error("nothing has changed: the file cannot be used")]
-    Mistakes,
-    /// The gateway must be restarted.
-    #[error(
-        "nothing has changed: restart the gateway, its peer keeps the connections meanwhile (mainstay drain, then restart)"
-    )]
-    NeedsRestart,
-}
 
 /// Has the gateway read its file and prints what became of it.
 ///

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lab::demo::traffic::outcome::Outcome;
+use lab::testbed::traffic::outcome::Outcome;
 
 use super::cluster::{CONNECTIONS_MAX, Cluster};
 use super::traffic::Traffic;

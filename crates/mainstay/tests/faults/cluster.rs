@@ -8,8 +8,8 @@ use std::sync::Arc;
 use api::{PeerStatus, Status};
 use config::validated::Backend;
 use control::client::Client;
-use lab::demo::cluster::{ClusterPlan, NAMES, Shape, Tuning, configuration};
-use lab::demo::topology::{INTERFACES, Topology};
+use lab::testbed::cluster::{ClusterPlan, NAMES, Shape, Tuning, configuration};
+use lab::testbed::topology::{INTERFACES, Topology};
 use packet_io::netlink::Netlink;
 use packet_io::signal::die_with_parent;
 

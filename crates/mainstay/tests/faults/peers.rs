@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 
-use lab::demo::topology::SYNC;
+use lab::testbed::topology::SYNC;
 
 use super::cluster::{CONNECTIONS_MAX, Cluster};
 use super::traffic::Traffic;

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use lab::demo::session::Session;
-use lab::demo::topology::Topology;
-use lab::demo::traffic::Kind;
-use lab::demo::traffic::client::Plan;
-use lab::demo::traffic::outcome::Outcome;
+use lab::testbed::session::Session;
+use lab::testbed::topology::Topology;
+use lab::testbed::traffic::Kind;
+use lab::testbed::traffic::client::Plan;
+use lab::testbed::traffic::outcome::Outcome;
 
 use super::cluster::Cluster;
 use super::wait_for;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use api::FlowFilterText;
 use client::{FtpClient, Mode};
 use control::client::Client;
-use lab::demo::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
+use lab::testbed::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
 use packet_io::namespace::{NamespaceSupport, probe};
 use packet_io::signal::die_with_parent;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lab::demo::kernel::network::Path;
-use lab::demo::traffic::Kind;
+use lab::testbed::traffic::Kind;
 
 use super::traffic::Traffic;
 use super::{LEFT, RIGHT, routers, wait_for};

@@ -8,7 +8,7 @@ use std::sync::MutexGuard;
 use api::SyncStatus;
 use flow::netfilter::{Entry, TcpState, Tuple};
 use lab::demo::kernel::routers::Routers;
-use lab::demo::topology::{CLIENT, INSIDE, OUTSIDE};
+use lab::testbed::topology::{CLIENT, INSIDE, OUTSIDE};
 use packet_io::ctnetlink::{Dump, DumpFilter, DumpProgress};
 
 use super::traffic::Traffic;

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use lab::demo::kernel::network::{Path, listening, targets};
 use lab::demo::kernel::routers::Routers;
-use lab::demo::session::Session;
-use lab::demo::traffic::Kind;
-use lab::demo::traffic::client::{Plan, Progress};
-use lab::demo::traffic::outcome::Outcome;
+use lab::testbed::session::Session;
+use lab::testbed::traffic::Kind;
+use lab::testbed::traffic::client::{Plan, Progress};
+use lab::testbed::traffic::outcome::Outcome;
 
 use super::wait_for;
 

@@ -11,7 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::*;
 use crate::firewall::{Firewall, FirewallConfig};
-use crate::function::{FlowState, LogEntry};
+use crate::function::FlowState;
+use crate::log::LogEntry;
 use crate::testing::{Gateway, INSIDE, OUTSIDE, tcp};
 
 /// Counts a connection's packets, from 100.

@@ -9,8 +9,7 @@ use flow::{Direction, Instant, Tuple};
 use proptest::prelude::*;
 
 use super::*;
-use crate::function::{LOG_ENTRIES_MAX, Log, LogEntry};
-use crate::log_limit::SOURCES_MAX;
+use crate::log::{LOG_ENTRIES_MAX, Log, LogEntry, SOURCES_MAX};
 use crate::port_range::PortRange;
 use crate::rule_set::{Conditions, IcmpMatch};
 use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, tcp, udp};

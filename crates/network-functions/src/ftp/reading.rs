@@ -13,7 +13,8 @@ use super::state::{FtpState, REFUSALS_MAX, flags};
 use super::{Counter, Ftp, NAME};
 use crate::address::{from_tuple_bytes, tuple_bytes};
 use crate::expectation::{ANY_PORT, Expectation, Refusal};
-use crate::function::{Context, FlowState, LogEntry};
+use crate::function::{Context, FlowState};
+use crate::log::LogEntry;
 use crate::nat::ports::{self, PORT_PROBES_MAX};
 
 /// The code of a server that goes on encrypted (RFC 4217 section 4).

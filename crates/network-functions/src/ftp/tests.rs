@@ -13,7 +13,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::chain::{Chain, ChainBuilder, Runtime};
 use crate::expectation::{ANY_PORT, Expectation, Expectations};
-use crate::function::{FlowState, Log, TupleUse};
+use crate::function::{FlowState, TupleUse};
+use crate::log::Log;
 use crate::testing::tcp;
 
 const CLIENT_ISN: u32 = u32::MAX - 20;

@@ -10,7 +10,6 @@
 mod maxp;
 mod rabin;
 mod sample_byte;
-mod training;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 mod window_hash;
@@ -26,7 +25,6 @@ use crate::scan::Way;
 
 pub use self::rabin::Rabin;
 pub use self::sample_byte::SampleTable;
-pub use self::training::{TRAINING_BYTES_MAX, Training};
 pub(crate) use self::window_hash::WindowHash;
 
 /// How markers are chosen.

@@ -124,24 +124,3 @@ fn what_cannot_be_is_refused() {
     assert_eq!(Window::new(8), Err(SamplingError::Window(8)));
     assert_eq!(Window::new(64).map(Window::bytes), Ok(64));
 }
-
-#[test]
-fn training_finds_bytes_of_what_is_redundant() {
-    // What repeats has but these bytes; what does not has none of them.
-    let mut state = 5_u32;
-    let mut next = move || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 16
-    };
-    let phrases: Vec<Vec<u8>> = (0..8).map(|_| (0..200).map(|_| b"klmnop"[next() as usize % 6]).collect()).collect();
-    let sampling = Sampling { table: SampleTable::of(&[1, 2]), ..Sampling::default() };
-    let mut training = Training::new(1 << 20, sampling);
-    for _ in 0..60 {
-        let mut block: Vec<u8> = (0..400).map(|_| 128 + (next() % 100) as u8).collect();
-        block.extend_from_slice(&phrases[next() as usize % 8]);
-        assert!(training.add(&block));
-    }
-    let table = training.finish();
-    assert!(table.bytes().count() > 0);
-    assert!(table.bytes().all(|byte| b"klmnop".contains(&byte)), "{:?}", table.bytes().collect::<Vec<_>>());
-}

@@ -23,7 +23,9 @@
 
 use alloc::vec::Vec;
 
-use crate::limits::{BLOCK_BYTES_MAX, CACHE_BYTES_MAX, GRANULE_BYTES, MATCHES_MAX};
+use crate::limits::{
+    BLOCK_BYTES_MAX, CACHE_BYTES_MAX, EXPANSION_PER_MILLE, GRANULE_BYTES, IMPLIED_BYTES_MAX, MATCHES_MAX,
+};
 
 /// The version of this format.
 pub const SHIM_VERSION: u8 = 2;
@@ -40,6 +42,8 @@ const NUMBER_BITS: u32 = 24;
 const POSITION_BITS: u32 = NUMBER_BITS + GRANULE_BYTES.trailing_zeros();
 
 const _: () = assert!(CACHE_BYTES_MAX + BLOCK_BYTES_MAX < 1 << POSITION_BITS);
+// A run of plain blocks without a number can pay for the number that ends it.
+const _: () = assert!(IMPLIED_BYTES_MAX * EXPANSION_PER_MILLE >= 1000 * LITERAL_SHIM_BYTES);
 
 /// Why a shim cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

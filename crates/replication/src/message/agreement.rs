@@ -15,8 +15,8 @@
 use alloc::vec::Vec;
 
 use super::{ASK, DIGESTS, LISTING, begin, finish};
-use crate::session::Handle;
-use crate::session::item::{BUCKETS_MAX, Buckets, Item};
+use crate::handle::Handle;
+use crate::item::{BUCKETS_MAX, Buckets, Item};
 
 /// In a bucket's flags: messages about its connections are under way.
 const UNSETTLED: u16 = 1;

@@ -6,10 +6,10 @@ use flow::Instant;
 use flow::random::SplitMix64;
 
 use super::agreement::Word;
-use super::item::Item;
 use super::sender::COMPARISON_BYTES_MAX;
 use super::status::SessionEvent;
 use super::{Handle, Holding, Link, Session, Store};
+use crate::item::Item;
 use crate::message::agreement::{AskView, DigestsView, ListingView};
 use crate::message::{ASK, DIGESTS, Header, LISTING};
 

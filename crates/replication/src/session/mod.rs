@@ -13,7 +13,6 @@ mod agreement;
 mod comparison;
 mod config;
 mod input;
-pub(crate) mod item;
 mod link;
 mod output;
 mod receiver;
@@ -39,11 +38,12 @@ use self::status::SessionCounters;
 
 pub use self::agreement::{AgreementStatus, COMPARE_INTERVAL, WALK_PERIOD};
 pub use self::config::{BYTES_PER_CONNECTION, ConfigError, DATAGRAM_BYTES_MIN, SessionConfig};
-pub use self::item::{BUCKETS_MAX, Item};
 pub use self::link::Link;
 pub use self::sender::DELETION_BYTES_MAX;
 pub use self::status::{EVENTS_MAX, PeerError, SessionEvent, SessionStatus};
-pub use self::store::{ApplyError, Handle, Holding, Store};
+pub use self::store::{ApplyError, Holding, Store};
+pub use crate::handle::Handle;
+pub use crate::item::{BUCKETS_MAX, Item};
 
 /// Sessions of the peer that are over and must not be taken up again when a datagram of theirs comes late.
 const RETIRED_SESSIONS_MAX: usize = 4;

@@ -5,13 +5,9 @@ use alloc::vec::Vec;
 use flow::wire::tlv::TlvError;
 use flow::{Instant, NodeId};
 
-use super::item::Item;
+use crate::handle::Handle;
+use crate::item::Item;
 use crate::message::Kind;
-
-/// A connection of this node: its slot in the table, below [`super::SessionConfig::connections_max`]. Another connection
-/// may have it later.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Handle(pub u32);
 
 /// Why a message about a connection was not taken. Its number counts as received all the same: it would not be taken
 /// the next time either.

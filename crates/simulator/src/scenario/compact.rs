@@ -18,8 +18,8 @@ const DRAW: u64 = 0xf117_e250;
 pub struct UnknownRepresentation(String);
 
 /// The representations that a run can be played with, beside the precise one.
-pub const NAMES: [&str; 6] = {
-    let mut names = [""; 6];
+pub const NAMES: [&str; 4] = {
+    let mut names = [""; 4];
     let mut index = 0;
     while index < names.len() {
         names[index] = Representation::ALL[index].name();

@@ -20,34 +20,22 @@ mod sweep;
 mod tap;
 mod wire;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use flow::{Instant, NodeId};
+use redundancy::Period;
 
 use self::source::Source;
 use self::standby::Standby;
 pub(super) use self::tap::Tap;
+use self::wire::Side;
+pub(super) use self::wire::Word;
 pub use self::wire::{MirrorError, is_mirror};
-use self::wire::{Side, Word};
 use super::caches::{Caches, EncoderSeed};
+pub use super::config::MirrorConfig;
+use super::config::TunnelConfig;
 use super::datagram::Datagram;
 use super::limits::ASK_AGAIN;
-use super::{Tunnel, TunnelConfig};
-
-/// How mirrors are fed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MirrorConfig {
-    /// Bits that each mirror is told a second, at most: a quarter of them for what it lacks.
-    pub bits_per_second: u64,
-}
-
-impl Default for MirrorConfig {
-    /// 200 Mbit/s.
-    fn default() -> Self {
-        Self { bits_per_second: 200_000_000 }
-    }
-}
 
 /// What mirroring did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -109,20 +97,19 @@ impl Mirroring {
         })
     }
 
-    fn poll_timeout(&self, is_active: bool) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self, is_active: bool) -> Option<Instant> {
         if is_active { self.source.poll_timeout() } else { Some(self.standby.poll_timeout()) }
     }
-}
 
-impl Tunnel {
     /// A datagram from another node of this site.
-    ///
-    /// # Errors
-    /// It is none of a mirror's. Nothing changes.
-    pub fn handle_mirror(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), MirrorError> {
-        let word = Word::parse(datagram)?;
-        let is_active = self.is_active;
-        let Some(Mirroring { source, standby, counters }) = self.mirroring.as_deref_mut() else { return Ok(()) };
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        word: Word<'_>,
+        is_active: bool,
+    ) -> Result<(), MirrorError> {
+        let Self { source, standby, counters } = self;
         match word {
             Word::Follow { name } if is_active => source.handle_follow(now, from, name),
             Word::Want { name, side, missing } if is_active => source.handle_want(from, name, side, missing),
@@ -136,93 +123,66 @@ impl Tunnel {
             }
             Word::Follow { .. } | Word::Want { .. } => {}
         }
-        self.feed_mirrors(now);
         Ok(())
     }
 
-    /// The next datagram for another node of this site, in place of what was in `out`. False when there is none now.
-    pub fn poll_mirror(&mut self, now: Instant, to: NodeId, out: &mut Vec<u8>) -> bool {
-        let is_active = self.is_active;
-        self.mirroring.as_deref_mut().is_some_and(|mirroring| {
-            if is_active { mirroring.source.poll(now, to, out) } else { mirroring.standby.poll(now, to, out) }
-        })
+    /// The next datagram for another node of this site.
+    pub(super) fn poll(&mut self, now: Instant, to: NodeId, out: &mut Vec<u8>, is_active: bool) -> bool {
+        if is_active { self.source.poll(now, to, out) } else { self.standby.poll(now, to, out) }
     }
 
-    /// Whether this node stands by with a mirror that is still being filled: the addresses are to stay at a healthy node for so
-    /// long. False at the latest a minute after it began to stand by.
-    #[must_use]
-    pub fn is_filling_mirror(&self) -> bool {
-        !self.is_active && self.mirroring.as_ref().is_some_and(|mirroring| mirroring.standby.is_filling())
+    /// Whether this node's mirror is still being filled.
+    pub(super) fn is_filling(&self) -> bool {
+        self.standby.is_filling()
     }
 
-    /// What is said to this node does not reach it: it is told nothing, unless it follows again.
-    pub fn forget_mirror(&mut self, peer: NodeId) {
-        if let Some(mirroring) = &mut self.mirroring {
-            mirroring.source.forget(peer);
-        }
+    pub(super) fn forget(&mut self, peer: NodeId) {
+        self.source.forget(peer);
     }
 
-    /// Tells those who follow what passed.
-    pub(super) fn feed_mirrors(&mut self, now: Instant) {
-        let Some(mirroring) = self.mirroring.as_deref_mut().filter(|_| self.is_active) else { return };
-        let Mirroring { source, counters, .. } = mirroring;
+    /// Gives the mirrors what passed the tap since the last call, and what they lack of the caches. Only at the tunnel's end.
+    pub(super) fn feed(&mut self, now: Instant, tap: Option<&mut Tap>, caches: Option<&Caches>) {
+        let Self { source, counters, .. } = self;
         let is_followed = source.followers() > 0;
-        if let Some(link) = &mut self.link {
+        let caches = caches.map(|caches| (&caches.encoder, &caches.decoder));
+        if let Some(tap) = tap {
             if is_followed {
-                source.tell(
-                    now,
-                    &link.codecs.tap,
-                    Some((&link.codecs.caches.encoder, &link.codecs.caches.decoder)),
-                    counters,
-                );
+                source.tell(now, tap, caches, counters);
             }
-            link.codecs.tap.clear();
-            link.codecs.tap.set_open(is_followed);
+            tap.clear();
+            tap.set_open(is_followed);
         }
         if is_followed {
-            let caches = self.link.as_ref().map(|link| &link.codecs.caches).or(self.caches.as_ref());
-            source.handle_timeout(now, caches.map(|caches| (&caches.encoder, &caches.decoder)), counters);
+            source.handle_timeout(now, caches, counters);
         }
     }
 
-    /// Does what is due.
-    pub(super) fn handle_mirror_timeout(&mut self, now: Instant) {
-        if self.is_active {
-            self.feed_mirrors(now);
-        } else if let Some(Mirroring { standby, counters, .. }) = self.mirroring.as_deref_mut() {
-            standby.handle_timeout(now, counters);
-        }
+    /// Does what is due at a node that stands by.
+    pub(super) fn handle_standby_timeout(&mut self, now: Instant) {
+        self.standby.handle_timeout(now, &mut self.counters);
     }
 
-    pub(super) fn poll_mirror_timeout(&self) -> Option<Instant> {
-        self.mirroring.as_ref().and_then(|mirroring| mirroring.poll_timeout(self.is_active))
+    /// This node has just become the tunnel's end: the caches that it goes on with, if it has any of the other node's.
+    pub(super) fn take_over(&mut self, config: &TunnelConfig, period: Period, seed: EncoderSeed) -> Option<Caches> {
+        let inheritance = self.standby.take();
+        let inherited = [&inheritance.sent, &inheritance.received].into_iter().flatten().count() as u64;
+        self.counters.caches_taken_over += inherited;
+        Caches::inherit(config, period, seed, inheritance)
     }
 
-    /// This node has just become the tunnel's end, or is it no more: caches change hands.
-    pub(super) fn exchange_caches(&mut self, now: Instant) {
-        let former = self.caches.take();
-        let Some(mirroring) = self.mirroring.as_deref_mut() else { return };
-        if self.is_active {
-            let inheritance = mirroring.standby.take();
-            let inherited = [&inheritance.sent, &inheritance.received].into_iter().flatten().count() as u64;
-            let seed = EncoderSeed { epoch: self.random.next() as u32, key: [self.random.next(), self.random.next()] };
-            self.caches = Caches::inherit(&self.config, self.load.period(), seed, inheritance);
-            mirroring.counters.caches_taken_over += inherited;
-        } else {
-            mirroring.source.clear();
-            mirroring.standby.begin(
-                now,
-                former.map(|mut former| {
-                    former.decoder.take_counters();
-                    former.decoder
-                }),
-            );
-        }
+    /// This node is the tunnel's end no more, and mirrors from now on.
+    pub(super) fn stand_by(&mut self, now: Instant, former: Option<Caches>) {
+        self.source.clear();
+        let received = former.map(|mut former| {
+            former.decoder.take_counters();
+            former.decoder
+        });
+        self.standby.begin(now, received);
     }
 
-    pub(super) fn mirror_status(&self) -> Option<Box<MirrorStatus>> {
-        let Mirroring { source, standby, counters } = self.mirroring.as_deref()?;
-        Some(Box::new(MirrorStatus {
+    pub(super) fn status(&self) -> MirrorStatus {
+        let Self { source, standby, counters } = self;
+        MirrorStatus {
             followers: source.followers(),
             leader: standby.leader(),
             sent_bytes: standby.held_bytes(Side::Sent),
@@ -230,7 +190,7 @@ impl Tunnel {
             blocks_missed: standby.blocks_missed(),
             memory_bytes: standby.memory_bytes(),
             counters: *counters,
-        }))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use redundancy::FlowPosition;
 
 use super::*;
+use crate::Tunnel;
 use crate::{Outgoing, TunnelCounters};
 
 const HEADER_BYTES: usize = 40;

@@ -42,7 +42,7 @@ pub enum MirrorError {
 
 /// Which of the caches of the node that is the tunnel's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(crate) enum Side {
     /// What it sent to the other site.
     Sent,
     /// What it received from there.
@@ -59,7 +59,7 @@ impl Side {
 
 /// A datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word<'a> {
+pub(crate) enum Word<'a> {
     Follow { name: u32 },
     Stream(&'a [u8]),
     Want { name: u32, side: Side, missing: &'a [u8] },
@@ -86,7 +86,7 @@ impl<'a> Word<'a> {
         }
     }
 
-    pub(super) fn parse(datagram: &'a [u8]) -> Result<Self, MirrorError> {
+    pub(crate) fn parse(datagram: &'a [u8]) -> Result<Self, MirrorError> {
         let ([magic, kind], rest) = datagram.split_first_chunk::<2>().ok_or(MirrorError::Malformed)?;
         let name = || rest.split_first_chunk::<4>().ok_or(MirrorError::Malformed);
         match (*magic, *kind) {

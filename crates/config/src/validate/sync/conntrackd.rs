@@ -10,9 +10,9 @@ use toml::Spanned;
 
 use super::super::super::diagnostic::{Findings, Mistake};
 use super::super::super::raw::Text;
-use super::super::super::sync::raw::RawConntrackd;
-use super::super::super::sync::validated::{Conntrackd, ConntrackdPeer};
+use super::super::super::raw::sync::RawConntrackd;
 use super::super::super::validated::Node;
+use super::super::super::validated::sync::{Conntrackd, ConntrackdPeer};
 use super::super::super::value;
 use super::super::cluster::{own_address, ranged, within};
 use super::super::{family_name, parsed};

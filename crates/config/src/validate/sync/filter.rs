@@ -5,8 +5,8 @@ use toml::Spanned;
 
 use super::super::super::diagnostic::{Findings, Mistake};
 use super::super::super::raw::Text;
-use super::super::super::sync::raw::{RawFilter, RawIgnore};
-use super::super::super::sync::validated::{Filter, Ignore, Mark, Others, TCP_STATES_DEFAULT};
+use super::super::super::raw::sync::{RawFilter, RawIgnore};
+use super::super::super::validated::sync::{Filter, Ignore, Mark, Others, TCP_STATES_DEFAULT};
 use super::super::super::value;
 use super::super::{parsed, parsed_list};
 use super::choice;

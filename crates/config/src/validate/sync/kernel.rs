@@ -6,8 +6,8 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::super::super::diagnostic::{Findings, Mistake};
-use super::super::super::sync::raw::RawKernel;
-use super::super::super::sync::validated::{Events, Injection, Kernel};
+use super::super::super::raw::sync::RawKernel;
+use super::super::super::validated::sync::{Events, Injection, Kernel};
 use super::super::super::value::{self, SizeText};
 use super::super::cluster::{ranged, within};
 use super::choice;

@@ -10,15 +10,18 @@ use flow::NodeId;
 use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::sync::RawSync;
 use super::super::raw::{RawNode, RawReplication, Text};
-use super::super::sync::raw::RawSync;
-use super::super::sync::validated::{Events, Mode, Native, StartRole, SyncConfig};
-use super::super::sync::{CONTROL_SOCKET_DEFAULT, validated};
+use super::super::validated::sync as validated;
+use super::super::validated::sync::{Events, Mode, Native, StartRole, SyncConfig};
 use super::super::validated::{LogLevel, Node};
 use super::cluster::{own_address, ranged, replication};
 use super::{control, control_socket, log, metrics, named, no_node, one_of, security};
 
 use std::time::Duration;
+
+/// Where the control API of `mainstay sync` listens, unless the file says otherwise: beside a gateway's.
+pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/sync.sock";
 
 /// A change waits so long for others to go with it, unless the file says otherwise.
 const BATCH_DELAY_DEFAULT: Duration = Duration::from_millis(1);

@@ -26,7 +26,6 @@ use self::report::Report;
 use self::setting::{HASH_KEY, INSIDE, NODES, OUTSIDE};
 use super::BenchError;
 use super::rounds::{self, Rounds};
-use crate::LabError;
 use crate::args::BenchAttackRecoveryArgs;
 use console::Progress;
 
@@ -43,7 +42,7 @@ const PAYLOAD: [u8; 10] = [0x5a; 10];
 ///
 /// # Errors
 /// Legitimate packets are lost, or the result cannot be printed.
-pub fn run(args: &BenchAttackRecoveryArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchAttackRecoveryArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }

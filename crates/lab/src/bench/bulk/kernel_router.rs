@@ -8,7 +8,7 @@ use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, sysctl};
 use serde::Serialize;
 
-use crate::demo::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS};
+use crate::testbed::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS};
 
 /// What the kernel does beside forwarding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -20,12 +20,11 @@ use self::report::Report;
 use self::streams::Streams;
 use super::BenchError;
 use super::rounds::{self, Rounds};
-use crate::LabError;
 use crate::args::BenchBulkArgs;
-use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
-use crate::demo::topology::Topology;
-use crate::demo::watch::Watch;
+use crate::testbed;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
+use crate::testbed::topology::Topology;
+use crate::testbed::watch::Watch;
 use config::validated::Backend;
 use console::Progress;
 
@@ -38,7 +37,7 @@ pub(super) const WARM_UP: Duration = Duration::from_millis(300);
 ///
 /// # Errors
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
-pub fn run(args: &BenchBulkArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchBulkArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }
@@ -71,7 +70,7 @@ impl Figures {
 }
 
 fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
-    demo::gain_namespaces()?;
+    testbed::gain_namespaces()?;
     let watch = Watch::new()?;
     let progress = Progress::new();
     progress.show("building the networks");

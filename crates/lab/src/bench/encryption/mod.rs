@@ -21,7 +21,6 @@ use self::pair::Pair;
 use self::report::Report;
 use super::BenchError;
 use super::rounds::{self, Rounds};
-use crate::LabError;
 use crate::args::BenchEncryptionArgs;
 use console::Progress;
 
@@ -29,7 +28,7 @@ use console::Progress;
 ///
 /// # Errors
 /// The nodes do not speak, or the result cannot be printed.
-pub fn run(args: &BenchEncryptionArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchEncryptionArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }

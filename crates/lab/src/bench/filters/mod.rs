@@ -22,7 +22,6 @@ use ::filters::theory;
 use self::report::Report;
 use super::BenchError;
 use super::rounds;
-use crate::LabError;
 use crate::args::BenchFiltersArgs;
 use console::Progress;
 
@@ -33,7 +32,7 @@ const SECRET: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
 ///
 /// # Errors
 /// A structure does not do what it is measured at, which is a defect, or the result cannot be printed.
-pub fn run(args: &BenchFiltersArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchFiltersArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     let classification = classification::measure(args.rounds).map_err(BenchError::from)?;
     let all = WithClassification { report, classification };

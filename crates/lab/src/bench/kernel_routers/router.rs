@@ -16,7 +16,7 @@ use packet_io::{IoError, PacketIo, sysctl};
 use super::conntrackd::ConntrackdError;
 use crate::bench::bulk::{load_rules, rules};
 use crate::bench::replication::network::Route;
-use crate::demo::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS};
+use crate::testbed::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS};
 
 /// Announcements of each address: as many as keepalived sends (`vrrp_garp_master_repeat`).
 const ANNOUNCEMENTS: usize = 5;

@@ -30,12 +30,11 @@ use super::BenchError;
 use super::bulk::streams::Streams;
 use super::rounds::{self, Rounds};
 use super::setup_rate::server::Server;
-use crate::LabError;
 use crate::args::BenchLazyArgs;
-use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
-use crate::demo::topology::{SERVER, Topology};
-use crate::demo::watch::{Waited, Watch};
+use crate::testbed;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
+use crate::testbed::topology::{SERVER, Topology};
+use crate::testbed::watch::{Waited, Watch};
 use api::{LazyStatus, Status};
 use config::validated::Backend;
 use console::Progress;
@@ -68,7 +67,7 @@ enum Side {
 ///
 /// # Errors
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
-pub fn run(args: &BenchLazyArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchLazyArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }
@@ -92,7 +91,7 @@ struct Figures {
 }
 
 fn measure(args: &BenchLazyArgs) -> Result<Report, BenchError> {
-    demo::gain_namespaces()?;
+    testbed::gain_namespaces()?;
     limits::raise_open_files(SPARE_DESCRIPTORS + 2 * u64::from(args.long_connections))?;
     let (watch, progress) = (Watch::new()?, Progress::new());
     progress.show("building the networks");

@@ -24,10 +24,9 @@ use self::side::{Cost, Network, Way};
 use super::BenchError;
 use super::bulk::KernelRules;
 use super::rounds::Rounds;
-use crate::LabError;
 use crate::args::BenchPacketsArgs;
-use crate::demo;
-use crate::demo::watch::Watch;
+use crate::testbed;
+use crate::testbed::watch::Watch;
 use config::validated::Backend;
 use console::Progress;
 
@@ -38,7 +37,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
-pub fn run(args: &BenchPacketsArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchPacketsArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     if args.json {
         console::print_json(&report)?;
@@ -63,7 +62,7 @@ struct Figures {
 type AllFigures = [Figures; Way::ALL.len()];
 
 fn measure(args: &BenchPacketsArgs) -> Result<Report, BenchError> {
-    demo::gain_namespaces()?;
+    testbed::gain_namespaces()?;
     let watch = Watch::new()?;
     let progress = Progress::new();
     progress.show("building the networks");

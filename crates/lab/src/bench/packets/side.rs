@@ -12,9 +12,9 @@ use packet_io::{IoError, interface, usage};
 use super::generator::{Generator, Path};
 use super::{Backend, BenchError, KernelRules};
 use crate::bench::bulk::load_rules;
-use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
-use crate::demo::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
-use crate::demo::watch::Watch;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
+use crate::testbed::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
+use crate::testbed::watch::Watch;
 
 /// Connections that a node has room for.
 const CONNECTIONS_MAX: usize = 65_536;

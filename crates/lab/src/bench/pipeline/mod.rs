@@ -40,7 +40,6 @@ use self::traffic::{RING_FRAMES, Ring, Traffic};
 use self::variants::{Stage, Variants};
 use super::BenchError;
 use super::rounds::{self, Rounds};
-use crate::LabError;
 use crate::args::BenchPipelineArgs;
 use console::Progress;
 
@@ -52,7 +51,7 @@ const OPENED_PER_ROUND: u32 = 32 * RING_FRAMES as u32;
 ///
 /// # Errors
 /// Packets got lost, which is a defect, or the result cannot be printed.
-pub fn run(args: &BenchPipelineArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchPipelineArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }

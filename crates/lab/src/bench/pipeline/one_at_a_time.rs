@@ -12,7 +12,8 @@ use flow::{Connection, Direction, Disposition, DropReason, Frame, HashKey, Insta
 use hashbrown::HashMap;
 use network_functions::chain::{Chain, ChainCounters, Runtime};
 use network_functions::expectation::Expectations;
-use network_functions::function::{Log, Verdict};
+use network_functions::function::Verdict;
+use network_functions::log::Log;
 use packet_io::usage::thread_cpu_time;
 use zerocopy::FromBytes;
 

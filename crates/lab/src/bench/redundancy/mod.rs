@@ -28,7 +28,6 @@ use self::savings::Savings;
 use self::subject::Subject;
 use super::BenchError;
 use super::rounds::{self, Rounds};
-use crate::LabError;
 use crate::args::BenchRedundancyArgs;
 use console::Progress;
 
@@ -39,7 +38,7 @@ const BLOCK_BYTES: [usize; 2] = [1460, 16_384];
 ///
 /// # Errors
 /// Something is not restored, or the result cannot be printed.
-pub fn run(args: &BenchRedundancyArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchRedundancyArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }

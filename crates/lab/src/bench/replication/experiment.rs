@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::network::{Links, Network};
 use super::objects::{Flow, Phase, Plan, Traffic};
 use super::pair::TakeOver;
-use super::subject::Subject;
+use crate::args::replication::Subject;
 use crate::bench::BenchError;
-use crate::demo::clock::Epoch;
-use crate::demo::watch::{Waited, Watch};
+use crate::testbed::clock::Epoch;
+use crate::testbed::watch::{Waited, Watch};
 
 /// Time that flows are given to spread over their lives before the kill, at least.
 const WARM_UP: Duration = Duration::from_secs(1);

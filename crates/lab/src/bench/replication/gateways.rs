@@ -8,10 +8,10 @@ use replication::Transport;
 use super::network::Network;
 use super::pair::{Pair, TakeOver};
 use crate::bench::BenchError;
-use crate::demo::clock::Epoch;
-use crate::demo::cluster::{Cluster, ClusterPlan, Shape, Tuning};
-use crate::demo::multi_primary::ways::WAYS;
-use crate::demo::watch::Watch;
+use crate::testbed::clock::Epoch;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Shape, Tuning};
+use crate::testbed::watch::Watch;
+use crate::testbed::ways::WAYS;
 use api::EventKind;
 use config::validated::Backend;
 

@@ -30,12 +30,10 @@ use packet_io::{limits, sysctl};
 use self::experiment::Setting;
 use self::network::Links;
 use self::report::{Cell, Report, Settings};
-pub use self::subject::Subject;
 use super::{BenchError, rounds};
-use crate::LabError;
 use crate::args::BenchReplicationArgs;
-use crate::demo;
-use crate::demo::watch::Watch;
+use crate::testbed;
+use crate::testbed::watch::Watch;
 use console::Progress;
 
 /// How often a kill is tried again whose run was thrown away.
@@ -47,7 +45,7 @@ const SPARE_DESCRIPTORS: u64 = 1024;
 ///
 /// # Errors
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
-pub fn run(args: &BenchReplicationArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchReplicationArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     if let Some(path) = &args.report {
         fs::write(path, page::page(&report)).map_err(|source| BenchError::Page { path: path.clone(), source })?;
@@ -59,7 +57,7 @@ pub fn run(args: &BenchReplicationArgs) -> Result<(), LabError> {
 }
 
 fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
-    demo::gain_namespaces()?;
+    testbed::gain_namespaces()?;
     let watch = Watch::new()?;
     // Each flow has a socket at either end, both in this process; those that are over linger a moment.
     limits::raise_open_files(SPARE_DESCRIPTORS + 8 * u64::from(args.flows))?;

@@ -19,11 +19,11 @@ use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, sysctl};
 
 use crate::bench::BenchError;
-use crate::demo::distance::lose_between_nodes;
-use crate::demo::multi_primary::ways;
-use crate::demo::topology::{INTERFACES, SERVER, Topology};
 use crate::emulator::channel::Settings;
 use crate::emulator::{BOTH, Link, LinkPlan};
+use crate::testbed::distance::lose_between_nodes;
+use crate::testbed::topology::{INTERFACES, SERVER, Topology};
+use crate::testbed::ways;
 
 /// Ports that the server listens on: connections that are over keep their addresses and ports for a while, and several
 /// server ports multiply those that are left.

@@ -7,7 +7,7 @@ use analysis::report::{Axis, Plot, PlotKind, Point, Series};
 use super::report::{CellReport, Report, Row};
 use super::seed;
 use super::table::{cells, conditions, percent, rows_of, spread};
-use crate::demo::html::{STYLE, date, escaped};
+use analysis::report::{STYLE, date, escaped};
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {

@@ -8,8 +8,8 @@
 use std::net::IpAddr;
 
 use crate::bench::BenchError;
-use crate::demo::clock::Epoch;
-use crate::demo::watch::Watch;
+use crate::testbed::clock::Epoch;
+use crate::testbed::watch::Watch;
 
 /// Two gateways between the client and the server of a [`super::network::Network`], with the network's shared addresses.
 /// Both filter statefully, translate the client's address, and pick up no TCP connection in the middle: a connection

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::experiment::{Fate, Outcome, Rejected, Sample};
 use super::statistics::{Spread, wilson_interval};
-use super::subject::Subject;
+use crate::args::replication::Subject;
 use crate::bench::rounds::rounded;
 
 /// How it was asked to run.

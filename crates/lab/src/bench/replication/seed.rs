@@ -1,8 +1,8 @@
 //! What Neira-Ayuso et al. found ("FT-FW", sections 7.2 and 7.2.1), and what is found here.
 
 use super::report::{CellReport, Report, Row};
-use super::subject::Subject;
 use super::table::{cells, conditions, percent, rows_of, spread};
+use crate::args::replication::Subject;
 
 /// A finding of theirs.
 pub(super) struct Comparison {

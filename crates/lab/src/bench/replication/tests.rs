@@ -3,6 +3,7 @@
 use super::experiment::{Fate, Outcome, Rejected, Sample};
 use super::pair::TakeOver;
 use super::*;
+use crate::args::replication::Subject;
 
 /// A kill with these recovered and lost flows of each size.
 fn outcome(recovered: usize, lost: usize, resumed_ms: f64) -> Outcome {

@@ -18,7 +18,7 @@ use packet_io::IoError;
 
 use super::server::{ANSWER_BYTES, REQUEST};
 use crate::bench::BenchError;
-use crate::demo::topology::Topology;
+use crate::testbed::topology::Topology;
 
 /// How often the client looks whether it is to end, at least.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

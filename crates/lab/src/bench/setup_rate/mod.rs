@@ -25,13 +25,12 @@ use self::report::{Report, Sides};
 use self::server::Server;
 use super::BenchError;
 use super::rounds::{self, Rounds};
-use crate::LabError;
 use crate::args::BenchSetupRateArgs;
-use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan, Shape, Tuning};
-use crate::demo::multi_primary::ways;
-use crate::demo::topology::{SERVER, Topology};
-use crate::demo::watch::Watch;
+use crate::testbed;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Shape, Tuning};
+use crate::testbed::topology::{SERVER, Topology};
+use crate::testbed::watch::Watch;
+use crate::testbed::ways;
 use config::validated::Backend;
 use console::Progress;
 
@@ -49,7 +48,7 @@ const SPARE_DESCRIPTORS: u64 = 512;
 ///
 /// # Errors
 /// The networks cannot be built, connections fail, or the result cannot be printed.
-pub fn run(args: &BenchSetupRateArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchSetupRateArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }
@@ -64,7 +63,7 @@ struct Figures {
 }
 
 fn measure(args: &BenchSetupRateArgs) -> Result<Report, BenchError> {
-    demo::gain_namespaces()?;
+    testbed::gain_namespaces()?;
     let (on, off) = compare(args, &Watch::new()?, &Progress::new())?;
     Ok(Report::new(args, &on, &off))
 }

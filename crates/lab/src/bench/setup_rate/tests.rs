@@ -18,7 +18,7 @@ fn connections_are_made_and_counted() {
     let watch = Watch::new().unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     let waited = watch.until(deadline, || Ok::<_, BenchError>(client.tally().completed >= 100)).unwrap();
-    assert_eq!(waited, crate::demo::watch::Waited::Met, "{:?}", client.tally());
+    assert_eq!(waited, crate::testbed::watch::Waited::Met, "{:?}", client.tally());
     client.finish().unwrap();
 }
 

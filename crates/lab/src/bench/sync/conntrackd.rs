@@ -4,7 +4,7 @@ use packet_io::namespace::Namespace;
 
 use super::pair::Tuning;
 use super::replicator::Replicator;
-use super::subject::Subject;
+use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::kernel_routers::conntrackd::{BEGIN_AS_PRIMARY, COMMIT, Daemon, DaemonPlan, EventBuffer, Mode};
 use crate::bench::kernel_routers::prepared::Prepared;

@@ -9,7 +9,7 @@ use packet_io::ctnetlink::{Dump, DumpFilter, DumpProgress, Request, RequestError
 use packet_io::namespace::Namespace;
 
 use crate::bench::BenchError;
-use crate::demo::topology::{CLIENT, OUTSIDE, SERVER};
+use crate::testbed::topology::{CLIENT, OUTSIDE, SERVER};
 
 /// The protocol of all of them.
 const TCP: u8 = 6;

@@ -11,7 +11,8 @@ use flow::netfilter::{Entry, TcpState};
 
 use super::pair::{ACTIVE, Pair, STANDBY, Tuning};
 use super::rate::server_addresses;
-use super::{Setting, Subject, entries};
+use super::{Setting, entries};
+use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds;
 use crate::bench::setup_rate::client::Client;

@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::pair::{Pair, STANDBY, Tuning};
-use super::{Setting, Subject, entries};
+use super::{Setting, entries};
+use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds;
-use crate::demo::session::Session;
-use crate::demo::topology::Topology;
-use crate::demo::traffic::Kind;
-use crate::demo::traffic::client::Plan;
-use crate::demo::traffic::outcome::Outcome;
-use crate::demo::watch::Waited;
+use crate::testbed::session::Session;
+use crate::testbed::topology::Topology;
+use crate::testbed::traffic::Kind;
+use crate::testbed::traffic::client::Plan;
+use crate::testbed::traffic::outcome::Outcome;
+use crate::testbed::watch::Waited;
 
 /// Share of the packets on the dedicated link that are lost, in either direction, in hundredths.
 pub(super) const LOSS_PERCENT: u8 = 20;

@@ -14,8 +14,8 @@ use super::pair::{ACTIVE, Tuning, tracked};
 use super::replicator::Replicator;
 use crate::bench::BenchError;
 use crate::bench::kernel_routers::prepared::Prepared;
-use crate::demo::cluster::{Directory, NAMES};
-use crate::demo::topology::SYNC;
+use crate::testbed::cluster::{Directory, NAMES};
+use crate::testbed::topology::SYNC;
 use control::client::Client;
 
 /// UDP port of the replication link.

@@ -30,54 +30,32 @@ mod report;
 mod subject;
 mod table;
 
-use clap::ValueEnum;
 use packet_io::{limits, sysctl};
 
 pub use self::mainstay::SyncDaemonError;
 use self::report::{Measured, Report};
-pub use self::subject::Subject;
 use super::{BenchError, rounds};
-use crate::LabError;
 use crate::args::BenchSyncArgs;
-use crate::demo;
-use crate::demo::watch::Watch;
+use crate::args::sync_bench::{Part, Subject};
+use crate::testbed;
+use crate::testbed::watch::Watch;
 use console::Progress;
 
 /// Descriptors that are needed beside those of the connections.
 const SPARE_DESCRIPTORS: u64 = 1024;
-
-/// What is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
-pub enum Part {
-    /// Short connections a second, and processor time for each
-    Rate,
-    /// Connections that break when the dedicated link loses packets and the router dies
-    Loss,
-    /// Taking over a large table, and the memory it needs
-    Table,
-    /// What is missing in the end when the buffer for the kernel's events is far too small
-    Buffer,
-    /// Closed connections that the survivor holds for established
-    Ghosts,
-}
-
-impl Part {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Rate, Self::Loss, Self::Table, Self::Buffer, Self::Ghosts];
-}
 
 /// Measures and prints. To be called while the process has but one thread.
 ///
 /// # Errors
 /// The networks cannot be built, nothing gets through, a daemon ends or does not do what it is asked, or the result cannot be
 /// printed.
-pub fn run(args: &BenchSyncArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchSyncArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     rounds::print(&report, args.json, || report.describe())
 }
 
 fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
-    demo::gain_namespaces()?;
+    testbed::gain_namespaces()?;
     let watch = Watch::new()?;
     // Each connection has a socket at either end, both in this process; short ones that are over linger a moment.
     let parts = args.parts();

@@ -10,16 +10,16 @@ use packet_io::{sysctl, usage};
 use super::conntrackd;
 use super::mainstay::SyncDaemon;
 use super::replicator::Replicator;
-use super::subject::Subject;
+use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::bulk::load_rules;
 use crate::bench::kernel_routers::conntrackd::{ConntrackdError, Daemon, READY_WITHIN};
 use crate::bench::kernel_routers::prepared::Prepared;
 use crate::bench::kernel_routers::router;
 use crate::bench::setup_rate::allow_reuse_of_ports;
-use crate::demo::cluster::Directory;
-use crate::demo::topology::{INTERFACES, Topology};
-use crate::demo::watch::{Waited, Watch};
+use crate::testbed::cluster::Directory;
+use crate::testbed::topology::{INTERFACES, Topology};
+use crate::testbed::watch::{Waited, Watch};
 
 /// The router that carries connections, and the one that stands by.
 pub(super) const ACTIVE: usize = 0;

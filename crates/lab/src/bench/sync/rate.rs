@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use super::Setting;
 use super::pair::{ACTIVE, Pair, STANDBY, Tuning};
-use super::{Setting, Subject};
+use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};
 use crate::bench::setup_rate::client::Client;
 use crate::bench::setup_rate::server::Server;
-use crate::demo::topology::SERVER;
+use crate::testbed::topology::SERVER;
 
 /// Ports that the server listens on: they multiply the connections that the client can make before a port is used again.
 const SERVER_PORTS: std::ops::Range<u16> = 7100..7116;

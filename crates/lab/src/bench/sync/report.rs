@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Subject, buffer, ghosts, loss, rate, table};
+use super::{buffer, ghosts, loss, rate, table};
 use crate::args::BenchSyncArgs;
+use crate::args::sync_bench::Subject;
 use crate::bench::rounds::{Rounds, rounded};
 
 /// Bytes of a megabyte here.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::pair::{ACTIVE, Pair, STANDBY, Tuning};
-use super::{Setting, Subject, entries};
+use super::{Setting, entries};
+use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};
-use crate::demo::watch::Waited;
+use crate::testbed::watch::Waited;
 
 /// Connections that the standby may be behind while the table is filled: so that the daemons' own speed decides how long that
 /// takes, and not the size of their buffers what they miss.

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::report::{Measured, Report};
-use super::{Subject, buffer, ghosts, loss, rate, table};
+use super::{buffer, ghosts, loss, rate, table};
+use crate::args::sync_bench::Subject;
 use crate::args::{BenchCommand, BenchSyncArgs, LabCommand, parse};
 
 fn args(line: &str) -> BenchSyncArgs {

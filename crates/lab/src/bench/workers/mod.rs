@@ -21,12 +21,11 @@ use super::BenchError;
 use super::bulk::{CONNECTIONS_MAX, WARM_UP, streams::Streams};
 use super::pipeline::shares::Shares;
 use super::rounds::Rounds;
-use crate::LabError;
 use crate::args::BenchWorkersArgs;
-use crate::demo;
-use crate::demo::cluster::{Cluster, ClusterPlan, Tuning};
-use crate::demo::topology::Topology;
-use crate::demo::watch::Watch;
+use crate::testbed;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
+use crate::testbed::topology::Topology;
+use crate::testbed::watch::Watch;
 use config::validated::Backend;
 use console::Progress;
 
@@ -34,7 +33,7 @@ use console::Progress;
 ///
 /// # Errors
 /// Packets got lost, the networks cannot be built, nothing gets through, or the result cannot be printed.
-pub fn run(args: &BenchWorkersArgs) -> Result<(), LabError> {
+pub fn run(args: &BenchWorkersArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     if args.json {
         console::print_json(&report)?;
@@ -64,7 +63,7 @@ fn measure(args: &BenchWorkersArgs) -> Result<Report, BenchError> {
         measure_pipeline(args, &mut figures, &progress)?;
     } else {
         // Before there is a thread: an ordinary user gets networks of his own only then.
-        demo::gain_namespaces()?;
+        testbed::gain_namespaces()?;
         let watch = Watch::new()?;
         measure_pipeline(args, &mut figures, &progress)?;
         measure_bulk(args, &mut figures, &watch, &progress)?;

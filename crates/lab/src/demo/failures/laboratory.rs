@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::clock::Epoch;
-use super::super::cluster::{Cluster, ClusterPlan, Identity, NAMES, Tuning};
-use super::super::run::{RunError, SPARE_CONNECTIONS};
-use super::super::session::Session;
-use super::super::topology::{SERVER, Topology};
-use super::super::traffic::Kind;
-use super::super::traffic::client::Plan;
-use super::super::traffic::outcome::Outcome;
-use super::super::watch::{Waited, Watch};
+use super::super::run::RunError;
 use super::network;
 use super::rows::{Beginning, Row};
 use super::words::{NodeSays, StatusWords};
+use crate::testbed::clock::Epoch;
+use crate::testbed::cluster::{Cluster, ClusterPlan, Identity, NAMES, SPARE_CONNECTIONS, Tuning};
+use crate::testbed::session::Session;
+use crate::testbed::topology::{SERVER, Topology};
+use crate::testbed::traffic::Kind;
+use crate::testbed::traffic::client::Plan;
+use crate::testbed::traffic::outcome::Outcome;
+use crate::testbed::watch::{Waited, Watch};
 use api::EventKind;
 use config::validated::Backend;
 use packet_io::netlink::Prefix;

@@ -11,10 +11,10 @@ mod rows;
 mod words;
 
 use super::DemoError;
-use super::cluster::ClusterError;
 use super::run::{REPETITIONS_MAX, RunError};
-use super::watch::Watch;
 use crate::args::DemoArgs;
+use crate::testbed::cluster::ClusterError;
+use crate::testbed::watch::Watch;
 use console::Progress;
 use laboratory::Laboratory;
 pub use report::{FailuresReport, RowReport};
@@ -26,20 +26,33 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.failure)
 }
 
+/// The rows of a failure, or all.
+///
+/// # Errors
+/// There is no such failure: the names that there are.
+fn rows(only: Option<&str>) -> Result<Vec<&'static Row>, DemoError> {
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| only.is_none_or(|only| only == row.failure)).collect();
+    if rows.is_empty() {
+        let names: Vec<&str> = names().collect();
+        let only = only.unwrap_or_default();
+        return Err(DemoError::Missing(format!("there is no failure {only}: write one of {}", names.join(", "))));
+    }
+    Ok(rows)
+}
+
 /// Plays the rows that are asked for and prints what came of them.
 ///
 /// # Errors
 /// They could not be played, or a promise was broken.
 pub(super) fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     let progress = Progress::new();
-    let is_asked_for = |row: &&Row| args.only.as_deref().is_none_or(|only| only == row.failure);
-    let mut rows = Vec::new();
-    for row in ROWS.iter().filter(is_asked_for) {
+    let mut reports = Vec::new();
+    for row in rows(args.only.as_deref())? {
         progress.show(row.failure);
-        rows.push(play(row, args.keep_logs, watch)?);
+        reports.push(play(row, args.keep_logs, watch)?);
     }
     progress.show("");
-    let report = FailuresReport { program_version: env!("CARGO_PKG_VERSION"), rows };
+    let report = FailuresReport { program_version: env!("CARGO_PKG_VERSION"), rows: reports };
     if args.json {
         console::print_json(&report)?;
     } else {
@@ -66,4 +79,17 @@ fn play_once(row: &Row, keep_logs: bool, watch: &Watch) -> Result<RowReport, Run
     let mut laboratory = Laboratory::build(row, watch, keep_logs)?;
     (row.play)(&mut laboratory)?;
     Ok(RowReport::new(row, laboratory.finish()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_failure_is_refused_with_the_known_ones() {
+        assert_eq!(rows(None).expect("all rows").len(), ROWS.len());
+        assert_eq!(rows(Some(ROWS[0].failure)).expect("one row").len(), 1);
+        let refused = rows(Some("flood")).map(|rows| rows.len()).expect_err("there is no such row").to_string();
+        assert!(refused.contains("flood: write one of port-down-on-active,"), "{refused}");
+    }
 }

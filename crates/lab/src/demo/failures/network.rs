@@ -14,7 +14,7 @@ use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, PacketIo, sysctl};
 
-use super::super::topology::{BRIDGE, INSIDE, INTERFACES, PREFIX_BITS, Topology};
+use crate::testbed::topology::{BRIDGE, INSIDE, INTERFACES, PREFIX_BITS, Topology};
 
 /// The hosts' ends of the cables to the nodes.
 const TO_NODES: [&str; 2] = ["to-a", "to-b"];

@@ -133,10 +133,10 @@ impl FailuresReport {
 mod tests {
     use std::time::Instant;
 
-    use super::super::super::traffic::Kind;
-    use super::super::super::traffic::outcome::Outcome;
     use super::super::rows::ROWS;
     use super::*;
+    use crate::testbed::traffic::Kind;
+    use crate::testbed::traffic::outcome::Outcome;
 
     fn outcome(last_progress_at: Instant, gap_ms: u64) -> Outcome {
         Outcome {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::cluster::Identity;
 use super::super::run::RunError;
 use super::laboratory::Laboratory;
 use super::network::{self, Claimant, Side};
 use super::words::NodeSays;
+use crate::testbed::cluster::Identity;
 
 /// How long a failure lasts where nothing else ends it.
 const LASTS: Duration = Duration::from_secs(4);
@@ -109,7 +109,7 @@ pub(super) const ROWS: [Row; 11] = [
     },
 ];
 
-type SetPort = fn(&super::super::topology::Topology, usize, Side, bool) -> Result<(), packet_io::IoError>;
+type SetPort = fn(&crate::testbed::topology::Topology, usize, Side, bool) -> Result<(), packet_io::IoError>;
 
 fn port_down_on_active(laboratory: &mut Laboratory<'_>, side: Side, set: SetPort) -> Result<(), RunError> {
     let (active, standby) = laboratory.roles();

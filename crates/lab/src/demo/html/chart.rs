@@ -5,7 +5,7 @@ use std::fmt::Write;
 use analysis::report::round_up;
 
 use crate::demo::report::{RunReport, SLICE_MS, Slice, WINDOW_AFTER_MS, WINDOW_BEFORE_MS};
-use crate::demo::traffic::Kind;
+use crate::testbed::traffic::Kind;
 
 /// What a chart shows of its kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

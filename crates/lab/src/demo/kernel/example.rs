@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::super::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS};
 use super::network;
+use crate::testbed::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS};
 
 /// The rules.
 pub const RULES: &str = include_str!("../../../../../examples/keepalived/nftables.conf");

@@ -14,11 +14,11 @@ use packet_io::poller::{Poller, Token};
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, clock, random};
 
-use super::super::cluster::{ClusterError, NAMES};
-use super::super::topology::Topology;
 use super::network::OWN_INSIDE;
 use super::routers::{holds_addresses, run_hook};
 use crate::bench::kernel_routers::router;
+use crate::testbed::cluster::{ClusterError, NAMES};
+use crate::testbed::topology::Topology;
 
 /// The port of BFD on a single hop (RFC 5881).
 const BFD_PORT: u16 = 3784;

@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 use packet_io::sysctl;
 
 use super::DemoError;
-use super::clock::Epoch;
-use super::cluster::{ClusterError, Shape};
 use super::report::Settings;
 use super::run::{REPETITIONS_MAX, RunError, Stage};
-use super::session::Session;
-use super::watch::{Waited, Watch};
 use crate::args::DemoArgs;
+use crate::testbed::clock::Epoch;
+use crate::testbed::cluster::{ClusterError, Shape};
+use crate::testbed::session::Session;
+use crate::testbed::watch::{Waited, Watch};
 use console::Progress;
 use manager::{Succession, Watcher};
 use report::{KernelReport, KernelRun, Manager};

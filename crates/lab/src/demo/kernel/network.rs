@@ -1,4 +1,4 @@
-//! What the demo's network needs beyond [`super::super::topology`] for Linux routers: addresses of their own, and connections
+//! What the demo's network needs beyond [`topology`](crate::testbed::topology) for Linux routers: addresses of their own, and connections
 //! that pass them in three ways.
 
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use packet_io::IoError;
 use packet_io::netlink::{Netlink, Prefix};
 use serde::Serialize;
 
-use super::super::topology::{BRIDGE, Both, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, Topology, v4, v6};
+use crate::testbed::topology::{BRIDGE, Both, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, Topology, v4, v6};
 
 /// The routers' own addresses inside, by router: those that VRRP is said from, and BFD.
 pub const OWN_INSIDE: [Both<IpAddr>; 2] =

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use packet_io::namespace::Namespace;
 use packet_io::signal::{self, Signal, die_with_parent};
 
-use super::super::cluster::{ClusterError, Directory, NAMES};
+use crate::testbed::cluster::{ClusterError, Directory, NAMES};
 
 /// Lines of a log that an error shows.
 const LOG_TAIL_LINES: usize = 12;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::clock::Epoch;
 use super::super::report::{KindReport, RunReport};
 use super::super::table::{self, bytes, ms, survived_of};
-use super::super::traffic::Kind;
-use super::super::traffic::client;
-use super::super::traffic::outcome::Outcome;
 use super::manager::TakenOver;
 use super::network::{self, Path};
+use crate::testbed::clock::Epoch;
+use crate::testbed::traffic::Kind;
+use crate::testbed::traffic::client;
+use crate::testbed::traffic::outcome::Outcome;
 use api::{Event, EventKind};
 use console::{Align, Table, count};
 

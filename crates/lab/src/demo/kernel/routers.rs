@@ -14,13 +14,13 @@ use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, signal, sysctl};
 
-use super::super::clock::Epoch;
-use super::super::cluster::{ClusterError, Directory, NAMES};
-use super::super::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, Topology};
 use super::program::Program;
 use super::{example, network, sync};
 use crate::bench::bulk::load_rules;
 use crate::bench::kernel_routers::router;
+use crate::testbed::clock::Epoch;
+use crate::testbed::cluster::{ClusterError, Directory, NAMES};
+use crate::testbed::topology::{INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, Topology};
 use api::{Status, SyncOrder, SyncReadiness};
 use control::client::Client;
 

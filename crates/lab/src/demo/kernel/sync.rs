@@ -5,9 +5,9 @@ use std::path::Path;
 use packet_io::IoError;
 use packet_io::ctnetlink::TableSocket;
 
-use super::super::cluster::NAMES;
-use super::super::topology::SYNC;
 use super::network::own_addresses;
+use crate::testbed::cluster::NAMES;
+use crate::testbed::topology::SYNC;
 
 /// UDP port of the dedicated link.
 const REPLICATION_PORT: u16 = 3781;

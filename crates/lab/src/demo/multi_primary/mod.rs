@@ -1,22 +1,21 @@
 //! The demo with both nodes at work: each carries half of the connections and backs the other's up; one is killed, and the
 //! other carries all. Then what replication costs in such a pair, in sessions a second.
 
-pub mod ways;
-
 use std::net::SocketAddr;
 
 use serde::Serialize;
 
 use super::DemoError;
-use super::cluster::{ClusterError, Shape};
 use super::report::{RunReport, Settings};
 use super::run::{REPETITIONS_MAX, Stage};
 use super::table::{self, ms};
-use super::topology::{SERVER_PORTS, Topology};
-use super::watch::Watch;
 use crate::args::{BenchSetupRateArgs, DemoArgs};
 use crate::bench::BenchError;
 use crate::bench::setup_rate::{self, Rates};
+use crate::testbed::cluster::{ClusterError, Shape};
+use crate::testbed::topology::{SERVER_PORTS, Topology};
+use crate::testbed::watch::Watch;
+use crate::testbed::ways;
 use console::{Align, Progress, Table, count};
 
 /// What stands for a figure that the machine was too busy for.

@@ -10,8 +10,8 @@ use packet_io::signal::die_with_parent;
 
 use super::WanError;
 use super::topology::{INTERFACES, PREFIX_BITS, SITES, SitePlan, Topology};
-use crate::demo::cluster::{ClusterError, Directory};
-use crate::demo::watch::{Waited, Watch};
+use crate::testbed::cluster::{ClusterError, Directory};
+use crate::testbed::watch::{Waited, Watch};
 use api::{RedundancyStatus, Status};
 use control::client::Client;
 

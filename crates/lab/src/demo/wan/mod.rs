@@ -23,11 +23,11 @@ use self::report::{Failover, Failovers, Measured, Report, describe};
 use self::topology::Topology;
 use self::transfers::{Downloads, Outcome, Server};
 use super::DemoError;
-use super::cluster::{ClusterError, Directory};
-use super::watch::{Watch, WatchError};
 use crate::args::DemoArgs;
 use crate::emulator::channel::Settings;
 use crate::emulator::{LinkError, Report as LinkReport};
+use crate::testbed::cluster::{ClusterError, Directory};
+use crate::testbed::watch::{Watch, WatchError};
 
 /// The link: 20 Mbit/s, 50 ms in each direction, 1 % loss. Its queue takes what is under way in a round trip.
 const RATE_BITS_PER_S: u64 = 20_000_000;
@@ -208,7 +208,7 @@ impl Demo<'_> {
         let deadline = Instant::now() + DOWNLOADED_WITHIN;
         let waited =
             self.watch.until(deadline, || -> Result<bool, WanError> { Ok(condition() || downloads.are_over()) })?;
-        if waited == super::watch::Waited::Met { Ok(()) } else { Err(WanError::TooSlow) }
+        if waited == crate::testbed::watch::Waited::Met { Ok(()) } else { Err(WanError::TooSlow) }
     }
 
     /// The same once more; half-way through, the active node of a site dies.
@@ -242,7 +242,7 @@ impl Demo<'_> {
             took_over: stage.gateways.has_active(site),
             longest_pause_ms: outcome.longest_pause.as_secs_f64() * 1e3,
             effective_mbit_per_s: outcome.mbit_per_s(),
-            tunnel_open_again: waited == super::watch::Waited::Met,
+            tunnel_open_again: waited == crate::testbed::watch::Waited::Met,
             saved_after: saved(link_bytes, outcome.bytes - received_before),
         })
     }

@@ -15,9 +15,9 @@ use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::{IoError, sysctl};
 
-use crate::demo::topology::{BRIDGE, v4};
 use crate::emulator::channel::Settings;
 use crate::emulator::{Link, LinkError, LinkPlan};
+use crate::testbed::topology::{BRIDGE, v4};
 
 /// Names of a node's interfaces: towards its hosts, towards the router, towards the other node.
 pub(super) const INTERFACES: [&str; 3] = ["inside", "wan", "sync"];

@@ -1,11 +1,11 @@
 //! `mainstay sync primary`, `backup`, `fault`, `resync` and `ready`: what keepalived calls.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::CommandError;
 use crate::cli::{HookArgs, ReadyArgs};
+use crate::commands::error::{CommandError, HookFailed};
 use api::{SyncOrder, SyncReadiness};
 use control::client::{Client, ClientError};
 
@@ -13,41 +13,6 @@ use control::client::{Client, ClientError};
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(1);
 /// and at most so long.
 const ASK_AGAIN_MAX: Duration = Duration::from_millis(50);
-
-/// Why it was not done. Its text is all that keepalived logs.
-#[derive(Debug, thiserror::Error)]
-pub enum HookFailed {
-    /// Nobody listens.
-    #[error(
-        "no mainstay sync answers at {}: is it running? (mainstay sync --config …; node.control_socket says where it listens)",
-        .0.display()
-    )]
-    NoDaemon(PathBuf),
-    /// It cannot be asked, or refuses.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// It takes longer than whoever asks can wait.
-    #[error("{order} was ordered, but the state is not usable after {waited:?}: {}", because.join("; "))]
-    NotUsable {
-        /// What was ordered.
-        order: &'static str,
-        /// How long was waited.
-        waited: Duration,
-        /// What is in the way.
-        because: Vec<String>,
-    },
-    /// Somebody else wants something else.
-    #[error("{order} was ordered, but the node is {role} now: something else has ordered that meanwhile")]
-    Overtaken {
-        /// What was ordered.
-        order: &'static str,
-        /// The role that the node has.
-        role: String,
-    },
-    /// The node must not be chosen.
-    #[error("this node must not take over: {}", .0.join("; "))]
-    NotReady(Vec<String>),
-}
 
 /// Gives the order and waits until the node is what it was told to be, and what it has is usable.
 pub(super) fn run(order: SyncOrder, args: &HookArgs) -> Result<(), HookFailed> {

@@ -5,8 +5,6 @@ pub mod describe;
 mod hook;
 pub mod import;
 
-pub use hook::HookFailed;
-
 use super::CommandError;
 use crate::cli::{SyncArgs, SyncCommand};
 use api::SyncOrder;

@@ -7,7 +7,7 @@ use std::{print, println};
 use flow::conntrack::TcpState;
 use flow::{Connection, Instant, NodeId};
 
-use super::harness::{FAIR, Pair, config, tcp, tuple};
+use super::harness::{EVERY, FAIR, Pair, config, tcp, tuple};
 use crate::compact::{CompactConfig, Representation, UpdateRule};
 use crate::representation::precise::{self, NoFunctions};
 
@@ -72,7 +72,7 @@ fn a_life_in_each_representation_and_what_it_costs() {
         (UpdateRule::Periodic(Duration::from_secs(1)), true),
         (UpdateRule::Periodic(Duration::from_secs(5)), true),
     ];
-    for representation in Representation::ALL {
+    for representation in EVERY {
         print!("{:24}", representation.name());
         let costs = rules.map(|(update, symbols)| {
             let config = CompactConfig { update, symbols, ..config(representation, 20_000) };

@@ -8,7 +8,7 @@ use flow::conntrack::TcpState;
 use flow::{Instant, NodeId};
 use proptest::prelude::*;
 
-use super::harness::{FAIR, PEER, Pair, config, tcp, tuple};
+use super::harness::{EVERY, FAIR, PEER, Pair, config, tcp, tuple};
 use crate::compact::{
     Addressee, CompactConfigError, CompactError, CompactReceiver, CompactSender, ReceiverLimits, Representation,
     addressee, is_compact,
@@ -55,7 +55,7 @@ fn a_filter_that_is_too_large_is_refused_and_the_sender_learns_of_it() {
 
 #[test]
 fn a_filter_that_is_full_says_what_it_left_out() {
-    for representation in Representation::ALL {
+    for representation in EVERY {
         let mut pair = Pair::new(config(representation, 100), FAIR);
         (0..2000).for_each(|number| pair.set(number, tcp(TcpState::Established)));
         let status = pair.sender.status();
@@ -164,7 +164,7 @@ proptest! {
         bodies in proptest::collection::vec((0_u8..10, any::<bool>(), proptest::collection::vec(any::<u8>(), 0..60)), 0..40),
         representation in 0_usize..6,
     ) {
-        let mut pair = Pair::new(config(Representation::ALL[representation], 100), FAIR);
+        let mut pair = Pair::new(config(EVERY[representation], 100), FAIR);
         (0..50).for_each(|number| pair.set(number, tcp(TcpState::Established)));
         pair.until_equal(SECOND);
         // The hearings are known, as if a peer had gone mad.

@@ -5,8 +5,8 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::harness::{FAIR, FOUL, PEER, Pair, Weather, config};
-use crate::compact::{COMPARE_INTERVAL, CellState, CompactConfig, Representation, UpdateRule};
+use super::harness::{EVERY, FAIR, FOUL, PEER, Pair, Weather, config};
+use crate::compact::{COMPARE_INTERVAL, CellState, CompactConfig, UpdateRule};
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -82,7 +82,7 @@ proptest! {
             update: rule(update),
             symbols,
             budget_bytes_per_second: budget,
-            ..config(Representation::ALL[representation], 400)
+            ..config(EVERY[representation], 400)
         };
         let mut pair = Pair::new(config, weather(first));
         events.into_iter().for_each(|event| happen(&mut pair, event));
@@ -111,7 +111,7 @@ proptest! {
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0_u32..32), 1..6),
         representation in 0_usize..6, symbols: bool, churns: bool,
     ) {
-        let config = CompactConfig { symbols, ..config(Representation::ALL[representation], 4000) };
+        let config = CompactConfig { symbols, ..config(EVERY[representation], 4000) };
         let mut pair = Pair::new(config, FAIR);
         (0..3000).for_each(|number| pair.set(number, CellState::from_number(0x33)));
         pair.until_equal(Duration::from_secs(2));
@@ -144,5 +144,5 @@ proptest! {
 }
 
 fn representation_holds(representation: usize, state: CellState, protocol: u8) -> bool {
-    Representation::ALL[representation].has_states() || state.is_established(protocol)
+    EVERY[representation].has_states() || state.is_established(protocol)
 }

@@ -6,9 +6,9 @@ use super::{
     ASK_AGAIN, ASKS_MAX, Agreement, COMPARE_INTERVAL, DIVERGENT_MAX, LISTED_MAX, LISTING_TIMEOUT,
     LISTINGS_BEFORE_ROUND, Phase, ROUND_INTERVAL, Word,
 };
+use crate::item::Buckets;
 use crate::message::agreement::{Ask, DigestsView};
 use crate::session::Store;
-use crate::session::item::Buckets;
 use crate::session::sender::Sender;
 
 impl Agreement {

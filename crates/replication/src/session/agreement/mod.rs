@@ -29,7 +29,7 @@ use core::time::Duration;
 use flow::Instant;
 
 use super::Handle;
-use super::item::{Buckets, Item};
+use crate::item::{Buckets, Item};
 use crate::message::agreement::{Ask, Listed};
 use walk::Walk;
 

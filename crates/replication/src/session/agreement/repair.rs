@@ -9,8 +9,8 @@ use super::{
     Agreement, COMPARE_INTERVAL, DIVERGENT_MAX, Difference, Divergent, GATHER_STEPS_MAX, LISTED_MAX, LISTING_SETTLES,
     LISTING_TIMEOUT, LISTINGS_MAX, Phase, REPAIR_AGAIN, REPAIRS_MAX, TOUCHED_MAX, Word, own,
 };
+use crate::item::Item;
 use crate::message::agreement::{Ask, Listed, ListingView};
-use crate::session::item::Item;
 use crate::session::sender::Sender;
 use crate::session::{Handle, Store};
 

@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::item::{Item, Sums, Unsettled};
 use crate::session::Handle;
 use crate::session::config::BYTES_PER_CONNECTION;
-use crate::session::item::{Item, Sums, Unsettled};
 use crate::session::store::Holding;
 
 /// The connection changed since it was last sent.

@@ -10,10 +10,10 @@ use core::time::Duration;
 use flow::{Instant, NodeId};
 
 use super::{Changes, Item, Sender, Stage};
+use crate::item::{Buckets, buckets_for};
 use crate::message::agreement::{
     AskView, BUCKET_BYTES, Bucket, FIXED_BYTES, LISTED_BYTES, Listed, ListingWriter, emit_digests,
 };
-use crate::session::item::{Buckets, buckets_for};
 use crate::session::store::Holding;
 use crate::session::{Handle, Store};
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 
-use crate::session::item::{Item, Unsettled};
+use crate::item::{Item, Unsettled};
 
 /// The most bytes of attributes that name an ended connection.
 pub const DELETION_BYTES_MAX: usize = 80;

@@ -20,9 +20,9 @@ pub(super) use self::compare::{Answers, COMPARISON_BYTES_MAX};
 pub use self::deletions::DELETION_BYTES_MAX;
 use self::deletions::{DeletionId, Deletions};
 use self::walk::{Stage, Walk};
-use super::item::Item;
 use super::round_trip::RoundTrip;
 use super::{Handle, SessionConfig};
+use crate::item::Item;
 
 /// What a message in flight says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{DaemonPlan, Mode};
-use crate::demo::topology::{INTERFACES, SYNC};
+use crate::testbed::topology::{INTERFACES, SYNC};
 
 /// The port of either daemon.
 const PORT: u16 = 3780;
@@ -94,7 +94,7 @@ fn ignored_addresses() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::topology::{CLIENT, INSIDE, OUTSIDE, SERVER};
+    use crate::testbed::topology::{CLIENT, INSIDE, OUTSIDE, SERVER};
 
     #[test]
     fn only_the_routers_own_connections_are_left_out() {

@@ -11,7 +11,7 @@ use super::config::{Files, configuration};
 use super::{ConntrackdError, DaemonPlan, Mode};
 use crate::bench::BenchError;
 use crate::bench::kernel_routers::prepared::Prepared;
-use crate::demo::cluster::{Directory, NAMES};
+use crate::testbed::cluster::{Directory, NAMES};
 
 /// Lines of the log that an error shows.
 const LOG_TAIL_LINES: usize = 12;

@@ -21,10 +21,10 @@ use crate::bench::kernel_routers::conntrackd::{BEGIN_AS_PRIMARY, COMMIT, Daemon,
 pub use crate::bench::kernel_routers::conntrackd::{ConntrackdError, Mode, available};
 use crate::bench::kernel_routers::prepared::Prepared;
 use crate::bench::kernel_routers::router;
-use crate::demo::clock::Epoch;
-use crate::demo::cluster::Directory;
-use crate::demo::topology::Topology;
-use crate::demo::watch::{Waited, Watch};
+use crate::testbed::clock::Epoch;
+use crate::testbed::cluster::Directory;
+use crate::testbed::topology::Topology;
+use crate::testbed::watch::{Waited, Watch};
 
 /// How long the survivor's first forwarded packet is waited for.
 const FIRST_PACKET_WITHIN: Duration = Duration::from_secs(1);

@@ -15,8 +15,8 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::{Flow, KILOBYTE, Phase, Plan, Request, Shared};
-use crate::demo::traffic::pace::Pace;
-use crate::demo::traffic::stream::Stream;
+use crate::testbed::traffic::pace::Pace;
+use crate::testbed::traffic::stream::Stream;
 
 /// How often the client looks whether flows are to begin, or it is to do something else.
 const TICK: Duration = Duration::from_millis(2);

@@ -10,8 +10,8 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
 use super::{BURST_BYTES, FLOW_BYTES_PER_S, Request};
-use crate::demo::traffic::pace::Pace;
-use crate::demo::traffic::stream::Stream;
+use crate::testbed::traffic::pace::Pace;
+use crate::testbed::traffic::stream::Stream;
 
 /// How often paced transfers are looked at.
 const TICK: Duration = Duration::from_millis(10);

@@ -7,7 +7,7 @@ use packet_io::namespace::{NamespaceSupport, probe};
 use super::*;
 use crate::bench::bulk::KernelRules;
 use crate::bench::replication::network::Links;
-use crate::demo::watch::{Waited, Watch};
+use crate::testbed::watch::{Waited, Watch};
 
 #[test]
 fn objects_of_all_sizes_are_fetched_and_the_phases_kept() {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Both, Report};
-use crate::bench::sync::Subject;
+use crate::args::sync_bench::Subject;
 use console::{Align, Table, count};
 
 /// Stands where nothing was measured.

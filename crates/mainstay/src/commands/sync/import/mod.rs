@@ -11,41 +11,14 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 
 pub use parse::SyntaxError;
 pub use translate::Translation;
 
-use crate::commands::CommandError;
+use crate::commands::error::{CommandError, ImportError};
 use config::FILE_BYTES_MAX;
-
-/// Why a conntrackd.conf cannot be translated.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The system does not give the file.
-    #[error("cannot read {}: {source}: name the file that conntrackd is started with (conntrackd -C)", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file is larger than any configuration.
-    #[error("{} is larger than {FILE_BYTES_MAX} bytes: is it a conntrackd.conf?", .0.display())]
-    TooLarge(PathBuf),
-    /// The file is not what conntrackd would read.
-    #[error("{}:{error}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Where and what.
-        error: SyntaxError,
-    },
-    /// It configures something else.
-    #[error("{} has no Sync section: it does not replicate connections, and there is nothing to translate", .0.display())]
-    NoSync(PathBuf),
-}
 
 /// Translates the text of a conntrackd.conf; `None`: it has no `Sync` section.
 ///

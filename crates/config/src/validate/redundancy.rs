@@ -1,0 +1,307 @@
+//! `[redundancy]`, checked.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+use replication::secure::{PRE_SHARED_KEYS_MAX, Rotation};
+use toml::Spanned;
+use tunnel::TunnelConfig;
+use tunnel::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
+use tunnel::mirror::MirrorConfig;
+
+use super::super::diagnostic::{Findings, Mistake};
+use super::super::raw::{RawRedundancy, RawRedundancyRule};
+use super::super::security::Security;
+use super::super::validated::{Port, Redundancy, RedundancyRule};
+use super::super::value;
+use crate::compression::Library;
+
+const GATHER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
+const RECOVER_WITHIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(2);
+const PEER_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(60);
+const MIRROR_BITS_PER_SECOND: RangeInclusive<u64> = 1_000_000..=100_000_000_000;
+/// Rules, at most: each packet is held against them one by one.
+const RULES_MAX: usize = 64;
+
+pub(super) fn redundancy(
+    raw: Option<&Spanned<RawRedundancy>>,
+    (ports, workers): (&[Port], u8),
+    findings: &mut Findings<'_>,
+) -> Option<Redundancy> {
+    let section = raw?;
+    let raw = section.get_ref();
+    if workers > 1 {
+        let mistake = Mistake::new(
+            format!("a tunnel is one stream, and {workers} workers would have to share it"),
+            "write count = 1 under [workers], or remove [redundancy]",
+        );
+        findings.error(section.span(), "[redundancy]", mistake);
+    }
+    let local = end("redundancy.local", &raw.local, findings);
+    let peer = end("redundancy.peer", &raw.peer, findings);
+    let defaults = TunnelConfig::default();
+    let is_ipv6 = peer.is_some_and(|peer| peer.is_ipv6());
+    // Every IPv6 path takes 1280 bytes; most IPv4 paths take 1500, and what they take is found out.
+    let datagram_default = defaults.datagram_bytes_max - if is_ipv6 { 20 } else { 0 };
+    let redundancy = Redundancy {
+        local: local.unwrap_or(STAND_IN),
+        peer: peer.unwrap_or(STAND_IN),
+        cache_bytes: cache(raw, findings).unwrap_or(defaults.cache_bytes),
+        gather: time("gather", raw.gather.as_ref(), GATHER, findings).unwrap_or(defaults.sender.gather),
+        rate_bits_per_second: within(
+            "rate_bits_per_second",
+            raw.rate_bits_per_second.as_ref(),
+            64_000..=100_000_000_000,
+            findings,
+        ),
+        recover_within: time("recover_within", raw.recover_within.as_ref(), RECOVER_WITHIN, findings)
+            .unwrap_or(defaults.sender.recover_within),
+        recovery_per_mille: within("recovery_per_mille", raw.recovery_per_mille.as_ref(), 0..=500, findings)
+            .unwrap_or(defaults.sender.recovery_per_mille),
+        copies_per_mille: within("copies_per_mille", raw.copies_per_mille.as_ref(), 0..=1000, findings)
+            .unwrap_or(defaults.sender.copies_per_mille),
+        second_stage: second_stage(raw, findings),
+        datagram_bytes_max: within(
+            "datagram_bytes_max",
+            raw.datagram_bytes_max.as_ref(),
+            DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX,
+            findings,
+        )
+        .unwrap_or(datagram_default),
+        peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
+            .unwrap_or(defaults.peer_timeout),
+        mirror_bits_per_second: mirror(raw, findings),
+        security: security(raw, findings),
+        rules: rules(raw, findings),
+    };
+    if let (Some(local), Some(peer)) = (local, peer) {
+        check_ends(raw, (local, peer), ports, findings);
+    }
+    Some(redundancy)
+}
+
+/// Stands in for an end that was reported.
+const STAND_IN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+fn end(subject: &str, text: &Spanned<String>, findings: &mut Findings<'_>) -> Option<SocketAddr> {
+    let end = value::socket_address(text.get_ref());
+    end.map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+}
+
+fn check_ends(
+    raw: &RawRedundancy,
+    (local, peer): (SocketAddr, SocketAddr),
+    ports: &[Port],
+    findings: &mut Findings<'_>,
+) {
+    let is_shared =
+        |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
+    if !is_shared(local.ip()) {
+        let mistake = Mistake::new(
+            format!("{} is none of the shared addresses of this gateway", local.ip()),
+            "write the address of the port that leads to the other site, as under [[port]]",
+        );
+        findings.error(raw.local.span(), "redundancy.local", mistake);
+    }
+    if is_shared(peer.ip()) {
+        let mistake = Mistake::new(
+            format!("{} is this gateway's own address", peer.ip()),
+            "write the shared address of the other site's gateway",
+        );
+        findings.error(raw.peer.span(), "redundancy.peer", mistake);
+    }
+    if local.is_ipv4() != peer.is_ipv4() {
+        let mistake = Mistake::new("the two ends are of different families", "write both as IPv4 or both as IPv6");
+        findings.error(raw.peer.span(), "redundancy.peer", mistake);
+    }
+}
+
+fn cache(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<usize> {
+    let written = raw.cache.as_ref()?;
+    let subject = "redundancy.cache";
+    let bytes =
+        value::size(written.get_ref()).map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()?;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes) {
+        let mistake = Mistake::new(format!("{bytes} bytes are out of range"), "choose from \"64KiB\" to \"256MiB\"");
+        findings.error(written.span(), subject, mistake);
+        return None;
+    }
+    Some(bytes)
+}
+
+/// What mirrors are told, unless there is none.
+fn mirror(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<u64> {
+    let written = raw.mirror_bits_per_second.as_ref();
+    let rate = within("mirror_bits_per_second", written, MIRROR_BITS_PER_SECOND, findings);
+    let rate = rate.unwrap_or(MirrorConfig::default().bits_per_second);
+    raw.mirror.unwrap_or(true).then_some(rate)
+}
+
+fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security> {
+    let section = raw.security.as_ref()?;
+    let subject = "[redundancy.security]";
+    let keys = &section.get_ref().pre_shared_keys;
+    if !(1..=PRE_SHARED_KEYS_MAX).contains(&keys.len()) {
+        let mistake = Mistake::new(
+            format!("{} keys are named", keys.len()),
+            format!("name from 1 to {PRE_SHARED_KEYS_MAX} files in pre_shared_keys, as `mainstay key` writes them"),
+        );
+        findings.error(section.span(), subject, mistake);
+        return None;
+    }
+    let pre_shared_keys = keys.iter().map(|key| PathBuf::from(key.get_ref())).collect();
+    Some(Security { pre_shared_keys, certificates: None, rotation: Rotation::default() })
+}
+
+fn second_stage(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Library> {
+    let written = raw.second_stage.as_ref()?;
+    let name = written.get_ref();
+    let library = Library::ALL.into_iter().find(|library| library.name() == name);
+    if library.is_none() && name != "none" {
+        let mistake = Mistake::new(format!("{name:?} is no library"), "write \"none\", \"lz4\" or \"zstd\"");
+        findings.error(written.span(), "redundancy.second_stage", mistake);
+    }
+    library
+}
+
+fn time(
+    key: &str,
+    written: Option<&Spanned<String>>,
+    range: RangeInclusive<Duration>,
+    findings: &mut Findings<'_>,
+) -> Option<Duration> {
+    let written = written?;
+    let subject = format!("redundancy.{key}");
+    let duration =
+        value::duration(written.get_ref()).map_err(|mistake| findings.error(written.span(), &subject, mistake)).ok()?;
+    if range.contains(&duration) {
+        return Some(duration);
+    }
+    let mistake = Mistake::new(
+        format!("{:?} is out of range", written.get_ref()),
+        format!(
+            "choose a duration from {} to {}",
+            value::written_duration(*range.start()),
+            value::written_duration(*range.end())
+        ),
+    );
+    findings.error(written.span(), &subject, mistake);
+    None
+}
+
+fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    key: &str,
+    written: Option<&Spanned<T>>,
+    range: RangeInclusive<T>,
+    findings: &mut Findings<'_>,
+) -> Option<T> {
+    let written = written?;
+    if range.contains(written.get_ref()) {
+        return Some(*written.get_ref());
+    }
+    let mistake = Mistake::new(
+        format!("{} is out of range", written.get_ref()),
+        format!("choose from {} to {}", range.start(), range.end()),
+    );
+    findings.error(written.span(), &format!("redundancy.{key}"), mistake);
+    None
+}
+
+fn rules(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Vec<RedundancyRule> {
+    if let Some(beyond) = raw.rule.get(RULES_MAX) {
+        let mistake = Mistake::new(format!("there are more than {RULES_MAX} rules"), "put prefixes together in fewer");
+        findings.error(beyond.span(), "[[redundancy.rule]]", mistake);
+    }
+    raw.rule.iter().take(RULES_MAX).map(|written| rule(written, findings)).collect()
+}
+
+fn rule(written: &Spanned<RawRedundancyRule>, findings: &mut Findings<'_>) -> RedundancyRule {
+    let subject = "[[redundancy.rule]]";
+    let raw = written.get_ref();
+    let mut network = |text: Option<&Spanned<String>>| {
+        let text = text?;
+        value::network(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+    };
+    let (source, destination) = (network(raw.source.as_ref()), network(raw.destination.as_ref()));
+    let protocol = raw.protocol.as_ref().and_then(|text| {
+        value::protocol(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+    });
+    RedundancyRule { source, destination, protocol, port: raw.port.as_ref().map(|port| *port.get_ref()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Checked, ConfigError, parse};
+
+    const NODE: &str = r#"
+[node]
+id = 0
+[[port]]
+name = "inside"
+interface = "eth0"
+addresses = ["10.1.0.1/24"]
+[[port]]
+name = "wan"
+interface = "eth1"
+addresses = ["192.0.2.1/24"]
+"#;
+    const ENDS: &str = "[redundancy]\nlocal = \"192.0.2.1:3785\"\npeer = \"198.51.100.1:3785\"\n";
+
+    fn check(text: &str) -> Result<Checked, ConfigError> {
+        parse("test.toml", text)
+    }
+
+    #[test]
+    fn a_tunnel_is_its_two_ends_and_the_rest_has_defaults() {
+        let checked = check(&format!("{NODE}{ENDS}")).expect("it is right");
+        let site = checked.config.redundancy.expect("it is there").site();
+        assert_eq!(site.local.to_string(), "192.0.2.1:3785");
+        assert_eq!((site.tunnel.cache_bytes, site.tunnel.datagram_bytes_max, site.rules.len()), (64 << 20, 1472, 0));
+        let more = "cache = \"8MiB\"\ngather = \"5ms\"\nrate_bits_per_second = 20000000\n\
+                    copies_per_mille = 250\nsecond_stage = \"zstd\"\n\
+                    [[redundancy.rule]]\ndestination = \"10.2.0.0/16\"\nprotocol = \"tcp\"\nport = 80\n";
+        let checked = check(&format!("{NODE}{ENDS}{more}")).expect("it is right");
+        let site = checked.config.redundancy.expect("it is there").site();
+        assert_eq!(site.tunnel.cache_bytes, 8 << 20);
+        assert_eq!(site.tunnel.sender.bits_per_second, Some(20_000_000));
+        assert_eq!((site.tunnel.sender.copies_per_mille, site.tunnel.second_stage.stage), (250, Some(1)));
+        assert_eq!((site.rules[0].protocol, site.rules[0].port), (Some(6), Some(80)));
+    }
+
+    #[test]
+    fn caches_are_mirrored_unless_it_is_said_that_they_are_not() {
+        let mirror = |more: &str| {
+            let checked = check(&format!("{NODE}{ENDS}{more}")).expect("it is right");
+            checked.config.redundancy.expect("it is there").site().tunnel.mirror.map(|mirror| mirror.bits_per_second)
+        };
+        assert_eq!(mirror(""), Some(200_000_000));
+        assert_eq!(mirror("mirror_bits_per_second = 5000000\n"), Some(5_000_000));
+        assert_eq!(mirror("mirror = false\nmirror_bits_per_second = 5000000\n"), None);
+    }
+
+    #[test]
+    fn mistakes_are_named_where_they_are() {
+        for (more, said) in [
+            ("cache = \"1GiB\"", "out of range"),
+            ("gather = \"1s\"", "out of range"),
+            ("recovery_per_mille = 900", "choose from 0 to 500"),
+            ("datagram_bytes_max = 100", "choose from 1232"),
+            ("copies_per_mille = 1001", "choose from 0 to 1000"),
+            ("second_stage = \"brotli\"", "lz4"),
+            ("mirror_bits_per_second = 1000", "choose from 1000000"),
+            ("[redundancy.security]", "0 keys are named"),
+            ("[workers]\ncount = 2", "workers would have to share it"),
+            ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),
+        ] {
+            let error = check(&format!("{NODE}{ENDS}{more}\n")).expect_err(more).to_string();
+            assert!(error.contains(said), "{more}: {error}");
+        }
+        let foreign = ENDS.replace("192.0.2.1", "192.0.2.9");
+        let error = check(&format!("{NODE}{foreign}")).expect_err("not its own").to_string();
+        assert!(error.contains("none of the shared addresses"), "{error}");
+    }
+}

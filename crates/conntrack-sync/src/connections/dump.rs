@@ -1,0 +1,270 @@
+//! What was missed is found: the kernel's table is read and compared with what is known.
+//!
+//! ```text
+//!  events lost ─► wanted ─► running (entries are compared as they come) ─► ended ─► what was not seen is asked after, one by
+//!      ▲            ▲                                                        │       one, before it is told to have ended
+//!      │            └────────── failed, interrupted, or events lost again ───┘
+//! ```
+//! A dump is read while events go on coming, so that it proves what is there and not what is not: only the kernel's answer
+//! for the very connection does.
+
+use alloc::collections::BTreeSet;
+use core::time::Duration;
+
+use flow::Instant;
+use flow::netfilter::{Entry, Expectation, Status};
+use replication::Handle;
+
+use super::expecting::is_same;
+use super::kernel::KernelEvent;
+use super::{Connections, ends_s};
+use crate::config::{Mode, SyncRole};
+use crate::event::SyncEvent;
+use crate::mirror::{Record, flag};
+
+/// A dump that failed is begun again after this long, doubled each time,
+const AGAIN_MIN: Duration = Duration::from_millis(100);
+/// up to this.
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Connections that end during a dump, remembered at most; when there are more, there is another dump.
+const ENDED_MAX: usize = 1 << 16;
+/// What a full table left out is looked for when one part in so many of it is free.
+const ROOM_AGAIN: u32 = 16;
+
+/// How a dump ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DumpResult {
+    /// All was told.
+    Complete,
+    /// The table was rebuilt meanwhile: something may have been left out.
+    Interrupted,
+    /// It could not be read.
+    Failed,
+}
+
+/// How reading the kernel's table stands.
+#[derive(Debug, Default)]
+pub(crate) struct DumpState {
+    is_wanted: bool,
+    wanted_at: Instant,
+    failures: u32,
+    is_running: bool,
+    /// Events were lost since it began.
+    was_overrun: bool,
+    number: u8,
+    /// All that was in the kernel was read at least once.
+    pub(crate) is_initialised: bool,
+    repaired_before: u64,
+    /// What ended since the dump began: it may come in the dump all the same, which is read a little behind.
+    ended: BTreeSet<(u32, u32)>,
+}
+
+impl DumpState {
+    pub(crate) fn new() -> Self {
+        Self { is_wanted: true, number: 1, ..Self::default() }
+    }
+
+    /// The mark of what is seen now.
+    pub(crate) const fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// A connection with this name (and this hash) has ended.
+    pub(crate) fn note_ended(&mut self, id: u32, hash: u32) {
+        if !self.is_running {
+            return;
+        }
+        if self.ended.len() >= ENDED_MAX {
+            // One more dump shows what is there.
+            self.was_overrun = true;
+        } else {
+            self.ended.insert((hash, id));
+        }
+    }
+
+    pub(crate) const fn is_due(&self) -> bool {
+        self.is_wanted || self.is_running
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        (self.is_wanted && !self.is_running).then_some(self.wanted_at)
+    }
+}
+
+impl Connections {
+    pub(crate) fn events_lost(&mut self, now: Instant) {
+        self.counters.overruns += 1;
+        if !self.dump.is_due() {
+            self.events.push(now, SyncEvent::EventsLost);
+            self.dump.repaired_before = self.counters.repaired;
+        }
+        if self.dump.is_running {
+            self.dump.was_overrun = true;
+        } else if !self.dump.is_wanted {
+            (self.dump.is_wanted, self.dump.wanted_at) = (true, now);
+        }
+    }
+
+    /// There is room again for what was left out.
+    pub(crate) fn note_room(&mut self) {
+        if self.lacks_room && self.mirror.room() > self.mirror.slots_max() / ROOM_AGAIN {
+            self.lacks_room = false;
+            self.want_dump(Instant::ZERO);
+        }
+    }
+
+    /// The kernel's table is to be compared with what is known, whether anything was missed or not.
+    pub(crate) fn want_dump(&mut self, now: Instant) {
+        if !self.dump.is_due() {
+            (self.dump.is_wanted, self.dump.wanted_at) = (true, now);
+            self.dump.repaired_before = self.counters.repaired;
+        }
+    }
+
+    pub(crate) fn poll_dump(&mut self, now: Instant) -> bool {
+        let is_due = self.dump.is_wanted && !self.dump.is_running && self.dump.wanted_at <= now;
+        if is_due {
+            let number = self.dump.number.checked_add(1).unwrap_or(1);
+            let dump = &mut self.dump;
+            (dump.is_wanted, dump.is_running, dump.was_overrun, dump.number) = (false, true, false, number);
+        }
+        is_due
+    }
+
+    pub(crate) fn dump_entry(&mut self, now: Instant, entry: &Entry) {
+        match self.mirror.find(&entry.original, entry.zone) {
+            Some(handle) => self.compare(now, handle, entry),
+            None if !self.dump.ended.is_empty() && self.dump.ended.contains(&self.ended_name(entry)) => {}
+            None if self.dump.is_initialised => {
+                let began = self.counters.began;
+                self.came(now, entry, false);
+                self.counters.repaired += self.counters.began - began;
+            }
+            // Who gets its packets is not known, unless this node gets them all.
+            None => self.came(now, entry, self.role != SyncRole::Primary || self.mode == Mode::MultiPrimary),
+        }
+    }
+
+    fn ended_name(&self, entry: &Entry) -> (u32, u32) {
+        (self.mirror.hash(&entry.original, entry.zone), entry.id.unwrap_or(0))
+    }
+
+    /// The kernel has ended a connection.
+    pub(crate) fn note_ended(&mut self, entry: &Entry) {
+        if self.dump.is_running {
+            let (hash, id) = self.ended_name(entry);
+            self.dump.note_ended(id, hash);
+        }
+    }
+
+    pub(crate) fn dump_expectation(&mut self, now: Instant, expectation: &Expectation) {
+        let Some(handle) = self.mirror.find(&expectation.master, expectation.zone) else { return };
+        let is_known = self.mirror.get(handle).is_some_and(|record| {
+            let injected = record.rare.as_ref().map_or(&[][..], |rare| &rare.injected);
+            record.expectations().iter().chain(injected).any(|known| is_same(known, expectation))
+        });
+        if !is_known {
+            self.handle_event(now, KernelEvent::Expected(expectation));
+        }
+    }
+
+    /// The kernel's word of a connection that is known, by a dump or an answer: nothing has happened to it just now.
+    pub(crate) fn compare(&mut self, now: Instant, handle: Handle, entry: &Entry) {
+        let (dump, node) = (self.dump.number(), self.node);
+        let Some(record) = self.mirror.get_mut(handle) else { return };
+        record.dump = dump;
+        record.set(flag::VERIFY, false);
+        let is_another = entry.id.is_some_and(|id| record.id != 0 && id != record.id);
+        let is_own = record.owner() == node;
+        if is_own && record.is_any(flag::UNSEEN) && !is_another {
+            let is_other = record.set_reply(&entry.reply);
+            let is_changed = record.merge(entry) || is_other;
+            record.set(flag::IN_KERNEL | flag::FOUND, true);
+            record.id = entry.id.unwrap_or(record.id);
+            record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
+            if is_changed {
+                // Nothing but packets can have changed it.
+                record.set(flag::UNSEEN, false);
+                self.counters.repaired += 1;
+                self.tell(handle);
+            }
+        } else if is_own {
+            let version = record.version;
+            self.moved_on(now, handle, entry);
+            let is_changed = self.mirror.get(handle).is_some_and(|record| record.version != version);
+            self.counters.repaired += u64::from(is_changed);
+        } else if record.is_any(flag::GONE) {
+            record.set(flag::IN_KERNEL, true);
+        } else if is_ahead(record, entry) {
+            self.counters.repaired += 1;
+            self.moved_on(now, handle, entry);
+        } else if !record.is_any(flag::IN_KERNEL) || is_behind(record, entry) {
+            record.set(flag::IN_KERNEL, true);
+            self.queue(handle, flag::DIRTY);
+        }
+    }
+
+    pub(crate) fn dump_ended(&mut self, now: Instant, result: DumpResult) {
+        self.dump.is_running = false;
+        self.dump.ended.clear();
+        if result == DumpResult::Failed {
+            self.events.push(now, SyncEvent::DumpFailed);
+            return self.dump_again(now);
+        }
+        self.counters.dumps += 1;
+        self.ask_after_unseen();
+        self.dump.is_initialised = true;
+        if result == DumpResult::Interrupted || self.dump.was_overrun {
+            return self.dump_again(now);
+        }
+        self.dump.failures = 0;
+    }
+
+    fn dump_again(&mut self, now: Instant) {
+        let delay = (AGAIN_MIN * (1 << self.dump.failures.min(8))).min(AGAIN_MAX);
+        self.dump.failures += 1;
+        (self.dump.is_wanted, self.dump.wanted_at) = (true, now + delay);
+    }
+
+    fn ask_after_unseen(&mut self) {
+        let mut from = Handle(0);
+        while let Some(handle) = self.mirror.next_occupied(from) {
+            from = Handle(handle.0 + 1);
+            let number = self.dump.number;
+            let is_missing = self.mirror.get(handle).is_some_and(|record| {
+                record.dump != number && record.is_any(flag::IN_KERNEL) && !record.is_any(flag::GONE)
+            });
+            if is_missing {
+                self.queue(handle, flag::VERIFY);
+            }
+        }
+    }
+
+    /// Once nothing is left to find out after events were lost.
+    pub(crate) fn note_recovered(&mut self, now: Instant) {
+        let is_over = self.counters.overruns > self.counters.recoveries
+            && self.dump.is_initialised
+            && !self.dump.is_due()
+            && self.queue.pending() == 0;
+        if is_over {
+            self.counters.recoveries = self.counters.overruns;
+            let repaired = self.counters.repaired - self.dump.repaired_before;
+            self.events.push(now, SyncEvent::Recovered { repaired });
+        }
+    }
+}
+
+/// Whether the kernel does not have the state that a copy's master told.
+fn is_behind(record: &Record, entry: &Entry) -> bool {
+    entry.tcp().is_some_and(|info| record.tcp_state().is_some_and(|state| state != info.state))
+}
+
+/// Whether the kernel has seen something of a copy that its master has not told: what cannot be taken back is further on.
+fn is_ahead(record: &Record, entry: &Entry) -> bool {
+    let known = record.status();
+    let lasting = Status::SEEN_REPLY.union(Status::ASSURED);
+    let is_more = entry.status.is_some_and(|status| status.without(known).intersects(lasting));
+    let state = entry.tcp().map(|info| info.state);
+    is_more || super::told::is_further(record.protocol(), state, record.tcp_state())
+}

@@ -1,0 +1,131 @@
+//! Connections that others have announced: each belongs to the connection that announced it, travels in its messages and
+//! ends with it. To a conntrackd, which knows them by themselves, they have handles of their own.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use flow::netfilter::{Expectation, Tuple};
+use replication::Handle;
+use replication::representation::kernel::EXPECTATIONS_MAX;
+
+use super::{Connections, Touched};
+
+/// The most expectations of this node's that a conntrackd is told of; further ones are left out, and counted.
+pub(crate) const EXPECTATIONS_TOLD_MAX: u32 = 1 << 16;
+
+/// What an expectation is known by: nobody announces the same twice.
+type Name = (u16, Tuple, Tuple);
+
+fn name(expectation: &Expectation) -> Name {
+    (expectation.zone, expectation.expected, expectation.mask)
+}
+
+pub(crate) fn is_same(one: &Expectation, other: &Expectation) -> bool {
+    name(one) == name(other)
+}
+
+/// The expectations of this node's connections, each with a handle.
+#[derive(Debug, Default)]
+pub(crate) struct ExpectationTable {
+    slots: Vec<Option<Expectation>>,
+    free: Vec<u32>,
+    index: BTreeMap<Name, u32>,
+}
+
+impl ExpectationTable {
+    pub(crate) fn get(&self, handle: Handle) -> Option<&Expectation> {
+        self.slots.get(handle.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn next(&self, from: Handle) -> Option<Handle> {
+        (from.0..self.slots.len() as u32).map(Handle).find(|handle| self.get(*handle).is_some())
+    }
+
+    fn set(&mut self, expectation: &Expectation) -> Option<Handle> {
+        let slot = match self.index.get(&name(expectation)) {
+            Some(slot) => *slot,
+            None => {
+                let slot = match self.free.pop() {
+                    Some(slot) => slot,
+                    None if (self.slots.len() as u32) < EXPECTATIONS_TOLD_MAX => {
+                        self.slots.push(None);
+                        self.slots.len() as u32 - 1
+                    }
+                    None => return None,
+                };
+                self.index.insert(name(expectation), slot);
+                slot
+            }
+        };
+        self.slots[slot as usize] = Some(expectation.clone());
+        Some(Handle(slot))
+    }
+
+    fn remove(&mut self, expectation: &Expectation) -> Option<(Handle, Expectation)> {
+        let slot = self.index.remove(&name(expectation))?;
+        self.free.push(slot);
+        self.slots[slot as usize].take().map(|ended| (Handle(slot), ended))
+    }
+}
+
+impl Connections {
+    /// The kernel says that a connection is expected, or no longer.
+    pub(crate) fn expected(&mut self, expectation: &Expectation, is_there: bool) {
+        if !self.takes_expectations {
+            return;
+        }
+        let Some(handle) = self.mirror.find(&expectation.master, expectation.zone) else {
+            self.counters.expectations_left_out += u64::from(is_there);
+            return;
+        };
+        let node = self.node;
+        let Some(record) = self.mirror.get_mut(handle) else { return };
+        let is_own = record.owner() == node;
+        let rare = record.rare_mut();
+        let known = rare.expectations.iter().position(|known| is_same(known, expectation));
+        match (is_there, known) {
+            (true, Some(at)) => rare.expectations[at] = expectation.clone(),
+            (true, None) if rare.expectations.len() < EXPECTATIONS_MAX => rare.expectations.push(expectation.clone()),
+            (true, None) => self.counters.expectations_left_out += 1,
+            (false, Some(at)) => drop(rare.expectations.remove(at)),
+            (false, None) => {}
+        }
+        rare.injected.retain(|known| !is_same(known, expectation));
+        record.drop_empty_rare();
+        if is_there && !is_own {
+            // The helper of this node's kernel reads along: packets come here.
+            self.counters.taken_over += 1;
+            self.take_over(handle, false);
+        } else if is_own {
+            self.tell_expectation(expectation, is_there);
+            self.tell(handle);
+        }
+    }
+
+    fn tell_expectation(&mut self, expectation: &Expectation, is_there: bool) {
+        if !self.has_conntrackd {
+            return;
+        }
+        if !is_there {
+            if let Some((handle, ended)) = self.expecting.remove(expectation) {
+                self.ended_expectations.push_back(ended);
+                self.touched.push(Touched::ExpectationEnded(handle));
+            }
+        } else if let Some(handle) = self.expecting.set(expectation) {
+            self.touched.push(Touched::ExpectationChanged(handle));
+        } else {
+            self.counters.expectations_left_out += 1;
+        }
+    }
+
+    /// The connection is this node's from now on, or no longer: what it announced is told by this node, or no longer.
+    pub(crate) fn tell_expectations_of(&mut self, handle: Handle, is_own: bool) {
+        let Some(record) = self.mirror.get(handle).filter(|_| self.has_conntrackd) else { return };
+        if record.expectations().is_empty() {
+            return;
+        }
+        for expectation in record.expectations().to_vec() {
+            self.tell_expectation(&expectation, is_own);
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! What the kernel is to be told: requests in batches, and what becomes of them.
+//!
+//! A connection waits at most once, and only its slot does: whatever is asked of the kernel is the newest state at the time
+//! when it is asked.
+//!
+//! | refused | because | then |
+//! |---|---|---|
+//! | create | it exists | it is updated instead |
+//! | update | it is missing | it is created instead |
+//! | update | of anything else | it is deleted and created, once |
+//! | create | the table is full | again after a while, the longer the more often that was so |
+//! | delete | it is missing | all is well |
+//! | anything | of anything else | counted, named, again after a while |
+
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use flow::Instant;
+use flow::netfilter::{Entry, ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState};
+use replication::Handle;
+
+use super::{Connections, Touched, ends_s};
+use crate::event::SyncEvent;
+use crate::mirror::{Record, flag};
+use crate::request::{InjectionCounters, KernelAction, KernelRefusal, KernelRequest, RequestToken};
+
+/// The most requests of one batch.
+pub const KERNEL_REQUESTS_MAX: usize = 64;
+/// A connection and its expectations need so many requests at most.
+const REQUESTS_OF_ONE_MAX: usize = 2 + 2 * replication::representation::kernel::EXPECTATIONS_MAX;
+/// Slots taken off the queue for one batch.
+const POPPED_MAX: usize = 4096;
+/// Create and update may be refused in turn so often before it is held to be a conflict.
+const ALTERNATIONS_MAX: u8 = 4;
+/// What the kernel refused is tried again after this long, doubled with each refusal,
+const RETRY_MIN: Duration = Duration::from_millis(20);
+/// up to this.
+const RETRY_MAX: Duration = Duration::from_secs(20);
+/// A full table counts as so many refusals at once: it will not be empty in a moment.
+const FULL_REFUSALS: u8 = 5;
+/// No peer may have the kernel keep a connection for longer: a month.
+const TIMEOUT_MAX_S: u32 = 30 * 86_400;
+/// An end that the kernel refuses so often is given up; a dump finds what is left.
+const DELETE_TRIES_MAX: u8 = 8;
+
+const _: () = assert!(REQUESTS_OF_ONE_MAX <= KERNEL_REQUESTS_MAX);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Create,
+    Update,
+    Delete,
+    /// Before a create of the same connection.
+    DeleteFirst,
+    Get,
+    Expectation,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    None,
+    Refused(KernelRefusal),
+    Found,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    handle: Handle,
+    generation: u32,
+    asked: Asked,
+    answer: Answer,
+}
+
+/// The queue of what the kernel is to be told.
+#[derive(Debug, Default)]
+pub(crate) struct InjectionQueue {
+    ring: VecDeque<u32>,
+    retries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    outstanding: Vec<Outstanding>,
+    batch: u32,
+    /// The kernel refuses, and that was said.
+    failing: Option<KernelRefusal>,
+    /// Connections that the kernel refused and does not have.
+    pub(crate) refused_now: u32,
+    pub(crate) counters: InjectionCounters,
+}
+
+impl InjectionQueue {
+    /// Connections that wait to be told to the kernel, or that it has not answered yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.ring.len() + self.outstanding.len()
+    }
+
+    pub(crate) fn retries(&self) -> usize {
+        self.retries.len()
+    }
+
+    pub(crate) const fn failing(&self) -> Option<KernelRefusal> {
+        self.failing
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ring.is_empty()
+    }
+
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retries.peek().map(|Reverse((at, ..))| *at)
+    }
+}
+
+impl Connections {
+    /// The connection waits for its turn, unless it waits to be tried again.
+    pub(crate) fn queue(&mut self, handle: Handle, reason: u32) {
+        let Some(record) = self.mirror.get_mut(handle) else { return };
+        record.set(reason, true);
+        if !record.is_any(flag::QUEUED | flag::RETRYING) {
+            record.set(flag::QUEUED, true);
+            self.queue.ring.push_back(handle.0);
+        }
+    }
+
+    fn retry(&mut self, now: Instant, handle: Handle) {
+        let Some(record) = self.mirror.get_mut(handle) else { return };
+        record.refusals = record.refusals.saturating_add(1);
+        let delay = (RETRY_MIN * (1 << record.refusals.min(10))).min(RETRY_MAX);
+        if !record.is_any(flag::RETRYING) {
+            record.set(flag::RETRYING, true);
+            self.queue.retries.push(Reverse((now + delay, handle.0, record.generation)));
+        }
+    }
+
+    fn take_up_retries(&mut self, now: Instant) {
+        while let Some(Reverse((at, slot, generation))) = self.queue.retries.peek().copied() {
+            if now < at {
+                return;
+            }
+            self.queue.retries.pop();
+            let Some(record) = self.mirror.get_mut(Handle(slot)) else { continue };
+            if record.generation == generation && record.is_any(flag::RETRYING) {
+                record.set(flag::RETRYING, false);
+                if !record.is_any(flag::QUEUED) {
+                    record.set(flag::QUEUED, true);
+                    self.queue.ring.push_back(slot);
+                }
+            }
+        }
+    }
+
+    /// Fills a batch; false when there is nothing to ask.
+    pub(crate) fn poll_requests(&mut self, now: Instant, batch: &mut Vec<KernelRequest>) -> bool {
+        batch.clear();
+        // Whoever polls again without having said that the last batch is done has done it.
+        self.requests_done(now);
+        self.take_up_retries(now);
+        self.queue.batch = self.queue.batch.wrapping_add(1);
+        for _ in 0..POPPED_MAX {
+            if batch.len() + REQUESTS_OF_ONE_MAX > KERNEL_REQUESTS_MAX && !batch.is_empty() {
+                break;
+            }
+            let Some(slot) = self.queue.ring.pop_front() else { break };
+            self.request(now, Handle(slot), batch);
+        }
+        !batch.is_empty()
+    }
+
+    fn request(&mut self, now: Instant, handle: Handle, batch: &mut Vec<KernelRequest>) {
+        let may_create = self.may_create();
+        let floor_s = self.timeout_floor_s;
+        let Some(record) = self.mirror.get_mut(handle).filter(|record| record.is_any(flag::QUEUED)) else { return };
+        record.set(flag::QUEUED, false);
+        let generation = record.generation;
+        let is_in_kernel = record.is_any(flag::IN_KERNEL);
+        let mut ask = |asked: Asked, action: KernelAction| {
+            let token = RequestToken { batch: self.queue.batch, index: self.queue.outstanding.len() as u32 };
+            self.queue.outstanding.push(Outstanding { handle, generation, asked, answer: Answer::None });
+            batch.push(KernelRequest { token, action });
+        };
+        if record.is_any(flag::GONE) {
+            if is_in_kernel {
+                ask(Asked::Delete, KernelAction::Delete(record.entry()));
+            } else {
+                self.drop_copy(handle);
+            }
+            return;
+        }
+        if record.is_any(flag::VERIFY) {
+            ask(Asked::Get, KernelAction::Get { tuple: record.original(), zone: record.zone_of_original() });
+            return;
+        }
+        if !record.is_any(flag::DIRTY) || (!is_in_kernel && !may_create) {
+            return;
+        }
+        let replaces = is_in_kernel && record.is_any(flag::REPLACE);
+        record.set(flag::DIRTY | flag::REPLACE, false);
+        let entry = to_inject(record, floor_s);
+        record.expires_s = ends_s(now, entry.timeout_s.unwrap_or(0));
+        if replaces {
+            ask(Asked::DeleteFirst, KernelAction::Delete(entry.clone()));
+        }
+        if is_in_kernel && !replaces {
+            ask(Asked::Update, KernelAction::Update(entry));
+        } else {
+            ask(Asked::Create, KernelAction::Create(entry));
+        }
+        let Some(rare) = record.rare.as_deref_mut().filter(|rare| rare.expectations != rare.injected) else { return };
+        for gone in rare.injected.iter().filter(|injected| !rare.expectations.contains(injected)) {
+            ask(Asked::Expectation, KernelAction::DeleteExpectation(Box::new(gone.clone())));
+        }
+        for new in rare.expectations.iter().filter(|expected| !rare.injected.contains(expected)) {
+            ask(Asked::Expectation, KernelAction::CreateExpectation(Box::new(new.clone())));
+        }
+        rare.injected.clone_from(&rare.expectations);
+    }
+
+    fn outstanding(&mut self, token: RequestToken) -> Option<&mut Outstanding> {
+        if token.batch != self.queue.batch {
+            return None;
+        }
+        self.queue.outstanding.get_mut(token.index as usize)
+    }
+
+    pub(crate) fn refused(&mut self, token: RequestToken, refusal: KernelRefusal) {
+        if let Some(outstanding) = self.outstanding(token) {
+            outstanding.answer = Answer::Refused(refusal);
+        }
+    }
+
+    pub(crate) fn found(&mut self, now: Instant, token: RequestToken, entry: Option<&Entry>) {
+        let Some(outstanding) = self.outstanding(token) else { return };
+        outstanding.answer = Answer::Found;
+        let (handle, generation) = (outstanding.handle, outstanding.generation);
+        self.queue.counters.asked += 1;
+        let Some(record) = self.mirror.get_mut(handle).filter(|record| record.generation == generation) else { return };
+        record.set(flag::VERIFY, false);
+        record.refusals = 0;
+        match entry {
+            Some(entry) => self.verified_there(now, handle, entry),
+            None => self.verified_gone(now, handle),
+        }
+        // What was to be told before it was to be asked after.
+        if self.mirror.get(handle).is_some_and(|record| record.is_any(flag::DIRTY | flag::GONE)) {
+            self.queue(handle, 0);
+        }
+    }
+
+    /// What was asked and not refused is done.
+    pub(crate) fn requests_done(&mut self, now: Instant) {
+        let mut outstanding = core::mem::take(&mut self.queue.outstanding);
+        for Outstanding { handle, generation, asked, answer } in outstanding.drain(..) {
+            let Some(record) = self.mirror.get_mut(handle).filter(|record| record.generation == generation) else {
+                continue;
+            };
+            match answer {
+                Answer::Refused(refusal) => self.handle_refusal(now, handle, asked, refusal),
+                Answer::Found => {}
+                Answer::None if asked == Asked::Get => self.retry(now, handle),
+                Answer::None => {
+                    let was_refused = record.is_any(flag::REFUSED);
+                    record.set(flag::REFUSED, false);
+                    record.refusals = 0;
+                    self.queue.refused_now -= u32::from(was_refused);
+                    self.handle_done(now, handle, asked);
+                }
+            }
+        }
+        self.queue.outstanding = outstanding;
+    }
+
+    fn handle_done(&mut self, now: Instant, handle: Handle, asked: Asked) {
+        let counters = &mut self.queue.counters;
+        let Some(record) = self.mirror.get_mut(handle) else { return };
+        match asked {
+            Asked::Create => {
+                counters.created += 1;
+                record.id = 0;
+                record.set(flag::IN_KERNEL, true);
+                record.set(flag::FOUND, false);
+                record.dump = self.dump.number();
+                if self.queue.failing.is_some() && self.queue.refused_now == 0 {
+                    self.queue.failing = None;
+                    self.events.push(now, SyncEvent::InjectionWorks);
+                }
+            }
+            Asked::Update => {
+                counters.updated += 1;
+                record.dump = self.dump.number();
+                counters.refreshed += u64::from(record.is_any(flag::REFRESH));
+            }
+            Asked::Delete => {
+                counters.deleted += 1;
+                self.drop_copy(handle);
+                return;
+            }
+            Asked::DeleteFirst => {
+                counters.deleted += 1;
+                record.set(flag::IN_KERNEL | flag::FOUND, false);
+            }
+            Asked::Get => {}
+            Asked::Expectation => counters.expectations += 1,
+        }
+        if let Some(record) = self.mirror.get_mut(handle) {
+            record.set(flag::REFRESH, false);
+        }
+    }
+
+    fn handle_refusal(&mut self, now: Instant, handle: Handle, asked: Asked, refusal: KernelRefusal) {
+        let Some(record) = self.mirror.get_mut(handle) else { return };
+        let is_expected = match (asked, refusal) {
+            (Asked::Create, KernelRefusal::Exists) if record.refusals < ALTERNATIONS_MAX => {
+                record.set(flag::IN_KERNEL | flag::FOUND, true);
+                true
+            }
+            (Asked::Update, KernelRefusal::Missing) if record.refusals < ALTERNATIONS_MAX => {
+                record.set(flag::IN_KERNEL | flag::FOUND, false);
+                record.rare.iter_mut().for_each(|rare| rare.injected.clear());
+                true
+            }
+            (Asked::DeleteFirst, KernelRefusal::Missing) => return record.set(flag::IN_KERNEL | flag::FOUND, false),
+            (Asked::Delete, KernelRefusal::Missing) => return self.drop_copy(handle),
+            (Asked::Get, KernelRefusal::Missing) => {
+                record.set(flag::VERIFY, false);
+                self.queue.counters.asked += 1;
+                return self.verified_gone(now, handle);
+            }
+            // A dump finds what the kernel has.
+            (Asked::Expectation, KernelRefusal::Exists | KernelRefusal::Missing) => return,
+            _ => false,
+        };
+        if is_expected {
+            record.refusals += 1;
+            return self.queue(handle, flag::DIRTY);
+        }
+        self.queue.counters.refused[refusal.kind()] += 1;
+        self.give_way_to_refusal(now, handle, asked, refusal);
+    }
+
+    fn give_way_to_refusal(&mut self, now: Instant, handle: Handle, asked: Asked, refusal: KernelRefusal) {
+        let Some(record) = self.mirror.get_mut(handle) else { return };
+        match asked {
+            Asked::Expectation => return,
+            Asked::Delete if record.refusals >= DELETE_TRIES_MAX => {
+                self.queue.counters.deletions_given_up += 1;
+                return self.drop_copy(handle);
+            }
+            Asked::Update if record.refusals < ALTERNATIONS_MAX && !matches!(refusal, KernelRefusal::NotPermitted) => {
+                record.refusals += 1;
+                return self.queue(handle, flag::DIRTY | flag::REPLACE);
+            }
+            Asked::Create => {
+                record.set(flag::IN_KERNEL | flag::FOUND, false);
+                record.rare.iter_mut().for_each(|rare| rare.injected.clear());
+                if !record.is_any(flag::REFUSED) {
+                    record.set(flag::REFUSED, true);
+                    self.queue.refused_now += 1;
+                }
+                if self.queue.failing.is_none() {
+                    self.queue.failing = Some(refusal);
+                    self.events.push(now, SyncEvent::InjectionFails(refusal));
+                }
+                record.set(flag::DIRTY, true);
+                if refusal == KernelRefusal::Full {
+                    record.refusals = record.refusals.max(FULL_REFUSALS);
+                }
+            }
+            Asked::Update | Asked::DeleteFirst => record.set(flag::DIRTY, true),
+            Asked::Delete | Asked::Get => {}
+        }
+        self.retry(now, handle);
+    }
+
+    /// A copy is no more, neither here nor in the kernel.
+    pub(crate) fn drop_copy(&mut self, handle: Handle) {
+        let Some(record) = self.mirror.get(handle) else { return };
+        self.queue.refused_now -= u32::from(record.is_any(flag::REFUSED));
+        self.mirror.remove(handle);
+        self.note_room();
+        self.touched.push(Touched::Copied(handle));
+    }
+}
+
+/// The connection as the kernel is to have it: where windows are not known, segments are let through wherever they lie.
+fn to_inject(record: &Record, floor_s: u32) -> Entry {
+    let mut entry = record.entry();
+    entry.id = None;
+    entry.timeout_s = Some(kernel_timeout_s(record, floor_s));
+    if let Some(ProtocolInfo::Tcp(TcpInfo { state, sides })) = entry.protocol_info {
+        let liberal = |side: TcpSide| TcpSide { flags: side.flags.union(TcpFlags::BE_LIBERAL), ..side };
+        let sides = Some(sides.unwrap_or_default().map(liberal));
+        entry.protocol_info = Some(ProtocolInfo::Tcp(TcpInfo { state, sides }));
+    }
+    entry
+}
+
+/// How long the kernel is to keep it if nothing is heard: what its master said, but long enough to be refreshed.
+fn kernel_timeout_s(record: &Record, floor_s: u32) -> u32 {
+    let told_s = record.timeout_s().unwrap_or(floor_s).min(TIMEOUT_MAX_S);
+    if is_closing(record) { told_s.max(1) } else { told_s.max(floor_s) }
+}
+
+/// A connection that its end points have given up: it ends by itself.
+pub(crate) fn is_closing(record: &Record) -> bool {
+    matches!(record.tcp_state(), Some(TcpState::LastAck | TcpState::TimeWait | TcpState::Close))
+}

@@ -1,0 +1,84 @@
+//! Roles: who goes on with whose connections.
+
+use flow::table::Slot;
+use flow::{Instant, NodeId};
+use replication::Handle;
+
+use super::{Connections, Living};
+use crate::config::{Mode, SyncRole};
+use crate::event::SyncEvent;
+use crate::mirror::flag;
+
+impl Connections {
+    /// This node becomes master of the copies whose master `may_claim` names: no word to the kernel where it has them.
+    /// Returns how many.
+    pub(crate) fn claim(&mut self, may_claim: impl Fn(NodeId) -> bool) -> u32 {
+        let node = self.node;
+        let mut claimed = 0;
+        let mut from = Handle(0);
+        while let Some(handle) = self.mirror.next_occupied(from) {
+            from = Handle(handle.0 + 1);
+            let Some(record) = self.mirror.get_mut(handle) else { continue };
+            if record.is_any(flag::GONE | flag::ENDING) {
+                continue;
+            }
+            if record.owner() == node {
+                if record.is_any(flag::UNSEEN) && self.role == SyncRole::Primary {
+                    record.set(flag::UNSEEN, false);
+                    self.tell(handle);
+                }
+            } else if may_claim(record.owner()) {
+                self.take_over(handle, true);
+                claimed += 1;
+            }
+        }
+        claimed
+    }
+
+    /// Copies of a peer's that it did not tell again go, or become this node's where it speaks for all.
+    pub(crate) fn sweep(&mut self, peer: NodeId, round: bool, from: Slot, slots: usize) -> Option<Slot> {
+        let stop = from.0.saturating_add(slots as u32);
+        let speaks_for_all = self.role == SyncRole::Primary;
+        let mut next = Handle(from.0);
+        while let Some(handle) = self.mirror.next_occupied_below(next, stop) {
+            next = Handle(handle.0 + 1);
+            let Some(record) = self.mirror.get(handle) else { continue };
+            let is_left = record.owner() == peer && record.is_any(flag::ROUND) != round;
+            if !is_left || record.is_any(flag::GONE | flag::ENDING) {
+                continue;
+            }
+            if speaks_for_all && self.mode == Mode::PrimaryBackup {
+                self.take_over(handle, true);
+            } else {
+                self.counters.remnants += 1;
+                let ended = self.mirror.get(handle).map(|record| self.name(record));
+                ended.iter().for_each(|ended| self.delete(peer, ended));
+            }
+        }
+        (stop < self.mirror.slots_used()).then_some(Slot(stop))
+    }
+
+    /// The operator, or whoever moves the addresses, gives this node a role.
+    pub(crate) fn set_role(&mut self, now: Instant, role: SyncRole, may_claim: impl Fn(NodeId) -> bool) {
+        self.role = role;
+        self.restarted = Living::default();
+        let claimed = if role == SyncRole::Primary { self.claim(may_claim) } else { 0 };
+        if role == SyncRole::Primary {
+            self.queue_what_is_missing();
+        }
+        self.counters.claimed += u64::from(claimed);
+        self.events.push(now, SyncEvent::RoleChanged { role, claimed });
+    }
+
+    /// Whatever the kernel does not have is to be told to it.
+    pub(crate) fn queue_what_is_missing(&mut self) {
+        let mut from = Handle(0);
+        while let Some(handle) = self.mirror.next_occupied(from) {
+            from = Handle(handle.0 + 1);
+            if self.mirror.get(handle).is_some_and(|record| !record.is_any(flag::IN_KERNEL | flag::GONE | flag::ENDING))
+            {
+                self.queue(handle, flag::DIRTY);
+            }
+        }
+    }
+}

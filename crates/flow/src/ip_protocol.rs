@@ -1,0 +1,20 @@
+//! IP protocol numbers (IANA), those of IPv6 extension headers among them.
+
+/// Hop-by-hop options.
+pub const HOP_BY_HOP: u8 = 0;
+/// ICMP.
+pub const ICMP: u8 = 1;
+/// TCP.
+pub const TCP: u8 = 6;
+/// UDP.
+pub const UDP: u8 = 17;
+/// Routing header.
+pub const ROUTING: u8 = 43;
+/// Fragment header.
+pub const FRAGMENT: u8 = 44;
+/// ICMPv6.
+pub const ICMPV6: u8 = 58;
+/// Destination options.
+pub const DESTINATION_OPTIONS: u8 = 60;
+/// SCTP.
+pub const SCTP: u8 = 132;

@@ -1,0 +1,100 @@
+//! What experiments vary of the nodes' configuration; the demo varies none of it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use packet_io::netlink::Prefix;
+use replication::Transport;
+use replication::lazy::{Config as Lazy, Dynamic};
+
+use super::SPARE_CONNECTIONS;
+use config::validated::Representation;
+
+/// The smallest filter.
+const ENTRIES_MIN: usize = 64;
+
+/// What experiments vary of the nodes' configuration.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tuning {
+    /// What carries the changes of connections.
+    pub transport: Transport,
+    /// How connections are told. Where it is by a filter, first replies do not wait, and translations are computed.
+    pub representation: Representation,
+    /// A connection's first reply waits for the standby to have the connection.
+    pub holds_first_reply: bool,
+    /// What nodes tell each other is not encrypted.
+    pub is_plain: bool,
+    /// A route beside the networks of the ports: where to, and by way of whom.
+    pub route: Option<(Prefix, IpAddr)>,
+    /// How long connections are put off before they are told; `None`: not at all.
+    pub lazy: Option<Lazy>,
+    /// How often the addresses are announced again; `None`: as by default.
+    pub announce_refresh: Option<Duration>,
+    /// What a connection of UDP without an answer stays for.
+    pub udp_timeout: Option<Duration>,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            transport: Transport::Native,
+            representation: Representation::default(),
+            holds_first_reply: true,
+            is_plain: false,
+            route: None,
+            lazy: None,
+            announce_refresh: None,
+            udp_timeout: None,
+        }
+    }
+}
+
+impl Tuning {
+    /// What belongs into the configuration's `[replication]`.
+    pub(super) fn replication(&self, hold_first_reply: &str, is_replicated: bool) -> String {
+        let is_by_filter = is_replicated && self.representation.is_compact();
+        let hold = if self.holds_first_reply && !is_by_filter { hold_first_reply } else { "0ms" };
+        format!("transport = \"{}\"\nhold_first_reply = \"{hold}\"\n", self.transport.name())
+    }
+
+    /// What belongs into each source translation.
+    pub(super) const fn mapping(&self) -> &'static str {
+        if self.representation.is_compact() { "mapping = \"deterministic\"\n" } else { "" }
+    }
+
+    /// The filter, with no more room than is needed, so that it errs as often as one that an operator has sized well. What it
+    /// does not know passes when it is said twice, and whoever asks it often is not kept from asking: the demo does.
+    pub(super) fn filter(&self, connections_max: usize) -> String {
+        if !self.representation.is_compact() {
+            return String::new();
+        }
+        format!(
+            "[replication.filter]\nentries_max = {}\n\n\
+             [replication.recovery]\nlasts = \"60s\"\nblock = true\nmisses_per_source_max = 1000000\n\n",
+            connections_max.saturating_sub(SPARE_CONNECTIONS).max(ENTRIES_MIN) * 5 / 4
+        )
+    }
+
+    /// What belongs into the configuration's `[node]`.
+    pub(super) fn node(&self) -> String {
+        let interval = self.announce_refresh.map(|interval| interval.as_millis());
+        interval.map_or_else(String::new, |interval| format!("announce_refresh = \"{interval}ms\"\n"))
+    }
+
+    /// Sections of its own.
+    pub(super) fn sections(&self) -> String {
+        let route = self.route.map(|(to, via)| format!("[[route]]\nto = \"{to}\"\nvia = \"{via}\"\n\n"));
+        let timeout = self.udp_timeout.map(|timeout| format!("[timeouts]\nudp = \"{}ms\"\n\n", timeout.as_millis()));
+        let lazy = self.lazy.as_ref().map(lazy_section);
+        route.into_iter().chain(timeout).chain(lazy).collect()
+    }
+}
+
+fn lazy_section(lazy: &Lazy) -> String {
+    match lazy {
+        Lazy::Fixed(threshold) => format!("[replication.lazy]\nthreshold = \"{}ms\"\n\n", threshold.as_millis()),
+        Lazy::Dynamic(Dynamic { interval, .. }) => {
+            format!("[replication.lazy]\nthreshold = \"dynamic\"\ninterval = \"{}ms\"\n\n", interval.as_millis())
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The demo's network: two hosts, two nodes between them, and a link of their own between the nodes.
+//!
+//! ```text
+//!            namespace client                                        namespace server
+//!   ┌──────────────────────────────┐                      ┌──────────────────────────────────┐
+//!   │ bridge 10.1.0.10, fd00:1::10 │                      │ bridge 198.51.100.10, 2001:db8:2::10 │
+//!   └──────┬────────────────┬──────┘                      └──────┬───────────────────┬───────┘
+//!          │      inside ┌──┴──────────── node a ────────────────┴─┐ outside         │
+//!          │             └──────────────── sync ───────────────────┘                 │
+//!          │                        10.99.0.1 │ 10.99.0.2                            │
+//!          │      inside ┌──────────────── sync ───────────────────┐ outside         │
+//!          └─────────────┴──────────────── node b ─────────────────┴─────────────────┘
+//! ```
+//!
+//! The shared addresses ([`INSIDE`], [`OUTSIDE`]) belong to no interface: the active node answers for them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use packet_io::namespace::Namespace;
+use packet_io::netlink::{Netlink, Prefix};
+use packet_io::{IoError, sysctl};
+
+/// A network's two families: IPv4 and IPv6.
+pub type Both<T> = [T; 2];
+
+/// The shared addresses inside: the client's default routers.
+pub const INSIDE: Both<IpAddr> = [v4(10, 1, 0, 1), v6(0xfd00, 1, 0, 1)];
+/// The shared addresses outside, which the client's are translated to.
+pub const OUTSIDE: Both<IpAddr> = [v4(198, 51, 100, 1), v6(0x2001, 0x0db8, 2, 1)];
+/// The client's addresses.
+pub const CLIENT: Both<IpAddr> = [v4(10, 1, 0, 10), v6(0xfd00, 1, 0, 0x10)];
+/// The server's addresses.
+pub const SERVER: Both<IpAddr> = [v4(198, 51, 100, 10), v6(0x2001, 0x0db8, 2, 0x10)];
+/// The ports that the server listens on: several, for each has a queue of its own for connections that begin.
+pub const SERVER_PORTS: [u16; 4] = [7000, 7001, 7002, 7003];
+/// The nodes' addresses on the link between them.
+pub const SYNC: [IpAddr; 2] = [v4(10, 99, 0, 1), v4(10, 99, 0, 2)];
+/// Lengths of the prefixes inside and outside, in bits.
+pub const PREFIX_BITS: Both<u8> = [24, 64];
+/// Names of a node's interfaces: towards the client, towards the server, towards the other node.
+pub const INTERFACES: [&str; 3] = ["inside", "outside", "sync"];
+
+pub(crate) const SYNC_PREFIX_BITS: u8 = 30;
+pub(crate) const BRIDGE: &str = "bridge";
+/// Connections that wait to be accepted, at most, where the system lets it be raised.
+const ACCEPT_QUEUE_MAX: &str = "16384";
+/// Ports that the client connects from.
+const CLIENT_PORTS: &str = "1024 65535";
+
+pub(crate) const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+}
+
+/// `first:second:third::last`, with a zero `third` left out.
+pub(crate) const fn v6(first: u16, second: u16, third: u16, last: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(first, second, third, 0, 0, 0, 0, last))
+}
+
+/// The network. It is gone when the value and all processes in it are.
+#[derive(Debug)]
+pub struct Topology {
+    /// Where the client runs.
+    pub client: Namespace,
+    /// Where the nodes run: a and b.
+    pub nodes: [Namespace; 2],
+    /// Where the server runs.
+    pub server: Namespace,
+}
+
+impl Topology {
+    /// Builds the network in four new namespaces.
+    ///
+    /// # Errors
+    /// The process may not make networks, or the kernel lacks veth pairs or bridges.
+    pub fn build() -> Result<Self, IoError> {
+        let [client, a, b, server] = [Namespace::new()?, Namespace::new()?, Namespace::new()?, Namespace::new()?];
+        for namespace in [&client, &a, &b, &server] {
+            namespace.run(sysctl::quieten_ipv6)??;
+        }
+        for node in [&a, &b] {
+            node.run(|| sysctl::write("net/ipv4/ip_forward", "0"))??;
+        }
+        let topology = Self { client, nodes: [a, b], server };
+        topology.client.run(|| topology.build_host(INTERFACES[0], CLIENT))??;
+        topology.server.run(|| topology.build_host(INTERFACES[1], SERVER))??;
+        topology.client.run(|| -> Result<(), IoError> {
+            let mut netlink = Netlink::open()?;
+            netlink.add_route(Prefix::DEFAULT_V4, INSIDE[0])?;
+            netlink.add_route(Prefix::DEFAULT_V6, INSIDE[1])
+        })??;
+        topology.build_sync_link()?;
+        topology.make_room_for_connections()?;
+        Ok(topology)
+    }
+
+    /// Where the server listens, IPv4 and IPv6 in turn.
+    #[must_use]
+    pub fn server_addresses() -> Vec<SocketAddr> {
+        let of_port = |port| SERVER.map(|address| SocketAddr::new(address, port));
+        SERVER_PORTS.into_iter().flat_map(of_port).collect()
+    }
+
+    /// A host's bridge with its addresses, and a cable from it to each node. Runs in the host's namespace.
+    fn build_host(&self, interface: &str, addresses: Both<IpAddr>) -> Result<(), IoError> {
+        let mut netlink = Netlink::open()?;
+        netlink.create_bridge(BRIDGE)?;
+        // The bridge is a switch: the host's own packet filter has no business with what passes it. Where the kernel has
+        // no such parameter, it has none.
+        for family in ["iptables", "ip6tables"] {
+            let _ = sysctl::write(&format!("net/bridge/bridge-nf-call-{family}"), "0");
+        }
+        netlink.set_up(BRIDGE, true)?;
+        for (node, name) in self.nodes.iter().zip(["to-a", "to-b"]) {
+            netlink.create_veth(name, interface, node)?;
+            netlink.attach_to_bridge(name, BRIDGE)?;
+            netlink.set_up(name, true)?;
+            node.run(|| Netlink::open()?.set_up(interface, true))??;
+        }
+        for (address, bits) in addresses.into_iter().zip(PREFIX_BITS) {
+            netlink.add_address(BRIDGE, Prefix::new(address, bits))?;
+        }
+        Ok(())
+    }
+
+    fn build_sync_link(&self) -> Result<(), IoError> {
+        let [a, b] = &self.nodes;
+        let interface = INTERFACES[2];
+        a.run(|| Netlink::open()?.create_veth(interface, interface, b))??;
+        for (node, address) in self.nodes.iter().zip(SYNC) {
+            node.run(|| -> Result<(), IoError> {
+                let mut netlink = Netlink::open()?;
+                netlink.set_up(interface, true)?;
+                netlink.add_address(interface, Prefix::new(address, SYNC_PREFIX_BITS))
+            })??;
+        }
+        Ok(())
+    }
+
+    fn make_room_for_connections(&self) -> Result<(), IoError> {
+        self.client.run(add_client_ports)??;
+        self.server.run(|| {
+            // With cookies, a server that has many connections beginning at once keeps nothing of them, and resets one
+            // whose first segment is lost and whose second arrives: that would be counted against the gateway.
+            for (name, value) in [
+                ("net/ipv4/tcp_syncookies", "0"),
+                ("net/ipv4/tcp_max_syn_backlog", ACCEPT_QUEUE_MAX),
+                ("net/core/somaxconn", ACCEPT_QUEUE_MAX),
+            ] {
+                // Some kernels keep one or the other from ordinary users; the defaults do for all but large ramps.
+                let _ = sysctl::write(name, value);
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Lets the namespace of the calling thread connect from more ports than usual.
+pub(crate) fn add_client_ports() -> Result<(), IoError> {
+    sysctl::write("net/ipv4/ip_local_port_range", CLIENT_PORTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use packet_io::namespace::{NamespaceSupport, probe};
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_documentation() {
+        let written = [INSIDE, OUTSIDE, CLIENT, SERVER].map(|both| both.map(|address| address.to_string()));
+        assert_eq!(written[0], ["10.1.0.1", "fd00:1::1"]);
+        assert_eq!(written[1], ["198.51.100.1", "2001:db8:2::1"]);
+        assert_eq!(written[2], ["10.1.0.10", "fd00:1::10"]);
+        assert_eq!(written[3], ["198.51.100.10", "2001:db8:2::10"]);
+    }
+
+    #[test]
+    fn the_network_is_built_and_addresses_serve_at_once() {
+        if probe() != NamespaceSupport::Available {
+            packet_io::namespace::skip(format_args!("{:?}", probe()));
+            return;
+        }
+        let topology = Topology::build().unwrap();
+        for address in Topology::server_addresses() {
+            topology.server.run(|| TcpListener::bind(address).map(drop)).unwrap().unwrap();
+        }
+        for node in &topology.nodes {
+            let names: Vec<String> = node
+                .run(|| Netlink::open().unwrap().interfaces().unwrap())
+                .unwrap()
+                .into_iter()
+                .filter(|interface| interface.name != "lo")
+                .map(|interface| interface.name)
+                .collect();
+            assert!(INTERFACES.iter().all(|name| names.iter().any(|found| found == name)), "{names:?}");
+        }
+    }
+}
