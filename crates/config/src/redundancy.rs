@@ -140,11 +140,10 @@ impl Redundancy {
     /// As the node takes it, but for what encrypts it.
     #[must_use]
     pub fn site(&self) -> SiteConfig {
-        let prefix = |prefix: Prefix| network_functions::address::Prefix::new(prefix.address, prefix.length_bits).ok();
         let rule = |rule: &RedundancyRule| TupleFilter {
             protocol: rule.protocol,
-            source: rule.source.and_then(prefix),
-            destination: rule.destination.and_then(prefix),
+            source: rule.source,
+            destination: rule.destination,
             port: rule.port,
         };
         let sender = SenderConfig {
@@ -249,7 +248,7 @@ fn check_ends(
     findings: &mut Findings<'_>,
 ) {
     let is_shared =
-        |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
+        |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.addr() == address);
     if !is_shared(local.ip()) {
         let mistake = Mistake::new(
             format!("{} is none of the shared addresses of this gateway", local.ip()),

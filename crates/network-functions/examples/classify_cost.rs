@@ -20,7 +20,7 @@ fn rule(number: u32) -> Conditions {
     let scattered = number.wrapping_mul(2_654_435_761);
     let network = |first: Ipv4Addr, bits: u32, length_bits: u8| {
         let address = first.to_bits() + (bits << (32 - length_bits));
-        Prefix::new(IpAddr::V4(Ipv4Addr::from_bits(address)), length_bits).expect("no host bits")
+        Prefix::new(IpAddr::V4(Ipv4Addr::from_bits(address)), length_bits).expect("a length of IPv4")
     };
     Conditions {
         sources: if number.is_multiple_of(3) {
