@@ -31,7 +31,7 @@ use self::experiment::Setting;
 use self::network::Links;
 use self::report::{Cell, Report, Settings};
 pub use self::subject::Subject;
-use super::{BenchError, rounds};
+use super::BenchError;
 use crate::LabError;
 use crate::args::BenchReplicationArgs;
 use crate::demo;
@@ -50,12 +50,13 @@ const SPARE_DESCRIPTORS: u64 = 1024;
 pub fn run(args: &BenchReplicationArgs) -> Result<(), LabError> {
     let report = measure(args)?;
     if let Some(path) = &args.report {
-        fs::write(path, page::page(&report)).map_err(|source| BenchError::Page { path: path.clone(), source })?;
+        fs::write(path, page::page(&report).html())
+            .map_err(|source| BenchError::Page { path: path.clone(), source })?;
     }
-    rounds::print(&report, args.json, || {
+    Ok(console::print_as(args.json, &report, || {
         let page = args.report.as_ref().map(|path| format!("\nThe page with charts is {}\n", path.display()));
         table::describe(&report) + &page.unwrap_or_default()
-    })
+    })?)
 }
 
 fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {

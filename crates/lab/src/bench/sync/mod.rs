@@ -36,7 +36,7 @@ use packet_io::{limits, sysctl};
 pub use self::mainstay::SyncDaemonError;
 use self::report::{Measured, Report};
 pub use self::subject::Subject;
-use super::{BenchError, rounds};
+use super::BenchError;
 use crate::LabError;
 use crate::args::BenchSyncArgs;
 use crate::demo;
@@ -73,7 +73,7 @@ impl Part {
 /// printed.
 pub fn run(args: &BenchSyncArgs) -> Result<(), LabError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
