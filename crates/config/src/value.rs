@@ -1,12 +1,11 @@
 //! Values that configurations spell as text: durations, prefixes, port ranges, protocols, socket addresses.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 use std::time::Duration;
 
 use cluster::forwarding::MssClamp;
+pub use network_functions::address::Prefix;
 use serde::Deserialize;
 
 use super::diagnostic::Mistake;
@@ -18,80 +17,9 @@ pub const PROTOCOLS: [(&str, u8); 8] =
 /// The longest duration that makes sense anywhere.
 pub const DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// An address and how many of its leading bits count. The other bits are kept: `10.0.0.1/24` is an interface's
-/// address, and [`Prefix::network`] its network.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Prefix {
-    /// The address, with all of its bits.
-    pub address: IpAddr,
-    /// Leading bits that count: at most 32 or 128.
-    pub length_bits: u8,
-}
-
-impl Prefix {
-    /// Bits of an address of the prefix's family.
-    #[must_use]
-    pub const fn length_bits_max(address: IpAddr) -> u8 {
-        if address.is_ipv4() { 32 } else { 128 }
-    }
-
-    /// The prefix that holds a single address.
-    #[must_use]
-    pub const fn host(address: IpAddr) -> Self {
-        Self { address, length_bits: Self::length_bits_max(address) }
-    }
-
-    /// The prefix with the bits that do not count cleared.
-    #[must_use]
-    pub fn network(self) -> Self {
-        let (bits, width) = bits_of(self.address);
-        let kept = bits & mask(self.length_bits, width);
-        let address = match self.address {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(kept).unwrap_or_default())),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(kept)),
-        };
-        Self { address, ..self }
-    }
-
-    /// Whether `address` is of the same family and agrees in the bits that count.
-    #[must_use]
-    pub fn contains(self, address: IpAddr) -> bool {
-        let ((ours, width), (theirs, their_width)) = (bits_of(self.address), bits_of(address));
-        width == their_width && (ours ^ theirs) & mask(self.length_bits, width) == 0
-    }
-
-    /// Whether some address lies in both.
-    #[must_use]
-    pub fn overlaps(self, other: Self) -> bool {
-        if self.length_bits <= other.length_bits { self.contains(other.address) } else { other.contains(self.address) }
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length_bits)
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    /// Reads `10.0.0.0/8` or a bare address.
-    fn from_str(text: &str) -> Result<Self, String> {
-        prefix(text).map_err(|mistake| format!("{}: {}", mistake.problem, mistake.remedy))
-    }
-}
-
-fn bits_of(address: IpAddr) -> (u128, u8) {
-    match address {
-        IpAddr::V4(address) => (address.to_bits().into(), 32),
-        IpAddr::V6(address) => (address.to_bits(), 128),
-    }
-}
-
-fn mask(length_bits: u8, width: u8) -> u128 {
-    let all = if width == 32 { u128::from(u32::MAX) } else { u128::MAX };
-    all & !all.checked_shr(length_bits.into()).unwrap_or(0)
+/// Reads a prefix, `10.0.0.0/8`, or a bare address, as configurations spell it, of a command line or a command.
+pub fn parse_prefix(text: &str) -> Result<Prefix, String> {
+    prefix(text).map_err(|mistake| format!("{}: {}", mistake.problem, mistake.remedy))
 }
 
 /// A port or a range of ports as written: `443` or `"1024-65535"`.
@@ -226,29 +154,24 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, Mistake> {
 }
 
 pub(super) fn prefix(text: &str) -> Result<Prefix, Mistake> {
-    let Some((host, length)) = text.split_once('/') else { return address(text).map(Prefix::host) };
+    let Some((host, length)) = text.split_once('/') else { return address(text).map(Prefix::from) };
     let address = address(host)?;
-    let length_bits_max = Prefix::length_bits_max(address);
-    match length.parse() {
-        Ok(length_bits) if length_bits <= length_bits_max => Ok(Prefix { address, length_bits }),
-        _ => Err(Mistake::new(
+    let read = length.parse().ok().and_then(|length_bits| Prefix::new(address, length_bits).ok());
+    read.ok_or_else(|| {
+        Mistake::new(
             format!("{text:?} has no valid prefix length"),
-            format!("write a length from 0 to {length_bits_max} after the slash"),
-        )),
-    }
+            format!("write a length from 0 to {} after the slash", Prefix::from(address).max_prefix_len()),
+        )
+    })
 }
 
 /// A prefix none of whose bits beyond its length are set: anything else is mostly a slip of the pen.
 pub(super) fn network(text: &str) -> Result<Prefix, Mistake> {
     let prefix = prefix(text)?;
-    if prefix.network() != prefix {
+    if prefix.trunc() != prefix {
         return Err(Mistake::new(
             format!("{text:?} has address bits set beyond its prefix length"),
-            format!(
-                "write {} for the network or {} for the one address",
-                prefix.network(),
-                Prefix::host(prefix.address)
-            ),
+            format!("write {} for the network or {} for the one address", prefix.trunc(), Prefix::from(prefix.addr())),
         ));
     }
     Ok(prefix)

@@ -110,6 +110,14 @@ pub fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
     print(&text)
 }
 
+/// Prints a result, as one JSON object or for people.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_as(json: bool, value: &impl serde::Serialize, describe: impl FnOnce() -> String) -> io::Result<()> {
+    if json { print_json(value) } else { print(&describe()) }
+}
+
 /// A line on standard error that tells how far long work has come; silent unless standard error is a terminal.
 #[derive(Debug)]
 pub struct Progress {

@@ -9,10 +9,9 @@ use flow::table::{Slot, Table};
 use flow::{Connection, Direction, Instant, IpFamily, NodeId, Role, Tuple};
 
 use api::{BothWays, Ends, Flow, FlowFilterText};
-use network_functions::address;
 use network_functions::tuple_filter::TupleFilter;
 
-use config::value::{Prefix, has_ports, protocol_name, protocol_number};
+use config::value::{Prefix, has_ports, parse_prefix, protocol_name, protocol_number};
 
 /// Connections looked at for a page: at a cache miss or two each, well below 100 µs.
 pub const FLOWS_EXAMINED_PER_PAGE_MAX: usize = 256;
@@ -116,12 +115,9 @@ pub struct FlowFilter {
 /// # Errors
 /// A sentence that says which condition cannot be read and how it is written.
 pub(super) fn tuple_filter(text: &FlowFilterText) -> Result<TupleFilter, String> {
-    let prefix = |key: &str, text: &Option<String>| -> Result<Option<address::Prefix>, String> {
-        let read = |text: &String| {
-            let prefix = text.parse::<Prefix>().map_err(|error| format!("{key}: {error}"))?.network();
-            address::Prefix::new(prefix.address, prefix.length_bits).map_err(|error| format!("{key}: {error}"))
-        };
-        text.as_ref().map(read).transpose()
+    let prefix = |key: &str, text: &Option<String>| -> Result<Option<Prefix>, String> {
+        let read = |text: &String| parse_prefix(text).map(|prefix| prefix.trunc());
+        text.as_ref().map(read).transpose().map_err(|error| format!("{key}: {error}"))
     };
     let protocol = text.protocol.as_ref().map(|name| {
         protocol_number(name)

@@ -3,9 +3,10 @@
 use api::channel_status::{ChannelStatus, RefusedCount};
 use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
-use api::{Agreement, LazyStatus, RedundancyStatus};
+use api::{Agreement, LazyStatus, PeerStatus, RedundancyStatus};
 use flow::Instant;
 use replication::secure::Refusal;
+use replication::{Link, SessionStatus};
 use tunnel::mirror::MirrorStatus;
 use tunnel::{Bypass, TunnelStatus};
 
@@ -43,8 +44,32 @@ pub(crate) fn lazy(status: &replication::lazy::LazyStatus) -> LazyStatus {
     }
 }
 
+/// What a session counts, in the words of the control API; all else of the peer is left out.
+pub(crate) fn session(session: &SessionStatus) -> PeerStatus {
+    PeerStatus {
+        rtt_ms: session.round_trip.map(|time| time.as_secs_f64() * 1e3),
+        queued: session.queued as u64,
+        in_flight: session.in_flight.into(),
+        sent: session.messages_sent,
+        received: session.messages_received,
+        resent: session.resent,
+        lost: session.missed,
+        agreement: agreement(&session.agreement),
+        ..PeerStatus::default()
+    }
+}
+
+/// How far a session's link is.
+pub(crate) const fn link(link: Link) -> &'static str {
+    match link {
+        Link::Seeking => "seeking",
+        Link::Open => "open",
+        Link::Closed => "closed",
+    }
+}
+
 /// How far the copies of two nodes agree.
-pub(crate) fn agreement(status: &replication::AgreementStatus) -> Agreement {
+fn agreement(status: &replication::AgreementStatus) -> Agreement {
     Agreement {
         agreed_ns: status.agreed_at.map(Instant::as_nanos),
         divergent: status.divergent.into(),

@@ -3,6 +3,7 @@
 //! Each owns its node, its sockets and its threads, and answers operators over the control API. What a node decides is in
 //! `cluster`; what a configuration means is in `config`.
 
+mod complaints;
 mod describe;
 pub mod gateway;
 pub mod logging;

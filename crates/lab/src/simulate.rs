@@ -153,11 +153,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     drop(progress);
     broken.sort_by_key(|one: &Broken| one.seed);
     let report = report(&totals, args.faults, began.elapsed(), broken);
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&render(&report))?;
-    }
+    console::print_as(args.json, &report, || render(&report))?;
     let Some(one) = report.broken.first() else { return Ok(()) };
     let scenario = Scenario::generate(one.seed, args.faults).told_by(args.representation);
     tell_shortest(&scenario, options, args)?;

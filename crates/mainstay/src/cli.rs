@@ -75,7 +75,15 @@ pub struct GatewayArgs {
     /// Configuration file (docs/configuration.md)
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Run nothing; say all that would keep the gateway from starting on this host, and what the host can do
+    /// Whether it is only checked.
+    #[command(flatten)]
+    pub check: CheckArgs,
+}
+
+/// Checks of a configuration and of the host.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Run nothing; say all that would keep the program from starting on this host, and what the host can do
     #[arg(long)]
     pub check: bool,
     /// With --check, look at the file alone, for use on another host

@@ -27,7 +27,7 @@ pub fn run() -> ExitCode {
 
 fn dispatch(cli: &Cli) -> Result<(), CommandError> {
     match &cli.command {
-        Command::Gateway(args) if args.check => commands::check::run(args),
+        Command::Gateway(args) if args.check.check => commands::check::run(args),
         Command::Gateway(args) => Ok(daemon::gateway::run(&args.config)?),
         Command::Sync(args) => commands::sync::run(args),
         Command::Status(args) => commands::status::run(args),

@@ -1,60 +1,22 @@
 //! The gateway as an operator runs it, on each kind of port, with real TCP through it.
 
-use std::fs;
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::program::{Folder, PATIENCE, Program};
 use lab::testbed::topology::{CLIENT, INTERFACES, OUTSIDE, SERVER, Topology};
 use packet_io::IoError;
 use packet_io::af_xdp::{AfXdpIo, PortConfig};
 use packet_io::interface::{Offload, set_offload};
-use packet_io::namespace::{Namespace, NamespaceSupport, probe};
+use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
-use packet_io::signal::die_with_parent;
 
-/// The longest that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes sent each way.
 const TRANSFER_BYTES: usize = 2 << 20;
-
-/// A running gateway; ended with the value, its files removed.
-struct Gateway {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Gateway {
-    fn start(name: &str, node: &Namespace, config: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("mainstay-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary directory");
-        let file = folder.join("gateway.toml");
-        let socket = folder.join("control.sock");
-        fs::write(&file, config.replace("CONTROL", socket.to_str().expect("it is text"))).expect("it can be written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.arg("gateway").arg("--config").arg(&file).stdout(Stdio::null());
-        die_with_parent(&mut command);
-        let child = node.spawn_command(command).expect("the program can be started");
-        Self { child, folder }
-    }
-
-    /// As a power cut would.
-    fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it has ended");
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
 
 /// A gateway of two ports, whose inside may open connections, translated to the outside address.
 fn config(inside: (&str, &str, &str), outside_backend: &str, client: IpAddr) -> String {
@@ -90,10 +52,7 @@ to = ["{0}"]
 }
 
 fn topology() -> Option<Topology> {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return None;
-    }
+    packet_io::namespace::for_tests()?;
     Some(Topology::build().expect("the network can be built"))
 }
 
@@ -140,10 +99,11 @@ fn tcp_passes_a_gateway_by_af_xdp_and_its_successor_after_a_kill() {
         host.run(|| set_offload("to-a", Offload::TransmitChecksum, false)).unwrap().unwrap();
     }
     let config = config((INTERFACES[0], "af_xdp", "10.1.0.1/24"), "af_xdp", CLIENT[0]);
-    let mut gateway = Gateway::start("af-xdp", node, &config);
+    let folder = Folder::new("af-xdp");
+    let gateway = Program::start(node, &folder, "first", "gateway", &config);
     echo_through(&topology, &topology.client);
     gateway.kill();
-    let _successor = Gateway::start("af-xdp-successor", node, &config);
+    let _successor = Program::start(node, &folder, "successor", "gateway", &config);
     echo_through(&topology, &topology.client);
 }
 
@@ -153,11 +113,12 @@ fn the_kernel_routes_into_a_gateway_that_sends_on_by_a_packet_socket() {
     let node = &topology.nodes[0];
     let client: IpAddr = "10.3.0.2".parse().unwrap();
     let config = config(("tun0", "tun", "10.3.0.1/24"), "af_packet", client);
-    let mut gateway = Gateway::start("tun", node, &config);
+    let folder = Folder::new("tun");
+    let mut gateway = Program::start(node, &folder, "gateway", "gateway", &config);
     let begin = Instant::now();
     while node.run(|| Netlink::open().unwrap().interface("tun0").is_err()).unwrap() {
-        if gateway.child.try_wait().unwrap().is_some() {
-            packet_io::namespace::skip("the gateway cannot make a tunnel device here, see above");
+        if gateway.has_ended().is_some() {
+            packet_io::namespace::skip(format_args!("the gateway cannot make a tunnel device here: {}", gateway.log()));
             return;
         }
         assert!(begin.elapsed() < PATIENCE, "no tunnel device came");

@@ -6,8 +6,6 @@ mod lateness;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use packet_io::namespace::{NamespaceSupport, probe};
-
 /// Pauses and detection are promised for a quiet machine. A run in which the machine was late is repeated.
 const DETECTION_MS_MAX: f64 = 400.0;
 const GAP_MS_MAX: f64 = 1000.0;
@@ -25,10 +23,7 @@ fn run_demo(options: &[&str]) -> Option<(serde_json::Value, String)> {
 
 /// How a demonstration ends, its result and its page.
 fn try_demo(options: &[&str]) -> Option<(Output, serde_json::Value, String)> {
-    if let NamespaceSupport::Forbidden(why) = probe() {
-        packet_io::namespace::skip(format_args!("{why}"));
-        return None;
-    }
+    packet_io::namespace::for_tests()?;
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let page = std::env::temp_dir().join(format!("mainstay-demo-test-{}.html", std::process::id()));
     let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
@@ -58,10 +53,7 @@ fn connections_outlive_their_node_when_it_has_several_workers() {
 
 #[test]
 fn repeated_downloads_between_two_sites_survive_the_encoders_node_and_take_fewer_bytes() {
-    if let NamespaceSupport::Forbidden(why) = probe() {
-        packet_io::namespace::skip(format_args!("{why}"));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
         .args(["demo", "--wan", "--json"])
@@ -82,10 +74,7 @@ fn repeated_downloads_between_two_sites_survive_the_encoders_node_and_take_fewer
 
 #[test]
 fn where_both_nodes_carry_connections_the_survivor_carries_all() {
-    if let NamespaceSupport::Forbidden(why) = probe() {
-        packet_io::namespace::skip(format_args!("{why}"));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
         .args(["demo", "--multi-primary", "--json", "--seconds", "2", "--ramp", "200"])

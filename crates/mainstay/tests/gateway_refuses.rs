@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
+use common::program::Folder;
 use common::{Host, SOUND, gateway};
 use packet_io::udp::{UdpOptions, UdpSocket};
 
@@ -87,8 +88,7 @@ fn a_metrics_port_that_is_taken_is_named() {
 
 #[test]
 fn a_missing_file_and_a_mistake_in_it_are_named() {
-    let folder = std::env::temp_dir().join(format!("mainstay-mistake-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a temporary directory");
+    let folder = Folder::new("mistake");
     let said = refusal_of(&folder.join("nowhere.toml"));
     assert!(said.contains("nowhere.toml"), "{said}");
     let path = folder.join("mistaken.toml");
@@ -96,7 +96,6 @@ fn a_missing_file_and_a_mistake_in_it_are_named() {
         .expect("a temporary file");
     let said = refusal_of(&path);
     assert!(said.contains("mistaken.toml:4:"), "{said}");
-    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]
@@ -186,8 +185,7 @@ fn where_a_gateway_runs_the_check_names_it_and_not_its_ports() {
 
 #[test]
 fn a_wrong_file_is_one_json_object_with_all_its_findings() {
-    let folder = std::env::temp_dir().join(format!("mainstay-findings-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a temporary directory");
+    let folder = Folder::new("findings");
     let path = folder.join("mistaken.toml");
     let text = SOUND.replace("CONTROL", "/run/mainstay.sock").replace("id = 0", "id = 7\nmetricss = \"x\"");
     fs::write(&path, text.replace("action = \"accept\"", "action = 3")).expect("a temporary file");
@@ -201,5 +199,4 @@ fn a_wrong_file_is_one_json_object_with_all_its_findings() {
         assert!(places.contains(&expected), "{places:?}");
     }
     assert_eq!(json["findings"][1]["remedy"], "did you mean `metrics`? If not, remove it", "{json:#}");
-    fs::remove_dir_all(&folder).expect("it is ours");
 }

@@ -6,16 +6,16 @@
 //! ```
 //! One link of each network is narrower than the others, and neither host is on it: only ICMP tells of it.
 
+mod common;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::client::Client;
-use packet_io::namespace::{Namespace, NamespaceSupport, probe};
+use common::program::{Folder, PATIENCE, Program};
+use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::sysctl;
 
@@ -25,8 +25,6 @@ const SERVER: usize = HOSTS - 1;
 const NARROW_MTU_BYTES: u32 = 1300;
 const BULK_BYTES: usize = 2_000_000;
 const DATAGRAM_BYTES: usize = 20_000;
-/// For whatever should come at once, on a machine that may be busy.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The addresses on a link: 1 is the end towards the client, 2 the one towards the server.
 fn addresses(link: usize, end: u8) -> [IpAddr; 2] {
@@ -42,32 +40,17 @@ fn networks(link: usize) -> [Prefix; 2] {
 /// The row of hosts. The gateway's process and its files are gone when the value is.
 struct Network {
     hosts: Vec<Namespace>,
-    gateway: Option<Child>,
-    folder: PathBuf,
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        if let Some(gateway) = &mut self.gateway {
-            let _ = gateway.kill();
-            let _ = gateway.wait();
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
+    gateway: Option<Program>,
+    folder: Folder,
 }
 
 impl Network {
     /// A network whose `narrow` link takes [`NARROW_MTU_BYTES`], its gateway running. `port_options` goes into the
     /// configuration of each of the gateway's ports. `None`, said aloud, where the machine forbids namespaces.
     fn new(name: &str, narrow: usize, port_options: &str) -> Option<Self> {
-        if probe() != NamespaceSupport::Available {
-            packet_io::namespace::skip(format_args!("{:?}", probe()));
-            return None;
-        }
-        let folder = std::env::temp_dir().join(format!("mainstay-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        packet_io::namespace::for_tests()?;
         let hosts = (0..HOSTS).map(|_| Namespace::new().unwrap()).collect();
-        let mut network = Self { hosts, gateway: None, folder };
+        let mut network = Self { hosts, gateway: None, folder: Folder::new(name) };
         for (index, host) in network.hosts.iter().enumerate() {
             host.run(|| {
                 sysctl::quieten_ipv6().unwrap();
@@ -120,12 +103,8 @@ impl Network {
             .unwrap();
     }
 
-    fn control_socket(&self) -> PathBuf {
-        self.folder.join("control.sock")
-    }
-
     fn start_gateway(&mut self, port_options: &str) {
-        let mut text = format!("[node]\nid = 0\ncontrol_socket = {:?}\n", self.control_socket());
+        let mut text = "[node]\nid = 0\ncontrol_socket = \"CONTROL\"\n".to_owned();
         for (name, interface, link, end) in [("inside", "left", GATEWAY - 1, 2), ("outside", "right", GATEWAY, 1)] {
             let [v4, v6] = addresses(link, end);
             text += &format!(
@@ -143,27 +122,14 @@ impl Network {
         for (client, shared) in networks(0).into_iter().zip(addresses(GATEWAY, 1)) {
             text += &format!("[[nat.source]]\nsource = [\"{client}\"]\nto = [\"{shared}\"]\n");
         }
-        let config = self.folder.join("gateway.toml");
-        fs::write(&config, text).unwrap();
-        let log = fs::File::create(self.folder.join("gateway.log")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.arg("gateway").arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.gateway = Some(self.hosts[GATEWAY].spawn_command(command).unwrap());
-        let started = Instant::now();
-        while self.role() != Some("active".to_owned()) {
-            let log = || fs::read_to_string(self.folder.join("gateway.log")).unwrap_or_default();
-            assert!(started.elapsed() < PATIENCE, "the gateway does not become active:\n{}", log());
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn role(&self) -> Option<String> {
-        Some(Client::connect(&self.control_socket()).ok()?.status().ok()?.node.role)
+        let gateway = Program::start(&self.hosts[GATEWAY], &self.folder, "gateway", "gateway", &text);
+        gateway.wait_for_role("active");
+        self.gateway = Some(gateway);
     }
 
     /// The value of one of the gateway's counters.
     fn counter(&self, name: &str) -> f64 {
-        let samples = Client::connect(&self.control_socket()).unwrap().counters().unwrap();
+        let samples = self.gateway.as_ref().expect("it runs").client().counters().unwrap();
         samples.iter().filter(|sample| sample.name == name).map(|sample| sample.value).sum()
     }
 

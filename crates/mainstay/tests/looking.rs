@@ -4,12 +4,11 @@ mod common;
 
 use std::fs::File;
 use std::net::Ipv4Addr;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use common::{Host, gateway};
-use control::client::Client;
+use common::Host;
+use common::program::{Program, mainstay, wait_for, wait_until};
 use flow::wire::build::{Envelope, Tcp};
 use flow::wire::{MacAddress, ip_protocol, tcp_flags};
 use flow::{Frame, PortId, Tuple};
@@ -17,10 +16,7 @@ use packet_io::PacketIo;
 use packet_io::af_packet::{AfPacketIo, PortConfig};
 use packet_io::netlink::Netlink;
 use packet_io::pcap::CaptureReader;
-use packet_io::signal::die_with_parent;
 
-/// The longest that a test waits for something to happen.
-const PATIENCE: Duration = Duration::from_secs(30);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
 
@@ -57,7 +53,7 @@ to = ["198.51.100.1"]
 
 /// A gateway that holds its addresses, alone, and the wire of the network inside.
 struct Running {
-    gateway: Child,
+    gateway: Program,
     wire: AfPacketIo,
     mac: MacAddress,
     /// The client's port in its next SYN.
@@ -65,32 +61,18 @@ struct Running {
     host: Host,
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.gateway.kill();
-        let _ = self.gateway.wait();
-    }
-}
-
 impl Running {
     fn start(name: &str, workers: u8) -> Option<Self> {
         let host = Host::new(name)?;
-        let path = host.file(&CONFIGURATION.replace("WORKERS", &workers.to_string()));
-        let mut command = gateway(&path);
-        die_with_parent(&mut command);
-        let gateway = host.namespace().spawn_command(command).expect("it starts");
+        let gateway = host.start(&CONFIGURATION.replace("WORKERS", &workers.to_string()));
         let (wire, mac) = host.inside(|| {
             let mut netlink = Netlink::open().expect("netlink");
             ["in1", "out1"].iter().for_each(|end| netlink.set_up(end, true).expect("up"));
             let wire = AfPacketIo::open(&[PortConfig::new("in1")]).expect("a socket");
             (wire, MacAddress(netlink.interface("in0").expect("it is there").mac))
         });
-        let running = Self { gateway, wire, mac, client_port: 40_000, host };
-        wait_for("the gateway to be active", || {
-            let status = Client::connect(&running.host.control_socket()).and_then(|mut client| client.status());
-            status.is_ok_and(|status| status.node.role == "active")
-        });
-        Some(running)
+        gateway.wait_for_role("active");
+        Some(Self { gateway, wire, mac, client_port: 40_000, host })
     }
 
     /// A host inside begins another connection.
@@ -109,8 +91,8 @@ impl Running {
 
     /// Runs a command that looks on, while SYNs to `port` come in until it has seen enough.
     fn look(&mut self, arguments: &[&str], port: u16) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.args(arguments).arg("--socket").arg(self.host.control_socket());
+        let mut command = mainstay(arguments);
+        command.arg("--socket").arg(self.gateway.socket());
         let mut looking = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be run");
         wait_for("the command to have seen enough", || {
             self.send_syn(port);
@@ -119,14 +101,6 @@ impl Running {
         let output = looking.wait_with_output().expect("it has ended");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output
-    }
-}
-
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited too long for {what}");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -188,28 +162,22 @@ fn a_connection_is_followed_as_it_begins_and_time_is_told() {
     assert_eq!((&event["change"], &event["flow"]["state"]), (&"began".into(), &"SYN_SENT".into()));
     assert_eq!(event["flow"]["original"]["destination"], "198.51.100.10:80");
 
-    let socket = running.host.control_socket();
     wait_for("a batch to be measured", || {
         running.send_syn(80);
-        let samples = Client::connect(&socket).and_then(|mut client| client.counters()).expect("it answers");
+        let samples = running.gateway.client().counters().expect("it answers");
         samples.iter().any(|sample| sample.name == "mainstay_batch_seconds_count" && sample.value > 0.0)
     });
-    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
-        .args(["status", "--latency", "--socket"])
-        .arg(&socket)
-        .output()
-        .expect("it can be run");
+    let socket = running.gateway.socket();
+    let output = mainstay(&["status", "--latency", "--socket"]).arg(socket).output().expect("it can be run");
     let text = String::from_utf8(output.stdout).expect("it is text");
     assert!(text.contains("batch"), "{text}");
 
-    let mut view = serde_json::Value::Null;
-    let deadline = Instant::now() + PATIENCE;
     // On a busy machine an interval may pass without a packet.
-    while view["talkers"][0].is_null() {
-        assert!(Instant::now() < deadline, "waited too long for a packet in an interval: {view}");
+    let view = wait_until("a packet passes in an interval", || {
         let output = running.look(&["top", "--once", "--json", "--interval", "0.5"], 80);
-        view = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    }
+        let view: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        if view["talkers"][0].is_null() { Err(view.to_string()) } else { Ok(view) }
+    });
     assert_eq!((&view["role"], &view["talkers"][0]["destination"]), (&"active".into(), &"198.51.100.10:80".into()));
 }
 
@@ -224,8 +192,8 @@ fn a_reader_that_has_seen_enough_ends_the_command_quietly() {
         &["top", "--interval", "0.1"],
     ];
     for arguments in commands {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.args(arguments).arg("--socket").arg(running.host.control_socket());
+        let mut command = mainstay(arguments);
+        command.arg("--socket").arg(running.gateway.socket());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it can be run");
         let mut stdout = child.stdout.take().expect("it is a pipe");
@@ -244,8 +212,7 @@ fn a_reader_that_has_seen_enough_ends_the_command_quietly() {
 #[test]
 fn events_have_the_time_of_the_wall_clock() {
     let Some(running) = Running::start("events", 1) else { return };
-    let mut client = Client::connect(&running.host.control_socket()).expect("it listens");
-    let events = client.events().expect("it answers");
+    let events = running.gateway.client().events().expect("it answers");
     assert!(!events.is_empty());
     for event in &events {
         let time = event.time.as_bytes();

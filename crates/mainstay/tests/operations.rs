@@ -2,14 +2,11 @@
 
 mod common;
 
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Output;
 
-use common::{Host, SOUND, gateway, lateness};
-use packet_io::signal::{self, Signal, die_with_parent};
-
-use packet_io::namespace::{NamespaceSupport, probe};
+use common::program::{Program, mainstay, wait_for};
+use common::{Host, SOUND, lateness};
+use packet_io::signal::Signal;
 
 /// A hand-over is a matter of milliseconds on a quiet machine. A run in which the machine was late is repeated.
 const GAP_MS_MAX: f64 = 1000.0;
@@ -31,12 +28,8 @@ fn reloads_a_drain_and_a_rolling_restart_under_load_lose_no_connection() {
 
 /// How the demo ends and what it reports; nothing, said aloud, where the machine forbids namespaces.
 fn rolling_restart(more: &[&str]) -> Option<(Output, serde_json::Value)> {
-    if let NamespaceSupport::Forbidden(why) = probe() {
-        packet_io::namespace::skip(format_args!("{why}"));
-        return None;
-    }
-    let output = Command::new(env!("CARGO_BIN_EXE_mainstay"))
-        .args(["demo", "--rolling-restart", "--json", "--seconds", "2"])
+    packet_io::namespace::for_tests()?;
+    let output = mainstay(&["demo", "--rolling-restart", "--json", "--seconds", "2"])
         .args(more)
         .output()
         .expect("the program can be run");
@@ -58,39 +51,19 @@ fn where_both_nodes_carry_connections_neither_a_drain_nor_a_restart_loses_one() 
     assert!(number("bytes_verified") > 10e6, "{result:#}");
 }
 
-/// How long the gateway may take for anything.
-const WITHIN: Duration = Duration::from_secs(20);
+/// A running gateway that holds the addresses.
+struct Gateway(Program);
 
-/// A running gateway; it ends with the value.
-struct Gateway<'a> {
-    host: &'a Host,
-    child: Child,
-}
-
-impl Drop for Gateway<'_> {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl<'a> Gateway<'a> {
+impl Gateway {
     /// Starts it and waits until it holds the addresses.
-    fn start(host: &'a Host, text: &str) -> Self {
-        let mut command = gateway(&host.file(text));
-        command.stderr(Stdio::null());
-        die_with_parent(&mut command);
-        let child = host.namespace().spawn_command(command).expect("it can be started");
-        let gateway = Self { host, child };
-        gateway.wait_for("the node to be active", || gateway.status()["node"]["role"] == "active");
-        gateway
+    fn start(host: &Host, text: &str) -> Self {
+        let gateway = host.start(text);
+        gateway.wait_for_role("active");
+        Self(gateway)
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.args(arguments).arg("--socket").arg(self.host.control_socket());
-        command.output().expect("the program can be run")
+        mainstay(arguments).arg("--socket").arg(self.0.socket()).output().expect("the program can be run")
     }
 
     fn json(&self, arguments: &[&str]) -> serde_json::Value {
@@ -111,14 +84,6 @@ impl<'a> Gateway<'a> {
         let events = self.json(&["status", "--events"]);
         let events = events["events"].as_array().into_iter().flatten();
         events.into_iter().any(|event| event["kind"] == kind && event["detail"].as_str().unwrap_or("").contains(detail))
-    }
-
-    fn wait_for(&self, what: &str, condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + WITHIN;
-        while !condition() {
-            assert!(Instant::now() < deadline, "waited too long for {what}");
-            thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 
@@ -144,8 +109,8 @@ fn the_file_is_read_again_when_asked_and_on_a_signal() {
         "{checked:?}"
     );
     assert_eq!(gateway.rule_names(), ["out"]);
-    signal::send(gateway.child.id(), Signal::Reload).expect("it runs");
-    gateway.wait_for("the new rule", || gateway.rule_names() == ["out", "web"]);
+    gateway.0.signal(Signal::Reload);
+    wait_for("the new rule", || gateway.rule_names() == ["out", "web"]);
     assert!(gateway.has_event("reloaded", "firewall rule: added web"));
     assert_ne!(gateway.status()["configuration"], before.as_str());
     let table = gateway.run(&["rules"]);
@@ -205,5 +170,5 @@ fn a_node_that_nobody_could_relieve_is_drained_only_by_force() {
     assert_eq!(gateway.status()["node"]["role"], "left");
     let undrained = gateway.run(&["undrain"]);
     assert!(undrained.status.success(), "{}", text(&undrained.stderr));
-    gateway.wait_for("the node to hold the addresses again", || gateway.status()["node"]["role"] == "active");
+    gateway.0.wait_for_role("active");
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-use packet_io::namespace::{NamespaceSupport, probe};
 use serde_json::Value;
 
 /// Flows at a time: few, as other tests share the machine.
@@ -18,10 +17,7 @@ const AT_RISK_MIN: u64 = 10;
 
 #[test]
 fn a_cluster_with_each_transport_survives_a_kill_when_nothing_is_lost() {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let page = std::env::temp_dir().join(format!("mainstay-replication-{}.html", std::process::id()));
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
     command.args(["bench", "replication", "--quick", "--json", "--losses", "0", "--objects-kb", "1,1000"]);

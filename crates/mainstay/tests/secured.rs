@@ -1,27 +1,21 @@
 //! Gateways whose channel is encrypted, as operators run them, and strangers on their link.
 
-use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+mod common;
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use std::{fs, io, thread};
+use std::thread;
+use std::time::Instant;
 
 use api::{EventKind, PeerStatus, Status};
-use control::client::Client;
-use lab::testbed::topology::{CLIENT, INSIDE, OUTSIDE, SYNC, Topology};
-use packet_io::namespace::{NamespaceSupport, probe};
-use packet_io::signal::die_with_parent;
+use common::forwarded::{self, REPLICATION_PORT, connect, echo_inside, exchange};
+use common::program::{Folder, Program, until, write_configuration};
+use lab::testbed::topology::{SYNC, Topology};
 
-/// The longest that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The port that clients outside connect to, and the one that they reach inside.
-const FORWARDED: (u16, u16) = (443, 8443);
-/// Where the nodes replicate.
-const REPLICATION_PORT: u16 = 3781;
 /// Questions that are answered under each set of keys, of which there are six.
 const ANSWERS_PER_SET_OF_KEYS: u64 = 11;
 /// Datagrams that a stranger sends.
@@ -30,127 +24,55 @@ const FLOOD_DATAGRAMS: usize = 20_000;
 /// One network at a time: several would take each other's processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited too long until {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Two machines, and a folder with what they are configured by.
 struct Site {
     topology: Topology,
-    folder: PathBuf,
-    nodes: [Option<Child>; 2],
+    nodes: [Option<Program>; 2],
+    folder: Folder,
     _turn: MutexGuard<'static, ()>,
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        for child in self.nodes.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
 }
 
 impl Site {
     /// Nothing, said aloud, where the machine forbids namespaces.
     fn new() -> Option<Self> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        if probe() != NamespaceSupport::Available {
-            packet_io::namespace::skip(format_args!("{:?}", probe()));
-            return None;
-        }
-        let nth = MADE.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("mainstay-secured-{}-{nth}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary directory");
+        packet_io::namespace::for_tests()?;
         let topology = Topology::build().expect("namespaces can be made");
-        Some(Self { topology, folder, nodes: [None, None], _turn: turn })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    /// Makes a key as an operator does.
-    fn make_key(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        let made = Command::new(env!("CARGO_BIN_EXE_mainstay")).arg("key").arg("--output").arg(&path).output();
-        assert!(made.is_ok_and(|made| made.status.success()), "a key can be made");
-        path
+        Some(Self { topology, nodes: [None, None], folder: Folder::new("secured"), _turn: turn })
     }
 
     fn configure(&self, id: usize, security: &str, of_peer: &str) {
-        let other = 1 - id;
-        let (inside, outside, client) = (INSIDE[0], OUTSIDE[0], CLIENT[0]);
-        let mut text = format!(
-            "[node]\nid = {id}\nnodes = 2\npriority = {}\ncontrol_socket = {:?}\n\
-             [[port]]\nname = \"inside\"\ninterface = \"inside\"\naddresses = [\"{inside}/24\"]\n\
-             [[port]]\nname = \"outside\"\ninterface = \"outside\"\naddresses = [\"{outside}/24\"]\n\
-             [[firewall.rule]]\nname = \"all\"\naction = \"accept\"\n",
-            200 - 100 * id,
-            self.socket(id),
-        );
-        let _ = write!(
-            text,
-            "[[nat.destination]]\ndestination = \"{outside}\"\nprotocol = \"tcp\"\nport = {}\nto = \"{client}:{}\"\n\
-             [replication]\nlocal = \"{}:{REPLICATION_PORT}\"\nhold_first_reply = \"250ms\"\n\
-             [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n{of_peer}\n\
-             [replication.security]\n{security}\n",
-            FORWARDED.0, FORWARDED.1, SYNC[id], SYNC[other],
-        );
-        fs::write(self.path(&format!("{id}.toml")), text).expect("the configuration can be written");
+        let text = forwarded::configuration(id, "", "hold_first_reply = \"250ms\"", of_peer, security);
+        write_configuration(&self.folder, &id.to_string(), &text);
     }
 
     fn configure_keys(&self, id: usize, keys: &[&Path], more: &str) {
         self.configure(id, &format!("pre_shared_keys = {keys:?}\n{more}"), "");
     }
 
-    fn socket(&self, id: usize) -> PathBuf {
-        self.path(&format!("{id}.sock"))
+    fn start(&mut self, id: usize) {
+        let words = [env!("CARGO_BIN_EXE_mainstay"), "gateway"];
+        let node = Program::start_as_configured(&self.topology.nodes[id], &self.folder, &id.to_string(), &words);
+        self.nodes[id] = Some(node);
     }
 
-    fn start(&mut self, id: usize) {
-        let log = fs::File::create(self.path(&format!("{id}.log"))).expect("the log can be written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.arg("gateway").arg("--config").arg(self.path(&format!("{id}.toml")));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        die_with_parent(&mut command);
-        self.nodes[id] = Some(self.topology.nodes[id].spawn_command(command).expect("the program can be run"));
+    /// A node that was started.
+    fn node(&self, id: usize) -> &Program {
+        self.nodes[id].as_ref().expect("it runs")
     }
 
     fn kill(&mut self, id: usize) {
-        let mut child = self.nodes[id].take().expect("it runs");
-        child.kill().and_then(|()| child.wait()).expect("it can be killed");
-    }
-
-    fn log(&self, id: usize) -> String {
-        fs::read_to_string(self.path(&format!("{id}.log"))).unwrap_or_default()
-    }
-
-    fn client(&self, id: usize) -> Option<Client> {
-        Client::connect(&self.socket(id)).ok()
-    }
-
-    fn status(&self, id: usize) -> Option<Status> {
-        self.client(id)?.status().ok()
+        self.nodes[id].take().expect("it runs").kill();
     }
 
     /// What the node says of the other one.
     fn peer(&self, id: usize) -> PeerStatus {
-        self.status(id).expect("it answers").peers.remove(0)
+        self.node(id).status().expect("it answers").peers.remove(0)
     }
 
     fn wait_until_ready(&self) {
         until("the nodes have told each other everything", || {
-            let statuses = [self.status(0)?, self.status(1)?];
+            let statuses = [self.node(0).status()?, self.node(1).status()?];
             let is_active = |status: &&Status| status.node.role == "active";
             let are_ready = statuses.iter().all(|status| status.takeover.ready);
             (are_ready && statuses.iter().filter(is_active).count() == 1).then_some(())
@@ -158,46 +80,15 @@ impl Site {
     }
 
     fn active(&self) -> usize {
-        let is_active = |id: &usize| self.status(*id).is_some_and(|status| status.node.role == "active");
-        (0..2).find(is_active).expect("one is active")
+        let is_active = |node: &Option<Program>| node.as_ref().is_some_and(|node| node.role() == "active");
+        self.nodes.iter().position(is_active).expect("one is active")
     }
 
     fn reload(&self, id: usize) -> Vec<String> {
-        let report = self.client(id).expect("it answers").reload(false).expect("it can be asked");
+        let report = self.node(id).client().reload(false).expect("it can be asked");
         assert!(report.applied, "{report:?}");
         report.changes
     }
-
-    /// A host inside that sends back what it is sent.
-    fn echo_inside(&self) {
-        let address = SocketAddr::new(CLIENT[0], FORWARDED.1);
-        let listener = self.topology.client.run(|| TcpListener::bind(address).expect("the address is free")).unwrap();
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                thread::spawn(move || {
-                    let mut writer = stream.try_clone().expect("descriptors are left");
-                    // It ends with its connection, or with the test.
-                    let _ = io::copy(&mut &stream, &mut writer);
-                });
-            }
-        });
-    }
-
-    fn connect(&self) -> TcpStream {
-        let address = SocketAddr::new(OUTSIDE[0], FORWARDED.0);
-        let stream = self.topology.server.run(|| TcpStream::connect_timeout(&address, PATIENCE)).unwrap();
-        let stream = stream.expect("the connection is let through");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-    }
-}
-
-fn exchange(stream: &mut TcpStream, text: &[u8]) {
-    stream.write_all(text).unwrap();
-    let mut answer = vec![0; text.len()];
-    stream.read_exact(&mut answer).expect("an answer comes");
-    assert_eq!(answer, text);
 }
 
 /// A client that asks again and again.
@@ -238,15 +129,15 @@ impl Asking {
 #[test]
 fn connections_outlive_their_node_and_keys_are_exchanged_under_traffic() {
     let Some(mut site) = Site::new() else { return };
-    let [old, new] = ["old.key", "new.key"].map(|name| site.make_key(name));
+    let [old, new] = ["old.key", "new.key"].map(|name| site.folder.make_key(name));
     (0..2).for_each(|id| site.configure_keys(id, &[&old], "rotate_interval = \"5s\""));
     (0..2).for_each(|id| site.start(id));
-    site.echo_inside();
+    echo_inside(&site.topology);
     site.wait_until_ready();
     let first = site.peer(0).channel;
     assert!(first.secured_by.starts_with("pre-shared key ") && first.is_secured(), "{first:?}");
 
-    let asking = Asking::begin(site.connect());
+    let asking = Asking::begin(connect(&site.topology));
     let [both, both_new, only_new] = [vec![&*old, &*new], vec![&*new, &*old], vec![&*new]];
     for (id, keys) in [(0, &both), (1, &both), (0, &both_new), (1, &both_new), (0, &only_new), (1, &only_new)] {
         site.configure_keys(id, keys, "rotate_interval = \"5s\"");
@@ -264,10 +155,10 @@ fn connections_outlive_their_node_and_keys_are_exchanged_under_traffic() {
     asking.wait_for_answers(ANSWERS_PER_SET_OF_KEYS);
     let mut stream = asking.end();
     for id in 0..2 {
-        let events = site.client(id).expect("it answers").events().unwrap();
+        let events = site.node(id).client().events().unwrap();
         let is_trouble = |kind: &EventKind| matches!(kind, EventKind::PeerDown | EventKind::ReplicationDown);
         assert!(!events.iter().any(|event| is_trouble(&event.kind)), "{events:#?}");
-        let shown = format!("{:?} {}", site.status(id), site.log(id));
+        let shown = format!("{:?} {}", site.node(id).status(), site.node(id).log());
         let secret = fs::read_to_string(&new).unwrap();
         assert!(!shown.contains(secret.trim()), "no secret is shown");
     }
@@ -275,13 +166,13 @@ fn connections_outlive_their_node_and_keys_are_exchanged_under_traffic() {
     site.kill(active);
     exchange(&mut stream, b"after");
     assert_eq!(site.active(), 1 - active);
-    let samples = site.client(1 - active).expect("it answers").counters().unwrap();
+    let samples = site.node(1 - active).client().counters().unwrap();
     assert!(samples.iter().any(|sample| sample.name == "mainstay_channel_secured" && sample.value == 1.0));
 }
 
 /// Processor time that a process has used, in clock ticks of a hundredth of a second.
-fn processor_ticks(child: &Child) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
+fn processor_ticks(node: &Program) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/stat", node.id())).expect("it runs");
     let fields: Vec<&str> = text.rsplit_once(')').expect("the name is in brackets").1.split_whitespace().collect();
     fields[11..=12].iter().map(|field| field.parse::<u64>().expect("a number")).sum()
 }
@@ -289,13 +180,13 @@ fn processor_ticks(child: &Child) -> u64 {
 #[test]
 fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
     let Some(mut site) = Site::new() else { return };
-    let key = site.make_key("cluster.key");
+    let key = site.folder.make_key("cluster.key");
     (0..2).for_each(|id| site.configure_keys(id, &[&key], ""));
     (0..2).for_each(|id| site.start(id));
-    site.echo_inside();
+    echo_inside(&site.topology);
     site.wait_until_ready();
     let active = site.active();
-    let mut stream = site.connect();
+    let mut stream = connect(&site.topology);
     exchange(&mut stream, b"before");
     // The stranger has the dead peer's address and port, which nobody is closer to having.
     site.kill(1 - active);
@@ -303,7 +194,7 @@ fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
     let socket = socket.expect("the port is free");
     let target = SocketAddr::new(SYNC[active], REPLICATION_PORT);
     until("the dead peer is found dead", || (site.peer(active).detector == "down").then_some(()));
-    let before = (site.peer(active).channel, processor_ticks(site.nodes[active].as_ref().expect("it runs")));
+    let before = (site.peer(active).channel, processor_ticks(site.node(active)));
     let began = Instant::now();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     for number in 0..FLOOD_DATAGRAMS {
@@ -329,7 +220,7 @@ fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
     });
     assert_eq!((after.channel.handshakes, &after.channel.secured_by), (before.0.handshakes, &before.0.secured_by));
     assert_eq!((after.detector.as_str(), site.active()), ("down", active));
-    let ticks = processor_ticks(site.nodes[active].as_ref().expect("it runs")) - before.1;
+    let ticks = processor_ticks(site.node(active)) - before.1;
     let share = ticks as f64 / 100.0 / elapsed.as_secs_f64();
     println!("{FLOOD_DATAGRAMS} datagrams in {elapsed:?}: {ticks} hundredths of a second, {share:.2} of a processor");
     assert!(ticks < 300, "150 µs for each datagram would be far too much: {ticks} ticks");
@@ -343,17 +234,17 @@ fn a_stranger_who_floods_the_port_in_the_peers_name_gets_nowhere() {
 fn a_node_with_another_key_is_not_believed_and_the_log_says_why() {
     let Some(mut site) = Site::new() else { return };
     for id in 0..2 {
-        let key = site.make_key(&format!("{id}.key"));
+        let key = site.folder.make_key(&format!("{id}.key"));
         site.configure_keys(id, &[&key], "");
         site.start(id);
     }
     until("both say why", || {
-        let said = |id| site.log(id).contains("pre_shared_keys of both nodes have a key in common");
+        let said = |id| site.node(id).log().contains("pre_shared_keys of both nodes have a key in common");
         (said(0) && said(1)).then_some(())
     });
     let peer = site.peer(0);
     assert_eq!((peer.channel.secured_by.as_str(), peer.detector.as_str()), ("establishing", "down"));
-    assert!(!site.status(0).expect("it answers").takeover.ready);
+    assert!(!site.node(0).status().expect("it answers").takeover.ready);
 }
 
 /// Runs openssl in the folder; false where there is none.
@@ -394,7 +285,7 @@ fn make_certificate(folder: &Path, authority: &str, name: &str, key: &str) {
 
 fn certificate_section(site: &Site, name: &str) -> String {
     let [certificate, key, authority] =
-        [format!("{name}.pem"), format!("{name}.key"), "authority.pem".to_owned()].map(|file| site.path(&file));
+        [format!("{name}.pem"), format!("{name}.key"), "authority.pem".to_owned()].map(|file| site.folder.join(file));
     format!("certificate = {certificate:?}\nkey = {key:?}\nauthority = {authority:?}\nrotate_interval = \"5s\"")
 }
 
@@ -410,11 +301,11 @@ fn nodes_authenticate_by_certificates_that_openssl_made() {
     site.configure(0, &certificate_section(&site, "left"), "certificate_name = \"right.example\"");
     site.configure(1, &certificate_section(&site, "right"), "certificate_name = \"left.example\"");
     (0..2).for_each(|id| site.start(id));
-    site.echo_inside();
+    echo_inside(&site.topology);
     site.wait_until_ready();
     assert_eq!(site.peer(0).channel.secured_by, "certificate right.example");
     assert_eq!(site.peer(1).channel.secured_by, "certificate left.example");
-    let mut stream = site.connect();
+    let mut stream = connect(&site.topology);
     exchange(&mut stream, b"before");
     until("session keys were exchanged", || (site.peer(0).channel.handshakes >= 2).then_some(()));
 
@@ -428,7 +319,7 @@ fn nodes_authenticate_by_certificates_that_openssl_made() {
     let name = format!("certificate_name = \"{}.example\"", genuine[active]);
     site.configure(standby, &certificate_section(&site, "forged"), &name);
     site.start(standby);
-    until("the log says why", || site.log(active).contains("not issued by the authority").then_some(()));
+    until("the log says why", || site.node(active).log().contains("not issued by the authority").then_some(()));
     until("the node that was killed is found dead", || (site.peer(active).detector == "down").then_some(()));
     exchange(&mut stream, b"meanwhile");
     assert_eq!(site.peer(active).detector, "down", "the forged one is not heard");
@@ -445,13 +336,13 @@ fn nodes_authenticate_by_certificates_that_openssl_made() {
 fn a_key_that_others_may_read_keeps_a_gateway_from_starting() {
     use std::os::unix::fs::PermissionsExt;
     let Some(mut site) = Site::new() else { return };
-    let key = site.make_key("cluster.key");
+    let key = site.folder.make_key("cluster.key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     site.configure_keys(0, &[&key], "");
     site.start(0);
-    let child = site.nodes[0].as_mut().expect("it was started");
-    let status = until("it ends", || child.try_wait().expect("it is a child"));
-    let log = site.log(0);
+    let node = site.nodes[0].as_mut().expect("it was started");
+    let status = until("it ends", || node.has_ended());
+    let log = site.node(0).log();
     assert!(!status.success() && log.contains(&format!("chmod 600 {}", key.display())), "{log}");
 }
 
@@ -460,11 +351,11 @@ fn plain_text_is_said_so() {
     let Some(mut site) = Site::new() else { return };
     site.configure(0, "mode = \"plain\"", "");
     site.start(0);
-    let status = until("it answers", || site.status(0));
+    let status = until("it answers", || site.node(0).status());
     assert_eq!(status.peers[0].channel.secured_by, "plain");
-    let events = site.client(0).expect("it answers").events().unwrap();
+    let events = site.node(0).client().events().unwrap();
     let warned =
         events.iter().filter(|event| event.kind == EventKind::Warning && event.detail.contains("not encrypted"));
     assert_eq!(warned.count(), 1, "{events:#?}");
-    assert!(site.log(0).contains("not encrypted"));
+    assert!(site.node(0).log().contains("not encrypted"));
 }

@@ -7,14 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use common::program::{Folder, PATIENCE, mainstay};
 use common::sync::SyncPair;
-use common::{Host, SOUND};
-use packet_io::signal::die_with_parent;
+use common::{Host, SOUND, gateway};
+use packet_io::signal::{self, Signal, die_with_parent};
 
-/// The longest that a test waits for something to happen.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// The user and group "nobody" of every distribution.
 const NOBODY: &str = "65534";
 /// The most that `systemd-analyze security` may find exposed, of 100.
@@ -61,11 +60,6 @@ impl Manager {
     }
 }
 
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("there is kill");
-    assert!(status.success());
-}
-
 /// Waits for the gateway to end well, and gives what it logged.
 fn ended(child: Child) -> String {
     let output = child.wait_with_output().expect("it is our child");
@@ -94,17 +88,15 @@ fn a_service_manager_hears_of_the_gateways_whole_life() {
     let Some(host) = Host::new("service") else { return };
     let manager = Manager::new(&host);
     let path = host.file(&SOUND.replace("nodes = 2", "nodes = 2\nlog_format = \"json\""));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    command.arg("gateway").arg("--config").arg(path);
-    let gateway = manager.start(&host, command);
+    let gateway = manager.start(&host, gateway(&path));
     manager.wait_for(&["READY=1", "STATUS=init; 0 of 1 peers up"]);
     manager.wait_for(&["WATCHDOG=1"]);
     manager.wait_for(&["STATUS=active; 0 of 1 peers up"]);
-    signal(&gateway, "-HUP");
+    signal::send(gateway.id(), Signal::Reload).expect("it runs");
     manager.wait_for(&["RELOADING=1", "MONOTONIC_USEC="]);
     manager.wait_for(&["READY=1", "STATUS=active"]);
     manager.wait_for(&["WATCHDOG=1"]);
-    signal(&gateway, "-TERM");
+    signal::send(gateway.id(), Signal::Terminate).expect("it runs");
     manager.wait_for(&["STOPPING=1"]);
     let log = ended(gateway);
     for line in log.lines() {
@@ -122,7 +114,7 @@ fn an_ordinary_user_runs_the_gateway_with_the_capabilities_of_the_unit() {
     let Some(host) = Host::new("capabilities") else { return };
     let manager = Manager::new(&host);
     let path = host.file(SOUND);
-    fs::set_permissions(&host.folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    fs::set_permissions(&*host.folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
     // Where the program was built may be closed to others.
     let program = host.folder.join("mainstay");
     fs::copy(env!("CARGO_BIN_EXE_mainstay"), &program).expect("there is room");
@@ -146,10 +138,9 @@ fn an_ordinary_user_runs_the_gateway_with_the_capabilities_of_the_unit() {
     assert!(line("Uid:").starts_with(NOBODY), "{status}");
     // capabilities(7): CAP_NET_ADMIN is 12, CAP_NET_RAW 13, CAP_BPF 39.
     assert_eq!(line("CapEff:"), format!("{:016x}", 1_u64 << 12 | 1 << 13 | 1 << 39));
-    let socket = host.folder.join("control.sock");
-    let asked = Command::new(env!("CARGO_BIN_EXE_mainstay")).arg("status").arg("--socket").arg(socket).output();
+    let asked = mainstay(&["status", "--socket"]).arg(host.control_socket()).output();
     assert!(asked.expect("the program is there").status.success());
-    signal(&gateway, "-TERM");
+    signal::send(gateway.id(), Signal::Terminate).expect("it runs");
     manager.wait_for(&["STOPPING=1"]);
     let log = ended(gateway);
     // Two warnings are due: the channel is in plain text, and the node ends without a peer that takes over.
@@ -167,7 +158,7 @@ fn an_ordinary_user_replicates_the_kernels_connections_with_the_capability_of_th
     let Some(host) = Host::new("sync-capabilities") else { return };
     let manager = Manager::new(&host);
     let path = host.file(&SyncPair::configuration(0, ""));
-    fs::set_permissions(&host.folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    fs::set_permissions(&*host.folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let program = host.folder.join("mainstay");
     fs::copy(env!("CARGO_BIN_EXE_mainstay"), &program).expect("there is room");
     let (_, unit) = unit("mainstay-sync.service");
@@ -180,7 +171,7 @@ fn an_ordinary_user_replicates_the_kernels_connections_with_the_capability_of_th
     let daemon = manager.start(&host, command);
     manager.wait_for(&["READY=1", "STATUS=backup; 0 of 1 peers up; a failover now would not be safe: "]);
     manager.wait_for(&["WATCHDOG=1"]);
-    signal(&daemon, "-TERM");
+    signal::send(daemon.id(), Signal::Terminate).expect("it runs");
     manager.wait_for(&["STOPPING=1"]);
     let log = ended(daemon);
     assert!(!log.contains("ERROR") && !log.contains("CAP_"), "{log}");
@@ -193,8 +184,7 @@ fn the_units_are_right_and_expose_little() {
     }
     for name in ["mainstay.service", "mainstay-sync.service"] {
         let (_, text) = unit(name);
-        let folder = std::env::temp_dir().join(format!("mainstay-unit-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary directory");
+        let folder = Folder::new("unit");
         let path = folder.join(name);
         fs::write(&path, text.replace("/usr/bin/mainstay", env!("CARGO_BIN_EXE_mainstay"))).expect("a temporary file");
         let analyze = |arguments: &[&str]| {
@@ -205,7 +195,6 @@ fn the_units_are_right_and_expose_little() {
         assert!(is_right && !said.contains(name), "{said}");
         let threshold = format!("--threshold={EXPOSURE_MAX}");
         let (exposes_little, said) = analyze(&["security", "--offline=true", "--no-pager", &threshold]);
-        fs::remove_dir_all(&folder).expect("it is ours");
         if said.contains("unrecognized option") || said.contains("not supported") {
             packet_io::namespace::skip("this systemd-analyze cannot judge a file");
             return;

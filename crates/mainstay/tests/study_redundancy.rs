@@ -1,57 +1,39 @@
 //! `mainstay study redundancy` as an operator runs it: files, a pipe, and a kill in the middle.
 
+mod common;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use analysis::synthesis::redundancy::{RedundancyConfig, RedundancyTraffic};
+use common::program::{Folder, mainstay};
 use serde_json::Value;
 
-/// A folder that goes when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mainstay-study-redundancy-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary folder");
-        Self(path)
+/// A capture of traffic of which two fifths were sent before.
+fn capture(folder: &Folder, name: &str, seed: u64) -> PathBuf {
+    let path = folder.join(name);
+    let config = RedundancyConfig {
+        redundancy: 0.4,
+        bits_per_second: 10e6,
+        duration: Duration::from_secs(2),
+        encrypted_share: 0.0,
+        text_share: 0.0,
+        ..RedundancyConfig::default()
+    };
+    let file = std::io::BufWriter::new(std::fs::File::create(&path).expect("a temporary file"));
+    let mut writer = packet_io::pcap::PcapWriter::new(file).expect("it can be written");
+    let mut traffic = RedundancyTraffic::new(config, seed).expect("it can be made");
+    while let Some((at, frame)) = traffic.next() {
+        writer.write(at, frame).expect("it can be written");
     }
-
-    /// A capture of traffic of which two fifths were sent before.
-    fn capture(&self, name: &str, seed: u64) -> PathBuf {
-        let path = self.0.join(name);
-        let config = RedundancyConfig {
-            redundancy: 0.4,
-            bits_per_second: 10e6,
-            duration: Duration::from_secs(2),
-            encrypted_share: 0.0,
-            text_share: 0.0,
-            ..RedundancyConfig::default()
-        };
-        let mut writer = packet_io::pcap::PcapWriter::new(std::io::BufWriter::new(
-            std::fs::File::create(&path).expect("a temporary file"),
-        ))
-        .expect("it can be written");
-        let mut traffic = RedundancyTraffic::new(config, seed).expect("it can be made");
-        while let Some((at, frame)) = traffic.next() {
-            writer.write(at, frame).expect("it can be written");
-        }
-        writer.finish().expect("it can be written");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    writer.finish().expect("it can be written");
+    path
 }
 
 fn study() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    command.args(["study", "redundancy", "--quick", "--cache-megabytes", "4", "--json"]);
-    command
+    mainstay(&["study", "redundancy", "--quick", "--cache-megabytes", "4", "--json"])
 }
 
 /// With so little memory that there are several turns.
@@ -81,8 +63,8 @@ const SIGXFSZ: i32 = 25;
 #[test]
 fn a_study_that_is_killed_goes_on_and_finds_the_same_to_the_byte() {
     let folder = Folder::new("kill");
-    let captures = [folder.capture("one.pcap", 1), folder.capture("other.pcap", 2)];
-    let [whole, killed] = ["whole", "killed"].map(|name| folder.0.join(name));
+    let captures = [capture(&folder, "one.pcap", 1), capture(&folder, "other.pcap", 2)];
+    let [whole, killed] = ["whole", "killed"].map(|name| folder.join(name));
     let arguments = |out: &Path| {
         let mut command = study_in_turns();
         command.args(["--jobs", "1"]).args(&captures).arg("--out").arg(out);
@@ -115,8 +97,8 @@ fn a_study_that_is_killed_goes_on_and_finds_the_same_to_the_byte() {
 #[test]
 fn what_is_printed_has_what_an_operator_asks_for_and_the_page_needs_nothing_else() {
     let folder = Folder::new("page");
-    let capture = folder.capture("office.pcap", 3);
-    let out = folder.0.join("out");
+    let capture = capture(&folder, "office.pcap", 3);
+    let out = folder.join("out");
     let findings = json(&study().arg(&capture).arg("--out").arg(&out).output().expect("it can be run"));
     for key in ["saved", "optimal", "by_protocol", "origins", "match_lengths", "cache_sizes", "zipf_alpha"] {
         assert!(findings.get(key).is_some(), "{key} is missing");
@@ -133,7 +115,7 @@ fn what_is_printed_has_what_an_operator_asks_for_and_the_page_needs_nothing_else
 #[test]
 fn a_pipe_is_studied_as_a_file_is() {
     let folder = Folder::new("pipe");
-    let capture = folder.capture("office.pcap", 4);
+    let capture = capture(&folder, "office.pcap", 4);
     let of_file = json(&study().arg(&capture).output().expect("it can be run"));
     let input = std::fs::File::open(&capture).expect("it was written");
     let of_pipe = json(&study().arg("-").stdin(input).output().expect("it can be run"));

@@ -1,47 +1,27 @@
 //! `mainstay synthesize replication` and `mainstay study replication` as an operator runs them: a pipe between them, files that are no
 //! captures, captures that break off, and readers that do.
 
+mod common;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use common::program::{Folder, mainstay};
 use serde_json::Value;
 
-/// A folder that goes when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mainstay-study-replication-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary folder");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, bytes).expect("a temporary file");
-        path
-    }
-
-    /// A capture of some hundred connections.
-    fn capture(&self, name: &str) -> PathBuf {
-        let path = self.0.join(name);
-        let made = synthesize("5").arg("--write").arg(&path).output().expect("it can be run");
-        assert!(made.status.success(), "{}", said(&made));
-        path
-    }
+fn file(folder: &Folder, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).expect("a temporary file");
+    path
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn mainstay(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    command.args(arguments);
-    command
+/// A capture of some hundred connections.
+fn capture(folder: &Folder, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    let made = synthesize("5").arg("--write").arg(&path).output().expect("it can be run");
+    assert!(made.status.success(), "{}", said(&made));
+    path
 }
 
 fn synthesize(seconds: &str) -> Command {
@@ -82,8 +62,8 @@ fn piped(mut from: Child, to: &mut Command) -> Output {
 #[test]
 fn synthetic_traffic_is_studied_through_a_pipe_as_from_a_file() {
     let folder = Folder::new("pipe");
-    let capture = folder.capture("made.pcap");
-    let out = folder.0.join("report");
+    let capture = capture(&folder, "made.pcap");
+    let out = folder.join("report");
     let from = synthesize("5").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it can be run");
     let of_pipe = json(&piped(from, study(&[Path::new("-")]).arg("--out").arg(&out)));
     assert_eq!(of_pipe, json(&study(&[&capture]).output().expect("it can be run")));
@@ -117,15 +97,15 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 #[test]
 fn what_is_no_capture_is_refused_with_what_to_do() {
     let folder = Folder::new("refused");
-    let capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
+    let capture = std::fs::read(capture(&folder, "made.pcap")).expect("it was written");
     let refused = [
-        (folder.file("empty.pcap", b""), "the file is empty"),
-        (folder.file("packed.pcap.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "zcat FILE"),
-        (folder.file("packed.pcap.zst", b"\x28\xb5\x2f\xfd\0\0\0\0"), "zstdcat FILE"),
-        (folder.file("script.sh", b"#!/bin/sh\nexit 0\n# and some more"), "not a capture"),
-        (folder.file("header.pcap", &capture[..20]), "ends within a record"),
-        (folder.0.clone(), "is a folder: name the captures that are in it"),
-        (folder.0.join("nothing.pcap"), "No such file"),
+        (file(&folder, "empty.pcap", b""), "the file is empty"),
+        (file(&folder, "packed.pcap.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "zcat FILE"),
+        (file(&folder, "packed.pcap.zst", b"\x28\xb5\x2f\xfd\0\0\0\0"), "zstdcat FILE"),
+        (file(&folder, "script.sh", b"#!/bin/sh\nexit 0\n# and some more"), "not a capture"),
+        (file(&folder, "header.pcap", &capture[..20]), "ends within a record"),
+        (folder.to_path_buf(), "is a folder: name the captures that are in it"),
+        (folder.join("nothing.pcap"), "No such file"),
     ];
     for (path, remedy) in refused {
         let output = study(&[&path]).output().expect("it can be run");
@@ -138,13 +118,13 @@ fn what_is_no_capture_is_refused_with_what_to_do() {
 #[test]
 fn a_capture_that_breaks_off_is_named_with_the_place_and_studied_up_to_there() {
     let folder = Folder::new("broken");
-    let capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
-    let cut = folder.file("cut.pcap", &capture[..capture.len() / 2 + 5]);
+    let capture = std::fs::read(capture(&folder, "made.pcap")).expect("it was written");
+    let cut = file(&folder, "cut.pcap", &capture[..capture.len() / 2 + 5]);
     let output = study(&[&cut]).output().expect("it can be run");
     assert!(json(&output)["traffic"]["connections"].as_u64().is_some_and(|count| count > 50), "{}", said(&output));
     assert!(said(&output).contains("cut.pcap: read up to frame"), "{}", said(&output));
     assert!(said(&output).contains("what came before it is studied"), "{}", said(&output));
-    let bare = folder.file("bare.pcap", &capture[..24]);
+    let bare = file(&folder, "bare.pcap", &capture[..24]);
     let output = study(&[&bare]).output().expect("it can be run");
     assert_eq!(json(&output)["traffic"]["connections"], 0);
     assert!(said(&output).contains("there is no connection"), "{}", said(&output));
@@ -153,7 +133,7 @@ fn a_capture_that_breaks_off_is_named_with_the_place_and_studied_up_to_there() {
 #[test]
 fn frames_with_wrong_checksums_are_named_with_the_option_that_believes_them() {
     let folder = Folder::new("checksums");
-    let mut capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
+    let mut capture = std::fs::read(capture(&folder, "made.pcap")).expect("it was written");
     // The last bytes of all transport checksums: behind the file's header, each record's and its frame's up to the field.
     let mut record = 24;
     while record < capture.len() {
@@ -161,7 +141,7 @@ fn frames_with_wrong_checksums_are_named_with_the_option_that_believes_them() {
         capture[record + 16 + 14 + 20 + 16] ^= 0x55;
         record += 16 + length as usize;
     }
-    let path = folder.file("broken.pcap", &capture);
+    let path = file(&folder, "broken.pcap", &capture);
     let verified = study(&[&path]).output().expect("it can be run");
     // One in 65 536 wrong checksums looks like one that was left to hardware.
     assert!(json(&verified)["traffic"]["connections"].as_u64().is_some_and(|count| count < 5), "{}", said(&verified));
@@ -174,13 +154,13 @@ fn frames_with_wrong_checksums_are_named_with_the_option_that_believes_them() {
 #[test]
 fn a_capture_of_which_nothing_can_be_studied_is_refused_with_the_option_that_would_help() {
     let folder = Folder::new("all-skipped");
-    let mut capture = std::fs::read(folder.capture("made.pcap")).expect("it was written");
+    let mut capture = std::fs::read(capture(&folder, "made.pcap")).expect("it was written");
     // A file's header, and one record whose TCP checksum is wrong.
     let length = capture[24 + 8..24 + 12].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
     capture.truncate(24 + 16 + length);
     capture[24 + 16 + 14 + 20 + 16] ^= 0x55;
     capture[24 + 16 + 14 + 20 + 17] ^= 0x33;
-    let wrong = folder.file("wrong.pcap", &capture);
+    let wrong = file(&folder, "wrong.pcap", &capture);
     // The same between loopback addresses, with an IPv4 header that says so.
     let ip = 24 + 16 + 14;
     capture[ip + 12..ip + 20].copy_from_slice(&[127, 0, 0, 1, 127, 0, 0, 2]);
@@ -188,10 +168,10 @@ fn a_capture_of_which_nothing_can_be_studied_is_refused_with_the_option_that_wou
     let sum: u32 = capture[ip..ip + 20].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     capture[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
-    let loopback = folder.file("loopback.pcap", &capture);
+    let loopback = file(&folder, "loopback.pcap", &capture);
     for (path, option) in [(&wrong, "--checksums believe"), (&loopback, "--loopback")] {
         let replication = study(&[path]).output().expect("it can be run");
-        let redundancy = Command::new(env!("CARGO_BIN_EXE_mainstay")).args(["study", "redundancy"]).arg(path).output();
+        let redundancy = mainstay(&["study", "redundancy"]).arg(path).output();
         for output in [replication, redundancy.expect("it can be run")] {
             assert!(!output.status.success() && output.stdout.is_empty(), "{}", said(&output));
             assert!(

@@ -60,6 +60,7 @@ use flow::wire::{Packet, Transport, ip_protocol};
 use flow::{Direction, DropReason, HashKey, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::address::tuple_bytes;
 use crate::expectation::{ANY_ADDRESS, ANY_PORT, Expectation};
 use crate::function::{Context, FlowState, NetworkFunction, Verdict, state_attribute};
 use crate::port_range::PortRange;
@@ -352,8 +353,8 @@ fn destination_alone(conditions: &Conditions) -> Conditions {
 
 /// The destinations of a rule that are one address each.
 fn single_addresses(conditions: &Conditions) -> Vec<[u8; 16]> {
-    let single = conditions.destinations.iter().filter(|prefix| prefix.mask() == u128::MAX);
-    single.map(|prefix| prefix.first().to_be_bytes()).collect()
+    let single = conditions.destinations.iter().filter(|prefix| prefix.prefix_len() == prefix.max_prefix_len());
+    single.map(|prefix| tuple_bytes(prefix.addr())).collect()
 }
 
 fn compile(conditions: &[Conditions], kind: RuleKind) -> Result<RuleSet, NatError> {

@@ -35,7 +35,7 @@ impl TupleFilter {
     pub fn matches_any(&self, tuples: &[Tuple]) -> bool {
         let lies_within = |prefix: Option<Prefix>, end: fn(&Tuple) -> [u8; 16]| {
             let is_inside =
-                |prefix: Prefix, tuple: &Tuple| prefix.contains(from_tuple_bytes(end(tuple), tuple.family()));
+                |prefix: Prefix, tuple: &Tuple| prefix.contains(&from_tuple_bytes(end(tuple), tuple.family()));
             prefix.is_none_or(|prefix| tuples.iter().any(|tuple| is_inside(prefix, tuple)))
         };
         self.protocol.is_none_or(|protocol| tuples.iter().any(|tuple| tuple.protocol == protocol))
@@ -67,7 +67,7 @@ mod tests {
         let all = TupleFilter {
             protocol: Some(TCP),
             source: prefix("10.0.0.0/8"),
-            destination: prefix("198.51.100.10"),
+            destination: prefix("198.51.100.10/32"),
             port: Some(80),
         };
         assert!(all.matches(&tuple));

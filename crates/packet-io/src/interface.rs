@@ -182,15 +182,12 @@ pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<(), Io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::{Namespace, NamespaceSupport, probe};
+    use crate::namespace::Namespace;
     use crate::netlink::Netlink;
 
     #[test]
     fn a_cable_is_asked_about_and_its_offloads_switched() {
-        if probe() != NamespaceSupport::Available {
-            crate::namespace::skip(format_args!("{:?}", probe()));
-            return;
-        }
+        let Some(()) = crate::namespace::for_tests() else { return };
         let (here, there) = (Namespace::new().unwrap(), Namespace::new().unwrap());
         here.run(|| {
             Netlink::open().unwrap().create_veth("cable0", "cable0", &there).unwrap();

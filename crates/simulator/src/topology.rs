@@ -247,7 +247,7 @@ fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
     let accept = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
     let forwarded = Conditions {
         // Named, so that an answer that comes first leads back to it.
-        destinations: vec![Prefix::host(Side::Outside.v4(1).into())],
+        destinations: vec![IpAddr::from(Side::Outside.v4(1)).into()],
         protocols: vec![ip_protocol::TCP, ip_protocol::UDP],
         destination_ports: vec![PortRange::single(FORWARDED_PORT)],
         ingress: vec![Side::Outside.port()],
@@ -261,7 +261,7 @@ fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
         (SourceAction::Translate(outside), PREFIX_V4_BITS)
     };
     // NAT's rules name addresses, as the daemon's do: of an answer that comes first nobody knows where its connection came in.
-    let sources = vec![Prefix::new(Side::Inside.v4(0).into(), bits).expect("no bits beyond the prefix are set")];
+    let sources = vec![Prefix::new(Side::Inside.v4(0).into(), bits).expect("a length of IPv4")];
     let to_forwarded = Conditions { ingress: Vec::new(), ..forwarded.clone() };
     let firewall = FirewallConfig {
         rules: vec![accept("outwards", from_inside), accept("forwarded", forwarded)],

@@ -76,7 +76,7 @@ pub(super) fn own_address(
         let mistake = Mistake::new(format!("{} is a multicast address", address.ip()), "write an address of this node");
         findings.error(text.span(), subject, mistake);
     }
-    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.prefix.address == address.ip()) {
+    if ports.iter().flat_map(|port| &port.addresses).any(|shared| shared.prefix.addr() == address.ip()) {
         let mistake = Mistake::new(
             format!("{} is a shared address and moves to whichever node is active", address.ip()),
             "write an address that stays with this node",

@@ -127,7 +127,7 @@ fn check_protocol(subject: &str, raw: &RawRule, rule: &Rule, findings: &mut Find
 
 /// A rule whose addresses and protocol are of different families matches nothing.
 fn check_families(subject: &str, raw: &RawRule, rule: &Rule, findings: &mut Findings<'_>) {
-    let has = |list: &[Prefix], v4: bool| list.is_empty() || list.iter().any(|prefix| prefix.address.is_ipv4() == v4);
+    let has = |list: &[Prefix], v4: bool| list.is_empty() || list.iter().any(|prefix| prefix.addr().is_ipv4() == v4);
     let allows = |v4: bool| match rule.protocol {
         Some(ICMP) => v4,
         Some(ICMPV6) => !v4,

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use network_functions::address;
 use network_functions::nat::{Algorithm, BLOCK_PORTS_MIN, Mapping, MappingKey};
 use network_functions::port_range;
 use toml::Spanned;
@@ -89,12 +88,10 @@ fn check_rule(written: &Spanned<RawSourceNat>, rule: &SourceNat, ports: &PortRan
 /// It cannot be computed; why.
 fn formula(rule: &SourceNat, ports: &PortRange) -> Result<String, String> {
     let Some(NatMapping { is_keyed, block_ports }) = rule.mapping else { return Ok(String::new()) };
-    let prefix = |prefix: &super::super::value::Prefix| address::Prefix::new(prefix.address, prefix.length_bits);
-    let sources = rule.source.iter().map(prefix).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     let Some(ports) = port_range::PortRange::new(*ports.start(), *ports.end()) else { return Ok(String::new()) };
     // Which secret it is changes nothing of what is said.
     let algorithm = if is_keyed { Algorithm::Keyed(MappingKey([0; 2])) } else { Algorithm::Sequential };
-    Mapping { algorithm, block_ports }.formula(&sources, &rule.to, ports).map_err(|error| error.to_string())
+    Mapping { algorithm, block_ports }.formula(&rule.source, &rule.to, ports).map_err(|error| error.to_string())
 }
 
 /// The formulas of the rules that compute their mapping, with the rules' indices.

@@ -45,10 +45,10 @@ fn source_rule(written: &Spanned<RawSourceNat>, ports: &[Port], findings: &mut F
         findings.error(raw.to.span(), SUBJECT, mistake);
     }
     if let Some(first) = source.first() {
-        let others = source.iter().chain(&destination).map(|prefix| prefix.address).chain(to.iter().copied());
-        if let Some(other) = others.into_iter().find(|other| other.is_ipv4() != first.address.is_ipv4()) {
+        let others = source.iter().chain(&destination).map(Prefix::addr).chain(to.iter().copied());
+        if let Some(other) = others.into_iter().find(|other| other.is_ipv4() != first.addr().is_ipv4()) {
             let mistake = Mistake::new(
-                format!("{} and {} addresses are mixed", family_name(first.address), family_name(other)),
+                format!("{} and {} addresses are mixed", family_name(first.addr()), family_name(other)),
                 "write a rule for each family",
             );
             findings.error(written.span(), SUBJECT, mistake);
@@ -81,7 +81,7 @@ fn warn_if_nobody_answers(
     ports: &[Port],
     findings: &mut Findings<'_>,
 ) {
-    let held = ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
+    let held = ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.addr() == address);
     if !held {
         let mistake = Mistake::new(
             format!("no port holds {address}"),
@@ -197,5 +197,5 @@ fn match_the_same(a: &DestinationNat, b: &DestinationNat) -> bool {
         (Some(a), Some(b)) => a.start() <= b.end() && b.start() <= a.end(),
         _ => true,
     };
-    Prefix::host(a.destination) == Prefix::host(b.destination) && protocols && ports
+    a.destination == b.destination && protocols && ports
 }

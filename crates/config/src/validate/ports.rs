@@ -121,11 +121,16 @@ fn shared_address(text: &str, earlier: &[Port], own: &[SharedAddress]) -> Result
     }
     let address = value::prefix(text)?;
     host_address(address)?;
-    if own.iter().any(|other| other.prefix.address == address.address) {
-        return Err(Mistake::new(format!("{} is listed twice", address.address), "list it once"));
+    if own.iter().any(|other| other.prefix.addr() == address.addr()) {
+        return Err(Mistake::new(format!("{} is listed twice", address.addr()), "list it once"));
     }
     for port in earlier {
-        if let Some(other) = port.addresses.iter().map(|other| other.prefix).find(|other| other.overlaps(address)) {
+        if let Some(other) = port
+            .addresses
+            .iter()
+            .map(|other| other.prefix)
+            .find(|other| other.contains(&address) || address.contains(other))
+        {
             return Err(Mistake::new(
                 format!("{address} overlaps {other} of port {:?}", port.name),
                 "give each port its own network",
@@ -137,17 +142,15 @@ fn shared_address(text: &str, earlier: &[Port], own: &[SharedAddress]) -> Result
 
 /// Whether the address is one that a host may have: no group, not the network itself, not its broadcast.
 fn host_address(address: Prefix) -> Result<(), Mistake> {
-    let ip = address.address;
+    let ip = address.addr();
     if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() {
         return Err(Mistake::new(format!("no host on a network can have the address {ip}"), "write a unicast address"));
     }
-    let IpAddr::V4(v4) = ip else { return Ok(()) };
-    let host_bits = u32::MAX.checked_shr(address.length_bits.into()).unwrap_or(0);
-    let host = v4.to_bits() & host_bits;
-    if address.length_bits < 31 && (host == 0 || host == host_bits) {
-        let which = if host == 0 { "network" } else { "broadcast" };
+    let is_network = ip == address.network();
+    if ip.is_ipv4() && address.prefix_len() < 31 && (is_network || ip == address.broadcast()) {
+        let which = if is_network { "network" } else { "broadcast" };
         return Err(Mistake::new(
-            format!("{ip} is the {which} address of {}", address.network()),
+            format!("{ip} is the {which} address of {}", address.trunc()),
             "write an address of a host in it",
         ));
     }
@@ -175,19 +178,19 @@ pub(super) fn routes(raw: &[Spanned<RawRoute>], ports: &[Port], findings: &mut F
 }
 
 fn next_hop_port(to: Prefix, via: IpAddr, ports: &[Port]) -> Result<PortId, Mistake> {
-    if to.address.is_ipv4() != via.is_ipv4() {
+    if to.addr().is_ipv4() != via.is_ipv4() {
         return Err(Mistake::new(
             format!("the next hop {via} is {}, the destination is not", family_name(via)),
-            format!("write an {} next hop", family_name(to.address)),
+            format!("write an {} next hop", family_name(to.addr())),
         ));
     }
-    if let Some(port) = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.address == via)) {
+    if let Some(port) = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.addr() == via)) {
         return Err(Mistake::new(
             format!("the next hop {via} is the gateway's own address on port {:?}", port.name),
             "write the address of the next router",
         ));
     }
-    let on_link = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.contains(via)));
+    let on_link = ports.iter().find(|port| port.addresses.iter().any(|own| own.prefix.contains(&via)));
     on_link.map(|port| port.id).ok_or_else(|| {
         Mistake::new(
             format!("the next hop {via} is on no port's network"),

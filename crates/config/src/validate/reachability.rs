@@ -129,13 +129,13 @@ fn target(raw: &RawTrack, ports: &[Port]) -> Result<(Target, u16), Mistake> {
 
 fn next_hop(address: IpAddr, ports: &[Port]) -> Result<(Target, u16), Mistake> {
     let has = |port: &&Port, is_it: &dyn Fn(value::Prefix) -> bool| port.addresses.iter().any(|own| is_it(own.prefix));
-    if let Some(port) = ports.iter().find(|port| has(port, &|own| own.address == address)) {
+    if let Some(port) = ports.iter().find(|port| has(port, &|own| own.addr() == address)) {
         return Err(Mistake::new(
             format!("the next hop {address} is the gateway's own address on port {:?}", port.name),
             "write the address of another router or host",
         ));
     }
-    let on_link = ports.iter().find(|port| has(port, &|own| own.contains(address)));
+    let on_link = ports.iter().find(|port| has(port, &|own| own.contains(&address)));
     on_link.map(|port| (Target::NextHop(port.id, address), NEXT_HOP_WEIGHT)).ok_or_else(|| {
         Mistake::new(
             format!("the next hop {address} is on no port's network"),

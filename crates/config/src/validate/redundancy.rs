@@ -98,7 +98,7 @@ fn check_ends(
     findings: &mut Findings<'_>,
 ) {
     let is_shared =
-        |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.address == address);
+        |address: IpAddr| ports.iter().flat_map(|port| &port.addresses).any(|own| own.prefix.addr() == address);
     if !is_shared(local.ip()) {
         let mistake = Mistake::new(
             format!("{} is none of the shared addresses of this gateway", local.ip()),

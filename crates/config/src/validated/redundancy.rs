@@ -65,11 +65,10 @@ impl Redundancy {
     /// As the node takes it, but for what encrypts it.
     #[must_use]
     pub fn site(&self) -> SiteConfig {
-        let prefix = |prefix: Prefix| network_functions::address::Prefix::new(prefix.address, prefix.length_bits).ok();
         let rule = |rule: &RedundancyRule| TupleFilter {
             protocol: rule.protocol,
-            source: rule.source.and_then(prefix),
-            destination: rule.destination.and_then(prefix),
+            source: rule.source,
+            destination: rule.destination,
             port: rule.port,
         };
         let sender = SenderConfig {

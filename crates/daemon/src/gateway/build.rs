@@ -14,7 +14,6 @@ use cluster::{failure_detector, forwarding, role};
 use flow::conntrack::{self, TrackerConfig};
 use flow::wire::MacAddress;
 use flow::{HashKey, IpFamily, PortId};
-use network_functions::address::Prefix;
 use network_functions::chain::{ChainBuilder, ChainLayout};
 use network_functions::firewall::{self, Firewall, FirewallConfig};
 use network_functions::ftp::{Ftp, FtpConfig};
@@ -28,7 +27,9 @@ use replication::representation::Selection;
 
 use super::{GatewayError, credentials};
 use config::timeouts::Timeouts;
-use config::validated::{self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Representation};
+use config::validated::{
+    self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Replication, Representation,
+};
 use config::value;
 
 /// How long changes that nobody waits for may wait for others to share their datagram with.
@@ -281,8 +282,19 @@ pub(super) fn set_service_paths(node: &mut Node, config: &Config) -> Result<(), 
 fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     let (replication, detection) = (&cluster.replication, &cluster.failure_detection);
     let detector = detector(detection);
-    let defaults = SessionConfig::default();
-    let session = SessionConfig {
+    // New connections are told at once all the same when their first reply waits; other changes then keep company.
+    let batch_delay = if replication.hold_first_reply.is_zero() { Duration::ZERO } else { BATCH_DELAY };
+    let session = (replication.representation != Representation::None).then_some(session(replication, batch_delay));
+    replication
+        .peers
+        .iter()
+        .map(|peer| PeerConfig { id: peer.id, detector, session, transport: replication.transport })
+        .collect()
+}
+
+/// A session with a peer, as the configuration has it.
+pub(crate) fn session(replication: &Replication, batch_delay: Duration) -> SessionConfig {
+    SessionConfig {
         datagram_bytes_max: replication.datagram_bytes_max.into(),
         in_flight_messages_max: replication.in_flight_messages_max,
         resync_in_flight_messages_max: replication.in_flight_messages_max / 4,
@@ -290,16 +302,9 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
         ack_delay: replication.ack_delay,
         alive_interval: replication.alive_interval,
         peer_timeout: replication.peer_timeout,
-        // New connections are told at once all the same when their first reply waits; other changes then keep company.
-        batch_delay: if replication.hold_first_reply.is_zero() { Duration::ZERO } else { BATCH_DELAY },
-        ..defaults
-    };
-    let session = (replication.representation != Representation::None).then_some(session);
-    replication
-        .peers
-        .iter()
-        .map(|peer| PeerConfig { id: peer.id, detector, session, transport: replication.transport })
-        .collect()
+        batch_delay,
+        ..SessionConfig::default()
+    }
 }
 
 fn forwarding(config: &Config, secrets: &Secrets) -> Result<forwarding::Config, GatewayError> {
@@ -340,8 +345,8 @@ pub fn forwarding_routes(config: &Config) -> Vec<forwarding::Route> {
     routes.collect()
 }
 
-const fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
-    forwarding::Prefix::new(prefix.address, prefix.length_bits)
+fn forwarding_prefix(prefix: value::Prefix) -> forwarding::Prefix {
+    forwarding::Prefix::new(prefix.addr(), prefix.prefix_len())
 }
 
 fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<ChainBuilder, GatewayError> {
@@ -357,18 +362,16 @@ fn chain(config: &Config, functions: &[Function], secrets: &Secrets) -> Result<C
 }
 
 fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
-    let rules = config.firewall.iter().map(|rule| {
-        Ok(firewall::Rule {
-            name: rule.name.clone(),
-            conditions: rule_conditions(rule)?,
-            action: match rule.action {
-                Action::Accept => firewall::Action::Accept,
-                Action::Drop => firewall::Action::Drop,
-            },
-            log: rule.log,
-        })
+    let rules = config.firewall.iter().map(|rule| firewall::Rule {
+        name: rule.name.clone(),
+        conditions: rule_conditions(rule),
+        action: match rule.action {
+            Action::Accept => firewall::Action::Accept,
+            Action::Drop => firewall::Action::Drop,
+        },
+        log: rule.log,
     });
-    let rules = rules.collect::<Result<Vec<_>, GatewayError>>()?;
+    let rules = rules.collect();
     let related = match config.related {
         Related::Accept => firewall::Related::Accept,
         Related::Rules => firewall::Related::Rules,
@@ -377,17 +380,17 @@ fn firewall_of(config: &Config) -> Result<Firewall, GatewayError> {
     Ok(Firewall::new(FirewallConfig { rules, log_default: false, generation, related })?)
 }
 
-fn rule_conditions(rule: &validated::Rule) -> Result<Conditions, GatewayError> {
-    Ok(Conditions {
+fn rule_conditions(rule: &validated::Rule) -> Conditions {
+    Conditions {
         family: None,
-        sources: prefixes(&rule.source)?,
-        destinations: prefixes(&rule.destination)?,
+        sources: rule.source.clone(),
+        destinations: rule.destination.clone(),
         protocols: rule.protocol.into_iter().collect(),
         source_ports: rule.source_ports.iter().filter_map(port_range).collect(),
         destination_ports: rule.destination_ports.iter().filter_map(port_range).collect(),
         icmp: rule.icmp_type.map(|kind| IcmpMatch { kind, code: None }).into_iter().collect(),
         ingress: rule.from.into_iter().collect(),
-    })
+    }
 }
 
 /// Nodes with equal rules have equal numbers: rule numbers in replicated states refer to them.
@@ -400,8 +403,8 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     let source_rules = config.source_nat.iter().map(|rule| {
         let conditions = Conditions {
             family: rule.to.first().map(|address| family(*address)),
-            sources: prefixes(&rule.source)?,
-            destinations: prefixes(&rule.destination)?,
+            sources: rule.source.clone(),
+            destinations: rule.destination.clone(),
             protocols: rule.protocol.into_iter().collect(),
             ..Conditions::default()
         };
@@ -414,7 +417,7 @@ fn nat_of(config: &Config, secrets: &Secrets) -> Result<Nat, GatewayError> {
     let destination_rules = config.destination_nat.iter().map(|rule| DestinationRule {
         conditions: Conditions {
             family: Some(family(rule.destination)),
-            destinations: vec![Prefix::host(rule.destination)],
+            destinations: vec![rule.destination.into()],
             protocols: rule.protocol.into_iter().collect(),
             destination_ports: rule.ports.iter().filter_map(port_range).collect(),
             ..Conditions::default()
@@ -460,10 +463,6 @@ fn ftp_of(config: &Config, secrets: &Secrets) -> Result<Ftp, GatewayError> {
 
 const fn family(address: IpAddr) -> IpFamily {
     if address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
-}
-
-fn prefixes(from: &[value::Prefix]) -> Result<Vec<Prefix>, GatewayError> {
-    from.iter().map(|prefix| Ok(Prefix::new(prefix.address, prefix.length_bits)?)).collect()
 }
 
 fn port_range(range: &value::PortRange) -> Option<PortRange> {

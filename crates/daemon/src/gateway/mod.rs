@@ -63,9 +63,6 @@ pub enum GatewayError {
     /// Keys or certificates cannot be used.
     #[error(transparent)]
     Secret(#[from] credentials::SecretError),
-    /// A prefix cannot be used.
-    #[error(transparent)]
-    Prefix(#[from] network_functions::address::PrefixError),
     /// A thread cannot be started.
     #[error(
         "a thread cannot be started: {0}: lower workers.count or raise the limit of processes (ulimit -u, TasksMax)"

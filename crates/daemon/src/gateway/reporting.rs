@@ -19,6 +19,7 @@ use cluster::pipeline::Place;
 use flow::{DropReason, Instant, NodeId, PortId};
 use packet_io::{PacketIo, clock, usage};
 
+use crate::complaints::{Complaints, PLAIN_TEXT};
 use crate::logging::limit::UNLIMITED_TARGET;
 use api::{EventKind, Rates};
 use config::validated::Config;
@@ -32,12 +33,8 @@ pub(super) use self::standing::role_name;
 
 /// Rates are taken over this time.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
-/// The same complaint about a peer is logged at most this often.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
 /// Events of a worker that wait for the lead to be told; further ones are logged only.
 const EVENTS_RELAYED_MAX: usize = 256;
-/// Strangers and kinds of errors remembered for that.
-const COMPLAINTS_MAX: usize = 64;
 
 /// Totals from which rates are taken.
 #[derive(Clone, Copy, Default)]
@@ -69,7 +66,7 @@ pub(super) struct Reporting {
     events: EventLog,
     rates: Rates,
     rates_from: (Instant, Totals),
-    complaints: BTreeMap<String, Instant>,
+    complaints: Complaints,
     reloads: Reloads,
     /// New connections refused for want of room, when rates were last taken.
     refused: u64,
@@ -103,7 +100,7 @@ impl Reporting {
             events: EventLog::default(),
             rates: Rates::default(),
             rates_from: (now, Totals::default()),
-            complaints: BTreeMap::new(),
+            complaints: Complaints::default(),
             reloads: Reloads::default(),
             refused: 0,
             place,
@@ -243,30 +240,25 @@ impl Reporting {
     /// Says so if whoever can reach the link can read and write what nodes say to each other.
     pub(super) fn note_plain_text(&mut self, now: Instant) {
         if self.is_plain_text {
-            let text = "what nodes say to each other is not encrypted: whoever can reach their link can read it, and can \
-                        harm the cluster (see [replication.security])";
-            self.note(now, EventKind::Warning, text);
+            self.note(now, EventKind::Warning, PLAIN_TEXT);
         }
     }
 
     /// Something that a peer sent could not be used: said, but not again and again.
     pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), NodeError>) {
         if let Err(error) = result {
-            self.complain(format!("from node {}: {error}", id.0));
+            self.complain(&format!("from node {}: {error}", id.0));
         }
     }
 
     /// A datagram from an address that is no peer's.
     pub(super) fn note_stranger(&mut self, from: SocketAddr) {
-        self.complain(format!("datagrams from {from}, which is no peer's address, are ignored"));
+        self.complain(&format!("datagrams from {from}, which is no peer's address, are ignored"));
     }
 
-    fn complain(&mut self, text: String) {
-        let now = clock::now();
-        self.complaints.retain(|_, at| now.saturating_since(*at) < COMPLAINT_INTERVAL);
-        if self.complaints.len() < COMPLAINTS_MAX && !self.complaints.contains_key(&text) {
-            self.note(now, EventKind::Warning, &text);
-            self.complaints.insert(text, now);
+    fn complain(&mut self, text: &str) {
+        if let Some(now) = self.complaints.admit(text) {
+            self.note(now, EventKind::Warning, text);
         }
     }
 
@@ -309,9 +301,7 @@ impl Reporting {
         node.note_load(now, (self.load.clamp(0.0, 1.0) * 100.0) as u8);
         let refused = node.pipeline().counters().drops[DropReason::TableFull as usize];
         if std::mem::replace(&mut self.refused, refused) < refused {
-            self.complain(
-                "the connection table is full and refuses new connections: raise limits.connections_max".into(),
-            );
+            self.complain("the connection table is full and refuses new connections: raise limits.connections_max");
         }
     }
 

@@ -38,7 +38,7 @@ impl Admission {
 fn lies_in_any(entry: &Entry, prefixes: &[Prefix]) -> bool {
     let Entry { original, reply, .. } = entry;
     let ends = [original.source, original.destination, reply.source, reply.destination];
-    ends.into_iter().any(|end| prefixes.iter().any(|prefix| prefix.contains(end)))
+    ends.into_iter().any(|end| prefixes.iter().any(|prefix| prefix.contains(&end)))
 }
 
 /// The states that a connection is in when its closing packet has passed: with few events, nothing else is known of its end
@@ -62,7 +62,7 @@ pub(super) fn node_filter(filter: &Filter, events: Events) -> SyncFilter {
 
 fn rule(ignore: &Ignore) -> IgnoreRule {
     IgnoreRule {
-        addresses: ignore.addresses.iter().map(|prefix| (prefix.address, prefix.length_bits)).collect(),
+        addresses: ignore.addresses.iter().map(|prefix| (prefix.addr(), prefix.prefix_len())).collect(),
         protocol: ignore.protocol,
         tcp_states: (!ignore.states.is_empty()).then(|| TcpStates::of(&ignore.states)),
         mark: ignore.mark.map(|mark| (mark.value, mark.mask)),
@@ -78,7 +78,7 @@ pub(super) fn kernel_filter(filter: &Filter) -> EventFilter {
         addresses: ignore
             .addresses
             .iter()
-            .map(|prefix| netlink::Prefix { address: prefix.address, length_bits: prefix.length_bits })
+            .map(|prefix| netlink::Prefix::new(prefix.addr(), prefix.prefix_len()))
             .collect(),
         protocol: ignore.protocol,
         tcp_states: None,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn prefix(text: &str) -> Prefix {
-        text.parse().expect("a prefix")
+        config::value::parse_prefix(text).expect("a prefix")
     }
 
     #[test]

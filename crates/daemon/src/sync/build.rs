@@ -8,12 +8,11 @@ use conntrack_sync::{
 };
 use flow::HashKey;
 use packet_io::{clock, random};
-use replication::SessionConfig;
 use replication::conntrackd::FtfwConfig;
 
 use super::SyncError;
 use super::admission::node_filter;
-use crate::gateway::credentials;
+use crate::gateway::{build, credentials};
 use config::sync::validated::{self, Conntrackd, Native, SyncConfig};
 
 /// A peer's connection has at least this long in this kernel.
@@ -53,19 +52,12 @@ pub(super) fn node(config: &SyncConfig) -> Result<SyncNode, SyncError> {
 
 /// Other nodes of Mainstay.
 fn native_peers(native: &Native) -> impl Iterator<Item = SyncPeerConfig> {
-    let replication = &native.replication;
-    let session = SessionConfig {
-        datagram_bytes_max: replication.datagram_bytes_max.into(),
-        in_flight_messages_max: replication.in_flight_messages_max,
-        resync_in_flight_messages_max: replication.in_flight_messages_max / 4,
-        ack_every_messages: replication.ack_every_messages,
-        ack_delay: replication.ack_delay,
-        alive_interval: replication.alive_interval,
-        peer_timeout: replication.peer_timeout,
-        batch_delay: native.batch_delay,
-        ..SessionConfig::default()
-    };
-    replication.peers.iter().map(move |peer| SyncPeerConfig { id: peer.id, profile: PeerProfile::Native(session) })
+    let session = build::session(&native.replication, native.batch_delay);
+    native
+        .replication
+        .peers
+        .iter()
+        .map(move |peer| SyncPeerConfig { id: peer.id, profile: PeerProfile::Native(session) })
 }
 
 /// A conntrackd. Its numbers go on from those of the process before, as they begin with the time of day.

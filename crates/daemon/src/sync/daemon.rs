@@ -50,8 +50,8 @@ pub(super) struct Daemon {
     links: Links,
     /// Waits for everything,
     poller: Poller,
-    /// and for everything but the kernel's events, while those are left to gather.
-    poller_without_events: Poller,
+    /// and for operators and signals only, while events and datagrams are left to gather.
+    poller_while_gathering: Poller,
     signals: Signals,
     request_reload: SyncSender<()>,
     waker: Arc<Waker>,
@@ -75,10 +75,10 @@ impl Daemon {
         let Setting { node, signals, request_reload, waker, receiver } = setting;
         let kernel = Kernel::open(config)?;
         let links = Links::open(config, LINKS)?;
-        let (poller, poller_without_events) = (Poller::new()?, Poller::new()?);
+        let (poller, poller_while_gathering) = (Poller::new()?, Poller::new()?);
         poller.add(&kernel, EVENTS)?;
-        for poller in [&poller, &poller_without_events] {
-            links.register(poller)?;
+        links.register(&poller)?;
+        for poller in [&poller, &poller_while_gathering] {
             poller.add(&*waker, CONTROL)?;
             poller.add(&signals, SIGNALS)?;
         }
@@ -88,7 +88,7 @@ impl Daemon {
             kernel,
             links,
             poller,
-            poller_without_events,
+            poller_while_gathering,
             signals,
             request_reload,
             waker,
@@ -108,15 +108,13 @@ impl Daemon {
         let mut ready = Vec::new();
         self.reporting.begin(clock::now());
         while !self.is_ending {
-            let gathers = self.kernel.read_events_at() > clock::now();
-            let poller = if gathers { &self.poller_without_events } else { &self.poller };
-            poller.wait(&mut ready, Some(self.wait_until_due(clock::now())))?;
+            self.wait(&mut ready)?;
             if ready.contains(&SIGNALS) {
                 self.take_signals();
             }
             self.receive(&ready)?;
             let now = clock::now();
-            if ready.contains(&EVENTS) || (gathers && self.kernel.read_events_at() <= now) {
+            if ready.contains(&EVENTS) {
                 self.kernel.read_events(now, &mut self.node)?;
             }
             if self.node.poll_timeout().is_some_and(|due| due <= now) {
@@ -132,6 +130,19 @@ impl Daemon {
             }
         }
         self.end()
+    }
+
+    /// Waits until there is something to do. What the peers send is acknowledgements for the most part while the kernel makes
+    /// events: it is taken together with the next events, so that it does not wake the thread by itself.
+    fn wait(&self, ready: &mut Vec<Token>) -> Result<(), IoError> {
+        let now = clock::now();
+        if self.kernel.read_events_at() > now {
+            self.poller_while_gathering.wait(ready, Some(self.wait_until_due(now)))?;
+            if !ready.is_empty() || self.kernel.read_events_at() > clock::now() {
+                return Ok(());
+            }
+        }
+        self.poller.wait(ready, Some(self.wait_until_due(clock::now())))
     }
 
     fn wait_until_due(&self, now: Instant) -> Duration {

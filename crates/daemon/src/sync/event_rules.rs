@@ -81,13 +81,14 @@ fn ruleset() -> String {
     // The server's FIN makes no event: the client's does, before or after it. A reset of either side is the end.
     let closing = format!(
         "  chain closing {{\n    ct direction original ct event set {EVENTS_CLOSING:#x} accept\n    \
-         tcp flags & rst != 0x0 ct event set {EVENTS_CLOSING:#x} accept\n    ct event set {EVENTS_LEFT:#x}\n  }}\n"
+         tcp flags & rst != 0x0 ct event set {EVENTS_CLOSING:#x}\n  }}\n"
     );
-    // After tracking (-200), which makes the connection, and before anything that could decide on its packet.
+    // After tracking (-200), which makes the connection, and before anything that could decide on its packet. One rule a
+    // packet: a mask that is as it should be is not written.
     let chain = |name: &str, hook: &str| {
         format!(
             "  chain {name} {{\n    type filter hook {hook} priority -199; policy accept;\n    \
-             tcp flags & (fin | rst) != 0x0 goto closing\n    meta l4proto tcp ct event set {EVENTS_LEFT:#x}\n  }}\n"
+             meta l4proto tcp ct event set {EVENTS_LEFT:#x} tcp flags & (fin | rst) != 0x0 goto closing\n  }}\n"
         )
     };
     let chains = closing + &chain("forwarded", "prerouting") + &chain("own", "output");

@@ -17,6 +17,7 @@ use packet_io::ctnetlink::{Support, support};
 use super::admission::node_filter;
 use super::flows::Known;
 use super::kernel::Kernel;
+use crate::complaints::{Complaints, PLAIN_TEXT};
 use api::metrics::{Metric, Samples};
 use api::{
     ConnectionsStatus, Event, EventKind, KernelStatus, NodeStatus, RefusedRequests, Status, SyncOrder, SyncStatus,
@@ -34,10 +35,6 @@ use readiness::{readiness, troubles};
 
 /// How often it is looked at what the kernel can do, and how full its table is.
 const HOST_INTERVAL: Duration = Duration::from_secs(5);
-/// The same complaint about a peer is logged at most this often.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
-/// Strangers and kinds of errors remembered for that.
-const COMPLAINTS_MAX: usize = 64;
 
 /// What is remembered for operators.
 pub(super) struct Reporting {
@@ -51,7 +48,7 @@ pub(super) struct Reporting {
     started_at: Instant,
     role_since: Instant,
     events: EventLog,
-    complaints: BTreeMap<String, Instant>,
+    complaints: Complaints,
     host: Support,
     host_at: Instant,
     takeovers: u64,
@@ -76,7 +73,7 @@ impl Reporting {
             started_at: now,
             role_since: now,
             events: EventLog::default(),
-            complaints: BTreeMap::new(),
+            complaints: Complaints::default(),
             host: Support::default(),
             host_at: Instant::ZERO,
             takeovers: 0,
@@ -89,9 +86,7 @@ impl Reporting {
     pub(super) fn begin(&mut self, now: Instant) {
         self.note(now, EventKind::Started, env!("CARGO_PKG_VERSION"));
         if self.is_plain_text {
-            let text = "what nodes say to each other is not encrypted: whoever can reach their link can read it, and can \
-                        harm the cluster (see [replication.security])";
-            self.note(now, EventKind::Warning, text);
+            self.note(now, EventKind::Warning, PLAIN_TEXT);
         }
     }
 
@@ -120,21 +115,18 @@ impl Reporting {
     /// Something that a peer sent could not be used: said, but not again and again.
     pub(super) fn note_peer_error(&mut self, id: NodeId, result: Result<(), conntrack_sync::SyncError>) {
         if let Err(error) = result {
-            self.complain(format!("from node {}: {error}", id.0));
+            self.complain(&format!("from node {}: {error}", id.0));
         }
     }
 
     /// A datagram from an address that is no peer's.
     pub(super) fn note_stranger(&mut self, from: SocketAddr) {
-        self.complain(format!("datagrams from {from}, which is no peer's address, are ignored"));
+        self.complain(&format!("datagrams from {from}, which is no peer's address, are ignored"));
     }
 
-    fn complain(&mut self, text: String) {
-        let now = clock::now();
-        self.complaints.retain(|_, at| now.saturating_since(*at) < COMPLAINT_INTERVAL);
-        if self.complaints.len() < COMPLAINTS_MAX && !self.complaints.contains_key(&text) {
-            self.note(now, EventKind::Warning, &text);
-            self.complaints.insert(text, now);
+    fn complain(&mut self, text: &str) {
+        if let Some(now) = self.complaints.admit(text) {
+            self.note(now, EventKind::Warning, text);
         }
     }
 

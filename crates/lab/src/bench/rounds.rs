@@ -1,8 +1,5 @@
 //! What all measurements have in common: rounds, turns, and figures of several rounds.
 
-use crate::bench::BenchError;
-use serde::Serialize;
-
 use console::{Align, Progress, Table};
 
 /// Runs `round` so often and shows on a terminal how far it is.
@@ -28,23 +25,6 @@ pub(super) fn turns<T>(round: u32, mut sides: [T; 2]) -> [T; 2] {
         sides.reverse();
     }
     sides
-}
-
-/// Prints a report, as one JSON object or for people.
-///
-/// # Errors
-/// It cannot be printed.
-pub(super) fn print(
-    report: &impl Serialize,
-    as_json: bool,
-    describe: impl FnOnce() -> String,
-) -> Result<(), BenchError> {
-    if as_json {
-        console::print_json(report)?
-    } else {
-        console::print(&describe())?
-    }
-    Ok(())
 }
 
 /// A table of medians, each with the least and the greatest figure of its rounds.

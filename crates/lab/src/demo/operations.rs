@@ -110,11 +110,7 @@ impl OperationsReport {
 /// It could not be done, or a connection broke.
 pub(super) fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     let report = work(args, watch)?;
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&report.describe())?;
-    }
+    console::print_as(args.json, &report, || report.describe())?;
     let OperationsReport { broken, connections, survived, .. } = report;
     if survived == connections {
         Ok(())

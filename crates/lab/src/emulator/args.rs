@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use config::value::{Prefix, parse_duration};
+use config::value::{Prefix, parse_duration, parse_prefix};
 
 /// Bytes of a packet that every link carries (RFC 8200 section 5 asks for more than RFC 791 does), and the most.
 const MTU_BYTES: std::ops::RangeInclusive<i64> = 1280..=65_535;
@@ -35,10 +35,10 @@ pub struct LinkArgs {
     #[arg(long, value_name = "NAME", default_value = "link")]
     pub to_interface: String,
     /// Address of the device at the first end; can be repeated
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub from_address: Vec<Prefix>,
     /// Address of the device at the second end; can be repeated
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub to_address: Vec<Prefix>,
     /// Carry Ethernet frames instead of IP packets, so that the ends can be ports of bridges
     #[arg(long)]

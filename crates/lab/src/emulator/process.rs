@@ -279,7 +279,7 @@ fn open_end(
         netlink.set_transmit_queue(interface, DEVICE_QUEUE_PACKETS)?;
         netlink.set_mtu(interface, args.mtu)?;
         for address in addresses {
-            netlink.add_address(interface, Prefix::new(address.address, address.length_bits))?;
+            netlink.add_address(interface, Prefix::new(address.addr(), address.prefix_len()))?;
         }
         Ok(tunnel)
     })?

@@ -163,8 +163,6 @@ pub(crate) fn add_client_ports() -> Result<(), IoError> {
 mod tests {
     use std::net::TcpListener;
 
-    use packet_io::namespace::{NamespaceSupport, probe};
-
     use super::*;
 
     #[test]
@@ -178,10 +176,7 @@ mod tests {
 
     #[test]
     fn the_network_is_built_and_addresses_serve_at_once() {
-        if probe() != NamespaceSupport::Available {
-            packet_io::namespace::skip(format_args!("{:?}", probe()));
-            return;
-        }
+        let Some(()) = packet_io::namespace::for_tests() else { return };
         let topology = Topology::build().unwrap();
         for address in Topology::server_addresses() {
             topology.server.run(|| TcpListener::bind(address).map(drop)).unwrap().unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::CheckArgs;
 use config::value::parse_duration;
 
 /// `mainstay sync`.
@@ -20,18 +21,9 @@ pub struct SyncArgs {
     /// Configuration file (docs/sync.md)
     #[arg(long, value_name = "FILE", required = true)]
     pub config: Option<PathBuf>,
-    /// Only say whether the configuration is right, and what this host can do of it
-    #[arg(long)]
-    pub check: bool,
-    /// With --check, look at the file alone, for use on another host
-    #[arg(long, requires = "check")]
-    pub config_only: bool,
-    /// With --check, the user that the service runs as, whose own the files of keys must be (mainstay, as packaged)
-    #[arg(long, value_name = "USER", requires = "check", conflicts_with = "config_only")]
-    pub user: Option<String>,
-    /// With --check, print one JSON object
-    #[arg(long, requires = "check")]
-    pub json: bool,
+    /// Whether it is only checked.
+    #[command(flatten)]
+    pub check: CheckArgs,
     /// What is wanted of a daemon that runs, or of a file.
     #[command(subcommand)]
     pub command: Option<SyncCommand>,
@@ -104,7 +96,7 @@ mod tests {
     #[test]
     fn a_daemon_needs_a_file_and_a_hook_does_not() {
         assert!(parse("mainstay sync").is_err());
-        assert!(parse("mainstay sync --config f --check --json").expect("it is right").check);
+        assert!(parse("mainstay sync --config f --check --json").expect("it is right").check.check);
         let hook = parse("mainstay sync primary --socket /run/s --timeout 500ms").expect("it is right").command;
         let Some(SyncCommand::Primary(args)) = hook else { panic!("another command was understood") };
         assert_eq!((args.socket, args.timeout), (PathBuf::from("/run/s"), Duration::from_millis(500)));

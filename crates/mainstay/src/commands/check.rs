@@ -9,7 +9,7 @@ use super::CommandError;
 use super::finding::{self, Finding};
 use super::host::Host;
 use super::probe::{Secrets, ServiceUser};
-use crate::cli::GatewayArgs;
+use crate::cli::{CheckArgs, GatewayArgs};
 use config::Config;
 use config::compact::promise;
 use config::validate::mapping::formulas;
@@ -32,16 +32,16 @@ struct Checked {
 /// # Errors
 /// The file cannot be read or is wrong, or a start on this host would fail.
 pub fn run(args: &GatewayArgs) -> Result<(), CommandError> {
-    let GatewayArgs { config: path, json, .. } = args;
+    let GatewayArgs { config: path, check: CheckArgs { config_only, user, json, .. } } = args;
     let checked = match config::load(path) {
         Ok(checked) => checked,
         Err(error) => return finding::refuse(error, path, *json),
     };
     let config = &checked.config;
     let mut findings: Vec<Finding> = checked.warnings.iter().map(Finding::from).collect();
-    let host = (!args.config_only).then(|| {
+    let host = (!config_only).then(|| {
         let (host, found) = Host::look(config);
-        findings.extend(secrets(config, args.user.as_deref()));
+        findings.extend(secrets(config, user.as_deref()));
         findings.extend(found);
         host
     });

@@ -19,8 +19,8 @@ use control::client::Client;
 pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
     /// What `--json` prints.
     #[derive(Serialize)]
-    struct Flows {
-        flows: Vec<Flow>,
+    struct Flows<'a> {
+        flows: &'a [Flow],
         truncated: bool,
     }
     if args.count {
@@ -28,10 +28,7 @@ pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
     }
     let mut flows = Vec::new();
     let truncated = Client::open(args.socket.target())?.flows(args.filter(), args.limit, |flow| flows.push(flow))?;
-    if args.json {
-        return Ok(console::print_json(&Flows { flows, truncated })?);
-    }
-    Ok(console::print(&describe(&flows, truncated))?)
+    Ok(console::print_as(args.json, &Flows { flows: &flows, truncated }, || describe(&flows, truncated))?)
 }
 
 /// How many flows there are of one kind.
@@ -51,18 +48,15 @@ pub struct FlowCount {
 fn count_flows(args: &FlowsArgs) -> Result<(), CommandError> {
     /// What `--json` prints.
     #[derive(Serialize)]
-    struct Counts {
-        counts: Vec<FlowCount>,
+    struct Counts<'a> {
+        counts: &'a [FlowCount],
         flows: u64,
     }
     let mut kinds = BTreeMap::new();
     Client::open(args.socket.target())?.flows(args.filter(), u64::MAX, |flow| tally(&mut kinds, flow))?;
     let counts = counts(kinds);
-    if args.json {
-        let flows = counts.iter().map(|count| count.flows).sum();
-        return Ok(console::print_json(&Counts { counts, flows })?);
-    }
-    Ok(console::print(&describe_counts(&counts))?)
+    let flows = counts.iter().map(|count| count.flows).sum();
+    Ok(console::print_as(args.json, &Counts { counts: &counts, flows }, || describe_counts(&counts))?)
 }
 
 /// How many of these flows there are of each kind, the most frequent first.

@@ -238,7 +238,7 @@ fn addresses_of_kernel(config: &Config, interfaces: &[Interface]) -> Vec<Finding
     let shared = config
         .ports
         .iter()
-        .flat_map(|port| port.addresses.iter().map(|address| (format!("port {}", port.name), address.prefix.address)));
+        .flat_map(|port| port.addresses.iter().map(|address| (format!("port {}", port.name), address.prefix.addr())));
     let sources = config.source_nat.iter().flat_map(|rule| &rule.to).map(|address| ("nat.source".to_owned(), *address));
     let destinations = config.destination_nat.iter().map(|rule| ("nat.destination".to_owned(), rule.destination));
     let mut findings: Vec<Finding> = Vec::new();

@@ -30,16 +30,13 @@ pub struct RuleCount {
 pub fn run(args: &RulesArgs) -> Result<(), CommandError> {
     /// What `--json` prints.
     #[derive(Serialize)]
-    struct Rules {
-        rules: Vec<RuleCount>,
+    struct Rules<'a> {
+        rules: &'a [RuleCount],
     }
     let mut client = Client::open(args.socket.target())?;
     gateways_only(&mut client, "nft list ruleset shows the rules")?;
     let rules = rules_of(&client.counters()?);
-    if args.json {
-        return Ok(console::print_json(&Rules { rules })?);
-    }
-    Ok(console::print(&describe(&rules))?)
+    Ok(console::print_as(args.json, &Rules { rules: &rules }, || describe(&rules))?)
 }
 
 /// The rules among a gateway's counters.

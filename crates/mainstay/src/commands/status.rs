@@ -24,39 +24,27 @@ use control::client::Client;
 pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
     /// What `--events --json` prints.
     #[derive(Serialize)]
-    struct Events {
-        events: Vec<Event>,
+    struct Events<'a> {
+        events: &'a [Event],
     }
     /// What `--latency --json` prints.
     #[derive(Serialize)]
-    struct Latencies {
-        latencies: Vec<latency::LatencyLine>,
+    struct Latencies<'a> {
+        latencies: &'a [latency::LatencyLine],
     }
     let mut client = Client::open(args.socket.target())?;
     if args.events {
         let events = client.events()?;
-        if args.json {
-            console::print_json(&Events { events })?;
-        } else {
-            console::print(&event_table(&events))?;
-        }
+        console::print_as(args.json, &Events { events: &events }, || event_table(&events))?;
         return Ok(());
     }
     if args.latency {
         let latencies = latency::latencies(&client.counters()?);
-        if args.json {
-            console::print_json(&Latencies { latencies })?;
-        } else {
-            console::print(&latency::describe(&latencies))?;
-        }
+        console::print_as(args.json, &Latencies { latencies: &latencies }, || latency::describe(&latencies))?;
         return Ok(());
     }
     let status = client.status()?;
-    if args.json {
-        console::print_json(&status)?;
-    } else {
-        console::print(&describe(&status))?;
-    }
+    console::print_as(args.json, &status, || describe(&status))?;
     Ok(())
 }
 

@@ -2,15 +2,17 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+pub(crate) mod forwarded;
 pub(crate) mod lateness;
+pub(crate) mod program;
 pub(crate) mod sync;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use packet_io::namespace::{self, Namespace, NamespaceSupport};
+use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
+use program::{Folder, Program, mainstay, write_configuration};
 
 /// A configuration that starts in a namespace with the interfaces `in0`, `out0` and `sync` (10.99.0.1).
 pub(crate) const SOUND: &str = r#"
@@ -45,27 +47,16 @@ mode = "plain"
 pub(crate) struct Host {
     /// Where the interfaces are.
     pub(crate) namespace: Namespace,
-    /// Where the files are; removed with the host.
-    pub(crate) folder: PathBuf,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
+    /// Where the files are.
+    pub(crate) folder: Folder,
 }
 
 impl Host {
     /// `None`, and said, where the machine forbids namespaces.
     pub(crate) fn new(name: &str) -> Option<Self> {
-        if !matches!(namespace::probe(), NamespaceSupport::Available) {
-            packet_io::namespace::skip("this user cannot make network namespaces");
-            return None;
-        }
-        let folder = std::env::temp_dir().join(format!("mainstay-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary directory");
+        packet_io::namespace::for_tests()?;
         let namespace = Namespace::new().expect("they can be made");
-        let host = Self { namespace, folder };
+        let host = Self { namespace, folder: Folder::new(name) };
         host.inside(|| {
             let mut netlink = Netlink::open().expect("netlink");
             let here = Namespace::current().expect("a namespace");
@@ -86,26 +77,23 @@ impl Host {
 
     /// Where the gateway's control socket is.
     pub(crate) fn control_socket(&self) -> PathBuf {
-        self.folder.join("control.sock")
-    }
-
-    /// The namespace.
-    pub(crate) fn namespace(&self) -> &Namespace {
-        &self.namespace
+        self.folder.join("mainstay.sock")
     }
 
     /// Writes the configuration file, for a control socket in the folder.
     pub(crate) fn file(&self, text: &str) -> PathBuf {
-        let path = self.folder.join("mainstay.toml");
-        let control = self.control_socket();
-        fs::write(&path, text.replace("CONTROL", &control.to_string_lossy())).expect("a temporary file");
-        path
+        write_configuration(&self.folder, "mainstay", text)
+    }
+
+    /// Starts a gateway with this configuration.
+    pub(crate) fn start(&self, text: &str) -> Program {
+        Program::start(&self.namespace, &self.folder, "mainstay", "gateway", text)
     }
 }
 
 /// A gateway with the configuration in `path`, to be started.
 pub(crate) fn gateway(path: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    command.arg("gateway").arg("--config").arg(path);
+    let mut command = mainstay(&["gateway", "--config"]);
+    command.arg(path);
     command
 }

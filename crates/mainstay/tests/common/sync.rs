@@ -4,80 +4,33 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::process::Command;
 
 use api::{SyncOrder, SyncReadiness};
-use control::client::Client;
 use flow::netfilter::{
     Discriminator, Entry, Expectation, ProtocolInfo, Status, TcpFlags, TcpInfo, TcpSide, TcpState, Tuple,
 };
 use packet_io::ctnetlink::{Dump, DumpProgress, Request, RequestError, TableSocket};
-use packet_io::namespace::{self, Namespace, NamespaceSupport};
+use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
-use packet_io::signal::{self, Signal, die_with_parent};
 use packet_io::sysctl;
 
-/// The longest that a test waits for something to happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) use super::program::wait_until;
+use super::program::{Folder, Program, mainstay};
 
 /// A running `mainstay sync`. It is killed when this is dropped.
-pub(crate) struct SyncDaemon {
-    child: Child,
-    socket: PathBuf,
-    log: PathBuf,
+pub(crate) struct SyncDaemon(Program);
+
+impl Deref for SyncDaemon {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.0
+    }
 }
 
 impl SyncDaemon {
-    /// Starts `mainstay sync` in a namespace with this configuration, in which CONTROL stands for its control socket, and waits
-    /// until it answers. Files go to `folder`, and are called after `name`.
-    pub(crate) fn start(namespace: &Namespace, folder: &Path, name: &str, configuration: &str) -> Self {
-        let socket = folder.join(format!("{name}.sock"));
-        let (config, log) = (folder.join(format!("{name}.toml")), folder.join(format!("{name}.log")));
-        fs::write(&config, configuration.replace("CONTROL", &socket.to_string_lossy())).expect("a temporary file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.args(["sync", "--config"]).arg(&config).stdin(Stdio::null());
-        command.stderr(fs::File::create(&log).expect("a temporary file"));
-        die_with_parent(&mut command);
-        let child = namespace.spawn_command(command).expect("the program can be started");
-        let mut daemon = Self { child, socket, log };
-        daemon.wait_for_answer();
-        daemon
-    }
-
-    fn wait_for_answer(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
-        while Client::connect(&self.socket).is_err() {
-            if let Some(status) = self.child.try_wait().expect("it is a child") {
-                panic!("it ended with {status}: {}", self.log());
-            }
-            assert!(Instant::now() < deadline, "it does not answer: {}", self.log());
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// What it has logged.
-    pub(crate) fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Where it listens.
-    pub(crate) fn socket(&self) -> &Path {
-        &self.socket
-    }
-
-    /// The number of its process.
-    pub(crate) fn process(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// A connection to it.
-    pub(crate) fn client(&self) -> Client {
-        Client::connect(&self.socket).unwrap_or_else(|error| panic!("{error}: {}", self.log()))
-    }
-
     /// Orders something, and says how ready it is then.
     pub(crate) fn order(&self, order: SyncOrder) -> SyncReadiness {
         self.client().sync(order).unwrap_or_else(|error| panic!("{error}: {}", self.log()))
@@ -85,8 +38,8 @@ impl SyncDaemon {
 
     /// Runs `mainstay sync ORDER` as keepalived does; what it printed on standard error, and whether it succeeded.
     pub(crate) fn hook(&self, order: &str, timeout: &str) -> (bool, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        command.args(["sync", order, "--socket"]).arg(&self.socket);
+        let mut command = mainstay(&["sync", order, "--socket"]);
+        command.arg(self.socket());
         if order != "ready" {
             command.args(["--timeout", timeout]);
         }
@@ -102,38 +55,14 @@ impl SyncDaemon {
         });
     }
 
-    /// Ends it by SIGTERM, and waits until it has.
-    pub(crate) fn terminate(mut self) -> String {
-        signal::send(self.child.id(), Signal::Terminate).expect("it is ours");
-        let status = self.child.wait().expect("it is a child");
-        assert!(status.success(), "it ended with {status}: {}", self.log());
-        self.log()
+    /// Ends it by SIGTERM; what it has logged.
+    pub(crate) fn terminate(self) -> String {
+        self.0.terminate()
     }
 
     /// Kills it as a power cut would.
-    pub(crate) fn kill(mut self) {
-        self.child.kill().expect("it is a child");
-        self.child.wait().expect("it is a child");
-    }
-}
-
-impl Drop for SyncDaemon {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Waits until `look` says that it is so; else says what it saw last.
-pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match look() {
-            Ok(found) => return found,
-            Err(seen) => assert!(Instant::now() < deadline, "not in time: {what}; {seen}"),
-        }
-        thread::sleep(Duration::from_millis(5));
+    pub(crate) fn kill(self) {
+        self.0.kill();
     }
 }
 
@@ -149,25 +78,14 @@ table inet link {
 pub(crate) struct SyncPair {
     /// The machines, left and right.
     pub(crate) machines: [Namespace; 2],
-    /// Where the files are; removed with the pair.
-    pub(crate) folder: PathBuf,
-}
-
-impl Drop for SyncPair {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
+    /// Where the files are.
+    pub(crate) folder: Folder,
 }
 
 impl SyncPair {
     /// `None`, and said, where the machine forbids namespaces.
     pub(crate) fn new(name: &str) -> Option<Self> {
-        if !matches!(namespace::probe(), NamespaceSupport::Available) {
-            packet_io::namespace::skip("this user cannot make network namespaces");
-            return None;
-        }
-        let folder = std::env::temp_dir().join(format!("mainstay-sync-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary directory");
+        packet_io::namespace::for_tests()?;
         let machines = [(); 2].map(|()| Namespace::new().expect("they can be made"));
         for machine in &machines {
             inside(machine, || sysctl::quieten_ipv6().expect("it can be set"));
@@ -182,7 +100,7 @@ impl SyncPair {
                 netlink.add_address("sync", Prefix::new([10, 99, 0, last], 30)).expect("an address");
             });
         }
-        let pair = Self { machines, folder };
+        let pair = Self { machines, folder: Folder::new(&format!("sync-{name}")) };
         // Where nothing else has the machines track connections, the link would not be tracked without these, either.
         for machine in 0..2 {
             let _ = pair.load_rules(machine, UNTRACKED_LINK);
@@ -216,9 +134,12 @@ impl SyncPair {
         )
     }
 
-    /// Starts `mainstay sync` on a machine.
+    /// Starts `mainstay sync` on a machine, and waits until it answers.
     pub(crate) fn start(&self, side: usize, configuration: &str) -> SyncDaemon {
-        SyncDaemon::start(&self.machines[side], &self.folder, ["left", "right"][side], configuration)
+        let name = ["left", "right"][side];
+        let mut program = Program::start(&self.machines[side], &self.folder, name, "sync", configuration);
+        program.wait_for_answer();
+        SyncDaemon(program)
     }
 
     /// Starts it on both, with the same additions to their configurations.

@@ -1,19 +1,18 @@
 //! Two gateways in the demonstration's network, and what can be done to them.
 
-use std::fs::{self, OpenOptions};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::process::Command;
 use std::sync::Arc;
 
 use api::{PeerStatus, Status};
 use config::validated::Backend;
-use control::client::Client;
 use lab::testbed::cluster::{ClusterPlan, NAMES, Shape, Tuning, configuration};
 use lab::testbed::topology::{INTERFACES, Topology};
 use packet_io::netlink::Netlink;
-use packet_io::signal::die_with_parent;
+use packet_io::signal;
 
 use super::wait_for;
+use crate::common::program::{Folder, Program, write_configuration};
 
 /// The link between the nodes.
 const SYNC: &str = INTERFACES[2];
@@ -23,31 +22,19 @@ pub(crate) const CONNECTIONS_MAX: usize = 4096;
 /// Two nodes: 0 is a, which has the higher priority, 1 is b.
 pub(crate) struct Cluster {
     pub(crate) topology: Arc<Topology>,
-    folder: PathBuf,
+    folder: Folder,
     /// Added to the configurations of nodes that are started from now on.
     pub(crate) added: String,
-    nodes: [Option<Child>; 2],
+    nodes: [Option<Program>; 2],
     /// Failures are detected over the links of the ports as well.
     service_paths: bool,
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for child in self.nodes.iter_mut().flatten() {
-            // One that has ended already cannot be killed, and need not be.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
 }
 
 impl Cluster {
     /// The network, without nodes.
     pub(crate) fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("mainstay-fault-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary directory");
         let topology = Arc::new(Topology::build().expect("the network can be built"));
+        let folder = Folder::new(&format!("fault-{name}"));
         Self { topology, folder, added: String::new(), nodes: [None, None], service_paths: true }
     }
 
@@ -65,6 +52,8 @@ impl Cluster {
 
     fn started(mut self) -> Self {
         self.start(0);
+        // Of two nodes that start together on a busy machine, either can become active.
+        wait_for("node a to be active", || self.role(0) == "active", || self.story());
         self.start(1);
         self.wait_until_ready(0);
         self
@@ -86,45 +75,36 @@ impl Cluster {
             backend: Backend::default(),
             tuning: Tuning::default(),
         };
-        let config = self.file(number, "toml");
+        let socket = self.folder.join(NAMES[number]).with_extension("sock");
         // In the clear: some peers are no gateways, and say what no gateway would.
-        let text = configuration(number, (plan, Shape::OneActive), &self.file(number, "sock"))
+        let text = configuration(number, (plan, Shape::OneActive), &socket)
             + "\n[replication.security]\nmode = \"plain\"\n"
             + &self.added;
         let section = "[failure_detection]\n";
         let text = text.replace(section, &format!("{section}service_paths = {}\n", self.service_paths));
-        fs::write(&config, text).expect("a temporary file");
-        let log =
-            OpenOptions::new().create(true).append(true).open(self.file(number, "log")).expect("a temporary file");
-        let program = env!("CARGO_BIN_EXE_mainstay");
-        let mut words = through.iter().copied().chain([program, "gateway", "--config"]);
-        let mut command = Command::new(words.next().expect("there is one"));
-        command.args(words).arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        die_with_parent(&mut command);
-        let child = self.topology.nodes[number].spawn_command(command).expect("it can be started");
-        self.nodes[number] = Some(child);
+        write_configuration(&self.folder, NAMES[number], &text);
+        let words = [through, &[env!("CARGO_BIN_EXE_mainstay"), "gateway"]].concat();
+        let namespace = &self.topology.nodes[number];
+        self.nodes[number] = Some(Program::start_as_configured(namespace, &self.folder, NAMES[number], &words));
     }
 
     /// Kills a node as a power cut would.
     pub(crate) fn kill(&mut self, number: usize) {
-        let mut child = self.nodes[number].take().expect("it runs");
-        child.kill().and_then(|()| child.wait()).expect("it can be killed");
+        self.nodes[number].take().expect("it runs").kill();
     }
 
     /// Has a node's process stand still.
     pub(crate) fn pause(&self, number: usize) {
-        self.signal(number, "STOP");
+        signal::pause(self.process(number)).expect("it runs");
     }
 
     /// Has it go on.
     pub(crate) fn resume(&self, number: usize) {
-        self.signal(number, "CONT");
+        signal::resume(self.process(number)).expect("it runs");
     }
 
-    fn signal(&self, number: usize, name: &str) {
-        let id = self.nodes[number].as_ref().expect("it runs").id();
-        let told = Command::new("kill").arg(format!("-{name}")).arg(id.to_string()).status().expect("kill can be run");
-        assert!(told.success(), "kill -{name} {id}");
+    fn process(&self, number: usize) -> u32 {
+        self.nodes[number].as_ref().expect("it runs").id()
     }
 
     /// Cuts the link between the nodes, or joins it again.
@@ -154,7 +134,7 @@ impl Cluster {
 
     /// What a node says of itself; `None` when it does not answer.
     pub(crate) fn status(&self, number: usize) -> Option<Status> {
-        Client::connect(&self.file(number, "sock")).and_then(|mut client| client.status()).ok()
+        self.nodes[number].as_ref()?.status()
     }
 
     /// A node's role; empty when it does not answer.
@@ -178,7 +158,7 @@ impl Cluster {
 
     /// A node's log so far.
     pub(crate) fn log(&self, number: usize) -> String {
-        fs::read_to_string(self.file(number, "log")).unwrap_or_default()
+        fs::read_to_string(self.folder.join(NAMES[number]).with_extension("log")).unwrap_or_default()
     }
 
     /// Waits until `active` holds the addresses, the other stands by, and either could go on alone.
@@ -209,9 +189,5 @@ impl Cluster {
             )
         });
         tails.join("\n")
-    }
-
-    fn file(&self, number: usize, extension: &str) -> PathBuf {
-        self.folder.join(format!("{}.{extension}", NAMES[number]))
     }
 }

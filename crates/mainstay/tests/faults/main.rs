@@ -3,6 +3,9 @@
 //! Each test says in its name what is promised; `docs/testing.md` has them as a table. The machine that runs them may be
 //! busy, so they wait for conditions and assert no times.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod churn;
 mod cluster;
 mod pauses;
@@ -16,22 +19,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use packet_io::namespace::{NamespaceSupport, probe};
-
-/// How long anything may take that should come soon, on a machine that may be busy.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a condition is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+use common::program::{LOOK_EVERY, PATIENCE};
 
 /// One fault at a time: two clusters would take each other's processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The turn of a test; nothing, said aloud, where the machine forbids namespaces.
 fn turn() -> Option<MutexGuard<'static, ()>> {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return None;
-    }
+    packet_io::namespace::for_tests()?;
     Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
 }
 

@@ -1,28 +1,26 @@
 //! FTP through real nodes: data connections that no rule allows pass because they were announced, translated both ways, and
 //! also when the node that heard the announcement is dead.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod client;
 mod server;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use api::FlowFilterText;
 use client::{FtpClient, Mode};
-use control::client::Client;
+pub(crate) use common::program::PATIENCE;
+use common::program::{Folder, Program, until};
 use lab::testbed::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SERVER, SYNC, Topology};
-use packet_io::namespace::{NamespaceSupport, probe};
-use packet_io::signal::die_with_parent;
 
-/// The longest that anything here may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a condition is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const FILE_BYTES: usize = 1 << 20;
@@ -53,10 +51,10 @@ pub(crate) fn accept_within(listener: &TcpListener) -> io::Result<TcpStream> {
     }
 }
 
-fn configuration(number: usize, workers: u8, socket: &str) -> String {
+fn configuration(number: usize, workers: u8) -> String {
     let mut text = format!(
         "chain = [\"firewall\", \"nat\", \"ftp\"]\n[node]\nid = {number}\nnodes = 2\npriority = {}\n\
-         control_socket = \"{socket}\"\n[workers]\ncount = {workers}\n[ftp]\nports = [{FTP_PORT}]\n",
+         control_socket = \"CONTROL\"\n[workers]\ncount = {workers}\n[ftp]\nports = [{FTP_PORT}]\n",
         200 - number
     );
     for (name, shared) in [(INTERFACES[0], INSIDE), (INTERFACES[1], OUTSIDE)] {
@@ -84,72 +82,28 @@ fn configuration(number: usize, workers: u8, socket: &str) -> String {
     text
 }
 
-/// Two gateways, ended and cleared away when dropped.
-struct Nodes {
-    directory: PathBuf,
-    children: Vec<Child>,
+/// Two gateways, the first of them active, both of them ready.
+fn start(topology: &Topology, folder: &Folder, workers: u8) -> [Program; 2] {
+    let nodes = [0, 1].map(|number| {
+        let text = configuration(number, workers);
+        Program::start(&topology.nodes[number], folder, &number.to_string(), "gateway", &text)
+    });
+    until("both nodes are ready", || {
+        let [first, second] = [nodes[0].status()?, nodes[1].status()?];
+        let have_roles = first.node.role == "active" && second.node.role == "standby";
+        (have_roles && first.peers[0].synchronised).then_some(())
+    });
+    nodes
 }
 
-impl Nodes {
-    fn start(topology: &Topology, workers: u8) -> Self {
-        let name = format!("mainstay-ftp-test-{}-{workers}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir_all(&directory).unwrap();
-        let mut nodes = Self { directory, children: Vec::new() };
-        for (number, namespace) in topology.nodes.iter().enumerate() {
-            let config = nodes.directory.join(format!("{number}.toml"));
-            fs::write(&config, configuration(number, workers, nodes.socket(number).to_str().unwrap())).unwrap();
-            let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-            command.arg("gateway").arg("--config").arg(&config);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            die_with_parent(&mut command);
-            nodes.children.push(namespace.spawn_command(command).unwrap());
-        }
-        nodes.wait_for("both nodes to be ready", |nodes| {
-            let status = |number| Client::connect(&nodes.socket(number)).ok()?.status().ok();
-            let (Some(first), Some(second)) = (status(0), status(1)) else { return false };
-            first.node.role == "active" && second.node.role == "standby" && first.peers[0].synchronised
-        });
-        nodes
-    }
-
-    fn socket(&self, number: usize) -> PathBuf {
-        self.directory.join(format!("{number}.sock"))
-    }
-
-    fn wait_for(&self, what: &str, is_met: impl Fn(&Self) -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !is_met(self) {
-            assert!(Instant::now() < until, "waited too long for {what}");
-            thread::sleep(LOOK_AGAIN);
-        }
-    }
-
-    fn kill(&mut self, number: usize) {
-        self.children[number].kill().unwrap();
-        self.children[number].wait().unwrap();
-    }
-
-    /// What a node counts under this name of the FTP helper.
-    fn counter(&self, number: usize, event: &str) -> f64 {
-        let samples = Client::connect(&self.socket(number)).unwrap().counters().unwrap();
-        let is_it = |sample: &api::metrics::Sample| {
-            let labels = format!("{:?}", sample.labels);
-            labels.contains("\"ftp\"") && labels.contains(&format!("{event:?}"))
-        };
-        samples.iter().find(|sample| is_it(sample)).expect(event).value
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // One that has ended already cannot be killed, and need not be.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = fs::remove_dir_all(&self.directory);
-    }
+/// What a node counts under this name of the FTP helper.
+fn counter(node: &Program, event: &str) -> f64 {
+    let samples = node.client().counters().unwrap();
+    let is_it = |sample: &api::metrics::Sample| {
+        let labels = format!("{:?}", sample.labels);
+        labels.contains("\"ftp\"") && labels.contains(&format!("{event:?}"))
+    };
+    samples.iter().find(|sample| is_it(sample)).expect(event).value
 }
 
 /// Files go both ways in a mode that the address's family has.
@@ -202,10 +156,7 @@ fn follow_their_announcements(workers: u8) {
     // One network at a time: what is waited for has a limit.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let NamespaceSupport::Forbidden(why) = probe() {
-        packet_io::namespace::skip(format_args!("{why}"));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let topology = Topology::build().unwrap();
     for server in SERVER.map(|address| SocketAddr::new(address, FTP_PORT)) {
         topology.server.run(|| server::serve(TcpListener::bind(server).unwrap())).unwrap();
@@ -213,7 +164,8 @@ fn follow_their_announcements(workers: u8) {
     for server in CLIENT.map(|address| SocketAddr::new(address, FORWARDED_PORT)) {
         topology.client.run(|| server::serve(TcpListener::bind(server).unwrap())).unwrap();
     }
-    let mut nodes = Nodes::start(&topology, workers);
+    let folder = Folder::new("ftp");
+    let [active, standby] = start(&topology, &folder, workers);
 
     // A client inside, behind source NAT.
     for server in SERVER.map(|address| SocketAddr::new(address, FTP_PORT)) {
@@ -228,20 +180,18 @@ fn follow_their_announcements(workers: u8) {
             topology.server.run(|| transfer(server, *mode)).unwrap();
         }
     }
-    assert!(nodes.counter(0, "rewritten") >= 8.0);
-    assert_eq!(nodes.counter(0, "addresses_refused"), 0.0);
+    assert!(counter(&active, "rewritten") >= 8.0);
+    assert_eq!(counter(&active, "addresses_refused"), 0.0);
     nothing_else_passes(&topology);
 
     // Announced, and then the node dies.
     let server = SocketAddr::new(SERVER[0], FTP_PORT);
     let mut client = topology.client.run(|| FtpClient::connect(server)).unwrap();
     let announced = topology.client.run(|| client.announce(Mode::Port)).unwrap();
-    nodes.kill(0);
-    nodes.wait_for("the standby to take over", |nodes| {
-        Client::connect(&nodes.socket(1)).unwrap().status().unwrap().node.role == "active"
-    });
+    active.kill();
+    standby.wait_for_role("active");
     client.fetch(announced, FILE_BYTES);
-    let flows = related_flows(&nodes.socket(1));
+    let flows = related_flows(&standby);
     assert!(flows.iter().any(|master| master.ends_with(":21")), "{flows:?}");
     let announced = topology.client.run(|| client.announce(Mode::Port)).unwrap();
     client.fetch(announced, FILE_BYTES);
@@ -256,10 +206,9 @@ fn nothing_else_passes(topology: &Topology) {
 }
 
 /// Where the masters of related connections go to.
-fn related_flows(socket: &std::path::Path) -> Vec<String> {
+fn related_flows(node: &Program) -> Vec<String> {
     let mut masters = Vec::new();
-    let mut client = Client::connect(socket).unwrap();
-    client
+    node.client()
         .flows(FlowFilterText::default(), 100, |flow| masters.extend(flow.related_to.map(|ends| ends.destination)))
         .unwrap();
     masters

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flow::NodeId;
 use flow::netfilter::{Entry, Tuple};
 use packet_io::ctnetlink::{Request, TableSocket};
-use packet_io::namespace::{Namespace, NamespaceSupport, probe};
+use packet_io::namespace::Namespace;
 use packet_io::netlink::{Netlink, Prefix};
 use packet_io::poller::{Poller, Token};
 use packet_io::udp::{UdpOptions, UdpSocket};
@@ -148,10 +148,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
 impl World {
     /// Builds it, and waits until the two have met. None, said aloud, where it cannot be.
     pub(crate) fn build(transport: Transport, cache: Cache) -> Option<Self> {
-        if probe() != NamespaceSupport::Available {
-            packet_io::namespace::skip(format_args!("{:?}", probe()));
-            return None;
-        }
+        packet_io::namespace::for_tests()?;
         if !is_installed("conntrackd") {
             packet_io::namespace::skip("conntrackd cannot be run: install the package conntrackd");
             return None;

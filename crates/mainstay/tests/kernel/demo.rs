@@ -2,18 +2,13 @@
 
 use std::process::Command;
 
-use packet_io::namespace::{NamespaceSupport, probe};
-
 use lab::demo::kernel::available;
 
 use super::turn;
 
 /// Runs the demonstration, which finds out itself what it needs. Nothing, said aloud, where the machine lacks it.
 fn run(options: &[&str], programs: &[(&str, &str)]) -> Option<serde_json::Value> {
-    if let NamespaceSupport::Forbidden(why) = probe() {
-        packet_io::namespace::skip(format_args!("{why}"));
-        return None;
-    }
+    packet_io::namespace::for_tests()?;
     if let Err(why) = available(programs) {
         packet_io::namespace::skip(format_args!("{why}"));
         return None;

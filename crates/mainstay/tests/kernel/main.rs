@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use lab::demo::kernel::available;
 use lab::demo::kernel::routers::Routers;
-use packet_io::namespace::{NamespaceSupport, probe};
 
 /// How long anything may take that should come soon, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,10 +36,7 @@ fn turn() -> MutexGuard<'static, ()> {
 
 /// The turn of a test, and its routers; nothing, said aloud, where the machine lacks what it needs.
 fn routers(programs: &[(&str, &str)]) -> Option<(MutexGuard<'static, ()>, Routers)> {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return None;
-    }
+    packet_io::namespace::for_tests()?;
     if let Err(why) = available(programs) {
         packet_io::namespace::skip(format_args!("{why}"));
         return None;

@@ -1,19 +1,16 @@
 //! What operators see, and how nodes know each other.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use api::SyncOrder;
 
+use crate::common::program::mainstay;
 use crate::common::sync::{SyncPair, established, wait_until};
 
 #[test]
 fn what_nodes_say_to_each_other_is_encrypted_where_they_have_a_key() {
     let Some(pair) = SyncPair::new("secured") else { return };
-    let key = pair.folder.join("cluster.key");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    assert!(command.args(["key", "--output"]).arg(&key).status().expect("it starts").success());
+    let key = pair.folder.make_key("cluster.key");
     let configuration = |side| {
         let security = format!("pre_shared_keys = [{key:?}]");
         SyncPair::configuration(side, "").replace("mode = \"plain\"", &security)
@@ -31,9 +28,7 @@ fn what_nodes_say_to_each_other_is_encrypted_where_they_have_a_key() {
     // A node with another key is told nothing.
     drop(right);
     fs::remove_file(&key).expect("it is ours");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    assert!(command.args(["key", "--output"]).arg(&key).status().expect("it starts").success());
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    pair.folder.make_key("cluster.key");
     let right = pair.start(1, &configuration(1));
     let other = established(2);
     pair.table(0).create(std::slice::from_ref(&other));
@@ -53,8 +48,7 @@ fn the_status_is_readable_and_says_in_a_line_whether_a_failover_would_be_safe() 
     left.wait_until_safe();
     right.wait_until_safe();
     let shown = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        let output = command.args(arguments).arg("--socket").arg(left.socket()).output().expect("it starts");
+        let output = mainstay(arguments).arg("--socket").arg(left.socket()).output().expect("it starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };

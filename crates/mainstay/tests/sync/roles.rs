@@ -6,6 +6,7 @@ use api::SyncOrder;
 use flow::netfilter::Entry;
 use packet_io::signal::{self, Signal};
 
+use crate::common::program::{mainstay, write_configuration};
 use crate::common::sync::{SyncPair, established, wait_until};
 
 fn entries(count: u32) -> Vec<Entry> {
@@ -124,33 +125,18 @@ fn a_hook_that_cannot_be_obeyed_fails_with_a_sentence() {
     assert!(left.hook("backup", "2s").0 && left.hook("fault", "2s").0);
     assert!(left.hook("ready", "").0, "the fault is keepalived's own, and must be able to end");
     // A daemon that does not get on keeps nobody waiting for ever.
-    stop(left.process());
+    signal::pause(left.id()).expect("it is ours");
     let (done, said) = left.hook("primary", "300ms");
-    resume(left.process());
+    signal::resume(left.id()).expect("it is ours");
     assert!(!done && !said.is_empty(), "{said}");
-    let socket = left.socket().to_owned();
+    let mut command = mainstay(&["sync", "primary", "--timeout", "200ms", "--socket"]);
+    command.arg(left.socket());
     left.terminate();
     let begun = std::time::Instant::now();
-    let program = env!("CARGO_BIN_EXE_mainstay");
-    let mut command = std::process::Command::new(program);
-    command.args(["sync", "primary", "--timeout", "200ms", "--socket"]).arg(socket);
     let output = command.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("no mainstay sync answers"), "{said}");
     assert!(begun.elapsed() >= Duration::from_millis(200), "it waits for a daemon that is about to start");
-}
-
-fn stop(process: u32) {
-    send(process, "-STOP");
-}
-
-fn resume(process: u32) {
-    send(process, "-CONT");
-}
-
-fn send(process: u32, name: &str) {
-    let status = std::process::Command::new("kill").args([name, &process.to_string()]).status();
-    assert!(status.expect("there is kill").success());
 }
 
 #[test]
@@ -163,10 +149,8 @@ fn a_signal_has_the_file_read_again() {
     pair.table(0).create(std::slice::from_ref(&before));
     pair.table(1).wait_for(&before, |_| true);
     let more = "[[filter.ignore]]\naddresses = [\"10.1.0.1\"]\n";
-    let socket = left.socket().to_string_lossy().into_owned();
-    let text = SyncPair::configuration(0, more).replace("CONTROL", &socket);
-    std::fs::write(pair.folder.join("left.toml"), text).expect("it is ours");
-    signal::send(left.process(), Signal::Reload).expect("it is ours");
+    write_configuration(&pair.folder, "left", &SyncPair::configuration(0, more));
+    left.signal(Signal::Reload);
     wait_until("it is in force", || {
         let events = left.client().events().expect("it answers");
         let is_it = |event: &&api::Event| event.detail.contains("[filter]");
@@ -177,8 +161,8 @@ fn a_signal_has_the_file_read_again() {
     pair.table(1).wait_for(&told, |_| true);
     assert_eq!(pair.table(1).find(&left_out), None);
 
-    let text = SyncPair::configuration(0, "[kernel]\ninjection = \"external-cache\"\n").replace("CONTROL", &socket);
-    std::fs::write(pair.folder.join("left.toml"), text).expect("it is ours");
+    let text = SyncPair::configuration(0, "[kernel]\ninjection = \"external-cache\"\n");
+    write_configuration(&pair.folder, "left", &text);
     let report = left.client().reload(false).expect("it answers");
     assert!(!report.applied && report.needs_restart == ["kernel.injection"], "{report:?}");
 }

@@ -4,6 +4,7 @@ use api::{SyncOrder, SyncStatus};
 use flow::netfilter::{Discriminator, Entry, ProtocolInfo, TcpInfo, TcpState, Tuple};
 use packet_io::sysctl;
 
+use crate::common::program::{mainstay, write_configuration};
 use crate::common::sync::{SyncDaemon, SyncPair, established, inside, wait_until};
 
 /// The largest table of a kernel that the test fills.
@@ -84,10 +85,9 @@ fn more_than_is_remembered_is_named() {
 fn what_the_host_lacks_is_named_by_the_check() {
     let Some(pair) = SyncPair::new("check") else { return };
     inside(&pair.machines[0], || sysctl::write("net/netfilter/nf_conntrack_events", "0").expect("it can be set"));
-    let path = pair.folder.join("left.toml");
-    std::fs::write(&path, SyncPair::configuration(0, "").replace("CONTROL", "/run/left.sock")).expect("it is ours");
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mainstay"));
-    command.args(["sync", "--check", "--json", "--config"]).arg(&path).stdout(std::process::Stdio::piped());
+    let path = write_configuration(&pair.folder, "left", &SyncPair::configuration(0, ""));
+    let mut command = mainstay(&["sync", "--check", "--json", "--config"]);
+    command.arg(&path).stdout(std::process::Stdio::piped());
     let child = pair.machines[0].spawn_command(command).expect("it starts");
     let output = child.wait_with_output().expect("it is a child");
     assert!(output.status.success(), "the file itself is right");

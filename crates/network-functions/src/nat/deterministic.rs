@@ -32,7 +32,7 @@ use core::net::IpAddr;
 use flow::{HashKey, IpFamily, Tuple};
 
 use super::{PORT_PROBES_MAX, port_setter};
-use crate::address::{Prefix, family, from_tuple_bytes, tuple_bytes};
+use crate::address::{Prefix, bounds, family, from_tuple_bytes, tuple_bytes};
 use crate::port_range::PortRange;
 use crate::restoration::ORIGINALS_MAX;
 
@@ -359,13 +359,12 @@ impl Feistel {
     }
 }
 
-/// The addresses of `prefixes` of `family` as ascending ranges, each once. (Two prefixes are disjoint or one is in the other.)
-fn disjoint(prefixes: &[Prefix], family: IpFamily) -> Vec<(u128, u128)> {
-    let of_family = prefixes.iter().filter(|prefix| prefix.family() == family);
-    let bits = if family == IpFamily::V4 { u128::from(u32::MAX) } else { u128::MAX };
+/// The addresses of `prefixes` of a family as ascending ranges, each once. (Two prefixes are disjoint or one is in the other.)
+fn disjoint(prefixes: &[Prefix], of: IpFamily) -> Vec<(u128, u128)> {
+    let of_family = prefixes.iter().filter(|prefix| family(prefix.addr()) == of);
     // An IPv6 prefix of no bits has one address more than can be counted; it is far beyond any limit without it.
-    let count = |prefix: &Prefix| (!prefix.mask() & bits).saturating_add(1);
-    let mut ranges: Vec<_> = of_family.map(|prefix| (prefix.first(), count(prefix))).collect();
+    let range = |[first, last]: [u128; 2]| (first, (last - first).saturating_add(1));
+    let mut ranges: Vec<_> = of_family.map(bounds).map(range).collect();
     ranges.sort_unstable_by_key(|&(first, count)| (first, core::cmp::Reverse(count)));
     let mut end = None;
     ranges.retain(|&(first, count)| {

@@ -8,7 +8,7 @@ use flow::{IpFamily, PortId, Tuple};
 use super::conditions::{Conditions, RULE_SET_VALUES_MAX, RULES_MAX, RuleSetError, has_ports};
 use super::dimension::{Number, Wanted};
 use super::group::{GROUP_BYTES_PER_RULE_MAX, Group, Key, WantedOfRule};
-use crate::address::Prefix;
+use crate::address::{Prefix, bounds, family as family_of};
 use crate::port_range::PortRange;
 
 /// Which rule of a set, from 0.
@@ -176,8 +176,8 @@ fn wanted<A: Number>(
         return None;
     }
     let addresses = |prefixes: &[Prefix]| {
-        let own = prefixes.iter().filter(|prefix| prefix.family() == family);
-        any_of(prefixes, own.map(|prefix| (number(prefix.first()), number(prefix.first() | !prefix.mask()))))
+        let own = prefixes.iter().filter(|prefix| family_of(prefix.addr()) == family);
+        any_of(prefixes, own.map(bounds).map(|[first, last]| (number(first), number(last))))
     };
     let ports = |ranges: &[PortRange]| {
         any_of(ranges, ranges.iter().map(|range| (u32::from(range.first()), u32::from(range.last()))))

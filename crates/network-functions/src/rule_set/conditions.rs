@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use flow::wire::ip_protocol;
 use flow::{IpFamily, PortId};
 
-use crate::address::Prefix;
+use crate::address::{Prefix, family as family_of};
 use crate::port_range::PortRange;
 
 /// Rules in a set, at most.
@@ -141,8 +141,9 @@ impl Conditions {
     /// Whether packets of `family` can meet the conditions on addresses.
     #[must_use]
     pub fn allows_family(&self, family: IpFamily) -> bool {
-        let listed =
-            |prefixes: &[Prefix]| prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.family() == family);
+        let listed = |prefixes: &[Prefix]| {
+            prefixes.is_empty() || prefixes.iter().any(|prefix| family_of(prefix.addr()) == family)
+        };
         self.family.is_none_or(|only| only == family) && listed(&self.sources) && listed(&self.destinations)
     }
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::address::{Prefix, from_tuple_bytes, tuple_bytes};
+use crate::address::{Prefix, bounds, from_tuple_bytes, tuple_bytes};
 use crate::port_range::PortRange;
 
 /// What the documentation of [`Conditions`] says, word for word.
@@ -26,8 +26,8 @@ fn meets(conditions: &Conditions, key: &RuleKey) -> bool {
         key.icmp.is_some_and(|(kind, code)| kind == wanted.kind && [None, Some(code)].contains(&wanted.code))
     };
     [None, Some(family)].contains(&conditions.family)
-        && (conditions.sources.is_empty() || conditions.sources.iter().any(|prefix| prefix.contains(source)))
-        && (conditions.destinations.is_empty() || conditions.destinations.iter().any(|p| p.contains(destination)))
+        && (conditions.sources.is_empty() || conditions.sources.iter().any(|prefix| prefix.contains(&source)))
+        && (conditions.destinations.is_empty() || conditions.destinations.iter().any(|p| p.contains(&destination)))
         && (conditions.protocols.is_empty() || conditions.protocols.contains(&tuple.protocol))
         && ported(&conditions.source_ports, tuple.source_port)
         && ported(&conditions.destination_ports, tuple.destination_port)
@@ -52,13 +52,9 @@ fn prefix() -> impl Strategy<Value = Prefix> {
         IpFamily::V4 => select(&[0u8, 8, 9, 10, 31, 32][..]),
         IpFamily::V6 => select(&[0u8, 32, 33, 34, 127, 128][..]),
     };
-    family().prop_flat_map(move |family| (address(family), lengths(family))).prop_map(|(address, length_bits)| {
-        match Prefix::new(address, length_bits) {
-            Err(crate::address::PrefixError::HostBits { network, .. }) => Prefix::new(network, length_bits),
-            other => other,
-        }
-        .expect("lengths suit the family")
-    })
+    family()
+        .prop_flat_map(move |family| (address(family), lengths(family)))
+        .prop_map(|(address, length_bits)| Prefix::new(address, length_bits).expect("lengths suit the family").trunc())
 }
 
 fn port_range() -> impl Strategy<Value = PortRange> {
@@ -146,12 +142,13 @@ fn tcp_key(source: u32, destination: u32, port: u16) -> RuleKey {
 }
 
 fn host(address: u32) -> Prefix {
-    Prefix::host(IpAddr::V4(address.into()))
+    IpAddr::V4(address.into()).into()
 }
 
 /// A network of 10.0.0.0/8.
 fn network(number: u32, length_bits: u8) -> Prefix {
-    Prefix::new(IpAddr::V4((0x0a00_0000 + (number << (32 - length_bits))).into()), length_bits).expect("no host bits")
+    Prefix::new(IpAddr::V4((0x0a00_0000 + (number << (32 - length_bits))).into()), length_bits)
+        .expect("a length of IPv4")
 }
 
 proptest! {
@@ -182,7 +179,7 @@ fn among_six_thousand_rules_the_first_that_is_met_is_found() {
     assert_eq!(set.groups(), 1, "plain rules are matched together");
     let keys = (0..2000).map(|number| {
         let rule = &rules[numbers.below(6000) as usize];
-        let bits = |prefixes: &[Prefix]| prefixes[0].first() as u32;
+        let bits = |prefixes: &[Prefix]| bounds(&prefixes[0])[0] as u32;
         tcp_key(bits(&rule.sources) + number, bits(&rule.destinations) + 1, numbers.below(5) as u16)
     });
     let met = check(&rules, &set, keys);
@@ -212,7 +209,7 @@ fn rules_written_to_need_much_memory_get_more_groups_instead() {
         let bytes_max = 2 * (rules.len() * 8192 + values * 80);
         assert!(set.memory_bytes() <= bytes_max, "{} bytes, {bytes_max} allowed", set.memory_bytes());
         let destinations =
-            rules.iter().flat_map(|rule| &rule.destinations).map(|prefix| prefix.first() as u32).step_by(997);
+            rules.iter().flat_map(|rule| &rule.destinations).map(|prefix| bounds(prefix)[0] as u32).step_by(997);
         let keys =
             destinations.map(|address| tcp_key(1, address, 9)).chain((0..300).map(|port| tcp_key(1, 2, port * 211)));
         assert!(check(&rules, &set, keys) > 1, "the keys are for several of the rules");

@@ -16,7 +16,7 @@ use std::thread;
 use crate::system::check;
 use crate::{IoError, netlink};
 
-pub use user::{NamespaceSupport, enter_user_namespace, probe, skip};
+pub use user::{NamespaceSupport, enter_user_namespace, for_tests, probe, skip};
 
 const THREAD_NAMESPACE: &str = "/proc/thread-self/ns/net";
 

@@ -153,6 +153,21 @@ fn explain(error: &io::Error) -> String {
     error.to_string()
 }
 
+/// `None`, and said as by [`skip`], where a test that needs namespaces cannot be made.
+///
+/// # Panics
+/// As [`skip`].
+#[must_use]
+pub fn for_tests() -> Option<()> {
+    match probe() {
+        NamespaceSupport::Available => Some(()),
+        lacking => {
+            skip(format_args!("{lacking:?}"));
+            None
+        }
+    }
+}
+
 /// A test cannot be made here; `why` says what it lacks. Where the environment variable `MAINSTAY_TESTS` is `all`, that fails
 /// the test.
 ///

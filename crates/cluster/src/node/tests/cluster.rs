@@ -189,7 +189,7 @@ pub(super) fn chain(id: u8, options: Options) -> Chain {
     let forwarded = Rule { name: "ftp".into(), conditions: to_forwarded.clone(), action: Action::Accept, log: false };
     let to_shared = Conditions {
         ingress: Vec::new(),
-        destinations: std::vec![Prefix::host(SHARED_OUTSIDE.into())],
+        destinations: std::vec![Prefix::from(core::net::IpAddr::from(SHARED_OUTSIDE))],
         ..to_forwarded
     };
     let target = DestinationRule { conditions: to_shared, address: CLIENT.into(), port: Some(2121) };

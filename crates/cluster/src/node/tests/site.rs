@@ -29,7 +29,7 @@ fn chain(node: u8) -> Chain {
     let firewall = Firewall::new(FirewallConfig { rules: std::vec![accept], ..FirewallConfig::default() }).unwrap();
     let from_inside = Conditions { ingress: std::vec![INSIDE], ..Conditions::default() };
     let forwarded = Conditions {
-        destinations: std::vec![network_functions::address::Prefix::host(SHARED_OUTSIDE.into())],
+        destinations: std::vec![core::net::IpAddr::from(SHARED_OUTSIDE).into()],
         protocols: std::vec![ip_protocol::TCP],
         destination_ports: std::vec![PortRange::single(FORWARDED.0)],
         ..Conditions::default()

@@ -3,13 +3,12 @@
 use cluster::node::NodeStatus;
 use cluster::{failure_detector, role};
 use flow::Instant;
-use replication::Link;
 
 use super::groups::peer_role;
 use super::{Reporting, compact, paths};
 use crate::describe;
 use crate::gateway::reload::describe_fingerprint;
-use api::{Agreement, PeerStatus, TakeoverStatus};
+use api::{PeerStatus, TakeoverStatus};
 
 /// The role's name in the control API.
 pub(in crate::gateway) const fn role_name(state: role::State) -> &'static str {
@@ -49,27 +48,14 @@ pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reportin
             failure_detector::State::Up => "up",
         }
         .to_owned(),
-        session: match session.map(|session| session.link) {
-            None => "off",
-            Some(Link::Seeking) => "seeking",
-            Some(Link::Open) => "open",
-            Some(Link::Closed) => "closed",
-        }
-        .to_owned(),
+        session: session.map_or("off", |session| describe::link(session.link)).to_owned(),
         role: peer_role(peer).to_owned(),
         holds: reporting.roles.held_by(peer),
         configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe_fingerprint),
         synchronised: peer.could_take_over(),
         lag_ms: peer.lag.as_secs_f64() * 1e3,
-        rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),
-        queued: session.map_or(0, |session| session.queued as u64),
-        in_flight: session.map_or(0, |session| session.in_flight.into()),
-        sent: session.map_or(0, |session| session.messages_sent),
-        received: session.map_or(0, |session| session.messages_received),
-        resent: session.map_or(0, |session| session.resent),
-        lost: session.map_or(0, |session| session.missed),
-        agreement: session.map_or_else(Agreement::default, |session| describe::agreement(&session.agreement)),
         filter: compact::of_peer(peer),
         last_heard_ns: session.and_then(|session| session.last_heard).map(Instant::as_nanos),
+        ..session.as_ref().map(describe::session).unwrap_or_default()
     }
 }

@@ -3,11 +3,10 @@
 use crate::describe;
 use conntrack_sync::{SyncPeerStatus, SyncRole};
 use flow::Instant;
-use replication::Link;
 use replication::conntrackd::FtfwStatus;
 
 use super::Reporting;
-use api::{Agreement, PeerStatus};
+use api::PeerStatus;
 
 /// A peer, as operators see it.
 pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Reporting) -> PeerStatus {
@@ -21,31 +20,14 @@ pub(super) fn peer_status(peer: &SyncPeerStatus, now: Instant, reporting: &Repor
         id: peer.id.0,
         address: reporting.peer_addresses.get(&peer.id.0).map(ToString::to_string).unwrap_or_default(),
         detector: if peer.is_up { "up" } else { "down" }.to_owned(),
-        paths: Vec::new(),
         split_brain: if peer.is_split { "confirmed" } else { "none" }.to_owned(),
         channel: describe::channel(peer.channel.as_ref()),
-        session: match session.map(|session| session.link) {
-            None => "conntrackd",
-            Some(Link::Seeking) => "seeking",
-            Some(Link::Open) => "open",
-            Some(Link::Closed) => "closed",
-        }
-        .to_owned(),
+        session: session.map_or("conntrackd", |session| describe::link(session.link)).to_owned(),
         role: peer.role.map_or("unknown", SyncRole::name).to_owned(),
-        holds: Vec::new(),
-        configuration: None,
         synchronised: is_synchronised,
         lag_ms: session.map_or(0.0, |session| session.lag(now).as_secs_f64() * 1e3),
-        rtt_ms: session.and_then(|session| session.round_trip).map(|time| time.as_secs_f64() * 1e3),
-        queued: session.map_or(0, |session| session.queued as u64),
-        in_flight: session.map_or(0, |session| session.in_flight.into()),
-        sent: session.map_or(0, |session| session.messages_sent),
-        received: session.map_or(0, |session| session.messages_received),
-        resent: session.map_or(0, |session| session.resent),
-        lost: session.map_or(0, |session| session.missed),
-        agreement: session.map_or_else(Agreement::default, |session| describe::agreement(&session.agreement)),
-        filter: None,
         last_heard_ns: peer.last_heard.map(Instant::as_nanos),
+        ..session.as_ref().map(describe::session).unwrap_or_default()
     }
 }
 

@@ -44,7 +44,7 @@ const PAYLOAD: [u8; 10] = [0x5a; 10];
 /// Legitimate packets are lost, or the result cannot be printed.
 pub fn run(args: &BenchAttackRecoveryArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 /// What was measured: of each side legitimate packets a second, without the flood and with it.

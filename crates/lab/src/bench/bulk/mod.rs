@@ -39,7 +39,7 @@ pub(super) const WARM_UP: Duration = Duration::from_millis(300);
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
 pub fn run(args: &BenchBulkArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 /// What is measured, each with a figure a round.

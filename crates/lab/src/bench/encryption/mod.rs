@@ -30,7 +30,7 @@ use console::Progress;
 /// The nodes do not speak, or the result cannot be printed.
 pub fn run(args: &BenchEncryptionArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 /// Microseconds for each message, a figure a round.

@@ -21,7 +21,6 @@ use ::filters::theory;
 
 use self::report::Report;
 use super::BenchError;
-use super::rounds;
 use crate::args::BenchFiltersArgs;
 use console::Progress;
 
@@ -36,9 +35,9 @@ pub fn run(args: &BenchFiltersArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     let classification = classification::measure(args.rounds).map_err(BenchError::from)?;
     let all = WithClassification { report, classification };
-    rounds::print(&all, args.json, || {
+    Ok(console::print_as(args.json, &all, || {
         format!("{}\n{}", all.report.describe(), classification::describe(&all.classification))
-    })
+    })?)
 }
 
 /// All that is printed.

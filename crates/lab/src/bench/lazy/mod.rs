@@ -69,7 +69,7 @@ enum Side {
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
 pub fn run(args: &BenchLazyArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 /// What is measured of one pair, each with a figure a round.

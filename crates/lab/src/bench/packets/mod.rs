@@ -39,11 +39,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// The networks cannot be built, nothing gets through, or the result cannot be printed.
 pub fn run(args: &BenchPacketsArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&report.describe())?;
-    }
+    console::print_as(args.json, &report, || report.describe())?;
     Ok(())
 }
 

@@ -1,7 +1,5 @@
 //! Packets pass by the cable and through the kernel, and what the report says.
 
-use packet_io::namespace::{NamespaceSupport, probe};
-
 use super::*;
 
 fn args() -> BenchPacketsArgs {
@@ -10,10 +8,7 @@ fn args() -> BenchPacketsArgs {
 
 #[test]
 fn packets_pass_by_the_cable_and_through_the_kernel() {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let watch = Watch::new().unwrap();
     for way in [Way::Cable, Way::Kernel] {
         let mut network = Network::build(way, 100, &watch).unwrap();

@@ -53,7 +53,7 @@ const OPENED_PER_ROUND: u32 = 32 * RING_FRAMES as u32;
 /// Packets got lost, which is a defect, or the result cannot be printed.
 pub fn run(args: &BenchPipelineArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 /// What is measured, each with a figure a round.

@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use flow::conntrack::{Tracker, TrackerConfig};
 use flow::wire::ip_protocol;
 use flow::{HashKey, IpFamily, NodeId, Tuple};
-use network_functions::address::{Prefix, from_tuple_bytes};
+use network_functions::address::{Prefix, bounds, family, from_tuple_bytes};
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
@@ -85,8 +85,9 @@ fn firewall(rules: u16) -> Firewall {
 
 fn nat() -> Nat {
     let source_rule = |clients: Prefix, outside: Prefix| {
+        let [first, _] = bounds(&outside);
         let address =
-            |number: u32| from_tuple_bytes((outside.first() + 1 + u128::from(number)).to_be_bytes(), outside.family());
+            |number: u32| from_tuple_bytes((first + 1 + u128::from(number)).to_be_bytes(), family(outside.addr()));
         let pool: Vec<IpAddr> = (0..OUTSIDE_ADDRESSES).map(address).collect();
         let conditions = Conditions { sources: vec![clients], ..Conditions::default() };
         SourceRule { conditions, action: SourceAction::Translate(pool) }

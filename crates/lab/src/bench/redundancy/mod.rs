@@ -40,7 +40,7 @@ const BLOCK_BYTES: [usize; 2] = [1460, 16_384];
 /// Something is not restored, or the result cannot be printed.
 pub fn run(args: &BenchRedundancyArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 /// Gigabytes a second, by method and block.

@@ -30,7 +30,7 @@ use packet_io::{limits, sysctl};
 use self::experiment::Setting;
 use self::network::Links;
 use self::report::{Cell, Report, Settings};
-use super::{BenchError, rounds};
+use super::BenchError;
 use crate::args::BenchReplicationArgs;
 use crate::testbed;
 use crate::testbed::watch::Watch;
@@ -48,12 +48,13 @@ const SPARE_DESCRIPTORS: u64 = 1024;
 pub fn run(args: &BenchReplicationArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     if let Some(path) = &args.report {
-        fs::write(path, page::page(&report)).map_err(|source| BenchError::Page { path: path.clone(), source })?;
+        fs::write(path, page::page(&report).html())
+            .map_err(|source| BenchError::Page { path: path.clone(), source })?;
     }
-    rounds::print(&report, args.json, || {
+    Ok(console::print_as(args.json, &report, || {
         let page = args.report.as_ref().map(|path| format!("\nThe page with charts is {}\n", path.display()));
         table::describe(&report) + &page.unwrap_or_default()
-    })
+    })?)
 }
 
 fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {

@@ -204,16 +204,11 @@ mod tests {
     use std::thread;
     use std::time::Instant;
 
-    use packet_io::namespace::{NamespaceSupport, probe};
-
     use super::*;
 
     #[test]
     fn a_near_server_needs_no_route_and_the_dedicated_link_can_be_cut() {
-        if probe() != NamespaceSupport::Available {
-            packet_io::namespace::skip(format_args!("{:?}", probe()));
-            return;
-        }
+        let Some(()) = packet_io::namespace::for_tests() else { return };
         let mut network = Network::build(Links::default()).unwrap();
         assert_eq!(network.route(), None);
         assert!(network.server_addresses().iter().all(|address| address.ip() == SERVER[0]));

@@ -1,70 +1,57 @@
 //! The result as one page that needs nothing else.
 
-use std::fmt::Write;
-
-use analysis::report::{Axis, Plot, PlotKind, Point, Series};
+use analysis::report::{Axis, Block, ColumnKind, Dataset, Plot, PlotKind, Point, Section, Series, date};
 
 use super::report::{CellReport, Report, Row};
 use super::seed;
 use super::table::{cells, conditions, percent, rows_of, spread};
-use analysis::report::{STYLE, date, escaped};
 
 /// The page.
-pub(super) fn page(report: &Report) -> String {
-    let mut sections = vec![header(report)];
-    for (loss, rtt_ms) in conditions(report) {
-        sections.push(charts(report, loss, rtt_ms));
+pub(super) fn page(report: &Report) -> analysis::report::Report {
+    let Report { settings, program_version, kernel, processors, began_unix_s, .. } = report;
+    let charts = conditions(report).into_iter().map(|(loss, rtt_ms)| charts(report, loss, rtt_ms));
+    let tables = [comparison(report), cell_figures(report), row_figures(report), method(report)];
+    analysis::report::Report {
+        subject: "Mainstay bench replication".into(),
+        title: "What is left of the flows in progress when a gateway dies".into(),
+        summary: format!(
+            "{} flows at a time fetch objects through a pair of gateways; one at work is killed and the link between the two cut at \
+             the same moment, {} times in each combination. A flow is recovered if it gets the rest of its object within {} s.",
+            settings.at_once, settings.rounds, settings.give_up_s,
+        ),
+        tiles: Vec::new(),
+        sections: charts.chain(tables).collect(),
+        footer: format!(
+            "{} kills for each combination, seed {}. Mainstay {program_version}, Linux {kernel}, {processors} processors, {}.",
+            settings.rounds,
+            settings.seed,
+            date(*began_unix_s),
+        ),
     }
-    sections.extend([comparison(report), cell_figures(report), row_figures(report), method(report)]);
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>Mainstay: what replication saves</title><style>\n{STYLE}</style></head><body><main>\n{}\n\
-         </main></body></html>\n",
-        sections.join("\n")
-    )
 }
 
-fn header(report: &Report) -> String {
-    let settings = &report.settings;
-    format!(
-        "<header><div class=\"brand\">Mainstay bench replication</div>\
-         <h1>What is left of the flows in progress when a gateway dies</h1>\
-         <p class=\"lead\">{} flows at a time fetch objects through a pair of gateways; one at work is killed and the link \
-         between the two cut at the same moment, {} times in each combination. A flow is recovered if it gets the rest of \
-         its object within {} s.</p></header>",
-        settings.at_once, settings.rounds, settings.give_up_s,
-    )
+fn section(heading: impl Into<String>, blocks: Vec<Block>) -> Section {
+    Section { heading: heading.into(), blocks }
 }
 
 /// Recovery and time to recover of one combination of loss and round trip.
-fn charts(report: &Report, loss: f64, rtt_ms: u32) -> String {
-    let conditions = format!("{:.0} % lost between the gateways, round trip {rtt_ms} ms", loss * 100.0);
-    let mut html = format!("<section class=\"card\"><h2>{conditions}</h2><div class=\"legend\">");
-    for (number, cell) in cells(report, loss, rtt_ms).enumerate() {
-        // Writing to a string cannot fail, here and below.
-        let _ = write!(
-            html,
-            "<span><svg viewBox=\"0 0 22 8\"><path class=\"series s{number}\" d=\"M0 4H22\"/></svg>{}</span>",
-            cell.transport
-        );
-    }
-    html.push_str("</div><h3>Recovered</h3>");
+fn charts(report: &Report, loss: f64, rtt_ms: u32) -> Section {
     let share = |row: &Row| {
         let (value, span) = (row.recovered?, row.recovered_interval?);
         Some((value * 100.0, span.map(|bound| bound * 100.0)))
     };
     let percent = Axis::new("", "%").between(0.0, 100.0);
-    html.push_str(&plot(report, (loss, rtt_ms), &format!("recovered, {conditions}"), percent, share));
-    html.push_str("<h3>Time to recover</h3>");
     let time = |row: &Row| row.time_to_recover_ms.map(|spread| (spread.median, [spread.median, spread.p99]));
-    let millis = Axis::new("", "ms");
-    html.push_str(&plot(report, (loss, rtt_ms), &format!("time to recover, {conditions}"), millis, time));
-    html.push_str(
-        "<p class=\"note\">Above: shares, and between what they lie with a confidence of 95 %. Below: medians, and up to \
-         where all but one in a hundred lie, from the kill on.</p></section>",
-    );
-    html
+    let note = "Above: shares, and between what they lie with a confidence of 95 %. Below: medians, and up to where all but one in a \
+                hundred lie, from the kill on.";
+    section(
+        format!("{:.0} % lost between the gateways, round trip {rtt_ms} ms", loss * 100.0),
+        vec![
+            plot(report, (loss, rtt_ms), "Recovered", percent, share),
+            plot(report, (loss, rtt_ms), "Time to recover", Axis::new("", "ms"), time),
+            Block::Note(note.into()),
+        ],
+    )
 }
 
 /// A line for each transport, by the size of objects; `figure` says a row's figure and between what it may lie.
@@ -74,7 +61,7 @@ fn plot(
     title: &str,
     y: Axis,
     figure: impl Fn(&Row) -> Option<(f64, [f64; 2])>,
-) -> String {
+) -> Block {
     let series = cells(report, loss, rtt_ms).map(|cell| {
         let figures = rows_of(report, cell).map(&figure).enumerate();
         let points = figures.filter_map(|(size, figure)| {
@@ -84,31 +71,19 @@ fn plot(
         Series { points: points.collect(), ..Series::new(cell.transport, []) }
     });
     let sizes = report.settings.object_kb.iter().map(ToString::to_string);
-    Plot::new(PlotKind::Line, title, Axis::of_categories("object", "KB", sizes), y, series.collect()).svg()
+    Block::Plot(Plot::new(PlotKind::Line, title, Axis::of_categories("object", "KB", sizes), y, series.collect()))
 }
 
-fn comparison(report: &Report) -> String {
-    let mut html = String::from(
-        "<section class=\"card\"><h2>Beside the paper</h2><p class=\"note\">Neira-Ayuso, Gasca, Lefèvre: FT-FW, a cluster-based \
-         fault-tolerant architecture for stateful firewalls, sections 7.2 and 7.2.1.</p><div class=\"scroll\"><table>\
-         <thead><tr><th>what</th><th class=\"words\">there</th><th class=\"words\">here</th>\
-         <th class=\"words\">why they differ</th></tr></thead><tbody>",
-    );
-    for row in seed::compare(report) {
-        let _ = write!(
-            html,
-            "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"words\">{}</td></tr>",
-            row.what,
-            row.theirs,
-            escaped(&row.here),
-            row.why
-        );
-    }
-    html.push_str("</tbody></table></div></section>");
-    html
+fn comparison(report: &Report) -> Section {
+    let paper = "Neira-Ayuso, Gasca, Lefèvre: FT-FW, a cluster-based fault-tolerant architecture for stateful firewalls, sections 7.2 \
+                 and 7.2.1.";
+    let rows = seed::compare(report).into_iter();
+    let rows = rows.map(|row| vec![row.what.into(), row.theirs.into(), row.here, row.why.into()]);
+    let table = table("comparison", &["what", "there", "here", "why they differ"], rows);
+    section("Beside the paper", vec![Block::Note(paper.into()), table])
 }
 
-fn cell_figures(report: &Report) -> String {
+fn cell_figures(report: &Report) -> Section {
     let headings = [
         "transport",
         "loss",
@@ -125,10 +100,9 @@ fn cell_figures(report: &Report) -> String {
         "beyond detection",
         "to connect",
     ];
-    let mut html = String::from("<section class=\"card\"><h2>All sizes together</h2>");
-    html.push_str(&table(&headings, report.cells.iter().map(cell_figure)));
-    html.push_str("<p class=\"note\">Milliseconds: median, and in brackets what all but one in a hundred stay below.</p></section>");
-    html
+    let note = "Milliseconds: median, and in brackets what all but one in a hundred stay below.";
+    let table = table("cells", &headings, report.cells.iter().map(cell_figure));
+    section("All sizes together", vec![table, Block::Note(note.into())])
 }
 
 fn cell_figure(cell: &CellReport) -> Vec<String> {
@@ -150,7 +124,7 @@ fn cell_figure(cell: &CellReport) -> Vec<String> {
     ]
 }
 
-fn row_figures(report: &Report) -> String {
+fn row_figures(report: &Report) -> Section {
     let headings = [
         "transport",
         "loss",
@@ -166,10 +140,7 @@ fn row_figures(report: &Report) -> String {
         "unaffected",
         "lost because",
     ];
-    let mut html = String::from("<section class=\"card\"><h2>By size</h2>");
-    html.push_str(&table(&headings, report.rows.iter().map(row_figure)));
-    html.push_str("</section>");
-    html
+    section("By size", vec![table("rows", &headings, report.rows.iter().map(row_figure))])
 }
 
 fn row_figure(row: &Row) -> Vec<String> {
@@ -192,47 +163,36 @@ fn row_figure(row: &Row) -> Vec<String> {
     ]
 }
 
-fn table(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
-    headings.iter().for_each(|heading| {
-        let _ = write!(html, "<th>{heading}</th>");
-    });
-    html.push_str("</tr></thead><tbody>");
-    for row in rows {
-        html.push_str("<tr>");
-        for cell in row {
-            let _ = write!(html, "<td>{}</td>", escaped(&cell));
-        }
-        html.push_str("</tr>");
-    }
-    html.push_str("</tbody></table></div>");
-    html
+fn table(name: &'static str, headings: &[&'static str], rows: impl Iterator<Item = Vec<String>>) -> Block {
+    let columns: Vec<_> = headings.iter().map(|heading| (*heading, *heading, ColumnKind::Text)).collect();
+    let mut table = Dataset::new(name, &columns);
+    rows.for_each(|row| table.push(row.into_iter().map(Into::into).collect()));
+    Block::Table(table)
 }
 
-fn method(report: &Report) -> String {
-    let Report { settings, program_version, kernel, processors, began_unix_s, left_out, .. } = report;
-    let left_out: String = left_out.iter().map(|what| format!("<li>Left out: {}</li>", escaped(what))).collect();
-    format!(
-        "<section class=\"card\"><h2>How it was measured</h2><p>Network namespaces on one machine: a client, two gateways, a \
-         server, each with a kernel's real TCP. The gateways filter statefully, translate the client's address, and pick up no \
-         connection in the middle. Each flow fetches one object: what fits TCP's first window at once, the rest at {} kB/s, as \
-         if all flows shared a gigabit link. Flows begin at a moderate rate, and in the last moments before the kill wherever \
-         one has ended, so that as many as may be are in progress.</p>\
-         <p>A flow counts if the dead gateway had established its connection and it was not over at the kill. Those whose every byte had left \
-         the gateway already are told apart, and those that were just connecting, which have no state to lose. Flows of 0 \
-         and 1 KB live for about a millisecond where the server is near: few of them are caught by a kill, hence the wide \
-         spans of their shares; more kills make them narrower.</p>\
-         <p>Losses and distance are made by a link emulator that tells how late it was; runs in which more than one packet in \
-         a hundred was over {} ms late were thrown away. <code>native-held</code> is the native protocol with \
-         <code>hold_first_reply</code>: what it costs shows under <em>to connect</em>.</p><ul>{left_out}</ul>\
-         <p class=\"note\">{} kills for each combination, seed {}. Mainstay {}, Linux {}, {processors} processors, {}.</p>\
-         </section>",
-        settings.flow_bytes_per_s / 1000,
-        settings.lateness_ms_max,
-        settings.rounds,
-        settings.seed,
-        escaped(program_version),
-        escaped(kernel),
-        date(*began_unix_s),
-    )
+fn method(report: &Report) -> Section {
+    let settings = &report.settings;
+    let texts = [
+        format!(
+            "Network namespaces on one machine: a client, two gateways, a server, each with a kernel's real TCP. The gateways filter \
+             statefully, translate the client's address, and pick up no connection in the middle. Each flow fetches one object: \
+             what fits TCP's first window at once, the rest at {} kB/s, as if all flows shared a gigabit link. Flows begin at a \
+             moderate rate, and in the last moments before the kill wherever one has ended, so that as many as may be are in \
+             progress.",
+            settings.flow_bytes_per_s / 1000,
+        ),
+        "A flow counts if the dead gateway had established its connection and it was not over at the kill. Those whose every byte \
+         had left the gateway already are told apart, and those that were just connecting, which have no state to lose. Flows of \
+         0 and 1 KB live for about a millisecond where the server is near: few of them are caught by a kill, hence the wide \
+         spans of their shares; more kills make them narrower."
+            .into(),
+        format!(
+            "Losses and distance are made by a link emulator that tells how late it was; runs in which more than one packet in a \
+             hundred was over {} ms late were thrown away. native-held is the native protocol with hold_first_reply: what it costs \
+             shows under \"to connect\".",
+            settings.lateness_ms_max,
+        ),
+    ];
+    let left_out = report.left_out.iter().map(|what| format!("Left out: {what}"));
+    section("How it was measured", texts.into_iter().chain(left_out).map(Block::Text).collect())
 }

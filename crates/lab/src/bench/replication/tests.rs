@@ -95,7 +95,7 @@ fn the_tables_show_every_share_with_its_number() {
 
 #[test]
 fn the_page_has_charts_raw_figures_and_the_comparison() {
-    let html = page::page(&report());
+    let html = page::page(&report()).html();
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
     assert_eq!(html.matches("<svg viewBox=\"0 0 920").count(), 4, "two for each loss");
     for expected in ["why they differ", "6 to 7 s", "class=\"series s1\"", "not &lt;installed&gt;", "By size"] {

@@ -50,7 +50,7 @@ const SPARE_DESCRIPTORS: u64 = 512;
 /// The networks cannot be built, connections fail, or the result cannot be printed.
 pub fn run(args: &BenchSetupRateArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 /// What is measured of one pair, each with a figure a round.

@@ -1,16 +1,11 @@
 //! Connections are counted, and what the report says.
 
-use packet_io::namespace::{NamespaceSupport, probe};
-
 use super::*;
 use crate::bench::bulk::KernelRules;
 
 #[test]
 fn connections_are_made_and_counted() {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let topology = Arc::new(Topology::build().unwrap());
     KernelRules::install(&topology.nodes[0]).unwrap();
     let _server = Server::start(&topology.server, &server_addresses()).unwrap();
@@ -24,10 +19,7 @@ fn connections_are_made_and_counted() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_failure_with_its_reason() {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let topology = Arc::new(Topology::build().unwrap());
     KernelRules::install(&topology.nodes[0]).unwrap();
     let client = Client::start(&topology, server_addresses(), 1).unwrap();

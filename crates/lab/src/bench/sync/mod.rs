@@ -34,7 +34,7 @@ use packet_io::{limits, sysctl};
 
 pub use self::mainstay::SyncDaemonError;
 use self::report::{Measured, Report};
-use super::{BenchError, rounds};
+use super::BenchError;
 use crate::args::BenchSyncArgs;
 use crate::args::sync_bench::{Part, Subject};
 use crate::testbed;
@@ -51,7 +51,7 @@ const SPARE_DESCRIPTORS: u64 = 1024;
 /// printed.
 pub fn run(args: &BenchSyncArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    rounds::print(&report, args.json, || report.describe())
+    Ok(console::print_as(args.json, &report, || report.describe())?)
 }
 
 fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {

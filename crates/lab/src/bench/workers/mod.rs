@@ -35,11 +35,7 @@ use console::Progress;
 /// Packets got lost, the networks cannot be built, nothing gets through, or the result cannot be printed.
 pub fn run(args: &BenchWorkersArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&report.describe())?;
-    }
+    console::print_as(args.json, &report, || report.describe())?;
     Ok(())
 }
 

@@ -53,11 +53,7 @@ pub(super) fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     }
     progress.show("");
     let report = FailuresReport { program_version: env!("CARGO_PKG_VERSION"), rows: reports };
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&report.describe())?;
-    }
+    console::print_as(args.json, &report, || report.describe())?;
     let broken = report.broken_rows();
     if broken.is_empty() { Ok(()) } else { Err(DemoError::PromisesBroken(broken.join(", "))) }
 }

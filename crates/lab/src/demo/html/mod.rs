@@ -10,7 +10,7 @@ use super::report::{Report, RunReport, Settings};
 use super::run::{BULK_BYTES_PER_S, MIX};
 use super::table::{bytes, headline, lateness, ms, repetitions, survived_of};
 use crate::testbed::traffic::Kind;
-pub(crate) use analysis::report::{STYLE, date, escaped};
+use analysis::report::{STYLE, date, escaped};
 use chart::{NARROW, Quantity, WIDE, chart};
 use console::count;
 

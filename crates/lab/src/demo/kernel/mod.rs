@@ -49,11 +49,7 @@ pub(super) fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     let programs: Vec<_> = [("nft", "nftables")].into_iter().chain(keepalived).collect();
     available(&programs).map_err(DemoError::Missing)?;
     let report = make_report(args, watch)?;
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&report.describe())?;
-    }
+    console::print_as(args.json, &report, || report.describe())?;
     let (broken, connections) = (report.replicated.run.broken, report.replicated.run.connections);
     if broken == 0 { Ok(()) } else { Err(DemoError::Broken { broken, connections }) }
 }

@@ -87,11 +87,7 @@ impl MultiPrimaryReport {
 /// It could not be done, or a connection broke.
 pub(super) fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     let report = make_report(args, watch)?;
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&report.describe())?;
-    }
+    console::print_as(args.json, &report, || report.describe())?;
     let RunReport { broken, connections, .. } = report.run;
     if broken == 0 { Ok(()) } else { Err(DemoError::Broken { broken, connections }) }
 }

@@ -95,11 +95,7 @@ pub enum WanError {
 /// It could not be run, or a download broke.
 pub fn run(args: &DemoArgs, watch: &Watch) -> Result<(), DemoError> {
     let report = Demo { args, watch, progress: console::Progress::new() }.make_report()?;
-    if args.json {
-        console::print_json(&report)?;
-    } else {
-        console::print(&describe(&report))?;
-    }
+    console::print_as(args.json, &report, || describe(&report))?;
     if report.is_success() {
         return Ok(());
     }

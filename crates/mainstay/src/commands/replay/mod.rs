@@ -78,11 +78,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             replay.play(capture, &args.capture, Some((path, file)))?
         }
     };
-    if args.json {
-        console::print_json(&report)?
-    } else {
-        console::print(&report.describe())?
-    }
+    console::print_as(args.json, &report, || report.describe())?;
     Ok(())
 }
 

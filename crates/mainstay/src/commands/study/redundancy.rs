@@ -47,11 +47,7 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
         let tables = page::tables(&findings);
         write_out(folder, "redundancy", &page::report(&findings, footer()), &findings, &tables)?;
     }
-    if args.json {
-        console::print_json(&findings)?;
-    } else {
-        console::print(&render(&findings))?;
-    }
+    console::print_as(args.json, &findings, || render(&findings))?;
     Ok(())
 }
 

@@ -30,11 +30,7 @@ pub fn run(args: &StudyReplicationArgs) -> Result<(), CommandError> {
         let page = report(&outcome, "Mainstay study replication", &footer());
         write_out(folder, "replication", &page, &outcome, &datasets(&outcome))?;
     }
-    if args.json {
-        console::print_json(&outcome)?;
-    } else {
-        console::print(&render(&outcome))?;
-    }
+    console::print_as(args.json, &outcome, || render(&outcome))?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::super::CommandError;
 use super::super::finding::{self, Finding};
 use super::super::probe::{self, Secrets, ServiceUser};
-use crate::cli::SyncArgs;
+use crate::cli::CheckArgs;
 use config::sync::validated::ConntrackdPeer;
 use config::sync::{self, SyncConfig};
 use console::counted;
@@ -45,7 +45,7 @@ struct Checked {
 ///
 /// # Errors
 /// The file cannot be read or is wrong, or a start on this host would fail.
-pub(super) fn run(path: &Path, args: &SyncArgs) -> Result<(), CommandError> {
+pub(super) fn run(path: &Path, args: &CheckArgs) -> Result<(), CommandError> {
     let checked = match sync::load(path) {
         Ok(checked) => checked,
         Err(error) => return finding::refuse(error, path, args.json),

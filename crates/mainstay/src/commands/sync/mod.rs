@@ -22,7 +22,7 @@ pub fn run(args: &SyncArgs) -> Result<(), CommandError> {
         Some(SyncCommand::Ready(args)) => hook::ready(args),
         Some(SyncCommand::Import(args)) => import::run(&args.file),
         None => match &args.config {
-            Some(config) if args.check => check::run(config, args),
+            Some(config) if args.check.check => check::run(config, &args.check),
             Some(config) => Ok(daemon::sync::run(config)?),
             // Command lines without either are refused before.
             None => Ok(()),

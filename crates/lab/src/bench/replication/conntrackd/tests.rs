@@ -4,8 +4,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use packet_io::namespace::{NamespaceSupport, probe};
-
 use super::*;
 use crate::bench::replication::network::Links;
 
@@ -15,10 +13,7 @@ const STANDSTILL_MAX: Duration = Duration::from_secs(20);
 
 /// None, said aloud, where it cannot be.
 fn network() -> Option<Network> {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return None;
-    }
+    packet_io::namespace::for_tests()?;
     if let Err(why) = available() {
         packet_io::namespace::skip(format_args!("{why}"));
         return None;

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use packet_io::namespace::{NamespaceSupport, probe};
-
 use super::*;
 use crate::bench::bulk::KernelRules;
 use crate::bench::replication::network::Links;
@@ -11,10 +9,7 @@ use crate::testbed::watch::{Waited, Watch};
 
 #[test]
 fn objects_of_all_sizes_are_fetched_and_the_phases_kept() {
-    if probe() != NamespaceSupport::Available {
-        packet_io::namespace::skip(format_args!("{:?}", probe()));
-        return;
-    }
+    let Some(()) = packet_io::namespace::for_tests() else { return };
     let network = Network::build(Links::default()).unwrap();
     KernelRules::install(&network.topology().nodes[0]).unwrap();
     let plan = Plan {

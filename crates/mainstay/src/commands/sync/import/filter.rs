@@ -1,10 +1,8 @@
 //! `Filter` of conntrackd.conf(5).
 
-use std::net::IpAddr;
-
 use super::parse::Statement;
 use super::translate::Translation;
-use config::value::{PROTOCOLS, Prefix};
+use config::value::{PROTOCOLS, parse_prefix};
 
 /// What is told, as [filter] writes it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -96,17 +94,17 @@ fn protocols(set: &Statement, policy: Policy, translation: &mut Translation) {
 fn addresses(set: &Statement, policy: Policy, translation: &mut Translation) {
     let mut found = Vec::new();
     for line in &set.block {
-        let Ok(prefix) = line.value().parse::<Prefix>() else {
+        let Ok(prefix) = parse_prefix(line.value()) else {
             translation
                 .remark(line, "this is not an address or a network, and is left out: add it to [filter] by hand");
             continue;
         };
-        let network = prefix.network();
+        let network = prefix.trunc();
         if network != prefix {
             translation.remark(line, "bits beyond the prefix length have no meaning, and are left out");
         }
-        let is_host = network.length_bits == Prefix::length_bits_max(network.address);
-        found.push(if is_host { IpAddr::to_string(&network.address) } else { network.to_string() });
+        let is_host = network.prefix_len() == network.max_prefix_len();
+        found.push(if is_host { network.addr().to_string() } else { network.to_string() });
     }
     match policy {
         Policy::Accept => translation.filter.addresses.extend(found),
