@@ -22,6 +22,7 @@ use super::judging::Judging;
 use super::passive::Passive;
 use super::paths::Paths;
 use super::peer::Peer;
+use super::peers::Peers;
 use super::securing::{PlainText, channel};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
@@ -165,7 +166,7 @@ impl NodeConfig {
             pipeline,
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
             roles,
-            peers,
+            peers: Peers::new(peers),
             next_session: 0,
             held: HeldReplies::default(),
             others: Others::default(),

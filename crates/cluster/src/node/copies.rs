@@ -49,7 +49,7 @@ impl Node {
 
     /// A peer told of a connection that has ended here.
     pub(super) fn tell_refused(&mut self, to: NodeId, ended: &Ended) {
-        let peer = self.peers.iter_mut().find(|peer| peer.id == to);
+        let peer = self.peers.get_mut(to);
         let session: Option<&mut Session> = peer.and_then(|peer| peer.session.as_mut()?.native());
         if let Some(session) = session {
             self.attributes.clear();

@@ -10,9 +10,7 @@ use super::{Node, NodeError};
 impl Node {
     /// A mirror's datagram from a peer.
     pub(super) fn handle_mirror(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
-        if !self.peers.iter().any(|peer| peer.id == from) {
-            return Err(NodeError::UnknownPeer(from));
-        }
+        self.peers.place(from)?;
         let site = self.site.as_mut().ok_or(NodeError::NoTunnel(from))?;
         Ok(site.tunnel_mut().handle_mirror(now, from, datagram)?)
     }

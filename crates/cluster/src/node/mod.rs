@@ -28,6 +28,7 @@ mod observing;
 mod passive;
 mod paths;
 mod peer;
+mod peers;
 mod readiness;
 mod reload;
 mod roles;
@@ -91,6 +92,7 @@ use judging::Judging;
 use leaving::Leaving;
 use passive::Passive;
 use peer::Peer;
+use peers::Peers;
 use securing::PlainText;
 use surroundings::Surroundings;
 use tracking::Tracking;
@@ -199,7 +201,7 @@ pub struct Node {
     pipeline: Pipeline,
     forwarder: Forwarder,
     roles: Roles,
-    peers: Vec<Peer>,
+    peers: Peers,
     /// The place of the peer whose replication session sends next.
     next_session: usize,
     held: HeldReplies,
@@ -294,7 +296,7 @@ impl Node {
         }
         self.remember_untold(now);
         let speaks_for_all = self.speaks_for_all();
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.peers.find(from)?;
         if let Some(theirs) = peer.refused {
             let ours = self.pipeline.shard.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
@@ -312,7 +314,7 @@ impl Node {
 
     fn handle_plain_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
         self.note_service(now);
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.peers.find(from)?;
         let result = peer.detector.handle_packet(now, packet, ttl);
         self.handle_detector_events(now);
         Ok(result?)

@@ -292,7 +292,7 @@ impl Node {
 
     fn handle_path_frame(&mut self, now: Instant, frame: &PathFrame) -> Result<(), NodeError> {
         let from = frame.from;
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.peers.find(from)?;
         let Some(channel) = &mut peer.channel else {
             return match frame.kind {
                 PathFrameKind::Detection => self.handle_path_detection(now, frame, &frame.datagram),
@@ -328,7 +328,7 @@ impl Node {
     fn handle_path_detection(&mut self, now: Instant, frame: &PathFrame, content: &[u8]) -> Result<(), NodeError> {
         self.note_service(now);
         let (packet, of_path) = content.split_at_checked(CONTROL_PACKET_BYTES).ok_or(NodeError::OtherPath)?;
-        let peer = self.peers.iter_mut().find(|peer| peer.id == frame.from);
+        let peer = self.peers.get_mut(frame.from);
         let mut paths = peer.into_iter().flat_map(|peer| &mut peer.paths.service);
         let path = paths.find(|path| path.port == frame.port && of_path == path.id.0.to_be_bytes());
         let result = path.ok_or(NodeError::OtherPath)?.detector.handle_packet(now, packet, TIME_TO_LIVE);

@@ -109,7 +109,7 @@ impl Node {
     pub fn reload(&mut self, now: Instant, new: Reconfiguration) -> Result<Reloaded, ReloadError> {
         self.check_reload(&new)?;
         for peer in &new.peers {
-            let Some(known) = self.peers.iter_mut().find(|known| known.id == peer.id) else { continue };
+            let Some(known) = self.peers.get_mut(peer.id) else { continue };
             known.detector.set_config(now, peer.detector)?;
             known.paths.set_config(now, peer.detector)?;
             known.session.iter_mut().try_for_each(|session| session.set_batch_delay(peer.batch_delay))?;
@@ -156,7 +156,7 @@ impl Node {
         self.check_security(new.security.as_ref())?;
         for peer in &new.peers {
             peer.detector.check()?;
-            let session = self.peers.iter().find(|known| known.id == peer.id).and_then(|known| known.session.as_ref());
+            let session = self.peers.get(peer.id).and_then(|known| known.session.as_ref());
             session.map_or(Ok(()), |session| session.check_batch_delay(peer.batch_delay))?;
         }
         Ok(())

@@ -50,7 +50,7 @@ impl Node {
     /// # Errors
     /// Why it was not taken; the node goes on.
     pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from);
+        let peer = self.peers.get_mut(from);
         let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else {
             let result = if is_channel(datagram) {
                 Err(NodeError::NotSecured)
@@ -86,7 +86,7 @@ impl Node {
     /// # Errors
     /// Why it was not taken; the node goes on.
     pub fn handle_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from);
+        let peer = self.peers.get_mut(from);
         if let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) {
             let error = channel.refuse_plain_text().into();
             self.note_rejected(now, from, &error);
@@ -119,7 +119,7 @@ impl Node {
             Transmit::Detection(id) => (id, Content::Detection),
             Transmit::Port { .. } => return Some(transmit),
         };
-        let peer = self.peers.iter_mut().find(|peer| peer.id == id);
+        let peer = self.peers.get_mut(id);
         let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else { return Some(transmit) };
         core::mem::swap(buffer, &mut self.plain.outgoing);
         let is_sealed = channel.seal(now, kind, &mut self.plain.outgoing, buffer);

@@ -73,7 +73,7 @@ impl Node {
         let holds = |group| self.roles.peer(now, from, group).is_some_and(|said| said.state == State::Active);
         let theirs: GroupSet = self.roles.groups().filter(|group| holds(*group)).collect();
         let are_both = !theirs.and(active_before).is_empty();
-        let Some(index) = self.peers.iter().position(|peer| peer.id == from) else { return };
+        let Ok(index) = self.peers.place(from) else { return };
         let was_silent = !self.peers[index].is_up() && !self.peers[index].split.has_left && !active_before.is_empty();
         let split = &mut self.peers[index].split;
         let has_left = |state| matches!(state, State::Leaving | State::Left);

@@ -29,7 +29,7 @@ impl Node {
     /// Why the stream is of no more use: it is to be closed, and [`StreamInput::Disconnected`] told.
     pub fn handle_stream(&mut self, now: Instant, from: NodeId, input: StreamInput<'_>) -> Result<(), NodeError> {
         let speaks_for_all = self.speaks_for_all();
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.peers.find(from)?;
         if let (Some(theirs), StreamInput::Bytes(_)) = (peer.refused, input) {
             let ours = self.pipeline.shard.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
@@ -57,7 +57,7 @@ impl Node {
     /// the stream takes are to be named to [`Node::handle_stream_taken`]; the others come again.
     pub fn poll_stream(&mut self, now: Instant, to: NodeId) -> &[u8] {
         let speaks_for_all = self.speaks_for_all();
-        let peer = self.peers.iter_mut().find(|peer| peer.id == to && peer.refused.is_none());
+        let peer = self.peers.get_mut(to).filter(|peer| peer.refused.is_none());
         let Some(peer) = peer else { return &[] };
         let Some(session) = peer.session.as_mut().and_then(replication::PeerSession::stream) else { return &[] };
         let (resync, counters) = (&mut peer.resync, &mut peer.replica);
@@ -68,7 +68,7 @@ impl Node {
 
     /// The stream to the peer has taken so many of the bytes that were polled last.
     pub fn handle_stream_taken(&mut self, to: NodeId, taken_bytes: usize) {
-        let peer = self.peers.iter_mut().find(|peer| peer.id == to);
+        let peer = self.peers.get_mut(to);
         let session = peer.and_then(|peer| peer.session.as_mut()?.stream());
         session.into_iter().for_each(|session| session.handle_taken(taken_bytes));
     }

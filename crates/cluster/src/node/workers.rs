@@ -307,7 +307,7 @@ impl Node {
     fn follow_peers(&mut self, standing: &Standing) -> bool {
         let mut is_anyone_lost = false;
         for told in &standing.peers {
-            let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };
+            let Some(peer) = self.peers.get_mut(told.id) else { continue };
             is_anyone_lost |= told.down_since.is_some() && peer.orphaned_at != told.down_since;
             (peer.is_said_up, peer.orphaned_at, peer.refused) = (told.is_up, told.down_since, told.refused);
         }
@@ -357,7 +357,7 @@ impl Node {
     /// none: replication with them is refused until they do it alike.
     pub(super) fn note_division(&mut self, now: Instant, from: NodeId, theirs: Division) {
         let ours = Division::of(self.place().steering);
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == from) else { return };
+        let Some(peer) = self.peers.get_mut(from) else { return };
         let refused = (!ours.goes_with(theirs)).then_some(theirs);
         if peer.refused != refused {
             peer.refused = refused;

@@ -209,7 +209,7 @@ impl Node {
         if !self.roles.groups_in(forwards).is_empty() {
             return;
         }
-        let receiver = self.peers.iter_mut().find(|known| known.id == peer).and_then(|peer| peer.compact.as_mut());
+        let receiver = self.peers.get_mut(peer).and_then(|peer| peer.compact.as_mut());
         receiver.into_iter().for_each(|receiver| receiver.set_retaining(true));
         self.adopt_heirlooms(now, Some(peer));
         if let Some(compact) = &mut self.compact {
@@ -261,7 +261,7 @@ impl Node {
             let heirlooms = self.compact.as_mut().map(|compact| &mut compact.heirlooms);
             return heirlooms.map_or(Ok(()), |heirlooms| heirlooms.handle_datagram(now, from, stream, datagram));
         }
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from && peer.refused.is_none());
+        let peer = self.peers.get_mut(from).filter(|peer| peer.refused.is_none());
         let told_on = peer.and_then(|peer| peer.told_on.as_mut());
         told_on.map_or(Ok(()), |told_on| told_on.handle_datagram(now, stream, datagram))
     }

@@ -61,7 +61,7 @@ impl Node {
         datagram: &[u8],
     ) -> Result<(), NodeError> {
         let Some(compact_node) = &mut self.compact else { return Err(NodeError::NotCompact(from)) };
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.peers.find(from)?;
         let Some(receiver) = &mut peer.compact else { return Ok(()) };
         if peer.refused.is_some() {
             return Ok(());
