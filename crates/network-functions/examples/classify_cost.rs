@@ -8,7 +8,7 @@ use std::time::Instant as Clock;
 
 use flow::wire::ip_protocol;
 use flow::{PortId, Tuple};
-use network_functions::address::Prefix;
+use network_functions::address::{Prefix, bounds};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::{Conditions, RuleKey, RuleSet};
 
@@ -37,7 +37,8 @@ fn rule(number: u32) -> Conditions {
 
 /// A connection that meets the rule.
 fn key(rule: &Conditions, number: u32) -> RuleKey {
-    let address = |prefixes: &[Prefix]| prefixes.first().map_or(number, |prefix| prefix.first() as u32 + number % 256);
+    let address =
+        |prefixes: &[Prefix]| prefixes.first().map_or(number, |prefix| bounds(prefix)[0] as u32 + number % 256);
     let source = (address(&rule.sources).into(), 40_000);
     let destination = (address(&rule.destinations).into(), rule.destination_ports[0].first());
     RuleKey { tuple: Tuple::v4(ip_protocol::TCP, source, destination), icmp: None, ingress: PortId(0) }
