@@ -24,16 +24,16 @@ impl Node {
             }
             next = self.pipeline.take_released_fragments().map(|frames| (frames, false));
         }
-        self.tell_changes(now);
+        self.replicate_changes(now);
         self.note_first_packet(now);
     }
 
     fn handle_again(&mut self, now: Instant, batch: &mut PacketBatch<'_>, is_steering: bool) {
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
-            peers: &self.peers,
+            peers: &self.replication.peers,
             held: None,
-            hold_max: self.hold_first_reply,
+            hold_max: self.replication.hold_first_reply,
             site: self.site.as_deref_mut(),
         };
         if is_steering {

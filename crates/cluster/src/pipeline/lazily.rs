@@ -1,29 +1,14 @@
-//! Connections that are put off: whether one is, and how old it is.
+//! Whether a connection's replication can be deferred: who needs it, and how old it is.
 
+use flow::Instant;
 use flow::connection::flags;
 use flow::table::Slot;
 use flow::wire::ip_protocol;
-use flow::{Instant, Tuple};
-use replication::Handle;
-use replication::lazy::{Age, LazyInsertion};
+use replication::lazy::Age;
 
 use super::Pipeline;
 
-/// What a node that puts connections off keeps of it.
-#[derive(Debug)]
-pub(crate) struct Lazily {
-    pub(crate) insertion: LazyInsertion,
-    /// The connection of this node's that ended last, until another change comes: whether the next took its place.
-    pub(crate) ended: Option<Tuple>,
-}
-
 impl Pipeline {
-    /// Whether peers are not told of the connection in the slot for now: it is too young, or was over before it was not.
-    #[must_use]
-    pub fn is_put_off(&self, slot: Slot) -> bool {
-        self.lazily.as_ref().is_some_and(|lazily| lazily.insertion.is_put_off(Handle(slot.0)))
-    }
-
     /// Whether the connection, which has just begun or changed, is of use to others before it is old: connections are
     /// expected on its behalf, or it was expected, or its packets come to other nodes as well.
     pub(crate) fn is_needed_by_others(&self, slot: Slot) -> bool {

@@ -62,7 +62,6 @@ pub use announcing::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
 pub use counters::PipelineCounters;
 pub use elsewhere::QUIET_MIN;
 pub use expiry::CopyExpiry;
-pub(crate) use lazily::Lazily;
 pub use limits::{Limits, SourceLimit};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recalled, RecoveryConfig, RecoveryCounters};
 use recovery::{Recollection, Recovery};
@@ -219,8 +218,6 @@ pub struct Pipeline {
     begins: bool,
     pub(crate) shard: Shard,
     pub(crate) observation: Observation,
-    /// Connections are put off.
-    pub(crate) lazily: Option<Box<Lazily>>,
 }
 
 impl Pipeline {
@@ -254,7 +251,6 @@ impl Pipeline {
             begins: true,
             shard: Shard::default(),
             observation: Observation::default(),
-            lazily: None,
         }
     }
 

@@ -1,162 +1,184 @@
-//! Connections that are told only once they have lived for a while: see [`replication::lazy`].
+//! Connections that are replicated only once they have lived for a while: see [`replication::lazy`].
 //!
-//! | a put-off connection | |
+//! | a deferred connection | |
 //! |---|---|
-//! | ends, or both sides have said farewell | no peer hears of it |
-//! | grows older than the threshold | it is told as it is then |
-//! | is needed by others: a connection is expected on its behalf, another node gets packets of it, a first reply waits for it | it is told at once |
-//! | is one of a node that is about to leave, or gives its addresses up | it is told before the addresses move |
-//! | is there when a peer comes and is told everything | it is left out, and told when it is old enough like all others |
+//! | ends, or both sides have finished | it is never replicated |
+//! | grows older than the threshold | it is replicated as it is then |
+//! | is needed by others: a connection is expected on its behalf, another node gets packets of it, a first reply waits for it | it is replicated at once |
+//! | is one of a node that is about to leave, or gives its addresses up | it is replicated before the addresses move |
+//! | is there when a peer comes and receives everything | it is left out, and replicated when it is old enough |
 //!
-//! Digests of agreement are over what was told, so that nodes agree without it.
-
-use core::time::Duration;
+//! Digests of agreement are over what was replicated, so that nodes agree without it.
 
 use alloc::boxed::Box;
 
 use flow::conntrack::TcpState;
 use flow::table::Slot;
 use flow::wire::ip_protocol;
-use flow::{Connection, Instant};
+use flow::{Connection, Instant, Tuple};
 use replication::Handle;
-use replication::lazy::{Config, ConfigError, LazyInsertion, LazyStatus};
+use replication::lazy::{Config, ConfigError, LazyInsertion};
 use replication::representation::precise;
 
-use super::{Node, peer};
-use crate::pipeline::{Lazily, TableChange};
+use super::super::peer;
+use super::ReplicationSet;
+use crate::pipeline::{Pipeline, TableChange};
 
-/// Connections looked at in one call of [`Node::handle_timeout`]: a packet waits no longer than that for its turn.
+/// Connections looked at in one call of [`Node::handle_timeout`](crate::node::Node::handle_timeout): a packet waits no longer than
+/// that for its turn.
 const LOOKS_PER_TIMEOUT_MAX: usize = 1024;
-impl Node {
-    /// From now on connections are put off as `config` says; `None`: they are all told as soon as they begin. Those that are
-    /// put off now are told if it differs from what was said before.
-    ///
-    /// # Errors
-    /// It is not sound; nothing has changed.
-    pub fn set_lazy(&mut self, now: Instant, config: Option<Config>) -> Result<(), ConfigError> {
+
+/// What a node that defers connections keeps of them.
+#[derive(Debug)]
+pub(in crate::node) struct Deferral {
+    pub(in crate::node) insertion: LazyInsertion,
+    /// The connection of this node's that ended last, until another change comes: whether the next took its place.
+    ended: Option<Tuple>,
+}
+
+impl Deferral {
+    /// Whether the connection in the slot is not replicated for now: it is too young, or was over before it was not.
+    pub(in crate::node) fn is_deferred(&self, slot: Slot) -> bool {
+        self.insertion.is_put_off(Handle(slot.0))
+    }
+
+    /// Connections that are deferred now.
+    pub(in crate::node) fn deferred(&self) -> u32 {
+        self.insertion.put_off()
+    }
+}
+
+impl ReplicationSet {
+    /// From now on connections are deferred as `config` says; `None`: they are all replicated as soon as they begin. Those that
+    /// are deferred now are replicated if it differs from what was said before. `goes_on`: the node is not about to leave.
+    pub(in crate::node) fn set_deferral(
+        &mut self,
+        now: Instant,
+        pipeline: &Pipeline,
+        config: Option<Config>,
+    ) -> Result<(), ConfigError> {
         config.iter().try_for_each(Config::check)?;
-        let known = self.pipeline.lazily.as_ref().map(|lazily| lazily.insertion.config());
+        let known = self.deferral.as_ref().map(|deferral| deferral.insertion.config());
         if known == config {
             return Ok(());
         }
-        self.tell_put_off(now);
-        let connections_max = self.pipeline.table().capacity();
-        self.pipeline.lazily = config.map(|config| {
+        self.replicate_deferred(now, pipeline);
+        let connections_max = pipeline.table().capacity();
+        self.deferral = config.map(|config| {
             let insertion = LazyInsertion::new(config, connections_max, now);
-            Box::new(Lazily { insertion, ended: None })
+            Box::new(Deferral { insertion, ended: None })
         });
         Ok(())
     }
 
-    /// The processor that serves this node was busy for this share of the time since this was said last.
-    pub fn note_utilisation(&mut self, per_mille: u16) {
-        self.pipeline.lazily.iter_mut().for_each(|lazily| lazily.insertion.note_utilisation(per_mille));
+    /// Connections that are deferred now.
+    pub(in crate::node) fn deferred(&self) -> u32 {
+        self.deferral.as_ref().map_or(0, |deferral| deferral.deferred())
     }
 
-    /// How often utilisation is to be measured, if anything depends on it.
-    #[must_use]
-    pub fn utilisation_interval(&self) -> Option<Duration> {
-        /// Measurements for each decision.
-        const PER_DECISION: u32 = 5;
-        match self.pipeline.lazily.as_ref()?.insertion.config() {
-            Config::Dynamic(dynamic) => Some(dynamic.interval / PER_DECISION),
-            Config::Fixed(_) => None,
+    /// Whether the connection in the slot is not replicated for now.
+    pub(in crate::node) fn is_deferred(&self, slot: Slot) -> bool {
+        self.deferral.as_ref().is_some_and(|deferral| deferral.is_deferred(slot))
+    }
+
+    /// Does what is due by `now`.
+    pub(in crate::node) fn handle_deferral_timeout(&mut self, now: Instant, pipeline: &Pipeline) {
+        if let Some(deferral) = &mut self.deferral {
+            deferral.insertion.handle_timeout(now);
+            self.look_at_deferred(now, pipeline, LOOKS_PER_TIMEOUT_MAX);
         }
     }
 
-    /// How lazy insertion stands; `None` where all connections are told at once.
-    #[must_use]
-    pub fn lazy_status(&self) -> Option<LazyStatus> {
-        self.pipeline.lazily.as_ref().map(|lazily| lazily.insertion.status())
-    }
-
-    /// Whether peers are not told of the connection in the slot for now.
-    #[must_use]
-    pub fn is_put_off(&self, slot: Slot) -> bool {
-        self.pipeline.is_put_off(slot)
-    }
-
-    /// Whether no peer is to hear of the change.
-    pub(super) fn keeps_to_itself(&mut self, now: Instant, change: &TableChange) -> bool {
-        if self.pipeline.lazily.is_none() {
-            return false;
+    /// Replicates all connections that are deferred, at once, and defers none from now on.
+    pub(in crate::node) fn replicate_deferred(&mut self, now: Instant, pipeline: &Pipeline) {
+        if let Some(deferral) = &mut self.deferral {
+            deferral.insertion.suspend();
+            self.look_at_deferred(now, pipeline, usize::MAX);
         }
-        let ended = self.lazily(|lazily| lazily.ended.take()).flatten();
+    }
+
+    /// Connections are deferred again, as configured.
+    pub(in crate::node) fn defer_again(&mut self) {
+        self.deferral.iter_mut().for_each(|deferral| deferral.insertion.resume());
+    }
+
+    /// Whether nothing of the change is replicated.
+    pub(super) fn defers(&mut self, now: Instant, pipeline: &Pipeline, change: &TableChange) -> bool {
+        let Some(deferral) = &mut self.deferral else { return false };
+        let ended = deferral.ended.take();
         match change {
             TableChange::Began { slot } => {
-                let is_put_off = self.puts_off(now, *slot);
-                let original = self.pipeline.connection(*slot).map(|connection| connection.original);
-                if is_put_off && ended.is_some() && original == ended {
-                    self.lazily(|lazily| lazily.insertion.note_unheard_of(Handle(slot.0)));
+                let is_deferred = self.begins_deferred(now, pipeline, *slot);
+                let original = pipeline.connection(*slot).map(|connection| connection.original);
+                if is_deferred && ended.is_some() && original == ended {
+                    self.insertion(|insertion| insertion.note_unheard_of(Handle(slot.0)));
                 }
-                is_put_off
+                is_deferred
             }
-            TableChange::Changed { slot, .. } => self.stays_put_off(now, *slot),
+            TableChange::Changed { slot, .. } => self.stays_deferred(now, pipeline, *slot),
             TableChange::FunctionsChanged { slot } => {
-                if self.pipeline.is_needed_by_others(*slot) {
-                    self.tell_early(now, *slot);
+                if pipeline.is_needed_by_others(*slot) {
+                    self.replicate_early(now, pipeline, *slot);
                 }
-                self.is_put_off(*slot)
+                self.is_deferred(*slot)
             }
             TableChange::TakenOver { slot } => {
-                self.tell_early(now, *slot);
+                self.replicate_early(now, pipeline, *slot);
                 false
             }
             TableChange::Copied { slot } => {
-                if self.pipeline.connection(*slot).is_none_or(|connection| connection.owner != self.id) {
-                    self.lazily(|lazily| lazily.insertion.forget(Handle(slot.0)));
+                if pipeline.connection(*slot).is_none_or(|connection| connection.owner != self.id) {
+                    self.insertion(|insertion| insertion.forget(Handle(slot.0)));
                 }
                 false
             }
-            TableChange::Ended { slot, ended } => self.ends_unheard_of(now, *slot, ended),
+            TableChange::Ended { slot, ended } => self.ends_unreplicated(now, *slot, ended),
             TableChange::Displaced { slot, .. } => {
-                self.lazily(|lazily| lazily.insertion.forget(Handle(slot.0)));
+                self.insertion(|insertion| insertion.forget(Handle(slot.0)));
                 false
             }
             TableChange::Refused { .. } => false,
         }
     }
 
-    fn lazily<T>(&mut self, act: impl FnOnce(&mut Lazily) -> T) -> Option<T> {
-        self.pipeline.lazily.as_deref_mut().map(act)
+    fn insertion<T>(&mut self, act: impl FnOnce(&mut LazyInsertion) -> T) -> Option<T> {
+        self.deferral.as_deref_mut().map(|deferral| act(&mut deferral.insertion))
     }
 
-    /// A connection has begun: whether it is put off.
-    fn puts_off(&mut self, now: Instant, slot: Slot) -> bool {
-        let must_be_told = !self.hold_first_reply.is_zero() || self.pipeline.is_needed_by_others(slot);
-        let is_put_off = self.lazily(|lazily| lazily.insertion.begin(now, Handle(slot.0), must_be_told));
-        let is_put_off = is_put_off.unwrap_or_default();
-        if is_put_off {
+    /// A connection has begun: whether it is deferred.
+    fn begins_deferred(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
+        let is_needed = !self.hold_first_reply.is_zero() || pipeline.is_needed_by_others(slot);
+        let is_deferred =
+            self.insertion(|insertion| insertion.begin(now, Handle(slot.0), is_needed)).unwrap_or_default();
+        if is_deferred {
             // The slot may have held a copy of which the sessions still know something.
             peer::sessions(&mut self.peers).for_each(|session| session.forget(Handle(slot.0)));
         }
-        is_put_off
+        is_deferred
     }
 
-    /// A connection has changed: whether nobody is to hear of it still.
-    fn stays_put_off(&mut self, now: Instant, slot: Slot) -> bool {
+    /// A connection has changed: whether it is still deferred.
+    fn stays_deferred(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
         let handle = Handle(slot.0);
-        if self.pipeline.connection(slot).is_some_and(is_over) {
-            self.lazily(|lazily| lazily.insertion.complete(now, handle));
-        } else if self.is_put_off(slot) && self.pipeline.is_needed_by_others(slot) {
-            self.tell_early(now, slot);
-            // It is told as it is, whether this change alone is worth it or not.
+        if pipeline.connection(slot).is_some_and(is_over) {
+            self.insertion(|insertion| insertion.complete(now, handle));
+        } else if self.is_deferred(slot) && pipeline.is_needed_by_others(slot) {
+            self.replicate_early(now, pipeline, slot);
+            // It is replicated as it is, whether this change alone is worth it or not.
             return true;
         }
-        self.is_put_off(slot)
+        self.is_deferred(slot)
     }
 
     /// A connection has ended. True if no peer has anything of it, nor of one before with its tuple, so that there is
-    /// nothing to tell.
-    fn ends_unheard_of(&mut self, now: Instant, slot: Slot, ended: &precise::Ended) -> bool {
+    /// nothing to send.
+    fn ends_unreplicated(&mut self, now: Instant, slot: Slot, ended: &precise::Ended) -> bool {
         let (handle, node) = (Handle(slot.0), self.id);
-        let is_unheard_of = self.lazily(|lazily| {
-            let is_unheard_of = lazily.insertion.is_unheard_of(handle);
-            lazily.insertion.end(now, handle);
-            lazily.ended = (ended.owner == node).then_some(ended.original);
-            is_unheard_of
-        });
-        if is_unheard_of != Some(true) {
+        let Some(deferral) = &mut self.deferral else { return false };
+        let is_unknown = deferral.insertion.is_unheard_of(handle);
+        deferral.insertion.end(now, handle);
+        deferral.ended = (ended.owner == node).then_some(ended.original);
+        if !is_unknown {
             return false;
         }
         // A peer that asked for it may know it all the same.
@@ -168,61 +190,22 @@ impl Node {
         true
     }
 
-    /// The connection is told now, if it was put off.
-    fn tell_early(&mut self, now: Instant, slot: Slot) {
-        if self.lazily(|lazily| lazily.insertion.tell(now, Handle(slot.0))) == Some(true) {
-            self.tell_begun(now, slot);
+    /// The connection is replicated now, if it was deferred.
+    fn replicate_early(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) {
+        if self.insertion(|insertion| insertion.tell(now, Handle(slot.0))) == Some(true) {
+            self.on_begun(now, pipeline, slot);
         }
     }
 
-    /// Tells the connections that are old enough by `now`, `looks_max` at most.
-    fn look_at_put_off(&mut self, now: Instant, looks_max: usize) {
+    /// Replicates the connections that are old enough by `now`, `looks_max` at most.
+    fn look_at_deferred(&mut self, now: Instant, pipeline: &Pipeline, looks_max: usize) {
         for _ in 0..looks_max {
-            let Some(lazily) = &mut self.pipeline.lazily else { return };
-            let Some(due) = lazily.insertion.poll_due(now) else { return };
-            let age = self.pipeline.age(Slot(due.handle.0), due.began);
-            if self.lazily(|lazily| lazily.insertion.judge(now, due.handle, age)) == Some(true) {
-                self.tell_begun(now, Slot(due.handle.0));
+            let Some(due) = self.insertion(|insertion| insertion.poll_due(now)).flatten() else { return };
+            let age = pipeline.age(Slot(due.handle.0), due.began);
+            if self.insertion(|insertion| insertion.judge(now, due.handle, age)) == Some(true) {
+                self.on_begun(now, pipeline, Slot(due.handle.0));
             }
         }
-    }
-
-    /// Does what is due by `now`.
-    pub(super) fn look_after_put_off(&mut self, now: Instant) {
-        if self.pipeline.lazily.is_none() {
-            return;
-        }
-        self.lazily(|lazily| lazily.insertion.handle_timeout(now));
-        self.look_at_put_off(now, LOOKS_PER_TIMEOUT_MAX);
-    }
-
-    /// When [`Node::look_after_put_off`] has something to do.
-    pub(super) fn poll_put_off(&self) -> Option<Instant> {
-        self.pipeline.lazily.as_ref()?.insertion.poll_timeout()
-    }
-
-    /// Tells all connections that are put off, at once: from now on peers may need them.
-    pub(super) fn tell_put_off(&mut self, now: Instant) {
-        self.replicate_deferred(now);
-        if !self.is_leaving() {
-            self.defer_again();
-        }
-    }
-
-    /// As [`Node::tell_put_off`], and nothing is deferred from now on.
-    pub(super) fn replicate_deferred(&mut self, now: Instant) {
-        self.lazily(|lazily| lazily.insertion.suspend());
-        self.look_at_put_off(now, usize::MAX);
-    }
-
-    /// Connections are deferred again, as configured.
-    pub(super) fn defer_again(&mut self) {
-        self.lazily(|lazily| lazily.insertion.resume());
-    }
-
-    /// Connections that are deferred now.
-    pub(super) fn deferred(&self) -> u32 {
-        self.pipeline.lazily.as_ref().map_or(0, |lazily| lazily.insertion.put_off())
     }
 }
 

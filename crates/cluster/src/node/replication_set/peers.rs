@@ -5,14 +5,14 @@ use core::ops::{Deref, DerefMut};
 
 use flow::NodeId;
 
-use super::NodeError;
-use super::peer::Peer;
+use crate::node::NodeError;
+use crate::node::peer::Peer;
 
 /// Stands in the table of places for a node that is no peer. There are fewer peers than this: [`crate::role::PEERS_MAX`].
 const NO_PLACE: u8 = u8::MAX;
 
 /// The peers, in the order of the configuration. They stay as long as the node lives.
-pub(super) struct Peers {
+pub(in crate::node) struct Peers {
     list: Vec<Peer>,
     /// The place of each node in the list, by its number.
     places: [u8; 1 << u8::BITS],
@@ -21,7 +21,7 @@ pub(super) struct Peers {
 impl Peers {
     /// # Panics
     /// With more than [`crate::role::PEERS_MAX`].
-    pub(super) fn new(list: Vec<Peer>) -> Self {
+    pub(in crate::node) fn new(list: Vec<Peer>) -> Self {
         assert!(list.len() <= crate::role::PEERS_MAX);
         let mut places = [NO_PLACE; 1 << u8::BITS];
         for (place, peer) in (0..).zip(&list) {
@@ -34,18 +34,18 @@ impl Peers {
     ///
     /// # Errors
     /// There is no such peer.
-    pub(super) fn place(&self, id: NodeId) -> Result<usize, NodeError> {
+    pub(in crate::node) fn place(&self, id: NodeId) -> Result<usize, NodeError> {
         match self.places[usize::from(id.0)] {
             NO_PLACE => Err(NodeError::UnknownPeer(id)),
             place => Ok(place.into()),
         }
     }
 
-    pub(super) fn get(&self, id: NodeId) -> Option<&Peer> {
+    pub(in crate::node) fn get(&self, id: NodeId) -> Option<&Peer> {
         self.list.get(self.place(id).ok()?)
     }
 
-    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Peer> {
+    pub(in crate::node) fn get_mut(&mut self, id: NodeId) -> Option<&mut Peer> {
         let place = self.place(id).ok()?;
         self.list.get_mut(place)
     }
@@ -54,7 +54,7 @@ impl Peers {
     ///
     /// # Errors
     /// There is no such peer.
-    pub(super) fn find(&mut self, id: NodeId) -> Result<&mut Peer, NodeError> {
+    pub(in crate::node) fn find(&mut self, id: NodeId) -> Result<&mut Peer, NodeError> {
         let place = self.place(id)?;
         Ok(&mut self.list[place])
     }
