@@ -506,3 +506,71 @@ fn a_passive_node_takes_nothing_and_is_not_waited_for() {
     cluster.run_ms(10);
     assert_eq!(cluster.holders(), [1]);
 }
+
+/// A node that took the addresses knowing nothing, while the one that holds them rightfully could not be heard, at this time.
+fn blind_holder(now: Instant) -> RoleAutomaton {
+    let mut automaton = RoleAutomaton::new(Config::new(NodeId(0), std::vec![NodeId(1)]), Instant::ZERO);
+    automaton.set_informed(Instant::ZERO, false);
+    automaton.handle_timeout(now);
+    automaton.handle_state_usable(now);
+    assert_eq!(automaton.state(), State::Active);
+    automaton
+}
+
+#[test]
+fn who_took_the_addresses_knowing_nothing_yields_them_once_its_connections_are_replicated_or_time_is_over() {
+    let (began, limit) = (Instant::from_millis(600), Duration::from_millis(200));
+    let rightful = Heartbeat {
+        node: NodeId(1),
+        state: State::Active,
+        priority: 100,
+        synchronised: true,
+        term: 2,
+        configuration: None,
+        unreached: 0,
+        passive: false,
+    };
+    let outranked = || {
+        let mut automaton = blind_holder(began);
+        automaton.set_replicated(began, false);
+        automaton.handle_heartbeat(began, &rightful).unwrap();
+        assert!(automaton.is_outranked() && automaton.state() == State::Active, "its connections are not replicated");
+        automaton
+    };
+    let mut automaton = outranked();
+    automaton.set_replicated(began, true);
+    assert_eq!(automaton.state(), State::Standby);
+    let mut automaton = outranked();
+    assert_eq!(automaton.poll_timeout().map(|at| at <= began + limit), Some(true));
+    automaton.handle_timeout(began + (limit - Duration::from_millis(1)));
+    assert_eq!(automaton.state(), State::Active);
+    automaton.handle_heartbeat(began + limit, &rightful).unwrap();
+    assert_eq!(automaton.state(), State::Standby);
+}
+
+#[test]
+fn a_holder_that_stood_still_is_in_doubt_until_its_peer_has_answered_or_was_waited_for() {
+    let follower = |state| Heartbeat {
+        node: NodeId(1),
+        state,
+        priority: 100,
+        synchronised: true,
+        term: 0,
+        configuration: None,
+        unreached: 0,
+        passive: false,
+    };
+    let (now, absence) = (Instant::from_millis(600), Duration::from_millis(500));
+    let mut automaton = blind_holder(now);
+    assert_eq!(
+        (automaton.handle_absence(now, absence).is_some(), automaton.is_in_doubt(now)),
+        (true, false),
+        "nobody heard"
+    );
+    automaton.handle_heartbeat(now, &follower(State::Standby)).unwrap();
+    let back = now + absence;
+    let until = automaton.handle_absence(back, absence).expect("that is long");
+    assert!(automaton.is_in_doubt(back) && !automaton.is_in_doubt(until));
+    automaton.handle_heartbeat(back, &follower(State::Standby)).unwrap();
+    assert!(!automaton.is_in_doubt(back), "it still follows");
+}
