@@ -12,7 +12,7 @@ use super::super::compact::{Compact, RawFilter, RawRecovery, Recovery};
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawConfig, RawReplication, Text};
 use super::super::validated::{Config, Port, Replication, Representation};
-use super::cluster::{ranged, within};
+use super::common::{ranged, within};
 use super::{one_of, port_named};
 
 const SUBJECT: &str = "replication.representation";

@@ -9,8 +9,8 @@ use super::super::super::diagnostic::{Findings, Mistake};
 use super::super::super::raw::sync::RawKernel;
 use super::super::super::validated::sync::{Events, Injection, Kernel};
 use super::super::super::value::{self, SizeText};
-use super::super::cluster::{ranged, within};
-use super::choice;
+use super::super::common::choice;
+use super::super::common::{ranged, within};
 
 const CONNECTIONS_MAX_DEFAULT: u64 = 1_000_000;
 const CONNECTIONS: RangeInclusive<u64> = 1..=1 << 27;
