@@ -56,7 +56,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use flow::wire::tlv::{self, TlvError};
-use flow::wire::{Packet, Transport, ip_protocol};
+use flow::wire::{Packet, Transport};
 use flow::{Direction, DropReason, HashKey, PortId, Tuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -66,8 +66,8 @@ use crate::function::{Context, FlowState, NetworkFunction, Verdict, state_attrib
 use crate::port_range::PortRange;
 use crate::restoration::{Restoring, Unrestorable};
 use crate::rule_set::{Conditions, RuleIndex, RuleKey, RuleSet, has_ports};
-use deterministic::Computed;
 pub use deterministic::{Algorithm, BLOCK_PORTS_MIN, Mapping, MappingError, MappingKey};
+use deterministic::{Computed, port_setter};
 pub use ports::PORT_PROBES_MAX;
 pub use rule::{
     DestinationRule, NatConfig, NatError, POOL_ADDRESSES_MAX, RuleKind, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule,
@@ -371,18 +371,6 @@ fn pick(hash: u64, length: usize) -> usize {
 fn may_be_renumbered(packet: &Packet<'_, '_>, outgoing: &Tuple) -> bool {
     let Tuple { source_port, destination_port, .. } = packet.headers.tuple;
     !packet.headers.is_fragment || (source_port, destination_port) == (outgoing.source_port, outgoing.destination_port)
-}
-
-/// How the source port, or what stands for it, is set in tuples of `protocol`; `None` when there is none.
-fn port_setter(protocol: u8) -> Option<fn(&mut Tuple, u16)> {
-    match protocol {
-        ip_protocol::ICMP | ip_protocol::ICMPV6 => Some(|tuple, identifier| {
-            tuple.source_port = identifier;
-            tuple.destination_port = identifier;
-        }),
-        _ if has_ports(protocol) => Some(|tuple, port| tuple.source_port = port),
-        _ => None,
-    }
 }
 
 impl NetworkFunction for Nat {

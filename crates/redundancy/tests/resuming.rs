@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use flow::Instant;
+use flow::random::SplitMix64;
 use proptest::prelude::*;
 use redundancy::wire::control::Control;
 use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Handled, Ticket};
@@ -14,13 +15,11 @@ const BLOCK_BYTES: usize = 1400;
 /// Pieces that a copy is given in one step, at most.
 const GIVEN_MAX: u64 = 512;
 
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 27)) >> 8
+        self.0.next() >> 8
     }
 
     fn chance(&mut self, per_mille: u64) -> bool {
@@ -62,7 +61,7 @@ struct World {
 impl World {
     fn new(seed: u64, lost_per_mille: u64) -> Self {
         let mut world = Self {
-            random: Random(seed),
+            random: Random(SplitMix64::new(seed)),
             now: Instant::from_millis(1),
             lost_per_mille,
             encoder: Encoder::new(encoder_config(1)).expect("the size is right"),
@@ -355,7 +354,7 @@ fn blocks_without_a_number_are_sure_once_an_open_is_repeated_unless_one_was_lost
     const BLOCKS: usize = 5;
     for lost in [None, Some(0), Some(2), Some(BLOCKS - 1)] {
         let (mut encoder, mut decoder) = pair_that_remembers();
-        let (mut random, mut wire) = (Random(1), Vec::new());
+        let (mut random, mut wire) = (Random(SplitMix64::new(1)), Vec::new());
         for number in 0..BLOCKS {
             let block = random.bytes(BLOCK_BYTES);
             assert_eq!(encoder.encode_block(&block, &mut wire), redundancy::Encoding::Remembered);
@@ -405,7 +404,7 @@ fn an_encoder_that_took_over_with_gaps_gives_what_lies_around_them() {
 #[test]
 fn what_is_not_sure_yet_is_neither_given_nor_said_to_be_gone() {
     let (mut encoder, mut decoder) = pair_that_remembers();
-    let (mut random, mut wire) = (Random(2), Vec::new());
+    let (mut random, mut wire) = (Random(SplitMix64::new(2)), Vec::new());
     let block = random.bytes(BLOCK_BYTES);
     let _ = encoder.encode_block(&block, &mut wire);
     decoder.handle_plain(&block);

@@ -13,6 +13,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawConfig, RawFailureDetection, RawPeer, RawReplication, Text};
 use super::super::validated::{Cluster, FailureDetection, Node, Peer, Port, Replication, Representation};
 use super::super::value;
+use super::common::{DATAGRAM_BYTES, ranged, within};
 use super::{family_name, one_of, parsed};
 
 /// UDP port of BFD control packets (RFC 5881 section 4).
@@ -21,8 +22,6 @@ const INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
 const MULTIPLIER_DEFAULT: u8 = 10;
 /// Below this, a pause of the scheduler looks like a dead peer.
 const DETECTION_TIME_DOUBTFUL: Duration = Duration::from_millis(30);
-/// A datagram has to hold a connection's state, and must not exceed UDP's.
-pub(super) const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
 /// What an Ethernet frame holds after IPv4 and UDP headers.
 const DATAGRAM_BYTES_DEFAULT: u16 = 1472;
 const IN_FLIGHT_MESSAGES: RangeInclusive<u16> = 256..=32_768;
@@ -254,50 +253,4 @@ fn failure_detection(
 
 const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
-}
-
-/// A duration within a range, or its default.
-pub(super) fn ranged(
-    subject: &str,
-    text: Option<&Text>,
-    default: Duration,
-    range: RangeInclusive<Duration>,
-    findings: &mut Findings<'_>,
-) -> Duration {
-    let Some(text) = text else { return default };
-    let Some(duration) = parsed(subject, text, value::duration, findings) else { return default };
-    if !range.contains(&duration) {
-        let mistake = Mistake::new(
-            format!("{:?} is out of range", text.get_ref()),
-            format!(
-                "choose a duration from {} to {}",
-                value::written_duration(*range.start()),
-                value::written_duration(*range.end())
-            ),
-        );
-        findings.error(text.span(), subject, mistake);
-        return default;
-    }
-    duration
-}
-
-/// A number within a range, or its default.
-pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display>(
-    subject: &str,
-    written: Option<&Spanned<T>>,
-    default: T,
-    range: RangeInclusive<T>,
-    findings: &mut Findings<'_>,
-) -> T {
-    let Some(written) = written else { return default };
-    let number = *written.get_ref();
-    if !range.contains(&number) {
-        let mistake = Mistake::new(
-            format!("{number} is out of range"),
-            format!("choose a number from {} to {}", range.start(), range.end()),
-        );
-        findings.error(written.span(), subject, mistake);
-        return default;
-    }
-    number
 }

@@ -12,7 +12,8 @@ use super::super::compact::{Compact, RawFilter, RawRecovery, Recovery};
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawConfig, RawReplication, Text};
 use super::super::validated::{Config, Port, Replication, Representation};
-use super::cluster::{ranged, setting, within};
+use super::cluster::setting;
+use super::common::{ranged, within};
 use super::{one_of, port_named};
 
 /// How long a recovery may last.

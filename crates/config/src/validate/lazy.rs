@@ -9,7 +9,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::lazy::RawLazy;
 use super::super::raw::{RawConfig, RawReplication};
 use super::super::validated::{Replication, Representation};
-use super::cluster::{ranged, within};
+use super::common::{ranged, within};
 use super::parsed;
 use crate::value;
 

@@ -4,6 +4,7 @@
 //! a configuration with stand-ins in it never leaves [`super::parse`].
 
 mod cluster;
+mod common;
 mod compact;
 mod control;
 mod firewall;
@@ -22,26 +23,24 @@ pub(super) mod sync;
 mod transport;
 mod workers;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ::cluster::forwarding::ANNOUNCE_REFRESH_DEFAULT;
-use flow::{NodeId, PortId};
+use flow::NodeId;
 use toml::Spanned;
 
+use self::common::{family_name, named, one_of, parsed, parsed_list, port_named};
 use super::diagnostic::{Findings, Mistake};
-use super::raw::{RawConfig, RawNode, RawTracking, Text};
+use super::raw::{RawConfig, RawNode, RawTracking};
 use super::timeouts::Timeouts;
-use super::validated::{Config, Function, LogLevel, Node, OnReload, Port, Tracking};
+use super::validated::{Config, Function, LogLevel, Node, OnReload, Tracking};
 use super::value;
 
 /// Connections held at most: a slot of the table is a number below this.
 const CONNECTIONS_LIMIT: u64 = 1 << 31;
 /// Connections held at most, unless the file says otherwise.
 const CONNECTIONS_MAX_DEFAULT: u32 = 262_144;
-/// Longest node or port name.
-const NAME_BYTES_MAX: usize = 32;
 /// Longest path of a Unix socket (unix(7): 108 with the terminator), less what binding needs for its own use.
 const SOCKET_PATH_BYTES_MAX: usize = 90;
 /// Where the control API listens, unless the file says otherwise.
@@ -154,7 +153,7 @@ fn announce_refresh(raw: &RawNode, findings: &mut Findings<'_>) -> Duration {
     const MAX: Duration = Duration::from_secs(3600);
     let text = raw.announce_refresh.as_ref();
     let interval =
-        cluster::ranged("node.announce_refresh", text, ANNOUNCE_REFRESH_DEFAULT, Duration::ZERO..=MAX, findings);
+        common::ranged("node.announce_refresh", text, ANNOUNCE_REFRESH_DEFAULT, Duration::ZERO..=MAX, findings);
     if !interval.is_zero() && interval < MIN {
         let mistake =
             Mistake::new("addresses would be announced more than once a second", "choose 1s or more, or 0s for never");
@@ -276,77 +275,4 @@ fn chain(raw: &RawConfig, findings: &mut Findings<'_>) -> Vec<Function> {
         }
     }
     chain
-}
-
-/// The value of `text`, or `None` after having reported what is wrong with it.
-fn parsed<T>(
-    subject: &str,
-    text: &Text,
-    parse: impl FnOnce(&str) -> Result<T, Mistake>,
-    findings: &mut Findings<'_>,
-) -> Option<T> {
-    parse(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
-}
-
-/// The values of a list, without those that were reported.
-fn parsed_list<T, R>(
-    subject: &str,
-    list: &[Spanned<R>],
-    parse: impl Fn(&R) -> Result<T, Mistake>,
-    findings: &mut Findings<'_>,
-) -> Vec<T> {
-    let mut values = Vec::with_capacity(list.len());
-    for item in list {
-        match parse(item.get_ref()) {
-            Ok(value) => values.push(value),
-            Err(mistake) => findings.error(item.span(), subject, mistake),
-        }
-    }
-    values
-}
-
-/// The choice that `text` names.
-fn one_of<T: Copy>(subject: &str, text: &Text, choices: &[(&str, T)], findings: &mut Findings<'_>) -> Option<T> {
-    let chosen = choices.iter().find(|(name, _)| name == text.get_ref());
-    if chosen.is_none() {
-        let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        let mistake =
-            Mistake::new(format!("{:?} is not known", text.get_ref()), format!("write {}", names.join(" or ")));
-        findings.error(text.span(), subject, mistake);
-    }
-    chosen.map(|(_, choice)| *choice)
-}
-
-/// A name that can stand in metrics and tables.
-fn named(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {
-    let name = text.get_ref();
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {
-        let mistake = Mistake::new(
-            format!("{name:?} cannot be a name"),
-            format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'"),
-        );
-        findings.error(text.span(), subject, mistake);
-    }
-    name.clone()
-}
-
-/// The port that a section refers to by its name.
-fn port_named(subject: &str, text: &Text, ports: &[Port], findings: &mut Findings<'_>) -> Option<PortId> {
-    let found = ports.iter().find(|port| port.name == *text.get_ref());
-    if found.is_none() {
-        let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
-        let remedy = if names.is_empty() {
-            "add a [[port]] with that name".to_owned()
-        } else {
-            format!("write one of {} or add a [[port]]", names.join(", "))
-        };
-        findings.error(text.span(), subject, Mistake::new(format!("there is no port {:?}", text.get_ref()), remedy));
-    }
-    found.map(|port| port.id)
-}
-
-/// "IPv4" or "IPv6".
-fn family_name(address: IpAddr) -> &'static str {
-    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }

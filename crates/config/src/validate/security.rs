@@ -11,7 +11,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawReplication, Text};
 use super::super::security::{CertificateFiles, ROTATE_DATAGRAMS, ROTATE_INTERVAL, RawSecurity, Security};
 use super::super::validated::{Peer, Replication};
-use super::cluster::{DATAGRAM_BYTES, ranged, within};
+use super::common::{DATAGRAM_BYTES, ranged, within};
 use super::one_of;
 
 const SUBJECT: &str = "[replication.security]";

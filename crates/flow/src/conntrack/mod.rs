@@ -7,6 +7,7 @@
 //! come in: who renumbers a connection's segments (a SYN proxy) shows the tracker those of one side of the renumbering
 //! in both directions.
 
+mod advance;
 mod generic;
 mod icmp;
 mod replica;
@@ -20,58 +21,14 @@ use core::time::Duration;
 use crate::wire::{Headers, Transport, ip_protocol};
 use crate::{Direction, DropReason, Instant, connection};
 
+use self::advance::note_reply;
+pub use self::advance::{Advance, Change, Next};
 pub use crate::protocol_state::{ProtocolState, TcpPeer, last_flags, peer_flags};
 pub use replica::{attribute, decode_protocol_state, encode_protocol_state};
 pub use sctp::SctpState;
 pub use tcp::{TCP_RETRANSMISSIONS_MAX, TcpState};
 pub use timeouts::{Timeouts, TrackerConfig};
 pub use udp::{UDP_STREAM_AFTER, UdpState};
-
-/// How much a packet changed of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Change {
-    /// Nothing that another node needs.
-    None,
-    /// Something within the state (a window scale, a FIN).
-    Detail,
-    /// The automaton's state, or one of the record's flags REPLIED and ASSURED.
-    State,
-}
-
-/// What becomes of a connection after a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
-    /// It goes on.
-    Keep,
-    /// It has ended: remove it now.
-    Close,
-    /// It has ended and the packet begins a new one with the same tuple: remove it and begin again.
-    Reopen,
-}
-
-/// What tracking says of a packet of a known connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Advance {
-    /// Whether the packet may pass.
-    pub verdict: Result<(), DropReason>,
-    /// How much changed.
-    pub change: Change,
-    /// What becomes of the connection.
-    pub next: Next,
-    /// How long the connection lives if nothing more comes, which may be less than it had left; `None` leaves its
-    /// expiry as it is.
-    pub timeout: Option<Duration>,
-}
-
-impl Advance {
-    const fn pass(change: Change, timeout: Option<Duration>) -> Self {
-        Self { verdict: Ok(()), change, next: Next::Keep, timeout }
-    }
-
-    const fn refuse(reason: DropReason) -> Self {
-        Self { verdict: Err(reason), change: Change::None, next: Next::Keep, timeout: None }
-    }
-}
 
 /// The automata, with their timeouts and options: read-only while packets flow.
 ///
@@ -241,15 +198,6 @@ pub fn state_name(protocol: u8, state: &ProtocolState) -> &'static str {
         ip_protocol::SCTP => SctpState::from_u8(state.state).map_or("INVALID", SctpState::name),
         _ => "",
     }
-}
-
-/// Marks the connection as answered if the packet is the first of the reply direction.
-fn note_reply(flags: &mut u8, direction: Direction) -> Change {
-    if direction == Direction::Reply && *flags & connection::flags::REPLIED == 0 {
-        *flags |= connection::flags::REPLIED;
-        return Change::State;
-    }
-    Change::None
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! [`testbed`](crate::testbed) runs two gateways in a network of namespaces and sends traffic through them, [`mod@run`] kills one and [`report`] holds what became of the connections, for [`table`] and [`html`] to show. All
 //! of it is removed again however the program ends.
 
+mod error;
 pub mod failures;
 pub mod html;
 pub mod kernel;
@@ -17,11 +18,11 @@ pub mod table;
 pub mod wan;
 
 use std::fs;
-use std::io;
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use packet_io::{IoError, limits, sysctl};
+use packet_io::{limits, sysctl};
+
+pub use error::DemoError;
 
 use crate::args::DemoArgs;
 use crate::testbed::cluster::Shape;
@@ -29,52 +30,10 @@ use crate::testbed::gain_namespaces;
 use crate::testbed::topology::Topology;
 use crate::testbed::watch::Watch;
 use report::{Report, Settings};
-use run::{RunError, Stage};
+use run::Stage;
 
 /// Descriptors that the demo needs beside those of its connections.
 const SPARE_DESCRIPTORS: usize = 1024;
-
-/// Why the demo has no result, or a bad one.
-#[derive(Debug, thiserror::Error)]
-pub enum DemoError {
-    /// The machine cannot give what the demo needs.
-    #[error(transparent)]
-    System(#[from] IoError),
-    /// A program is missing that the demo runs.
-    #[error("the demo cannot be run: {0}")]
-    Missing(String),
-    /// A run could not be made.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The page cannot be written.
-    #[error("cannot write the report {}: {source}", path.display())]
-    Page {
-        /// Where it was to be.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The two sites.
-    #[error(transparent)]
-    Wan(#[from] wan::WanError),
-    /// What replication costs could not be measured.
-    #[error(transparent)]
-    Rate(#[from] crate::bench::BenchError),
-    /// The result cannot be printed.
-    #[error("the result cannot be printed: {0}")]
-    Output(#[from] io::Error),
-    /// Promises were broken, of failures that were made on purpose.
-    #[error("promises were broken: {0}")]
-    PromisesBroken(String),
-    /// Connections broke that should not have.
-    #[error("{broken} of {connections} replicated connections broke")]
-    Broken {
-        /// How many.
-        broken: usize,
-        /// Of how many.
-        connections: usize,
-    },
-}
 
 /// Runs the demo and shows its result. To be called while the process has but one thread: an ordinary user gets networks
 /// of his own only then.

@@ -1,24 +1,22 @@
 //! The one source of chance in a run.
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+use flow::random::SplitMix64;
+
+/// Draws from seeded numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     /// The source of part `part` of the run that begins with `seed`.
     pub(crate) fn new(seed: u64, part: u64) -> Self {
-        let mut whole = Self(seed);
-        let seed = whole.next();
-        let mut random = Self(seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = SplitMix64::new(seed).next();
+        let mut random = Self(SplitMix64::new(seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         random.next();
         random
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        self.0.next()
     }
 
     /// A number below `limit`.

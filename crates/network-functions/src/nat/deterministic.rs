@@ -29,12 +29,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
+use flow::wire::ip_protocol;
 use flow::{HashKey, IpFamily, Tuple};
 
-use super::{PORT_PROBES_MAX, port_setter};
+use super::PORT_PROBES_MAX;
 use crate::address::{Prefix, bounds, family, from_tuple_bytes, tuple_bytes};
 use crate::port_range::PortRange;
 use crate::restoration::ORIGINALS_MAX;
+use crate::rule_set::has_ports;
 
 /// The fewest ports of a block. With fewer, one outside port would stand for more inside ones than anybody asks for.
 pub const BLOCK_PORTS_MIN: u16 = 128;
@@ -375,6 +377,18 @@ fn disjoint(prefixes: &[Prefix], of: IpFamily) -> Vec<(u128, u128)> {
         is_new
     });
     ranges
+}
+
+/// How the source port, or what stands for it, is set in tuples of `protocol`; `None` when there is none.
+pub(super) fn port_setter(protocol: u8) -> Option<fn(&mut Tuple, u16)> {
+    match protocol {
+        ip_protocol::ICMP | ip_protocol::ICMPV6 => Some(|tuple, identifier| {
+            tuple.source_port = identifier;
+            tuple.destination_port = identifier;
+        }),
+        _ if has_ports(protocol) => Some(|tuple, port| tuple.source_port = port),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

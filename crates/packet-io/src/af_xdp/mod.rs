@@ -14,6 +14,7 @@
 //! * VLAN tags that the hardware takes out of frames are lost: switch that off where there are tagged frames.
 
 mod attached;
+mod busy;
 mod memory;
 mod program;
 mod ring;
@@ -23,7 +24,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -43,10 +43,6 @@ use socket::{Binding, CHUNKS_PER_QUEUE, Queue};
 pub const PORTS_MAX: usize = 256;
 /// The most queues of all ports together: with chunks of a page, half a gigabyte of memory.
 pub const QUEUES_MAX: usize = 32;
-/// A process that was killed leaves its queues and programs busy for some 50 ms: so long they are waited for.
-const EBUSY_RETRY: Duration = Duration::from_secs(2);
-/// How long is waited between two attempts.
-const EBUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// How often interfaces are looked at, whether they are up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -350,19 +346,6 @@ fn explain(shares: &[(Arc<AttachedPort>, Range<u32>)], (operation, error): (Stri
             if shares.len() == 1 { "one port".into() } else { format!("{} ports", shares.len()) }
         )),
         _ => IoError::from_io(error, operation),
-    }
-}
-
-/// Repeats `attempt` while it says that something is busy, for at most `limit`.
-fn retry_while_busy<T>(limit: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let until = clock::now() + limit;
-    loop {
-        match attempt() {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && clock::now() < until => {
-                thread::sleep(EBUSY_RETRY_INTERVAL);
-            }
-            result => return result,
-        }
     }
 }
 

@@ -7,7 +7,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use super::{EBUSY_RETRY, Fallback, retry_while_busy};
+use super::Fallback;
+use super::busy::{EBUSY_RETRY, retry_while_busy};
 use crate::IoError;
 use crate::system::own;
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use super::busy::{EBUSY_RETRY, retry_while_busy};
 use super::memory::Memory;
 use super::ring::{Consumer, Producer};
-use super::{EBUSY_RETRY, retry_while_busy};
 use crate::system::{check, own, set_buffers, set_option, zeroed};
 
 /// Entries of each ring of a socket: what waits to be received, and what waits to be sent, at most. What comes beyond

@@ -7,6 +7,7 @@
 //! | [`Method::Fixed`] | it is a multiple of p | nothing, and finds nothing once a byte is inserted |
 //! | [`Method::SampleByte`] | its byte is in a table; then p/2 bytes are passed over | a lookup for each byte that is not passed over |
 
+mod marks;
 mod maxp;
 mod rabin;
 mod sample_byte;
@@ -15,7 +16,6 @@ mod vector;
 mod window_hash;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 #[cfg(target_arch = "x86_64")]
 use self::vector::{Halves, Marking};
@@ -23,6 +23,7 @@ use crate::scan::Scan;
 #[cfg(target_arch = "x86_64")]
 use crate::scan::Way;
 
+pub use self::marks::Marks;
 pub use self::rabin::Rabin;
 pub use self::sample_byte::SampleTable;
 pub(crate) use self::window_hash::WindowHash;
@@ -147,33 +148,6 @@ impl Default for Sampling {
     fn default() -> Self {
         let (window, period) = (Window::DEFAULT, Period::DEFAULT);
         Self { method: Method::SampleByte, window, period, table: SampleTable::SEED }
-    }
-}
-
-/// The markers of a block and their fingerprints, to be used again for the next.
-#[derive(Clone, Debug, Default)]
-pub struct Marks {
-    /// The markers' places, and behind them what a method left there.
-    offsets: Vec<u32>,
-    found: usize,
-    fingerprints: Vec<u64>,
-    /// Flags by byte that a method works with.
-    scratch: Vec<u8>,
-    /// Maxima by byte that a method works with.
-    maxima: Vec<u8>,
-}
-
-impl Marks {
-    /// Where the markers are, ascending.
-    #[must_use]
-    pub fn offsets(&self) -> &[u32] {
-        &self.offsets[..self.found]
-    }
-
-    /// What the windows at the markers hash to, in the same order.
-    #[must_use]
-    pub fn fingerprints(&self) -> &[u64] {
-        &self.fingerprints
     }
 }
 

@@ -14,6 +14,12 @@ use super::cell::STATE_BITS;
 pub const DATAGRAM_BYTES_MIN: usize = 512;
 /// The largest.
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
+/// Filters of gone nodes that a node tells on at the same time: a connection may be idle through as many failovers, and one
+/// more.
+pub const HEIRLOOMS_MAX: usize = 3;
+/// An acknowledgement is due so long after the first datagram that it tells of. So late may a datagram come that
+/// another one has overtaken, and still be used.
+pub const ACK_DELAY: Duration = Duration::from_millis(2);
 /// Bits of a stateful counting Bloom filter's states: eight would be told from "several" by none of their values.
 const CELL_STATE_BITS: u8 = 12;
 /// Bits that a cell of the filters with fingerprints has for the fingerprint.

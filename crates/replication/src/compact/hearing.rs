@@ -8,9 +8,9 @@ use filters::{Change, Secret, Update};
 use flow::Instant;
 use flow::serial;
 
+use super::config::ACK_DELAY;
 use super::error::CompactError;
 use super::held::Held;
-use super::receiver::ACK_DELAY;
 use super::status::CompactReceiverStatus;
 use super::wire::{self, ACK_NUMBERS, Announcement, Body, SECTIONS_MAX, kind};
 use crate::symbol::{self, Coding};

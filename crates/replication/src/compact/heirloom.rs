@@ -16,9 +16,6 @@ use super::sender::CompactSender;
 use super::source::Source;
 use super::wire::Announcement;
 
-/// Filters of gone nodes that a node tells on at the same time: a connection may be idle through as many failovers, and one
-/// more.
-pub const HEIRLOOMS_MAX: usize = 3;
 /// A budget's part that they may take, each: what is told of living connections goes before.
 const BUDGET_PART: u64 = 4;
 

@@ -41,6 +41,7 @@
 
 mod budget;
 mod cell;
+mod common;
 mod config;
 mod error;
 mod hearing;
@@ -60,12 +61,13 @@ mod wire;
 
 pub use cell::{CellState, STATE_BITS};
 pub use config::{
-    CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, Representation, UpdateRule,
+    ACK_DELAY, CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, HEIRLOOMS_MAX,
+    Representation, UpdateRule,
 };
 pub use error::CompactError;
-pub use heirloom::{HEIRLOOMS_MAX, Heirloom};
+pub use heirloom::Heirloom;
 pub use held::Known;
-pub use receiver::{ACK_DELAY, CompactReceiver, ReceiverLimits};
+pub use receiver::{CompactReceiver, ReceiverLimits};
 pub use sender::CompactSender;
 pub use status::{CompactReceiverStatus, CompactSenderStatus};
 pub use telling::COMPARE_INTERVAL;

@@ -14,10 +14,6 @@ use super::status::CompactReceiverStatus;
 use super::wire::{self, Announcement, kind};
 use crate::session::draw_number;
 
-/// An acknowledgement is due so long after the first datagram that it tells of. So late may a datagram come that
-/// another one has overtaken, and still be used.
-pub const ACK_DELAY: Duration = Duration::from_millis(2);
-
 /// What a peer may make this node keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverLimits {

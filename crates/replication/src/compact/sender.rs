@@ -6,39 +6,16 @@ use filters::Shape;
 use filters::memory::MARKS_MAX;
 use flow::{Instant, NodeId, Tuple};
 
-use super::budget::Budget;
 use super::cell::CellState;
+use super::common::Common;
 use super::config::{CompactConfig, CompactConfigError};
 use super::error::CompactError;
-use super::held::Held;
 use super::schedule::Schedule;
 use super::source::Source;
 use super::status::CompactSenderStatus;
 use super::telling::Telling;
 use super::wire::{self, Announcement};
 use crate::symbol::Coding;
-
-/// What is the same for all peers.
-pub(super) struct Common {
-    pub(super) announcement: Announcement,
-    pub(super) epoch: u64,
-    pub(super) coding: Coding,
-    pub(super) words: u32,
-    pub(super) section_words: u32,
-    pub(super) datagram_bytes_max: usize,
-    budget_of_a_peer: Option<u64>,
-}
-
-impl Common {
-    /// A filter of nothing.
-    pub(super) fn empty(&self) -> Held {
-        Held::new(self.announcement.shape).expect("a filter of this shape was built already")
-    }
-
-    pub(super) fn budget(&self) -> Option<Budget> {
-        self.budget_of_a_peer.map(|bytes| Budget::new(bytes, self.datagram_bytes_max))
-    }
-}
 
 /// Tells every peer the filter of this node's connections, and keeps theirs equal to it.
 ///

@@ -21,10 +21,10 @@ use flow::{Instant, NodeId};
 
 use self::comparing::Comparing;
 use super::budget::Budget;
+use super::common::Common;
 use super::error::CompactError;
 use super::held::Held;
 use super::in_flight::{Ack, InFlight, Purpose};
-use super::sender::Common;
 use super::source::Source;
 use super::wire::{self, Body, SECTIONS_MAX, kind};
 use crate::session::round_trip::RoundTrip;
@@ -33,7 +33,7 @@ use crate::session::round_trip::RoundTrip;
 const ANNOUNCE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// up to this: a peer that is there and hears badly is not to wait for what it needs if this node dies.
 const ANNOUNCE_INTERVAL_MAX: Duration = Duration::from_millis(100);
-/// What was not acknowledged for two round trips, but at least this long, and [`super::receiver::ACK_DELAY`] is asked after.
+/// What was not acknowledged for two round trips, but at least this long, and [`super::config::ACK_DELAY`] is asked after.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(4);
 /// Asking again backs off up to this, as announcing does.
 const PROBE_TIMEOUT_MAX: Duration = Duration::from_millis(250);
@@ -296,7 +296,7 @@ impl Telling {
     }
 
     fn probe_timeout(&self) -> Duration {
-        let timeout = self.round_trip.probe_timeout(PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_MAX) + super::receiver::ACK_DELAY;
+        let timeout = self.round_trip.probe_timeout(PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_MAX) + super::config::ACK_DELAY;
         (timeout * (1 << self.probe_backoff.min(8))).min(PROBE_TIMEOUT_MAX)
     }
 

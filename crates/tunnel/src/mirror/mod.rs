@@ -13,6 +13,7 @@
 //! a share of the rate. What it lacks all the same when it becomes the tunnel's end is not pointed to, or asked for at the
 //! other site.
 
+mod counters;
 mod limits;
 mod source;
 mod standby;
@@ -25,6 +26,7 @@ use alloc::vec::Vec;
 use flow::{Instant, NodeId};
 use redundancy::Period;
 
+pub use self::counters::MirrorCounters;
 use self::source::Source;
 use self::standby::Standby;
 pub(super) use self::tap::Tap;
@@ -36,27 +38,6 @@ pub use super::config::MirrorConfig;
 use super::config::TunnelConfig;
 use super::datagram::Datagram;
 use super::limits::ASK_AGAIN;
-
-/// What mirroring did so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MirrorCounters {
-    /// Bytes told to nodes that follow.
-    pub bytes_told: u64,
-    /// Blocks that passed while a node followed.
-    pub blocks_passed: u64,
-    /// Blocks that a node was not told, for want of room: it has been asking for them since.
-    pub blocks_left_out: u64,
-    /// Pieces of 64 bytes that nodes lacked and were given.
-    pub granules_given: u64,
-    /// Bytes heard from the node that is followed.
-    pub bytes_heard: u64,
-    /// Blocks heard.
-    pub blocks_heard: u64,
-    /// Pieces of 64 bytes that were lacking here and were given.
-    pub granules_given_here: u64,
-    /// Caches taken over from a mirror.
-    pub caches_taken_over: u64,
-}
 
 /// How mirroring stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,9 +3,11 @@
 mod in_short;
 mod plots;
 mod tables;
+mod words;
 
 use self::plots as plot;
 pub use self::tables::tables;
+use self::words::{base, percent, size};
 use super::findings::{EndHosts, Findings, HostMemory};
 use crate::report::{Block, Report, Section, Tile, short};
 
@@ -35,29 +37,12 @@ pub fn report(findings: &Findings, footer: String) -> Report {
     }
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
 /// A length of time in the unit that people would say it in.
 #[must_use]
 pub fn lasting(seconds: f64) -> String {
     let units = [(365.25 * 86_400.0, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")];
     let (length, unit) = units.into_iter().find(|(length, _)| seconds >= 2.0 * length).unwrap_or((1.0, "seconds"));
     format!("{} {unit}", short(seconds / length))
-}
-
-/// Caches are powers of two, or what an operator chose: megabytes of 2^20 bytes, as everywhere in this.
-fn size(bytes: usize) -> String {
-    match bytes {
-        ..0x10_0000 => format!("{} KB", bytes >> 10),
-        _ if bytes.is_multiple_of(1 << 20) => format!("{} MB", bytes >> 20),
-        _ => format!("{:.1} MB", bytes as f64 / f64::from(1 << 20)),
-    }
-}
-
-fn base(findings: &Findings) -> f64 {
-    findings.saved.get(findings.settings.method).and_then(|saved| saved.max_match).unwrap_or(0.0)
 }
 
 fn title(findings: &Findings) -> String {

@@ -8,8 +8,10 @@ use rand::rngs::SmallRng;
 
 use super::super::conversation::{CLIENTS_MAX, SEGMENT_BYTES_MAX, SERVERS_MAX};
 use super::super::{BEGINS_AT, ConfigError, Quantiles, sums_to_one, within};
-use super::MATCH_BYTES_MIN;
 use super::pieces::Copy;
+
+/// Shorter runs are not sought by any encoder: fewer bytes than a window.
+pub(super) const MATCH_BYTES_MIN: usize = 32;
 
 /// The most payload that a repeat may lie behind what it repeats, in bytes; so much is kept in memory.
 const DISTANCE_BYTES_MAX: f64 = (1_u64 << 30) as f64;

@@ -32,8 +32,6 @@ use pieces::{Copy, Pieces};
 
 pub use config::{Origin, RedundancyConfig, Shares};
 
-/// Shorter runs are not sought by any encoder: fewer bytes than a window.
-pub const MATCH_BYTES_MIN: usize = 32;
 /// What is left of a packet and is shorter than this is filled with fresh bytes.
 const ROOM_BYTES_MIN: usize = 64;
 /// How strongly a share that is off is corrected.

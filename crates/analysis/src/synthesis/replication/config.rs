@@ -8,6 +8,10 @@ use super::super::conversation::{CLIENTS_MAX, SEGMENT_BYTES_MAX, SERVERS_MAX};
 use super::super::random::Quantiles;
 use super::super::{ConfigError, sums_to_one, within};
 
+/// The first port that clients use.
+pub(super) const CLIENT_PORT_MIN: u16 = 1024;
+/// Bytes that payloads are cut from.
+pub(super) const PAYLOAD_BYTES: usize = 1 << 16;
 /// Connections that are kept under way at a time; further ones are left out, and counted.
 pub const CONNECTIONS_OPEN_MAX: u32 = 1 << 22;
 /// Connections of one session, at most.
@@ -15,7 +19,7 @@ pub const TOGETHER_MAX: u32 = 4096;
 /// Components of a mixture, at most.
 const COMPONENTS_MAX: usize = 64;
 /// Ports of a client.
-const CLIENT_PORTS: f64 = (u16::MAX - super::CLIENT_PORT_MIN) as f64 + 1.0;
+const CLIENT_PORTS: f64 = (u16::MAX - CLIENT_PORT_MIN) as f64 + 1.0;
 
 /// How sessions arrive.
 #[derive(Clone, Copy, PartialEq, Debug)]

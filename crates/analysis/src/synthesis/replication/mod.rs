@@ -25,6 +25,7 @@ use super::ConfigError;
 use super::calendar::Calendar;
 use super::conversation::{Ends, SEGMENT_BYTES_MAX};
 use super::random::{Zipf, geometric, until_next};
+use config::{CLIENT_PORT_MIN, PAYLOAD_BYTES};
 use script::{Script, Sender};
 
 pub use config::{
@@ -36,10 +37,6 @@ pub use made::Made;
 const GAP_PER_SECOND: f64 = 500.0;
 /// Standing connections begin within so long.
 const STANDING_BEGIN: Duration = Duration::from_secs(1);
-/// The first port that clients use.
-const CLIENT_PORT_MIN: u16 = 1024;
-/// Bytes that payloads are cut from.
-const PAYLOAD_BYTES: usize = 1 << 16;
 
 /// Connections under way, by index.
 struct Scripts(Vec<Script>);

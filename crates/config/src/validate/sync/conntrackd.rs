@@ -14,9 +14,9 @@ use super::super::super::raw::sync::RawConntrackd;
 use super::super::super::validated::Node;
 use super::super::super::validated::sync::{Conntrackd, ConntrackdPeer};
 use super::super::super::value;
-use super::super::cluster::{own_address, ranged, setting, within};
+use super::super::cluster::{own_address, setting};
+use super::super::common::{BATCH_DELAY, BATCH_DELAY_DEFAULT, ranged, within};
 use super::super::{family_name, parsed};
-use super::{BATCH_DELAY, BATCH_DELAY_DEFAULT};
 
 const SUBJECT: &str = "[conntrackd]";
 /// `ACKWindowSize` of conntrackd.conf(5) is 300 there: the earlier the peer knows, the less it keeps.

@@ -8,8 +8,8 @@ use super::super::super::raw::Text;
 use super::super::super::raw::sync::{RawFilter, RawIgnore};
 use super::super::super::validated::sync::{Filter, Ignore, Mark, Others, TCP_STATES_DEFAULT};
 use super::super::super::value;
+use super::super::common::choice;
 use super::super::{parsed, parsed_list};
-use super::choice;
 
 /// Entries of `[[filter.ignore]]` at most: each connection is held against all of them.
 const IGNORE_MAX: usize = 256;

@@ -9,8 +9,8 @@ use super::super::super::diagnostic::{Findings, Mistake};
 use super::super::super::raw::sync::RawKernel;
 use super::super::super::validated::sync::{Events, Injection, Kernel};
 use super::super::super::value::{self, SizeText};
-use super::super::cluster::{ranged, setting, within};
-use super::choice;
+use super::super::cluster::setting;
+use super::super::common::{choice, ranged, within};
 
 const CONNECTIONS_MAX_DEFAULT: u64 = 1_000_000;
 const CONNECTIONS: RangeInclusive<u64> = 1..=1 << 27;

@@ -11,21 +11,18 @@ use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::sync::RawSync;
-use super::super::raw::{RawNode, RawReplication, Text};
+use super::super::raw::{RawNode, RawReplication};
 use super::super::validated::sync as validated;
 use super::super::validated::sync::{Events, Mode, Native, StartRole, SyncConfig};
 use super::super::validated::{LogLevel, Node};
-use super::cluster::{own_address, ranged, replication};
-use super::{control, control_socket, log, metrics, named, no_node, one_of, security};
+use super::cluster::{own_address, replication};
+use super::common::{BATCH_DELAY, BATCH_DELAY_DEFAULT, choice, ranged};
+use super::{control, control_socket, log, metrics, named, no_node, security};
 
 use std::time::Duration;
 
 /// Where the control API of `mainstay sync` listens, unless the file says otherwise: beside a gateway's.
 pub const CONTROL_SOCKET_DEFAULT: &str = "/run/mainstay/sync.sock";
-
-/// A change waits so long for others to go with it, unless the file says otherwise.
-const BATCH_DELAY_DEFAULT: Duration = Duration::from_millis(1);
-const BATCH_DELAY: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
 
 pub(crate) fn validate(raw: &RawSync, findings: &mut Findings<'_>) -> SyncConfig {
     let node = node(raw.node.as_ref(), findings);
@@ -70,16 +67,6 @@ pub(crate) fn validate(raw: &RawSync, findings: &mut Findings<'_>) -> SyncConfig
         control: control::remote(raw.control.as_ref(), findings),
         node,
     }
-}
-
-/// The choice that a key names, or the default.
-fn choice<T: Copy + Default>(
-    subject: &str,
-    text: Option<&Text>,
-    choices: &[(&str, T)],
-    findings: &mut Findings<'_>,
-) -> T {
-    text.and_then(|text| one_of(subject, text, choices, findings)).unwrap_or_default()
 }
 
 fn start_role(raw: &RawSync, mode: Mode, findings: &mut Findings<'_>) -> StartRole {

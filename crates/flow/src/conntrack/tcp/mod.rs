@@ -3,17 +3,20 @@
 //! have begun again, [`take_over`](mod@take_over) how to go on from an old copy, [`shared`] how to go on with a part of the
 //! segments.
 
+mod arrival;
 mod automaton;
 mod fast_path;
 mod fragmented;
 mod out_of_sync;
 mod reset;
 mod shared;
+mod state;
 mod take_over;
 mod window;
 
 use core::time::Duration;
 
+use self::arrival::Arrival;
 use self::automaton::{Kind, Step};
 use self::reset::Reset;
 use self::window::Judgement;
@@ -24,86 +27,13 @@ use crate::connection::flags::{ASSURED, REPLIED};
 use crate::wire::TcpSegment;
 use crate::{Direction, DropReason};
 
+pub use self::state::{TCP_RETRANSMISSIONS_MAX, TcpState};
+
 pub(super) use self::fast_path::pass_plain;
 pub(super) use self::fragmented::extend;
 pub(super) use self::shared::merge;
 pub(super) use self::take_over::take_over;
 pub(super) use self::window::{WINDOW_BYTES_MAX, WINDOW_SCALE_MAX};
-
-/// After so many retransmissions of a segment in a row the connection lives at most
-/// [`super::Timeouts::tcp_retransmission`] (Linux's `tcp_max_retrans`).
-pub const TCP_RETRANSMISSIONS_MAX: u8 = 3;
-
-/// The states of a TCP connection, by their numbers in [`ProtocolState::state`]: those of Linux, which conntrackd sends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum TcpState {
-    /// No connection.
-    None = 0,
-    /// A SYN was seen.
-    SynSent = 1,
-    /// Its SYN/ACK was seen.
-    SynRecv = 2,
-    /// The handshake is over.
-    Established = 3,
-    /// A FIN was seen.
-    FinWait = 4,
-    /// It was acknowledged.
-    CloseWait = 5,
-    /// The other FIN was seen.
-    LastAck = 6,
-    /// It was acknowledged.
-    TimeWait = 7,
-    /// A RST was seen.
-    Close = 8,
-    /// SYNs of both sides were seen.
-    SynSent2 = 9,
-}
-
-impl TcpState {
-    /// All states, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
-        Self::None,
-        Self::SynSent,
-        Self::SynRecv,
-        Self::Established,
-        Self::FinWait,
-        Self::CloseWait,
-        Self::LastAck,
-        Self::TimeWait,
-        Self::Close,
-        Self::SynSent2,
-    ];
-
-    /// The state with this number.
-    #[must_use]
-    pub const fn from_u8(number: u8) -> Option<Self> {
-        if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
-    }
-
-    /// Its name, as Linux's tools print it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "NONE",
-            Self::SynSent => "SYN_SENT",
-            Self::SynRecv => "SYN_RECV",
-            Self::Established => "ESTABLISHED",
-            Self::FinWait => "FIN_WAIT",
-            Self::CloseWait => "CLOSE_WAIT",
-            Self::LastAck => "LAST_ACK",
-            Self::TimeWait => "TIME_WAIT",
-            Self::Close => "CLOSE",
-            Self::SynSent2 => "SYN_SENT2",
-        }
-    }
-
-    /// Whether the connection is on its way out: after its first FIN or RST.
-    #[must_use]
-    pub const fn is_closing(self) -> bool {
-        matches!(self, Self::FinWait | Self::CloseWait | Self::LastAck | Self::TimeWait | Self::Close)
-    }
-}
 
 /// The first segment of a tuple. See [`super::Tracker::begin`].
 pub(super) fn begin(config: &TrackerConfig, segment: &TcpSegment) -> Result<(ProtocolState, Duration), DropReason> {
@@ -207,18 +137,6 @@ impl Replicated {
 const fn remember_segment(state: &mut ProtocolState, direction: Direction, kind: Kind) {
     state.last_kind = kind as u8;
     state.last_direction = direction as u8;
-}
-
-/// A segment and all that decides about it.
-struct Arrival<'a> {
-    config: &'a TrackerConfig,
-    state: &'a mut ProtocolState,
-    flags: &'a mut u8,
-    direction: Direction,
-    kind: Kind,
-    segment: &'a TcpSegment,
-    /// The state that the segment is held against.
-    from: TcpState,
 }
 
 impl Arrival<'_> {

@@ -20,6 +20,7 @@ mod speed;
 mod subjects;
 
 use ::filters::theory;
+use flow::random::SplitMix64;
 
 use self::report::Report;
 use super::BenchError;
@@ -64,12 +65,9 @@ fn measure(args: &BenchFiltersArgs) -> Result<Report, BenchError> {
     Ok(Report::new(args, figures, &large, max_load, paper, expected))
 }
 
-/// The key with this number: the finaliser of SplitMix64, under which numbers never meet.
+/// The key with this number. No two numbers have the same.
 const fn key(number: u64) -> u64 {
-    let mut word = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
+    SplitMix64::new(number).next()
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use packet_io::namespace::Namespace;
 use packet_io::signal::die_with_parent;
 
+use super::error::SyncDaemonError;
 use super::pair::{ACTIVE, Tuning, tracked};
 use super::replicator::Replicator;
 use crate::bench::BenchError;
@@ -22,34 +23,6 @@ use control::client::Client;
 const PORT: u16 = 3781;
 /// Lines of the log that an error shows.
 const LOG_TAIL_LINES: usize = 12;
-
-/// Why a daemon of this program does not run as it should.
-#[derive(Debug, thiserror::Error)]
-pub enum SyncDaemonError {
-    /// It ended by itself.
-    #[error("mainstay sync of router {name} ended ({status}) while it should run; its log ends with:\n{log}")]
-    Ended {
-        /// Which.
-        name: &'static str,
-        /// How.
-        status: ExitStatus,
-        /// The end of its log.
-        log: String,
-    },
-    /// It does not do what it is asked.
-    #[error("mainstay sync of router {name} does not do what it is asked ({request}): {why}")]
-    Refused {
-        /// Which.
-        name: &'static str,
-        /// The request.
-        request: &'static str,
-        /// Its words.
-        why: String,
-    },
-    /// This program cannot be found.
-    #[error("this program cannot be started anew: {0}")]
-    Program(#[source] std::io::Error),
-}
 
 /// A running daemon. Dropping it ends it.
 pub(super) struct SyncDaemon {

@@ -20,6 +20,7 @@
 mod buffer;
 mod conntrackd;
 mod entries;
+mod error;
 mod ghosts;
 mod loss;
 mod mainstay;
@@ -32,7 +33,7 @@ mod table;
 
 use packet_io::{limits, sysctl};
 
-pub use self::mainstay::SyncDaemonError;
+pub use self::error::SyncDaemonError;
 use self::report::{Measured, Report};
 use super::BenchError;
 use crate::args::BenchSyncArgs;

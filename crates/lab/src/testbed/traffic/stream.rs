@@ -1,6 +1,8 @@
 //! The bytes that the demo's connections carry: a stream that either end can make and check at any offset.
 
-/// A reproducible stream of bytes: block `i` of eight bytes is a mix of the seed and `i` (SplitMix64).
+use flow::random::mix;
+
+/// A reproducible stream of bytes: block `i` of eight bytes is a mix of the seed and `i`.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     seed: u64,
@@ -58,10 +60,7 @@ impl Stream {
     }
 
     const fn block(&self, index: u64) -> u64 {
-        let mut mixed = self.seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        mix(self.seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 }
 

@@ -10,7 +10,7 @@ use core::time::Duration;
 use flow::Instant;
 
 use super::{Phase, Telling};
-use crate::compact::sender::Common;
+use crate::compact::common::Common;
 use crate::compact::source::Source;
 use crate::compact::wire::{SECTIONS_MAX, kind, section_words};
 

@@ -7,8 +7,8 @@ use filters::{Change, Update};
 use flow::Instant;
 
 use super::Telling;
+use crate::compact::common::Common;
 use crate::compact::in_flight::Purpose;
-use crate::compact::sender::Common;
 use crate::compact::source::Source;
 use crate::compact::wire::{NUMBERED_BYTES, kind};
 use crate::symbol::Encoder;

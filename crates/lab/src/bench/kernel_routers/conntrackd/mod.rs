@@ -3,16 +3,14 @@
 
 mod config;
 mod daemon;
+mod error;
 
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
-
-use packet_io::IoError;
+use std::process::{Command, Stdio};
 
 pub(crate) use self::daemon::Daemon;
+pub use self::error::ConntrackdError;
+pub(crate) use self::error::READY_WITHIN;
 
-/// How long the daemons may take until they hear each other.
-pub const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Has a daemon commit what it was told to the kernel.
 pub const COMMIT: &str = "-c";
 /// What has a daemon begin as a primary that has committed what it was told: forget that, read the kernel's connections, and
@@ -82,43 +80,6 @@ impl Default for DaemonPlan {
     fn default() -> Self {
         Self { mode: Mode::Ftfw, has_external_cache: true, filters_states: false, event_buffer: EventBuffer::default() }
     }
-}
-
-/// Why the pair does not run as it should.
-#[derive(Debug, thiserror::Error)]
-pub enum ConntrackdError {
-    /// The machine cannot give what it needs.
-    #[error(transparent)]
-    System(#[from] IoError),
-    /// The machine lacks a program or a part of the kernel.
-    #[error("there is no comparison with conntrackd: {0}")]
-    Unavailable(String),
-    /// A daemon ended by itself.
-    #[error("conntrackd of router {name} ended ({status}) while it should run; its log ends with:\n{log}")]
-    Ended {
-        /// Which.
-        name: &'static str,
-        /// How.
-        status: ExitStatus,
-        /// The end of its log.
-        log: String,
-    },
-    /// The daemons run but do not hear each other.
-    #[error("the conntrackd of the two routers did not hear each other within {} s: {why}", READY_WITHIN.as_secs())]
-    NotReady {
-        /// What is missing.
-        why: String,
-    },
-    /// A daemon does not do what it is asked.
-    #[error("conntrackd of router {name} does not do what it is asked ({request}): {why}")]
-    Refused {
-        /// Which.
-        name: &'static str,
-        /// The option.
-        request: &'static str,
-        /// Its words.
-        why: String,
-    },
 }
 
 /// Whether such a pair can be run here; if not, why, and what to do about it.

@@ -1,0 +1,155 @@
+//! What checks have in common: values, choices, names and ranges, each reported with its place.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use flow::PortId;
+use toml::Spanned;
+
+use super::super::diagnostic::{Findings, Mistake, Text};
+use super::super::validated::Port;
+use super::super::value;
+
+/// Longest node or port name.
+const NAME_BYTES_MAX: usize = 32;
+/// A datagram has to hold a connection's state, and must not exceed UDP's.
+pub(super) const DATAGRAM_BYTES: RangeInclusive<u16> = 1024..=65_507;
+/// A change waits so long for others to go with it, unless the file says otherwise.
+pub(super) const BATCH_DELAY_DEFAULT: Duration = Duration::from_millis(1);
+/// The longest that a change may wait for others.
+pub(super) const BATCH_DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
+
+/// The value of `text`, or `None` after having reported what is wrong with it.
+pub(super) fn parsed<T>(
+    subject: &str,
+    text: &Text,
+    parse: impl FnOnce(&str) -> Result<T, Mistake>,
+    findings: &mut Findings<'_>,
+) -> Option<T> {
+    parse(text.get_ref()).map_err(|mistake| findings.error(text.span(), subject, mistake)).ok()
+}
+
+/// The values of a list, without those that were reported.
+pub(super) fn parsed_list<T, R>(
+    subject: &str,
+    list: &[Spanned<R>],
+    parse: impl Fn(&R) -> Result<T, Mistake>,
+    findings: &mut Findings<'_>,
+) -> Vec<T> {
+    let mut values = Vec::with_capacity(list.len());
+    for item in list {
+        match parse(item.get_ref()) {
+            Ok(value) => values.push(value),
+            Err(mistake) => findings.error(item.span(), subject, mistake),
+        }
+    }
+    values
+}
+
+/// The choice that `text` names.
+pub(super) fn one_of<T: Copy>(
+    subject: &str,
+    text: &Text,
+    choices: &[(&str, T)],
+    findings: &mut Findings<'_>,
+) -> Option<T> {
+    let chosen = choices.iter().find(|(name, _)| name == text.get_ref());
+    if chosen.is_none() {
+        let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        let mistake =
+            Mistake::new(format!("{:?} is not known", text.get_ref()), format!("write {}", names.join(" or ")));
+        findings.error(text.span(), subject, mistake);
+    }
+    chosen.map(|(_, choice)| *choice)
+}
+
+/// A name that can stand in metrics and tables.
+pub(super) fn named(subject: &str, text: &Text, findings: &mut Findings<'_>) -> String {
+    let name = text.get_ref();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {
+        let mistake = Mistake::new(
+            format!("{name:?} cannot be a name"),
+            format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'"),
+        );
+        findings.error(text.span(), subject, mistake);
+    }
+    name.clone()
+}
+
+/// The port that a section refers to by its name.
+pub(super) fn port_named(subject: &str, text: &Text, ports: &[Port], findings: &mut Findings<'_>) -> Option<PortId> {
+    let found = ports.iter().find(|port| port.name == *text.get_ref());
+    if found.is_none() {
+        let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
+        let remedy = if names.is_empty() {
+            "add a [[port]] with that name".to_owned()
+        } else {
+            format!("write one of {} or add a [[port]]", names.join(", "))
+        };
+        findings.error(text.span(), subject, Mistake::new(format!("there is no port {:?}", text.get_ref()), remedy));
+    }
+    found.map(|port| port.id)
+}
+
+/// "IPv4" or "IPv6".
+pub(super) fn family_name(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// A duration within a range, or its default.
+pub(super) fn ranged(
+    subject: &str,
+    text: Option<&Text>,
+    default: Duration,
+    range: RangeInclusive<Duration>,
+    findings: &mut Findings<'_>,
+) -> Duration {
+    let Some(text) = text else { return default };
+    let Some(duration) = parsed(subject, text, value::duration, findings) else { return default };
+    if !range.contains(&duration) {
+        let mistake = Mistake::new(
+            format!("{:?} is out of range", text.get_ref()),
+            format!(
+                "choose a duration from {} to {}",
+                value::written_duration(*range.start()),
+                value::written_duration(*range.end())
+            ),
+        );
+        findings.error(text.span(), subject, mistake);
+        return default;
+    }
+    duration
+}
+
+/// A number within a range, or its default.
+pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    subject: &str,
+    written: Option<&Spanned<T>>,
+    default: T,
+    range: RangeInclusive<T>,
+    findings: &mut Findings<'_>,
+) -> T {
+    let Some(written) = written else { return default };
+    let number = *written.get_ref();
+    if !range.contains(&number) {
+        let mistake = Mistake::new(
+            format!("{number} is out of range"),
+            format!("choose a number from {} to {}", range.start(), range.end()),
+        );
+        findings.error(written.span(), subject, mistake);
+        return default;
+    }
+    number
+}
+
+/// The choice that a key names, or the default.
+pub(super) fn choice<T: Copy + Default>(
+    subject: &str,
+    text: Option<&Text>,
+    choices: &[(&str, T)],
+    findings: &mut Findings<'_>,
+) -> T {
+    text.and_then(|text| one_of(subject, text, choices, findings)).unwrap_or_default()
+}

@@ -1,0 +1,111 @@
+//! Why a measurement has no result.
+
+use std::io;
+use std::path::PathBuf;
+
+use packet_io::IoError;
+
+use super::kernel_routers::conntrackd::ConntrackdError;
+use super::sync::SyncDaemonError;
+use crate::emulator::LinkError;
+use crate::testbed::cluster::ClusterError;
+use crate::testbed::session::TrafficError;
+use crate::testbed::watch::WatchError;
+
+/// Why a measurement has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Packets that had to pass did not: the figures would be of something else.
+    #[error("{what}: {lost} of {packets} packets did not pass, so there is nothing to measure; this is a defect")]
+    Lost {
+        /// What was measured.
+        what: &'static str,
+        /// Packets that did not pass.
+        lost: u64,
+        /// Packets sent.
+        packets: u64,
+    },
+    /// The table did not hold what it was to hold.
+    #[error("the table holds {there} connections instead of {expected}; this is a defect")]
+    Connections {
+        /// How many it holds.
+        there: u32,
+        /// How many it was to hold.
+        expected: u32,
+    },
+    /// The two ends of replication did not come together.
+    #[error("the replication session did not synchronise; this is a defect")]
+    NotSynchronised,
+    /// What was restored is not what was encoded, or a library failed.
+    #[error("{0} does not give back what it was given; this is a defect")]
+    NotRestored(&'static str),
+    /// The machine cannot give what the measurement needs.
+    #[error(transparent)]
+    System(#[from] IoError),
+    /// The nodes do not run as they should.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The pair of routers with conntrackd does not run as it should.
+    #[error(transparent)]
+    Conntrackd(#[from] ConntrackdError),
+    /// The pair of routers with `mainstay sync` does not run as it should.
+    #[error(transparent)]
+    SyncDaemon(#[from] SyncDaemonError),
+    /// Daemons that run do not come together.
+    #[error("{what}: the two daemons were not ready in time: {why}")]
+    NotReady {
+        /// What was measured.
+        what: &'static str,
+        /// What is missing.
+        why: String,
+    },
+    /// The demo's traffic, which is measured with, has ended.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// The page cannot be written.
+    #[error("cannot write the report {}: {source}", path.display())]
+    Page {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An emulated link does not do as it is told.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A filter cannot be made as large as it was asked for.
+    #[error("the filter cannot be made: {0}; ask for other numbers of items")]
+    Filter(#[from] ::filters::ShapeError),
+    /// A filter did not do what it was measured at.
+    #[error("{what}: {done} of {expected} operations were carried out; this is a defect")]
+    Filtered {
+        /// The filter and the operation.
+        what: String,
+        /// How many were carried out.
+        done: u64,
+        /// How many had to be.
+        expected: u64,
+    },
+    /// A signal came.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// The measurement's own traffic cannot be sent.
+    #[error("the traffic cannot be sent or received: {0}")]
+    Socket(#[source] io::Error),
+    /// The result cannot be printed.
+    #[error("the result cannot be printed: {0}")]
+    Output(#[from] io::Error),
+    /// Connections stand, but nothing comes out of them.
+    #[error("nothing passed while it was measured: the machine is too busy, or this is a defect")]
+    NothingPassed,
+    /// Connections that had to be made were not.
+    #[error("{failed} of {connections} connections failed ({why}): the figures would be of something else")]
+    Failed {
+        /// How many.
+        failed: u64,
+        /// Of how many.
+        connections: u64,
+        /// The first failure.
+        why: String,
+    },
+}

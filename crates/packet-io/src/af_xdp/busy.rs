@@ -1,0 +1,24 @@
+//! What a process that was killed leaves busy for a moment.
+
+use std::time::Duration;
+use std::{io, thread};
+
+use crate::clock;
+
+/// A process that was killed leaves its queues and programs busy for some 50 ms: so long they are waited for.
+pub(super) const EBUSY_RETRY: Duration = Duration::from_secs(2);
+/// How long is waited between two attempts.
+const EBUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Repeats `attempt` while it says that something is busy, for at most `limit`.
+pub(super) fn retry_while_busy<T>(limit: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let until = clock::now() + limit;
+    loop {
+        match attempt() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && clock::now() < until => {
+                thread::sleep(EBUSY_RETRY_INTERVAL);
+            }
+            result => return result,
+        }
+    }
+}
