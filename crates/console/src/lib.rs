@@ -28,6 +28,16 @@ impl Table {
         Self { columns, rows: Vec::new() }
     }
 
+    /// A table without rows, its headings between bars (`PORT|INTERFACE|>RECEIVED`): that of a column of numbers begins with `>`.
+    #[must_use]
+    pub fn of(headings: &str) -> Self {
+        let column = |heading: &str| match heading.strip_prefix('>') {
+            Some(heading) => (heading.to_owned(), Align::Right),
+            None => (heading.to_owned(), Align::Left),
+        };
+        Self { columns: headings.split('|').map(column).collect(), rows: Vec::new() }
+    }
+
     /// Adds a row; cells that are missing are empty, cells beyond the columns are left out.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut cells: Vec<_> = cells.into_iter().collect();
@@ -237,7 +247,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&[("PEER", Align::Left), ("LAG", Align::Right), ("ROLE", Align::Left)]);
+        let mut table = Table::of("PEER|>LAG|ROLE");
         table.row(["1".to_owned(), "0.3 ms".to_owned(), "standby".to_owned()]);
         table.row(["right".to_owned(), "12 s".to_owned()]);
         assert_eq!(table.render(), "PEER      LAG  ROLE\n1      0.3 ms  standby\nright    12 s\n");

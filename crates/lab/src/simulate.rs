@@ -13,7 +13,7 @@ use simulator::shrink::{self, Shrunk};
 use simulator::{Options, run_many, run_scenario};
 
 use crate::args::SimulateArgs;
-use console::{Align, Progress, Table};
+use console::{Progress, Table};
 
 /// Seeds played unless told otherwise.
 const SEEDS_DEFAULT: u64 = 200;
@@ -272,7 +272,7 @@ fn report(totals: &Totals, faults: FaultSet, wall: Duration, broken: Vec<Broken>
 }
 
 fn render(report: &Report) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
+    let mut table = Table::of("|>");
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("seeds", console::count(report.seeds));
     row("with a broken promise", console::count(report.failures));
@@ -294,15 +294,14 @@ fn render(report: &Report) -> String {
     row("time simulated", console::duration(Duration::from_secs_f64(report.simulated_s)));
     row("time taken", console::duration(Duration::from_secs_f64(report.wall_s)));
     let mut text = table.render().trim_start().to_owned();
-    let mut faults = Table::new(&[("fault", Align::Left), ("runs", Align::Right), ("broken", Align::Right)]);
+    let mut faults = Table::of("fault|>runs|>broken");
     for (name, of_fault) in &report.by_fault {
         faults.row([(*name).to_owned(), console::count(of_fault.played), console::count(of_fault.failures)]);
     }
     text.push('\n');
     text.push_str(&faults.render());
     if report.by_representation.len() > 1 {
-        let columns = [("told by", Align::Left), ("runs", Align::Right), ("broken", Align::Right)];
-        let mut told_by = Table::new(&columns);
+        let mut told_by = Table::of("told by|>runs|>broken");
         for (name, played) in &report.by_representation {
             told_by.row([(*name).to_owned(), console::count(played.played), console::count(played.failures)]);
         }

@@ -18,7 +18,7 @@ use crate::testbed::traffic::outcome::Outcome;
 use crate::testbed::watch::{Waited, Watch};
 use crate::testbed::ways;
 use config::validated::Backend;
-use console::{Align, Progress, Table, count};
+use console::{Progress, Table, count};
 
 /// How often the configuration is changed, and changed back.
 pub const RELOADS: usize = 20;
@@ -86,7 +86,7 @@ impl OperationsReport {
     /// As people read it.
     #[must_use]
     pub fn describe(&self) -> String {
-        let mut table = Table::new(&[("UNDER TRAFFIC", Align::Left), ("", Align::Right)]);
+        let mut table = Table::of("UNDER TRAFFIC|>");
         let rows = [
             ("configurations reloaded", self.reloads.to_string()),
             ("nodes drained and undrained", self.drains.to_string()),

@@ -6,7 +6,7 @@ use super::replication::ReplicationReport;
 use super::report::{KindReport, Report, RunReport};
 use crate::emulator::LATENESS_P99_US_MAX;
 use crate::testbed::traffic::Kind;
-use console::{Align, Table, count, counted, scaled};
+use console::{Table, count, counted, scaled};
 
 /// What stands for a figure that there is none of.
 const NONE: &str = "–";
@@ -90,8 +90,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 fn summary(report: &Report) -> Table {
-    let columns = [("", Align::Left), ("REPLICATED", Align::Right), ("NOT REPLICATED", Align::Right)];
-    let mut table = Table::new(&columns);
+    let mut table = Table::of("|>REPLICATED|>NOT REPLICATED");
     let mut row = |label: &str, cell: &dyn Fn(&RunReport) -> String| {
         table.row([label.to_owned(), cell(&report.replicated), cell(&report.without_replication)]);
     };
@@ -125,16 +124,7 @@ fn replicated_as(report: &ReplicationReport) -> String {
 }
 
 fn kinds(report: &Report) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("KIND", Left),
-        ("CONNECTIONS", Right),
-        ("SURVIVED", Right),
-        ("LONGEST PAUSE", Right),
-        ("MEDIAN", Right),
-        ("VERIFIED", Right),
-        ("NOT REPLICATED: SURVIVED", Right),
-    ]);
+    let mut table = Table::of("KIND|>CONNECTIONS|>SURVIVED|>LONGEST PAUSE|>MEDIAN|>VERIFIED|>NOT REPLICATED: SURVIVED");
     for kind in Kind::ALL {
         let Some(with) = report.replicated.kind(kind) else { continue };
         let KindReport { connections, survived, longest_gap_ms, median_gap_ms, bytes_verified, .. } = with;

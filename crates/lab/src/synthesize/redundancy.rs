@@ -8,7 +8,7 @@ use flow::Instant;
 
 use super::Traffic;
 use crate::args::SynthesizeRedundancyArgs;
-use console::{Align, Table, count, scaled};
+use console::{Table, count, scaled};
 
 impl Traffic for RedundancyTraffic {
     type Made = Made;
@@ -35,7 +35,7 @@ impl Traffic for RedundancyTraffic {
             count(made.repeats),
             made.match_bytes
         );
-        let mut table = Table::new(&[("ORIGIN", Align::Left), ("BYTES", Align::Right), ("SHARE %", Align::Right)]);
+        let mut table = Table::of("ORIGIN|>BYTES|>SHARE %");
         for origin in &made.origins {
             let cells = [scaled(origin.bytes as f64, "B"), format!("{:.1}", origin.share * 100.0)];
             table.row(std::iter::once(origin.origin.to_owned()).chain(cells));

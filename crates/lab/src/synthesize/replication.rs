@@ -9,7 +9,7 @@ use flow::Instant;
 
 use super::Traffic;
 use crate::args::SynthesizeReplicationArgs;
-use console::{Align, Table, count, scaled};
+use console::{Table, count, scaled};
 
 impl Traffic for ReplicationTraffic {
     type Made = Made;
@@ -38,12 +38,7 @@ impl Traffic for ReplicationTraffic {
         if made.left_out > 0 {
             text += &format!("{} connections were left out: too many were open\n", count(made.left_out));
         }
-        let mut table = Table::new(&[
-            ("COMPONENT", Align::Left),
-            ("CONNECTIONS", Align::Right),
-            ("SHARE %", Align::Right),
-            ("ASKED %", Align::Right),
-        ]);
+        let mut table = Table::of("COMPONENT|>CONNECTIONS|>SHARE %|>ASKED %");
         for component in &made.components {
             let share = component.connections as f64 * 100.0 / made.connections.max(1) as f64;
             let cells =
@@ -99,12 +94,7 @@ const CLIENTS_GROWN_MAX: u32 = 1 << 22;
 
 /// What presets there are.
 pub(super) fn describe_presets() -> String {
-    let mut table = Table::new(&[
-        ("PRESET", Align::Left),
-        ("A SECOND", Align::Right),
-        ("SECONDS", Align::Right),
-        ("WHAT", Align::Left),
-    ]);
+    let mut table = Table::of("PRESET|>A SECOND|>SECONDS|WHAT");
     for preset in &PRESETS {
         let config = preset.config();
         let cells =

@@ -9,7 +9,7 @@ use super::CommandError;
 use super::status::bytes;
 use crate::cli::FlowsArgs;
 use api::{BothWays, Ends, Flow};
-use console::{Align, Table, count};
+use console::{Table, count};
 use control::client::Client;
 
 /// Asks the gateway and prints what it says.
@@ -85,8 +85,7 @@ fn counts(kinds: Kinds) -> Vec<FlowCount> {
 /// Counts as people read them.
 #[must_use]
 pub fn describe_counts(counts: &[FlowCount]) -> String {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[("PROTO", Left), ("STATE", Left), ("ROLE", Left), ("FLOWS", Right)]);
+    let mut table = Table::of("PROTO|STATE|ROLE|>FLOWS");
     for kind in counts {
         table.row([kind.protocol.clone(), kind.state.clone(), kind.role.clone(), count(kind.flows)]);
     }
@@ -97,19 +96,7 @@ pub fn describe_counts(counts: &[FlowCount]) -> String {
 /// Flows as people read them.
 #[must_use]
 pub fn describe(flows: &[Flow], truncated: bool) -> String {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("PROTO", Left),
-        ("STATE", Left),
-        ("ROLE", Left),
-        ("SOURCE", Left),
-        ("DESTINATION", Left),
-        ("TRANSLATED", Left),
-        ("PACKETS", Right),
-        ("BYTES", Right),
-        ("AGE", Right),
-        ("EXPIRES", Right),
-    ]);
+    let mut table = Table::of("PROTO|STATE|ROLE|SOURCE|DESTINATION|TRANSLATED|>PACKETS|>BYTES|>AGE|>EXPIRES");
     for flow in flows {
         let expires = Duration::try_from_secs_f64(flow.expires_s).unwrap_or_default();
         table.row([

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use api::metrics::{Metric, Sample};
-use console::{Align, Table, count};
+use console::{Table, count};
 
 /// How long something takes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -63,10 +63,7 @@ fn line(samples: &[Sample], metric: Metric, counted: &Sample) -> LatencyLine {
 /// The same as people read it.
 #[must_use]
 pub fn describe(lines: &[LatencyLine]) -> String {
-    use Align::{Left, Right};
-    let columns =
-        [("WHAT", Left), ("CALL", Left), ("MEASURED", Right), ("MEAN", Right), ("HALF", Right), ("99 %", Right)];
-    let mut table = Table::new(&columns);
+    let mut table = Table::of("WHAT|CALL|>MEASURED|>MEAN|>HALF|>99 %");
     let at_most = |bound_ns: Option<f64>| bound_ns.map_or("long".to_owned(), |bound| format!("≤ {}", time(bound)));
     for line in lines {
         table.row([

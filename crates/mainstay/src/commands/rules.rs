@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{CommandError, gateways_only};
 use crate::cli::RulesArgs;
 use api::metrics::{Metric, Sample};
-use console::{Align, Table, count};
+use console::{Table, count};
 use control::client::Client;
 
 /// What is shown in place of a rule's name for connections that no rule matched.
@@ -66,8 +66,7 @@ pub fn rules_of(samples: &[Sample]) -> Vec<RuleCount> {
 /// The rules as people read them.
 #[must_use]
 pub fn describe(rules: &[RuleCount]) -> String {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[("RULE", Left), ("ACTION", Left), ("MATCHED", Right), ("DENIED", Right)]);
+    let mut table = Table::of("RULE|ACTION|>MATCHED|>DENIED");
     let drop = firewall::Action::Drop.label();
     for rule in rules {
         let denied = if rule.action == drop { rule.packets } else { 0 };

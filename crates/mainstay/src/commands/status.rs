@@ -14,7 +14,7 @@ use super::latency;
 use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
 use api::{Event, LazyStatus, PeerStatus, Status};
-use console::{Align, Table, count, scaled, yes_no};
+use console::{Table, count, scaled, yes_no};
 use control::client::Client;
 
 /// Asks the gateway and prints what it says.
@@ -197,9 +197,7 @@ fn configuration(status: &Status) -> String {
 }
 
 fn group_table(status: &Status) -> Table {
-    use Align::{Left, Right};
-    let mut table =
-        Table::new(&[("GROUP", Left), ("ROLE", Left), ("FOR", Right), ("PRIORITY", Right), ("HELD BY", Left)]);
+    let mut table = Table::of("GROUP|ROLE|>FOR|>PRIORITY|HELD BY");
     for group in &status.node.groups {
         let here = (group.role == "active").then_some("this node".to_owned());
         let peers = status.peers.iter().filter(|peer| peer.holds.contains(&group.name));
@@ -216,22 +214,8 @@ fn group_table(status: &Status) -> Table {
 }
 
 fn peer_table(status: &Status) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("PEER", Left),
-        ("ADDRESS", Left),
-        ("ROLE", Left),
-        ("DETECTOR", Left),
-        ("SESSION", Left),
-        ("SYNCED", Left),
-        ("LAG", Right),
-        ("RTT", Right),
-        ("QUEUED", Right),
-        ("IN FLIGHT", Right),
-        ("RESENT", Right),
-        ("LOST", Right),
-        ("HEARD", Right),
-    ]);
+    let mut table =
+        Table::of("PEER|ADDRESS|ROLE|DETECTOR|SESSION|SYNCED|>LAG|>RTT|>QUEUED|>IN FLIGHT|>RESENT|>LOST|>HEARD");
     for peer in &status.peers {
         table.row(peer_row(peer, status.monotonic_now_ns));
     }
@@ -258,15 +242,7 @@ fn peer_row(peer: &PeerStatus, now_ns: u64) -> [String; 13] {
 
 /// How this node's copies stand to what its peers told.
 fn agreement_table(status: &Status) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("COPIES OF", Right),
-        ("AGREE AS OF", Left),
-        ("DIVERGENT", Right),
-        ("FOUND", Right),
-        ("REPAIRED", Right),
-        ("GHOSTS REMOVED", Right),
-    ]);
+    let mut table = Table::of(">COPIES OF|AGREE AS OF|>DIVERGENT|>FOUND|>REPAIRED|>GHOSTS REMOVED");
     for PeerStatus { id, agreement, .. } in status.peers.iter().filter(|peer| peer.session != "off") {
         table.row([
             id.to_string(),
@@ -283,14 +259,7 @@ fn agreement_table(status: &Status) -> Table {
 }
 
 fn channel_table(status: &Status) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("PEER", Left),
-        ("ENCRYPTED BY", Left),
-        ("KEYS FOR", Right),
-        ("HANDSHAKES", Right),
-        ("REFUSED", Left),
-    ]);
+    let mut table = Table::of("PEER|ENCRYPTED BY|>KEYS FOR|>HANDSHAKES|REFUSED");
     for peer in &status.peers {
         let channel = &peer.channel;
         let by = match channel.secured_by.as_str() {
@@ -312,16 +281,7 @@ fn channel_table(status: &Status) -> Table {
 }
 
 fn worker_table(status: &Status) -> Table {
-    use Align::Right;
-    let mut table = Table::new(&[
-        ("WORKER", Right),
-        ("LOAD", Right),
-        ("CONNECTIONS", Right),
-        ("FORWARDED", Right),
-        ("HANDED OVER", Right),
-        ("TAKEN", Right),
-        ("REDIRECTS", Right),
-    ]);
+    let mut table = Table::of(">WORKER|>LOAD|>CONNECTIONS|>FORWARDED|>HANDED OVER|>TAKEN|>REDIRECTS");
     for worker in &status.workers {
         table.row([
             worker.number.to_string(),
@@ -337,17 +297,7 @@ fn worker_table(status: &Status) -> Table {
 }
 
 fn port_table(status: &Status) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("PORT", Left),
-        ("INTERFACE", Left),
-        ("LINK", Left),
-        ("RECEIVED", Right),
-        ("", Right),
-        ("SENT", Right),
-        ("", Right),
-        ("MISSED", Right),
-    ]);
+    let mut table = Table::of("PORT|INTERFACE|LINK|>RECEIVED|>|>SENT|>|>MISSED");
     for port in &status.ports {
         table.row([
             port.name.clone(),
@@ -370,7 +320,7 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 fn drop_table(status: &Status) -> Table {
-    let mut table = Table::new(&[("DROPPED", Align::Left), ("PACKETS", Align::Right)]);
+    let mut table = Table::of("DROPPED|>PACKETS");
     let mut drops = status.drops.clone();
     drops.sort_by_key(|drop| std::cmp::Reverse(drop.packets));
     for drop in drops {
@@ -382,13 +332,7 @@ fn drop_table(status: &Status) -> Table {
 /// Events as people read them: times in seconds of the monotonic clock.
 #[must_use]
 pub fn event_table(events: &[Event]) -> String {
-    let mut table = Table::new(&[
-        ("NUMBER", Align::Right),
-        ("TIME", Align::Left),
-        ("MONOTONIC", Align::Right),
-        ("EVENT", Align::Left),
-        ("DETAIL", Align::Left),
-    ]);
+    let mut table = Table::of(">NUMBER|TIME|>MONOTONIC|EVENT|DETAIL");
     for event in events {
         let (whole, micros) = (event.monotonic_ns / 1_000_000_000, event.monotonic_ns / 1000 % 1_000_000);
         table.row([

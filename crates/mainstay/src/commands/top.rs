@@ -14,7 +14,7 @@ use super::{CommandError, gateways_only};
 use crate::cli::{TopArgs, TopOrder};
 use api::metrics::Sample;
 use api::{BothWays, Flow, FlowFilterText, Rates, Status};
-use console::{Align, Table, count, scaled};
+use console::{Table, count, scaled};
 use control::client::Client;
 
 /// Connections that are shown.
@@ -232,7 +232,6 @@ fn talkers(before: &Moment, now: &Moment, interval_s: f64, order: TopOrder) -> V
 
 /// A view as people read it.
 fn describe(view: &View, tells_keys: bool) -> String {
-    use Align::{Left, Right};
     let mut text = format!("{} ({})", view.name, view.role);
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -244,9 +243,7 @@ fn describe(view: &View, tells_keys: bool) -> String {
         count(view.connections),
         count(view.connections_max)
     );
-    let columns =
-        [("PROTO", Left), ("SOURCE", Left), ("DESTINATION", Left), ("STATE", Left), ("PACKETS/S", Right), ("", Right)];
-    let mut table = Table::new(&columns);
+    let mut table = Table::of("PROTO|SOURCE|DESTINATION|STATE|>PACKETS/S|>");
     for talker in &view.talkers {
         table.row([
             talker.protocol.clone(),
@@ -261,7 +258,7 @@ fn describe(view: &View, tells_keys: bool) -> String {
     if view.truncated {
         text.push_str("not all connections were looked at: raise --flows-max\n");
     }
-    let mut table = Table::new(&[("DROPPED", Left), ("PACKETS/S", Right), ("SINCE START", Right)]);
+    let mut table = Table::of("DROPPED|>PACKETS/S|>SINCE START");
     for drop in &view.drops {
         table.row([drop.reason.clone(), rounded(drop.packets_per_s), count(drop.packets)]);
     }

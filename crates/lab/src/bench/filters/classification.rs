@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{SECRET, key};
 use crate::bench::rounds::{Rounds, rounded};
-use console::{Align, Table};
+use console::Table;
 
 /// Flows that the filters are made for.
 const FLOWS: u64 = 20_000;
@@ -180,15 +180,7 @@ fn at_load(name: &'static str, filter: &mut Filter, load_percent: u64, rounds: u
 
 /// The rows as people read them.
 pub(super) fn describe(rows: &[Row]) -> String {
-    let mut table = Table::new(&[
-        ("", Align::Left),
-        ("LOAD %", Align::Right),
-        ("INSERTION COST", Align::Right),
-        ("INSERT NS", Align::Right),
-        ("LOOKUP NS", Align::Right),
-        ("CHANGE NS", Align::Right),
-        ("REMOVE NS", Align::Right),
-    ]);
+    let mut table = Table::of("|>LOAD %|>INSERTION COST|>INSERT NS|>LOOKUP NS|>CHANGE NS|>REMOVE NS");
     for row in rows {
         let nanos = [row.insert_ns, row.lookup_ns, row.modify_ns, row.remove_ns].map(|nanos| format!("{nanos:.1}"));
         let figures = [row.load_percent.to_string(), format!("{:.2}", row.insertion_cost)];

@@ -177,12 +177,7 @@ impl Report {
     }
 
     fn paper_table(&self) -> String {
-        let mut table = Table::new(&[
-            ("WHAT", Align::Left),
-            ("PAPER", Align::Right),
-            ("HERE", Align::Right),
-            ("WHY THEY DIFFER", Align::Left),
-        ]);
+        let mut table = Table::of("WHAT|>PAPER|>HERE|WHY THEY DIFFER");
         let row = |figures: &[f64]| figures.iter().map(f64::to_string).collect::<Vec<_>>().join(" / ");
         for comparison in &self.paper {
             let Comparison { what, seed, here, why_they_differ } = comparison;

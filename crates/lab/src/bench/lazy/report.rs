@@ -6,7 +6,7 @@ use super::Figures;
 use crate::args::BenchLazyArgs;
 use crate::bench::rounds::rounded;
 use api::LazyStatus;
-use console::{Align, Table, count};
+use console::{Table, count};
 
 /// A figure of each side.
 #[derive(Debug, Serialize)]
@@ -102,17 +102,8 @@ impl Report {
 
     /// The result as people read it.
     pub(super) fn describe(&self) -> String {
-        let mut table = Table::new(&[
-            ("UNDER THE FLOOD", Align::Left),
-            ("MBIT/S", Align::Right),
-            ("LEAST", Align::Right),
-            ("MOST", Align::Right),
-            ("OF NONE", Align::Right),
-            ("BEGUN/S", Align::Right),
-            ("TOLD EACH", Align::Right),
-            ("CPU ACTIVE", Align::Right),
-            ("CPU STANDBY", Align::Right),
-        ]);
+        let mut table =
+            Table::of("UNDER THE FLOOD|>MBIT/S|>LEAST|>MOST|>OF NONE|>BEGUN/S|>TOLD EACH|>CPU ACTIVE|>CPU STANDBY");
         macro_rules! row {
             ($name:literal, $side:ident) => {
                 let [least, most] = self.throughput_spans.$side;

@@ -6,7 +6,7 @@ use super::side::Way;
 use super::{AllFigures, Figures, KernelRules};
 use crate::args::BenchPacketsArgs;
 use crate::bench::rounds::rounded;
-use console::{Align, Table};
+use console::Table;
 
 /// From this share of packets that did not arrive on a figure is doubtful.
 const LOST_SHARE_MAX: f64 = 0.01;
@@ -80,14 +80,7 @@ impl Report {
 
     /// The result as people read it.
     pub(super) fn describe(&self) -> String {
-        let mut table = Table::new(&[
-            ("NS A PACKET", Align::Left),
-            ("MEDIAN", Align::Right),
-            ("LEAST", Align::Right),
-            ("MOST", Align::Right),
-            ("BY IDLE TIME", Align::Right),
-            ("ARRIVED", Align::Right),
-        ]);
+        let mut table = Table::of("NS A PACKET|>MEDIAN|>LEAST|>MOST|>BY IDLE TIME|>ARRIVED");
         let kernel = match &self.kernel_rules {
             KernelRules::Nftables => "kernel, nftables (stateful, masquerade)".to_owned(),
             KernelRules::None { why } => format!("kernel, plain forwarding ({why})"),

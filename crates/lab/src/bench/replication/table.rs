@@ -75,16 +75,9 @@ fn recovered(report: &Report, loss: f64, rtt_ms: u32) -> Table {
 }
 
 fn times(report: &Report, loss: f64, rtt_ms: u32) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("MEDIAN (99 %), MS", Left),
-        ("TO RECOVER", Right),
-        ("DETECTION", Right),
-        ("ANNOUNCED AFTER", Right),
-        ("TCP'S OWN WAIT", Right),
-        ("BEYOND DETECTION", Right),
-        ("TO CONNECT", Right),
-    ]);
+    let mut table = Table::of(
+        "MEDIAN (99 %), MS|>TO RECOVER|>DETECTION|>ANNOUNCED AFTER|>TCP'S OWN WAIT|>BEYOND DETECTION|>TO CONNECT",
+    );
     for cell in cells(report, loss, rtt_ms) {
         table.row([
             cell.transport.to_owned(),

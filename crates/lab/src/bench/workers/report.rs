@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Figures;
 use crate::args::BenchWorkersArgs;
 use crate::bench::rounds::{Rounds, rounded};
-use console::{Align, Table, count};
+use console::{Table, count};
 
 /// One measurement of either side.
 #[derive(Debug, Serialize)]
@@ -67,13 +67,7 @@ impl Report {
 
     /// The result as people read it.
     pub(super) fn describe(&self) -> String {
-        let mut table = Table::new(&[
-            ("", Align::Left),
-            ("MEDIAN", Align::Right),
-            ("LEAST", Align::Right),
-            ("MOST", Align::Right),
-            ("RATIO", Align::Right),
-        ]);
+        let mut table = Table::of("|>MEDIAN|>LEAST|>MOST|>RATIO");
         let mut rows = |what: &str, scaling: &Scaling, scale: f64| {
             for (side, workers) in [1, self.workers].into_iter().enumerate() {
                 let figure = |value: f64| format!("{:.2}", value / scale);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::laboratory::Findings;
 use super::rows::Row;
 use super::words::StatusWords;
-use console::{Align, Table, count};
+use console::{Table, count};
 
 /// What came of all rows.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -94,15 +94,7 @@ impl FailuresReport {
     /// As people read it.
     #[must_use]
     pub fn describe(&self) -> String {
-        use Align::{Left, Right};
-        let mut table = Table::new(&[
-            ("FAILURE", Left),
-            ("CONNECTIONS", Right),
-            ("BROKEN", Right),
-            ("LONGEST PAUSE", Right),
-            ("PROMISE", Left),
-            ("STATUS DURING IT", Left),
-        ]);
+        let mut table = Table::of("FAILURE|>CONNECTIONS|>BROKEN|>LONGEST PAUSE|PROMISE|STATUS DURING IT");
         for row in &self.rows {
             let mut lines = row.status.iter().map(StatusWords::line);
             table.row([

@@ -15,7 +15,7 @@ use crate::testbed::traffic::Kind;
 use crate::testbed::traffic::client;
 use crate::testbed::traffic::outcome::Outcome;
 use api::{Event, EventKind};
-use console::{Align, Table, count};
+use console::{Table, count};
 
 /// Who moves the addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -177,8 +177,7 @@ impl KernelReport {
     }
 
     fn summary(&self) -> Table {
-        let columns = [("", Align::Left), ("REPLICATED", Align::Right), ("NOT REPLICATED", Align::Right)];
-        let mut table = Table::new(&columns);
+        let mut table = Table::of("|>REPLICATED|>NOT REPLICATED");
         let mut row = |label: &str, cell: &dyn Fn(&KernelRun) -> String| {
             table.row([label.to_owned(), cell(&self.replicated), cell(&self.without_replication)]);
         };
@@ -198,15 +197,7 @@ impl KernelReport {
     }
 
     fn kinds(&self) -> Table {
-        use Align::{Left, Right};
-        let mut table = Table::new(&[
-            ("KIND", Left),
-            ("SURVIVED", Right),
-            ("LONGEST PAUSE", Right),
-            ("MEDIAN", Right),
-            ("VERIFIED", Right),
-            ("NOT REPLICATED: SURVIVED", Right),
-        ]);
+        let mut table = Table::of("KIND|>SURVIVED|>LONGEST PAUSE|>MEDIAN|>VERIFIED|>NOT REPLICATED: SURVIVED");
         for kind in Kind::ALL {
             let Some(with) = self.replicated.run.kind(kind) else { continue };
             let KindReport { longest_gap_ms, median_gap_ms, bytes_verified, .. } = with;
@@ -223,9 +214,7 @@ impl KernelReport {
     }
 
     fn paths(&self) -> Table {
-        use Align::{Left, Right};
-        let columns = [("TCP BY WAY", Left), ("SURVIVED", Right), ("NOT REPLICATED: SURVIVED", Right)];
-        let mut table = Table::new(&columns);
+        let mut table = Table::of("TCP BY WAY|>SURVIVED|>NOT REPLICATED: SURVIVED");
         let survived =
             |report: &PathReport| format!("{} of {}", count(report.survived as u64), count(report.connections as u64));
         for (with, without) in self.replicated.by_path.iter().zip(&self.without_replication.by_path) {

@@ -16,7 +16,7 @@ use crate::testbed::cluster::{ClusterError, Shape};
 use crate::testbed::topology::{SERVER_PORTS, Topology};
 use crate::testbed::watch::Watch;
 use crate::testbed::ways;
-use console::{Align, Progress, Table, count};
+use console::{Progress, Table, count};
 
 /// What stands for a figure that the machine was too busy for.
 const NOT_MEASURED: &str = "the machine was too busy";
@@ -55,7 +55,7 @@ impl MultiPrimaryReport {
             rates.as_ref().map_or_else(|| NOT_MEASURED.to_owned(), |rates| count(of(rates) as u64))
         };
         let ratio = self.session_rate_ratio.map_or_else(|| NOT_MEASURED.to_owned(), |ratio| format!("{ratio:.3}"));
-        let mut table = Table::new(&[("BOTH NODES ACTIVE", Align::Left), ("", Align::Right)]);
+        let mut table = Table::of("BOTH NODES ACTIVE|>");
         let rows = [
             ("established before the kill", count(run.connections as u64)),
             ("survived", count(run.survived as u64)),

@@ -10,7 +10,7 @@ use super::ingress::Certainty;
 use super::player::{CapturedFrame, Outcome, Player};
 use super::timeline::Stamp;
 use config::Config;
-use console::{Align, Table, count};
+use console::{Table, count};
 
 /// What became of a capture's packets; `--json` prints it as it is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -129,8 +129,7 @@ impl Report {
     /// The report as people read it.
     #[must_use]
     pub fn describe(&self) -> String {
-        use Align::{Left, Right};
-        let mut sums = Table::new(&[("", Left), ("", Right)]);
+        let mut sums = Table::of("|>");
         let mut row = |name: &str, value: String| sums.row([name.to_owned(), value]);
         row("packets", count(self.packets));
         row("time", console::duration(Duration::try_from_secs_f64(self.duration_s).unwrap_or_default()));
@@ -148,19 +147,19 @@ impl Report {
                 text.push_str(&table.render());
             }
         };
-        let mut drops = Table::new(&[("DROPPED AS", Left), ("PACKETS", Right)]);
+        let mut drops = Table::of("DROPPED AS|>PACKETS");
         for (reason, packets) in &self.dropped_by_reason {
             drops.row([(*reason).to_owned(), count(*packets)]);
         }
         section(&drops);
-        let mut functions = Table::new(&[("FUNCTION", Left), ("EVENT", Left), ("COUNT", Right)]);
+        let mut functions = Table::of("FUNCTION|EVENT|>COUNT");
         for (function, events) in &self.functions {
             for (event, value) in events {
                 functions.row([function.clone(), event.clone(), count(*value)]);
             }
         }
         section(&functions);
-        let mut ports = Table::new(&[("PORT", Left), ("RECEIVED", Right), ("SENT", Right)]);
+        let mut ports = Table::of("PORT|>RECEIVED|>SENT");
         for port in &self.ports {
             ports.row([port.name.clone(), count(port.received), count(port.sent)]);
         }

@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use super::yes_no;
 use api::{FilterStatus, RecoveryStatus, Status};
-use console::{Align, Table, count, duration, scaled};
+use console::{Table, count, duration, scaled};
 
 /// What peers have told by their filters.
 pub(super) fn told_table(status: &Status) -> Table {
-    use Align::{Left, Right};
-    let columns =
-        [("FILTER OF", Right), ("ENTRIES", Right), ("WHOLE", Left), ("DRIFTS MENDED", Right), ("UNUSABLE", Right)];
-    let mut table = Table::new(&columns);
+    let mut table = Table::of(">FILTER OF|>ENTRIES|WHOLE|>DRIFTS MENDED|>UNUSABLE");
     for (peer, filter) in status.peers.iter().filter_map(|peer| Some((peer, peer.filter.as_ref()?))) {
         table.row([
             peer.id.to_string(),

@@ -2,7 +2,7 @@
 
 use super::ago;
 use api::{PortStatus, Status};
-use console::{Align, Table};
+use console::Table;
 
 /// A port's link in a few words: `up 5m, 10000 Mbit/s`.
 pub(super) fn link(port: &PortStatus, now_ns: u64) -> String {
@@ -15,8 +15,7 @@ pub(super) fn link(port: &PortStatus, now_ns: u64) -> String {
 
 /// The next hops that are tracked.
 pub(super) fn next_hop_table(status: &Status) -> Table {
-    let mut table =
-        Table::new(&[("NEXT HOP", Align::Left), ("PORT", Align::Left), ("STATE", Align::Left), ("FOR", Align::Right)]);
+    let mut table = Table::of("NEXT HOP|PORT|STATE|>FOR");
     for hop in &status.next_hops {
         let state = if hop.state == "lost" { "LOST".to_owned() } else { hop.state.clone() };
         table.row([hop.address.clone(), hop.port.clone(), state, ago(status.monotonic_now_ns, hop.since_ns)]);

@@ -13,7 +13,7 @@ use redundancy::Window;
 use super::{StudyError, footer, refuse_nothing, write_out};
 use crate::cli::{StudyRedundancyArgs, admission};
 use crate::commands::CommandError;
-use console::{Align, Progress, Table};
+use console::{Progress, Table};
 
 /// Studies the captures and prints what was found.
 ///
@@ -123,21 +123,19 @@ fn render(findings: &Findings) -> String {
         console::counted(findings.sites.len(), "site"),
         page::lasting(traffic.seconds)
     );
-    let mut table =
-        Table::new(&[("saved by", Align::Left), ("Max-Match", Align::Right), ("Chunk-Match", Align::Right)]);
+    let mut table = Table::of("saved by|>Max-Match|>Chunk-Match");
     for (method, saved) in &findings.saved {
         table.row([method.to_uppercase(), percent(saved.max_match), percent(saved.chunk_match)]);
     }
     table.row(["at most, between packets".to_owned(), percent(findings.optimal), String::new()]);
     table.row(["and within packets".to_owned(), percent(findings.optimal_with_own), String::new()]);
     text.push_str(&table.render());
-    let mut table =
-        Table::new(&[("protocol", Align::Left), ("of all bytes", Align::Right), ("saved of them", Align::Right)]);
+    let mut table = Table::of("protocol|>of all bytes|>saved of them");
     for row in findings.by_protocol.iter().take(PROTOCOLS_SHOWN) {
         table.row([row.protocol.clone(), percent(Some(row.share)), percent(Some(row.saved))]);
     }
     text.push_str(&format!("\n{}", table.render()));
-    let mut table = Table::new(&[("cache", Align::Right), ("saved", Align::Right)]);
+    let mut table = Table::of(">cache|>saved");
     for row in &findings.cache_sizes {
         table.row([console::scaled(row.cache_bytes as f64, "B"), percent(Some(row.saved))]);
     }

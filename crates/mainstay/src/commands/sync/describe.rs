@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use api::{Status, SyncStatus};
-use console::{Align, Table, count, scaled};
+use console::{Table, count, scaled};
 
 /// What stands above the tables of peers.
 #[must_use]
@@ -56,7 +56,7 @@ fn bytes(bytes: u64) -> String {
 /// Requests that the kernel refused, by why.
 #[must_use]
 pub fn refused_table(sync: &SyncStatus) -> Table {
-    let mut table = Table::new(&[("KERNEL REFUSED", Align::Left), ("REQUESTS", Align::Right)]);
+    let mut table = Table::of("KERNEL REFUSED|>REQUESTS");
     for refused in sync.kernel.refused.iter().filter(|refused| refused.requests > 0) {
         table.row([refused.reason.clone(), count(refused.requests)]);
     }

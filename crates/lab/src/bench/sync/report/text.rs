@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Both, Report};
 use crate::args::sync_bench::Subject;
-use console::{Align, Table, count};
+use console::{Table, count};
 
 /// Stands where nothing was measured.
 const NOTHING: &str = "-";
@@ -25,15 +25,7 @@ impl Report {
     }
 
     fn describe_rates(&self) -> String {
-        let mut table = Table::new(&[
-            ("CONNECTIONS A SECOND", Align::Left),
-            ("MEDIAN", Align::Right),
-            ("LEAST", Align::Right),
-            ("MOST", Align::Right),
-            ("OF OFF", Align::Right),
-            ("CPU SENDER", Align::Right),
-            ("CPU RECEIVER", Align::Right),
-        ]);
+        let mut table = Table::of("CONNECTIONS A SECOND|>MEDIAN|>LEAST|>MOST|>OF OFF|>CPU SENDER|>CPU RECEIVER");
         for subject in Subject::ALL {
             let name = subject.name();
             let (Some(rate), Some([least, most])) = (self.per_s[name], self.spans_per_s.get(name)) else { continue };
@@ -59,7 +51,7 @@ impl Report {
     }
 
     fn describe_rest(&self) -> String {
-        let mut table = Table::new(&[("", Align::Left), ("MAINSTAY SYNC", Align::Right), ("CONNTRACKD", Align::Right)]);
+        let mut table = Table::of("|>MAINSTAY SYNC|>CONNTRACKD");
         let mut row = |what: String, both: &Both<Option<f64>>, places: usize| {
             if both.mainstay.is_some() || both.conntrackd.is_some() {
                 let cells = [both.mainstay, both.conntrackd];
