@@ -1,5 +1,6 @@
 //! Whole pages.
 
+use super::plot::{WIDE, draw_sized};
 use super::*;
 
 fn example() -> Report {
@@ -84,7 +85,7 @@ fn a_cumulative_series_ends_at_all_and_joins_equal_values() {
 fn long_series_are_thinned_but_keep_their_end() {
     let series = Series::new("long", (0..100_000).map(|x| (f64::from(x), f64::from(x))));
     let plot = Plot::new(PlotKind::Line, "long", Axis::new("", ""), Axis::new("", ""), vec![series]);
-    let svg = plot.svg();
+    let svg = draw_sized(&plot, WIDE);
     assert!(svg.matches('L').count() <= plot::POINTS_DRAWN_MAX + 1, "thinned");
     assert!(svg.contains("L906.0 24.0"), "the last point is the axes' end: {}", &svg[svg.len() - 200..]);
 }

@@ -177,10 +177,4 @@ impl Plot {
         self.note = note.into();
         self
     }
-
-    /// The drawing as inline SVG for wide screens, without title, legend and note. The page's style ([`super::STYLE`]) must be there.
-    #[must_use]
-    pub fn svg(&self) -> String {
-        draw::draw(self, WIDE)
-    }
 }
