@@ -244,7 +244,7 @@ impl Node {
     /// datagrams for the peers *before* sending the frames: then the backup knows of a connection before its packets
     /// are on the wire.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
-        let began_at_ns = self.pipeline.observation.latency.begin_batch();
+        let began_at_ns = self.pipeline.observation_mut().latency.begin_batch();
         self.note_absence(now);
         self.note_living();
         let mut surroundings = Surroundings {
@@ -261,7 +261,7 @@ impl Node {
         self.release_fragments(now);
         self.serve_site(now);
         if let Some(began_at_ns) = began_at_ns {
-            self.pipeline.observation.latency.end_batch(began_at_ns, batch.len());
+            self.pipeline.observation_mut().latency.end_batch(began_at_ns, batch.len());
         }
     }
 
@@ -296,7 +296,7 @@ impl Node {
         let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         if let Some(theirs) = peer.refused {
-            let ours = self.pipeline.shard.place().steering.workers();
+            let ours = self.pipeline.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
         let result = {
@@ -440,7 +440,7 @@ impl Node {
     fn encode_heartbeats(&self, heartbeats: &Heartbeats, buffer: &mut Vec<u8>) {
         buffer.clear();
         heartbeats.encode(buffer);
-        Division::of(self.pipeline.shard.place().steering).encode(buffer);
+        Division::of(self.pipeline.place().steering).encode(buffer);
     }
 
     /// The next datagram of a replication session. Sessions take turns, so that a long queue for one peer does not keep the

@@ -31,7 +31,7 @@ impl Node {
         let speaks_for_all = self.speaks_for_all();
         let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
         if let (Some(theirs), StreamInput::Bytes(_)) = (peer.refused, input) {
-            let ours = self.pipeline.shard.place().steering.workers();
+            let ours = self.pipeline.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
         let Some(session) = &mut peer.session else { return Ok(()) };

@@ -28,7 +28,7 @@ fn a_source_has_so_many_connections_and_another_when_one_ends() {
     assert!(bench.feed_one(INSIDE, build::tcp(&tuple, data, b"x")).is_some(), "what it has goes on");
 
     let (slot, _) = bench.pipeline.lookup(&tuple).unwrap();
-    bench.pipeline.end(slot, CloseReason::Terminated);
+    bench.pipeline.connections.end(slot, CloseReason::Terminated);
     assert!(bench.feed_one(INSIDE, syn(CLIENT, 4002)).is_some());
 }
 
