@@ -1,8 +1,7 @@
 //! Filters of connections, as a peer tells them: a shape, and updates of it.
 
 use filters::{
-    Bloom, Change, Counters, CountingBloom, Cuckoo, Exact, Exchange, MultiLevel, Secret, Shape, StatefulBloom, States,
-    Update,
+    Bloom, Change, Counters, CountingBloom, Exchange, MultiLevel, Secret, Shape, StatefulBloom, States, Update,
 };
 
 /// Words of a filter that is built from what the fuzzer says: as a node would refuse what is too large for it.
@@ -45,14 +44,6 @@ pub fn run(data: &[u8]) {
         Shape::MultiLevel(..) => apply::<MultiLevel<Counters>>(shape, updates, |filter, key| {
             let _ = filter.insert(key);
             filter.remove(key);
-        }),
-        Shape::Cuckoo(_) => apply::<Cuckoo>(shape, updates, |filter, key| {
-            let _ = filter.insert(key, 1);
-            filter.remove(key);
-        }),
-        Shape::Exact(_) => apply::<Exact>(shape, updates, |table, key| {
-            let _ = table.insert(key, 1);
-            table.remove(key);
         }),
     }
 }

@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use flow::Instant;
 use packet_io::clock;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+use tracing_subscriber::{Registry, fmt, reload};
 
 use config::validated::{LogFormat, LogLevel, Node};
 use limit::{LimitLayer, PlaceLimits};
@@ -17,8 +18,8 @@ use limit::{LimitLayer, PlaceLimits};
 /// The limits of this process's log.
 static LIMITS: OnceLock<Arc<PlaceLimits>> = OnceLock::new();
 
-/// The environment variable that goes before the configured level: a level, or directives of
-/// `tracing_subscriber::EnvFilter` such as `info,replication=debug`.
+/// The environment variable that goes before the configured level: a level, or levels of crates and modules such as
+/// `info,replication=debug`.
 pub const VARIABLE: &str = "MAINSTAY_LOG";
 /// Levels that the variable may name.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -44,7 +45,7 @@ const CRATES: [&str; 14] = [
 const QUIETER: &str = "netlink_packet_route=error";
 
 /// Where the filter in force can be exchanged for another.
-static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// Why logging cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -66,18 +67,17 @@ pub enum LoggingError {
 ///
 /// # Errors
 /// [`LoggingError::Filter`].
-pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<EnvFilter, LoggingError> {
+pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<Targets, LoggingError> {
     let value = environment.filter(|value| !value.is_empty()).unwrap_or(configured.name());
     let wrong = |reason: String| LoggingError::Filter { value: value.to_owned(), reason };
-    // Spans and their fields are for the library to read.
-    if value.contains('[') {
-        return EnvFilter::try_new(value).map_err(|error| wrong(error.to_string()));
-    }
     let mut directives = Vec::new();
     for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let level = part.split_once('=').map_or(part, |(_, level)| level).to_ascii_lowercase();
         if !LEVELS.contains(&level.as_str()) {
             return Err(wrong(format!("{level:?} is no level")));
+        }
+        if part.contains('[') {
+            return Err(wrong("square brackets choose spans, which this program has not".to_owned()));
         }
         if part.contains('=') {
             directives.push(part.to_owned());
@@ -85,7 +85,7 @@ pub fn filter(configured: LogLevel, environment: Option<&str>) -> Result<EnvFilt
             directives.splice(0..0, of_level(&level));
         }
     }
-    EnvFilter::try_new(directives.join(",")).map_err(|error| wrong(error.to_string()))
+    directives.join(",").parse().map_err(|error: ParseError| wrong(error.to_string()))
 }
 
 /// What a level stands for.
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(chosen(None).ok(), chosen(Some("")).ok());
         assert!(chosen(None).expect("a level").contains("warn"));
         assert_eq!(chosen(Some("debug")).expect("a level"), "debug");
-        for unknown in ["flow=louder", "verbose", "info,loud", "replication"] {
+        for unknown in ["flow=louder", "verbose", "info,loud", "replication", "[connection]=debug"] {
             let error = chosen(Some(unknown)).expect_err("no such level").to_string();
             assert!(error.starts_with(&format!("MAINSTAY_LOG={unknown:?} is not a log filter")), "{error}");
             assert!(error.contains("off, error, warn, info, debug, trace"), "{error}");

@@ -66,7 +66,8 @@ const fn fold(a: u64, b: u64) -> u64 {
 
 /// Spreads a word that no attacker chooses: fingerprints, and the words of a digest.
 #[inline]
-pub(crate) const fn mix(word: u64) -> u64 {
+#[must_use]
+pub const fn mix(word: u64) -> u64 {
     fold(word ^ 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93)
 }
 
@@ -85,21 +86,24 @@ impl KeyHash {
     }
 
     /// Which of `range` places is the key's with number `number`.
+    #[must_use]
     #[inline(always)]
-    pub(crate) const fn index(self, number: u64, range: u64) -> usize {
+    pub const fn index(self, number: u64, range: u64) -> usize {
         let place = self.place.wrapping_add(self.step.wrapping_mul(number));
         ((place as u128 * range as u128) >> 64) as usize
     }
 
     /// So many bits of the key, 31 at most, that its places tell nothing about.
+    #[must_use]
     #[inline(always)]
-    pub(crate) const fn fingerprint(self, bits: u32) -> u32 {
+    pub const fn fingerprint(self, bits: u32) -> u32 {
         self.step as u32 & ((1 << bits) - 1)
     }
 
     /// The 64 bits by which an exact table tells keys apart.
+    #[must_use]
     #[inline(always)]
-    pub(crate) const fn whole(self) -> u64 {
+    pub const fn whole(self) -> u64 {
         self.place
     }
 }

@@ -10,8 +10,6 @@
 //! | [`stateful_bloom`] | states, in cells with counters | the same, or it does not know the state |
 //! | [`d_left`] | a multiset or states, in subtables of the same size | yes of what is not in it |
 //! | [`multi_level`] | the same, in levels that become smaller | the same |
-//! | [`cuckoo`] | states; what is in it moves to make room | the same |
-//! | [`exact`] | states under whole 64-bit hashes | nothing |
 //!
 //! All take a [`KeyHash`], made from a key by one computation under a [`Secret`], and lie in words of 32 bits in whole cache
 //! lines ([`memory`]), so that all of them can be told to another node: whole, or what changed since a mark, compared by
@@ -40,32 +38,25 @@ extern crate std;
 
 pub mod bloom;
 pub mod counting_bloom;
-pub mod cuckoo;
 pub mod d_left;
-pub mod exact;
 pub mod exchange;
 pub mod hash;
 pub mod memory;
 pub mod multi_level;
 pub mod prefetch;
-mod scan;
+pub mod scan;
 pub mod shape;
 pub mod stateful_bloom;
 pub mod theory;
 
 pub use bloom::Bloom;
 pub use counting_bloom::CountingBloom;
-pub use cuckoo::Cuckoo;
 pub use d_left::DLeft;
-pub use exact::Exact;
 pub use exchange::{Exchange, ExchangeError, Update};
 pub use hash::{KeyHash, Secret};
 pub use memory::{Change, MarkId, Memory};
 pub use multi_level::{Counters, MultiLevel, States};
-pub use shape::{
-    BloomShape, CountingBloomShape, CuckooShape, ExactShape, Insertion, MultiLevelShape, Shape, ShapeError,
-    StatefulBloomShape,
-};
+pub use shape::{BloomShape, CountingBloomShape, Insertion, MultiLevelShape, Shape, ShapeError, StatefulBloomShape};
 pub use stateful_bloom::StatefulBloom;
 
 /// There is no room for the key where it would be looked for.

@@ -51,7 +51,8 @@ pub struct Memory {
 
 impl Memory {
     /// So many words, all zero.
-    pub(crate) fn new(words: usize) -> Self {
+    #[must_use]
+    pub fn new(words: usize) -> Self {
         let lines = vec![Line([0; WORDS_PER_LINE]); words.div_ceil(WORDS_PER_LINE)];
         Self { lines, words, is_marked: false, marks: Vec::new() }
     }
@@ -75,14 +76,23 @@ impl Memory {
         &self.lines
     }
 
+    /// The word with number `index`.
+    ///
+    /// # Panics
+    /// There is no such word.
+    #[must_use]
     #[inline(always)]
-    pub(crate) fn word(&self, index: usize) -> u32 {
+    pub fn word(&self, index: usize) -> u32 {
         self.lines[index / WORDS_PER_LINE].0[index % WORDS_PER_LINE]
     }
 
     /// The group with number `index` of `WORDS` words, a divisor of those in a line.
+    ///
+    /// # Panics
+    /// There is no such group.
+    #[must_use]
     #[inline(always)]
-    pub(crate) fn group<const WORDS: usize>(&self, index: usize) -> &[u32; WORDS] {
+    pub fn group<const WORDS: usize>(&self, index: usize) -> &[u32; WORDS] {
         const { assert!(WORDS_PER_LINE.is_multiple_of(WORDS)) }
         // In one row, so that finding a group takes one multiplication by a constant.
         let groups = <[[u32; WORDS]]>::ref_from_bytes(self.lines.as_bytes()).expect("lines are whole groups");
@@ -94,8 +104,12 @@ impl Memory {
         prefetch(&self.lines, index / WORDS_PER_LINE, 0);
     }
 
+    /// Puts a word into its place.
+    ///
+    /// # Panics
+    /// There is no such place.
     #[inline(always)]
-    pub(crate) fn set(&mut self, index: usize, word: u32) {
+    pub fn set(&mut self, index: usize, word: u32) {
         self.lines[index / WORDS_PER_LINE].0[index % WORDS_PER_LINE] = word;
         if self.is_marked {
             self.note(index);

@@ -2,7 +2,8 @@
 
 /// Which of the cells agree with `pattern` in the bits of `mask`: the lowest bit is the first cell.
 #[inline(always)]
-pub(crate) fn matches<const CELLS: usize>(cells: &[u32; CELLS], mask: u32, pattern: u32) -> u32 {
+#[must_use]
+pub fn matches<const CELLS: usize>(cells: &[u32; CELLS], mask: u32, pattern: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if CELLS == 8 {
         let (quads, _) = cells.as_chunks::<4>();
@@ -13,7 +14,8 @@ pub(crate) fn matches<const CELLS: usize>(cells: &[u32; CELLS], mask: u32, patte
 
 /// Which of the cells have their top bit set: the lowest bit is the first cell.
 #[inline(always)]
-pub(crate) fn top_bits<const CELLS: usize>(cells: &[u32; CELLS]) -> u32 {
+#[must_use]
+pub fn top_bits<const CELLS: usize>(cells: &[u32; CELLS]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if CELLS == 8 {
         let (quads, _) = cells.as_chunks::<4>();

@@ -215,41 +215,6 @@ impl MultiLevelShape {
     }
 }
 
-/// A cuckoo filter with states, four cells a bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CuckooShape {
-    /// Its cells, rounded up to whole buckets.
-    pub cells: u64,
-    /// Bits of a fingerprint.
-    pub fingerprint_bits: u8,
-    /// Bits of a state. Fingerprint and state share 31 bits.
-    pub state_bits: u8,
-}
-
-impl CuckooShape {
-    fn words(self) -> Result<u64, ShapeError> {
-        check("cells", self.cells, 1, WORDS_MAX - 4)?;
-        check("state bits", self.state_bits.into(), 1, STATE_BITS_MAX)?;
-        let left = CELL_BITS - u64::from(self.state_bits);
-        check("fingerprint bits", self.fingerprint_bits.into(), FINGERPRINT_BITS_MIN, left)?;
-        Ok(self.cells.next_multiple_of(4))
-    }
-}
-
-/// An exact table of 64-bit hashes and states of eight bits, seven cells a cache line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ExactShape {
-    /// Its cells, rounded up to whole lines.
-    pub cells: u64,
-}
-
-impl ExactShape {
-    fn words(self) -> Result<u64, ShapeError> {
-        check("cells", self.cells, 1, WORDS_MAX / 16 * 7)?;
-        Ok(self.cells.div_ceil(7) * 16)
-    }
-}
-
 /// What is in the cells of a multi-level filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
@@ -270,10 +235,6 @@ pub enum Shape {
     StatefulBloom(StatefulBloomShape),
     /// [`crate::MultiLevel`].
     MultiLevel(MultiLevelShape, Content),
-    /// [`crate::Cuckoo`].
-    Cuckoo(CuckooShape),
-    /// [`crate::Exact`].
-    Exact(ExactShape),
 }
 
 impl Shape {
@@ -287,8 +248,6 @@ impl Shape {
             Self::CountingBloom(shape) => shape.words(),
             Self::StatefulBloom(shape) => shape.words(),
             Self::MultiLevel(shape, _) => shape.words(),
-            Self::Cuckoo(shape) => shape.words(),
-            Self::Exact(shape) => shape.words(),
         };
         words.map(|words| words as usize)
     }
@@ -307,8 +266,6 @@ impl Shape {
                 let bytes = [shape.levels, shape.cells_per_bucket, bits[0], bits[1], policy];
                 (4, bytes, shape.ratio_per_mille, shape.cells)
             }
-            Self::Cuckoo(shape) => (5, [0, 0, shape.fingerprint_bits, shape.state_bits, 0], 0, shape.cells),
-            Self::Exact(shape) => (6, [0; 5], 0, shape.cells),
         };
         let mut encoded = [0; SHAPE_BYTES];
         encoded[..2].copy_from_slice(&[VERSION, kind]);
@@ -351,8 +308,6 @@ impl Shape {
                 };
                 Self::MultiLevel(shape, content)
             }
-            5 => Self::Cuckoo(CuckooShape { cells: size, fingerprint_bits, state_bits: content_bits }),
-            6 => Self::Exact(ExactShape { cells: size }),
             _ => return Err(ShapeError::Malformed("a kind that is not known")),
         };
         shape.words()?;

@@ -45,13 +45,6 @@ impl DigestEvents {
     }
 }
 
-/// The share of keys that are not in a cuckoo filter of so many cells, four a bucket, and yet are found: each of the taken
-/// cells of two buckets has the key's fingerprint with probability 2^−F.
-#[must_use]
-pub fn cuckoo_false_positive(cells: u64, fingerprint_bits: u8, items: u64) -> f64 {
-    8.0 * items as f64 / cells as f64 / power(2.0, fingerprint_bits.into())
-}
-
 /// What comes of inserting items into a multi-level filter by first available (section 3.1, equations 3 to 5).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FirstAvailable {

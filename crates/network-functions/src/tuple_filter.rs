@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_connection_is_found_by_its_ends_before_and_after_translation() {
         let tuples = [Tuple::v4(TCP, (INSIDE, 4000), (SERVER, 80)), Tuple::v4(TCP, (SHARED, 5000), (SERVER, 80))];
-        for source in ["10.1.0.10", "198.51.100.1"] {
+        for source in ["10.1.0.10/32", "198.51.100.1/32"] {
             let filter = TupleFilter { source: Some(source.parse().unwrap()), ..TupleFilter::default() };
             assert!(filter.matches_any(&tuples), "{source}");
         }

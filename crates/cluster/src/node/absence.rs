@@ -23,11 +23,11 @@ impl Node {
     pub(super) fn note_service(&mut self, now: Instant) {
         let absence = now.saturating_since(self.served_at);
         self.served_at = now;
-        if !self.peers.is_empty() {
+        if !self.replication.peers.is_empty() {
             self.service_gap.note(now, absence);
         }
         self.roles.handle_absence(now, absence);
-        for peer in &mut self.peers {
+        for peer in &mut self.replication.peers {
             peer.detector.handle_absence(now, absence);
             peer.paths.handle_absence(now, absence);
         }

@@ -25,16 +25,16 @@ impl Node {
             }
             next = self.pipeline.take_released_fragments().map(|frames| (frames, Origin::STEERED));
         }
-        self.tell_changes(now);
+        self.replicate_changes(now);
         self.note_first_packet(now);
     }
 
     fn handle_again(&mut self, now: Instant, batch: &mut PacketBatch<'_>, origin: Origin) {
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
-            peers: &self.peers,
+            peers: &self.replication.peers,
             held: None,
-            hold_max: self.hold_first_reply,
+            hold_max: self.replication.hold_first_reply,
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_batch(now, batch, origin, &mut surroundings);

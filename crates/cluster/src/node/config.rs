@@ -14,7 +14,6 @@ use replication::representation::Selection;
 use replication::secure::{OVERHEAD_BYTES, Security, UnnamedPeer};
 use replication::{PeerSession, Resync, SessionConfig, Transport};
 
-use super::compact::{Compact, CompactNodeConfig, ToldOn};
 use super::elsewhere::{Announcing, LastKnown};
 use super::event::Events;
 use super::held::HeldReplies;
@@ -22,6 +21,8 @@ use super::judging::Judging;
 use super::passive::Passive;
 use super::paths::Paths;
 use super::peer::Peer;
+use super::replication_set::compact::{Compact, CompactNodeConfig, ToldOn};
+use super::replication_set::{Peers, ReplicationSet};
 use super::securing::{PlainText, channel};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
@@ -160,18 +161,23 @@ impl NodeConfig {
         let passive = Passive::new(startup_hold, self.seed.rotate_left(32), now);
         Ok(Node {
             id: self.node,
-            selection: self.selection,
-            hold_first_reply: self.hold_first_reply,
             pipeline,
+            replication: ReplicationSet {
+                id: self.node,
+                selection: self.selection,
+                hold_first_reply: self.hold_first_reply,
+                peers: Peers::new(peers),
+                next_session: 0,
+                deferral: None,
+                compact,
+                attributes: Vec::new(),
+            },
             forwarder: forwarding::Forwarder::new(self.forwarding)?,
             roles,
-            peers,
-            next_session: 0,
             held: HeldReplies::default(),
             others: Others::default(),
             outbox: VecDeque::new(),
             events: Events::default(),
-            attributes: Vec::new(),
             awaiting_first_packet: None,
             more_expiries: false,
             judging: Judging::default(),
@@ -184,7 +190,6 @@ impl NodeConfig {
             announcing: Announcing::default(),
             plain: PlainText::default(),
             site: None,
-            compact,
         })
     }
 

@@ -90,11 +90,11 @@ impl Node {
         let held = self.roles.groups_in(forwards);
         self.forwarder.set_leaving(self.roles.groups_in(|state| state == State::Leaving));
         let mut may_forward = false;
-        for index in 0..self.peers.len() {
-            let id = self.peers[index].id;
+        for index in 0..self.replication.peers.len() {
+            let id = self.replication.peers[index].id;
             let said = |group: GroupId| self.roles.peer(now, id, group).map(|said| (group, said.state));
             let mut states = self.roles.groups().filter_map(said).peekable();
-            let before = self.peers[index].last_known;
+            let before = self.replication.peers[index].last_known;
             let known = if states.peek().is_none() {
                 match before {
                     LastKnown::Present => LastKnown::SilentSince(now),
@@ -123,9 +123,10 @@ impl Node {
                     self.announcing.often_until = Some(since + REFRESHED_AFTER_LOSS);
                 }
             }
-            self.peers[index].last_known = known;
+            self.replication.peers[index].last_known = known;
         }
-        let is_anyone_silent = self.peers.iter().any(|peer| matches!(peer.last_known, LastKnown::SilentSince(_)));
+        let is_anyone_silent =
+            self.replication.peers.iter().any(|peer| matches!(peer.last_known, LastKnown::SilentSince(_)));
         self.announcing.often_until = self.announcing.often_until.filter(|until| is_anyone_silent && *until > now);
         self.announcing.is_anyone_silent = is_anyone_silent;
         self.announcing.gives_way &= is_anyone_silent && !held.is_empty();

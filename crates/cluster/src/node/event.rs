@@ -155,6 +155,10 @@ impl Events {
         self.queue.push_back((now, event));
     }
 
+    pub(super) fn extend(&mut self, now: Instant, event: Option<NodeEvent>) {
+        event.into_iter().for_each(|event| self.push(now, event));
+    }
+
     pub(super) fn pop(&mut self) -> Option<(Instant, NodeEvent)> {
         self.queue.pop_front()
     }

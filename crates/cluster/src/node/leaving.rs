@@ -51,7 +51,7 @@ impl Node {
     /// This node stays.
     pub(super) fn stay(&mut self) {
         self.leaving = Leaving::No;
-        self.defer_again();
+        self.replication.defer_again();
     }
 
     /// It is about to leave, or has left: nothing is deferred.
@@ -97,10 +97,10 @@ impl Node {
     /// connections with him that nobody else knows.
     #[must_use]
     pub fn has_last_words(&self) -> bool {
-        let statuses = self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
+        let statuses = self.replication.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
         let has_words =
             statuses.into_iter().any(|status| status.link == Link::Open && (status.queued > 0 || status.in_flight > 0));
-        has_words || self.has_compact_words()
+        has_words || self.replication.has_compact_words()
     }
 
     /// Whether the peers that are there have acknowledged all that they need of this worker's connections.
@@ -118,19 +118,22 @@ impl Node {
     }
 
     fn has_replicated_to(&self, is_meant: impl Fn(&Peer) -> bool) -> bool {
-        let statuses = self.peers.iter().filter(|peer| is_meant(peer)).filter_map(|peer| peer.session.as_ref());
+        let statuses =
+            self.replication.peers.iter().filter(|peer| is_meant(peer)).filter_map(|peer| peer.session.as_ref());
         let has_all = |status: SessionStatus| {
             status.link == Link::Open && status.told && status.queued == 0 && status.in_flight == 0
         };
-        self.deferred() == 0 && statuses.map(PeerSession::status).all(has_all) && !self.has_compact_words()
+        self.replication.deferred() == 0
+            && statuses.map(PeerSession::status).all(has_all)
+            && !self.replication.has_compact_words()
     }
 
     fn replicate_all(&mut self, now: Instant) {
-        self.replicate_deferred(now);
-        if let Some(compact) = &mut self.compact {
+        self.replication.replicate_deferred(now, &self.pipeline);
+        if let Some(compact) = &mut self.replication.compact {
             compact.sender.flush(now);
         }
-        peer::sessions(&mut self.peers).for_each(PeerSession::ask_for_acknowledgement);
+        peer::sessions(&mut self.replication.peers).for_each(PeerSession::ask_for_acknowledgement);
     }
 
     fn give_addresses_up(&mut self, now: Instant) {

@@ -13,15 +13,12 @@
 
 mod absence;
 mod again;
-mod compact;
 mod config;
-mod copies;
 mod drain;
 mod elsewhere;
 mod event;
 mod held;
 mod judging;
-mod lazily;
 mod leaving;
 mod mirroring;
 mod observing;
@@ -30,6 +27,8 @@ mod paths;
 mod peer;
 mod readiness;
 mod reload;
+mod replicating;
+mod replication_set;
 mod roles;
 mod securing;
 mod sharing;
@@ -38,7 +37,6 @@ mod status;
 mod store;
 mod stream;
 mod surroundings;
-mod telling;
 mod tracking;
 mod wan;
 mod workers;
@@ -50,7 +48,6 @@ use alloc::vec::Vec;
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
 use replication::baseline::StreamError;
 use replication::compact::CompactError;
-use replication::representation::Selection;
 use replication::secure::ChannelError;
 use replication::{PeerError, PeerSession};
 use tunnel::mirror::{self, MirrorError};
@@ -60,7 +57,6 @@ use crate::forwarding::{self, Forwarder};
 use crate::pipeline::{Pipeline, Remnants};
 use crate::role::{self, Division, Heartbeats, Roles};
 
-pub use compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
 pub use config::{ConfigError, NodeConfig, PeerConfig};
 pub use drain::{DRAIN_HANDOVER_MAX, DrainRefused};
 pub use event::NodeEvent;
@@ -72,6 +68,7 @@ pub use readiness::{
     HEARTBEAT_AGE_MAX, LAG_MAX, NodeObstacle, Obstacle, Readiness, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX,
 };
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
+pub use replication_set::compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
 pub use split_brain::SplitBrain;
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
@@ -83,7 +80,6 @@ pub use tracking::{
 pub use wan::SiteConfig;
 pub use workers::{LETTERS_WAITING_MAX, Letter, Report, Standing, USABLE_WITHIN};
 
-use compact::Compact;
 use elsewhere::Announcing;
 use event::Events;
 use held::HeldReplies;
@@ -91,6 +87,7 @@ use judging::Judging;
 use leaving::Leaving;
 use passive::Passive;
 use peer::Peer;
+use replication_set::ReplicationSet;
 use securing::PlainText;
 use surroundings::Surroundings;
 use tracking::Tracking;
@@ -194,20 +191,15 @@ struct OutFrame {
 /// One node of the cluster.
 pub struct Node {
     id: NodeId,
-    selection: Selection,
-    hold_first_reply: core::time::Duration,
     pipeline: Pipeline,
+    replication: ReplicationSet,
     forwarder: Forwarder,
     roles: Roles,
-    peers: Vec<Peer>,
-    /// The place of the peer whose replication session sends next.
-    next_session: usize,
     held: HeldReplies,
     /// The node's other workers.
     others: Others,
     outbox: VecDeque<OutFrame>,
     events: Events,
-    attributes: Vec<u8>,
     /// A take-over happened and none of its connections has sent a packet yet: how many were taken over before.
     awaiting_first_packet: Option<u64>,
     more_expiries: bool,
@@ -227,8 +219,6 @@ pub struct Node {
     plain: PlainText,
     /// The tunnel to another site.
     site: Option<Box<Site>>,
-    /// What connections are told compactly by, if they are.
-    compact: Option<Box<Compact>>,
 }
 
 impl Node {
@@ -249,14 +239,14 @@ impl Node {
         self.note_living();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
-            peers: &self.peers,
+            peers: &self.replication.peers,
             held: Some(&mut self.held),
-            hold_max: self.hold_first_reply,
+            hold_max: self.replication.hold_first_reply,
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_packets(now, batch, &mut surroundings);
         self.take_path_frames(now);
-        self.tell_changes(now);
+        self.replicate_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
         self.serve_site(now);
@@ -287,32 +277,33 @@ impl Node {
             return Ok(());
         }
         if replication::compact::is_compact(datagram) {
-            return self.handle_compact(now, from, datagram);
+            let forwards = self.forwards_any();
+            let result = self.replication.handle_compact(now, &mut self.pipeline, forwards, from, datagram);
+            self.handle_session_events(now);
+            self.events.extend(now, result?);
+            return Ok(());
         }
         if mirror::is_mirror(datagram) {
             return self.handle_mirror(now, from, datagram);
         }
-        self.remember_untold(now);
+        self.replication.remember_unsent_ends(now, &mut self.pipeline);
         let speaks_for_all = self.speaks_for_all();
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.replication.peers.find(from)?;
         if let Some(theirs) = peer.refused {
             let ours = self.pipeline.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
-        let result = {
-            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
-            peer.handle_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, datagram)
-        };
+        let result = self.replication.handle_datagram(now, &mut self.pipeline, speaks_for_all, from, datagram);
         self.handle_session_events(now);
         self.release_held(now);
         self.release_waiting(now);
-        self.tell_changes(now);
-        Ok(result?)
+        self.replicate_changes(now);
+        result
     }
 
     fn handle_plain_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
         self.note_service(now);
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.replication.peers.find(from)?;
         let result = peer.detector.handle_packet(now, packet, ttl);
         self.handle_detector_events(now);
         Ok(result?)
@@ -324,7 +315,7 @@ impl Node {
         self.leave_when_replicated(now);
         let speaks_for_all = self.speaks_for_all();
         self.handle_channel_timeouts(now);
-        for peer in &mut self.peers {
+        for peer in &mut self.replication.peers {
             peer.detector.handle_timeout(now);
             peer.paths.handle_timeout(now);
             if let Some(session) = &mut peer.session {
@@ -358,20 +349,22 @@ impl Node {
         self.release_waiting(now);
         self.more_expiries = self.expire(now);
         self.judge_some(now);
-        self.tell_changes(now);
+        self.replicate_changes(now);
         self.serve_site(now);
-        self.look_after_put_off(now);
-        self.handle_compact_timeout(now);
-        self.remember_untold(now);
+        self.handle_replication_timeout(now);
+        self.replication.remember_unsent_ends(now, &mut self.pipeline);
     }
 
     /// When [`Node::handle_timeout`] has something to do next; `None` when only a packet can change that.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.more_expiries || self.pipeline.is_judging() || self.peers.iter().any(|peer| peer.resync.is_sweeping()) {
+        if self.more_expiries
+            || self.pipeline.is_judging()
+            || self.replication.peers.iter().any(|peer| peer.resync.is_sweeping())
+        {
             return Some(Instant::ZERO);
         }
-        let peers = self.peers.iter().flat_map(Peer::poll_timeouts);
+        let peers = self.replication.peers.iter().flat_map(Peer::poll_timeouts);
         let own = [
             self.roles.poll_timeout(),
             self.forwarder.poll_timeout(),
@@ -382,10 +375,10 @@ impl Node {
             self.others.poll_timeout(),
             self.pipeline.waiting_deadline(),
             self.site.as_ref().and_then(|site| site.poll_timeout()),
-            self.poll_put_off(),
+            self.replication.deferral.as_ref().and_then(|deferral| deferral.insertion.poll_timeout()),
             self.poll_leaving(),
             self.pipeline.recovery_ends_at(),
-            self.compact.as_ref().and_then(|compact| compact.poll_timeout()),
+            self.replication.compact.as_ref().and_then(|compact| compact.poll_timeout()),
             self.passive.poll_timeout(),
             self.announcing.poll_timeout(),
         ];
@@ -409,29 +402,31 @@ impl Node {
         if !hands_over && let Some(id) = self.poll_heartbeats(now, buffer) {
             return Some(Transmit::Replication(id));
         }
+        let speaks_for_all = self.speaks_for_all();
         let id = self
-            .poll_sessions(now, buffer)
-            .or_else(|| self.poll_compact(now, buffer))
+            .replication
+            .poll_sessions(now, &mut self.pipeline, speaks_for_all, buffer)
+            .or_else(|| self.replication.poll_compact(now, buffer))
             .or_else(|| self.poll_heartbeats(now, buffer))
             .or_else(|| self.poll_mirror(now, buffer));
         id.map(Transmit::Replication)
     }
 
     fn poll_detection(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        let mut watched = self.peers.iter_mut().filter(|peer| peer.is_watched && peer.can_be_told());
+        let mut watched = self.replication.peers.iter_mut().filter(|peer| peer.is_watched && peer.can_be_told());
         watched.find_map(|peer| peer.detector.poll_transmit(now, buffer).then_some(Transmit::Detection(peer.id)))
     }
 
     /// The next heartbeat that is due to a peer.
     fn poll_heartbeats(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
         if let Some(heartbeats) = self.roles.poll_heartbeats(now) {
-            for peer in &mut self.peers {
+            for peer in &mut self.replication.peers {
                 let heartbeats = Heartbeats { answers: self.roles.latest_of(peer.id), ..heartbeats.clone() };
                 peer.heartbeats = Some(heartbeats.clone());
                 peer.paths.set_heartbeats(&heartbeats);
             }
         }
-        let mut listening = self.peers.iter_mut().filter(|peer| peer.can_be_told());
+        let mut listening = self.replication.peers.iter_mut().filter(|peer| peer.can_be_told());
         let (id, heartbeats) = listening.find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
         self.encode_heartbeats(&heartbeats, buffer);
         Some(id)
@@ -445,22 +440,6 @@ impl Node {
 
     /// The next datagram of a replication session. Sessions take turns, so that a long queue for one peer does not keep the
     /// others waiting.
-    fn poll_sessions(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
-        let speaks_for_all = self.speaks_for_all();
-        let count = self.peers.len();
-        for index in (0..count).map(|offset| (self.next_session + offset) % count) {
-            let peer = &mut self.peers[index];
-            let cells = self.compact.as_mut().map(|compact| &mut compact.cells);
-            if peer.can_be_told()
-                && peer.poll_replication(now, self.id, speaks_for_all, &mut self.pipeline, cells, buffer)
-            {
-                self.next_session = (index + 1) % count;
-                return Some(peer.id);
-            }
-        }
-        None
-    }
-
     /// As [`Node::poll_transmit`], only frames for the node's own ports.
     pub fn poll_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(out) = self.poll_path_frame(now, buffer).or_else(|| self.forwarder.poll_transmit(now, buffer)) {
@@ -508,8 +487,8 @@ impl Node {
 
     fn handle_detector_events(&mut self, now: Instant) {
         let mut is_anyone_lost = false;
-        for index in 0..self.peers.len() {
-            while let Some((path, event)) = self.peers[index].poll_path_event() {
+        for index in 0..self.replication.peers.len() {
+            while let Some((path, event)) = self.replication.peers[index].poll_path_event() {
                 is_anyone_lost |= self.note_path_event(now, index, path, event);
             }
         }
@@ -520,16 +499,18 @@ impl Node {
     }
 
     fn handle_session_events(&mut self, now: Instant) {
-        for index in 0..self.peers.len() {
-            let peer = &mut self.peers[index];
-            if peer.collect_session_events(now, &mut self.events, self.compact.as_deref_mut()) {
+        for index in 0..self.replication.peers.len() {
+            let peer = &mut self.replication.peers[index];
+            if peer.collect_session_events(now, &mut self.events, self.replication.compact.as_deref_mut()) {
                 let restarted = peer.id;
-                self.keep_filter_of_restarted(now, restarted);
+                if !self.forwards_any() {
+                    self.replication.keep_filter_of_restarted(now, restarted);
+                }
             }
         }
         let synchronised = self.has_all_copies();
-        self.peers.iter_mut().for_each(Peer::note_told_all);
-        let informed = self.peers.iter().all(|peer| peer.has_told_all) && self.others.are_synchronised();
+        self.replication.peers.iter_mut().for_each(Peer::note_told_all);
+        let informed = self.replication.peers.iter().all(|peer| peer.has_told_all) && self.others.are_synchronised();
         self.roles.set_informed(now, informed);
         self.roles.set_filling(now, self.site.as_ref().is_some_and(|site| site.is_filling_mirror()));
         self.roles.set_synchronised(now, synchronised);
@@ -538,7 +519,7 @@ impl Node {
 
     /// Whether this node has a copy of every connection that it is to back up.
     fn has_all_copies(&self) -> bool {
-        self.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised()
+        self.replication.peers.iter().all(Peer::is_synchronised_or_away) && self.others.are_synchronised()
     }
 
     /// Sends on the first replies whose connection a backup knows by now, or whose time is over.
@@ -546,7 +527,7 @@ impl Node {
         if self.held.is_empty() {
             return;
         }
-        let peers = &self.peers;
+        let peers = &self.replication.peers;
         let released = self.held.release(now, |slot| peer::is_backed_up(peers, slot));
         self.hand_in_again(now, released);
     }

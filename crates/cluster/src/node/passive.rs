@@ -306,7 +306,7 @@ impl Node {
             self.end_start(now);
             return;
         }
-        let peers: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();
+        let peers: Vec<NodeId> = self.replication.peers.iter().map(|peer| peer.id).collect();
         while let Some(finding) = self.forwarder.poll_finding() {
             let is_held = is_held_by_peer(&self.roles, &peers, now, finding.group);
             self.passive.note_finding(now, finding, is_held);

@@ -208,7 +208,7 @@ impl Node {
             return Ok(());
         }
         self.forwarder.set_paths(self.id, ports.to_vec());
-        for peer in &mut self.peers {
+        for peer in &mut self.replication.peers {
             peer.paths.service.retain(|path| ports.contains(&(path.port, path.id)));
             for (port, id) in ports {
                 if peer.paths.service.iter().any(|path| path.port == *port) {
@@ -232,11 +232,11 @@ impl Node {
 
     /// Handles an event of a path's detector. Whether the peer is lost by it.
     pub(super) fn note_path_event(&mut self, now: Instant, index: usize, path: Path, event: Event) -> bool {
-        let id = self.peers[index].id;
-        if event == Event::Up && !self.peers[index].paths.is_any_up() {
+        let id = self.replication.peers[index].id;
+        if event == Event::Up && !self.replication.peers[index].paths.is_any_up() {
             self.remember_suspicion(index);
         }
-        let peer = &mut self.peers[index];
+        let peer = &mut self.replication.peers[index];
         let (was_up, is_up) = peer.paths.note(now, path, event);
         if !peer.paths.service.is_empty() {
             let event = if event == Event::Up {
@@ -272,7 +272,7 @@ impl Node {
 
     /// Reports peers that are up on service paths alone.
     pub(super) fn report_degraded(&mut self, now: Instant) {
-        for peer in &mut self.peers {
+        for peer in &mut self.replication.peers {
             if peer.paths.degraded_at.is_some_and(|at| at <= now) {
                 (peer.paths.degraded_at, peer.paths.is_degraded) = (None, true);
                 self.events.push(now, NodeEvent::Degraded(peer.id));
@@ -292,7 +292,7 @@ impl Node {
 
     fn handle_path_frame(&mut self, now: Instant, frame: &PathFrame) -> Result<(), NodeError> {
         let from = frame.from;
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
+        let peer = self.replication.peers.find(from)?;
         let Some(channel) = &mut peer.channel else {
             return match frame.kind {
                 PathFrameKind::Detection => self.handle_path_detection(now, frame, &frame.datagram),
@@ -328,7 +328,7 @@ impl Node {
     fn handle_path_detection(&mut self, now: Instant, frame: &PathFrame, content: &[u8]) -> Result<(), NodeError> {
         self.note_service(now);
         let (packet, of_path) = content.split_at_checked(CONTROL_PACKET_BYTES).ok_or(NodeError::OtherPath)?;
-        let peer = self.peers.iter_mut().find(|peer| peer.id == frame.from);
+        let peer = self.replication.peers.get_mut(frame.from);
         let mut paths = peer.into_iter().flat_map(|peer| &mut peer.paths.service);
         let path = paths.find(|path| path.port == frame.port && of_path == path.id.0.to_be_bytes());
         let result = path.ok_or(NodeError::OtherPath)?.detector.handle_packet(now, packet, TIME_TO_LIVE);
@@ -338,9 +338,9 @@ impl Node {
 
     /// The next frame for a peer over a service path: handshakes first, without which there is nothing else.
     pub(super) fn poll_path_frame(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<OutFrame> {
-        for index in 0..self.peers.len() {
+        for index in 0..self.replication.peers.len() {
             while let Some((port, kind, datagram)) = self.next_path_datagram(now, index) {
-                let to = self.peers[index].id;
+                let to = self.replication.peers[index].id;
                 if self.forwarder.write_path_frame(port, to, kind, &datagram, buffer).is_some() {
                     return Some(OutFrame::of_own(port));
                 }
@@ -351,7 +351,7 @@ impl Node {
 
     /// The next datagram for the peer over a service path, as it is to be sent.
     fn next_path_datagram(&mut self, now: Instant, index: usize) -> Option<(PortId, PathFrameKind, Vec<u8>)> {
-        let peer = &mut self.peers[index];
+        let peer = &mut self.replication.peers[index];
         if let Some(datagram) = peer.paths.handshakes.pop_front() {
             return Some((peer.paths.next_port()?, PathFrameKind::Replication, datagram));
         }
@@ -359,7 +359,7 @@ impl Node {
             return None;
         }
         let (port, kind, content) = self.next_path_content(now, index)?;
-        let Some(channel) = &mut self.peers[index].channel else { return Some((port, kind, content)) };
+        let Some(channel) = &mut self.replication.peers[index].channel else { return Some((port, kind, content)) };
         let of = if kind == PathFrameKind::Detection { Content::Detection } else { Content::Replication };
         let (mut content, mut datagram) = (content, Vec::new());
         // Where the keys have been used too often it is lost, as the network may lose it.
@@ -368,13 +368,13 @@ impl Node {
 
     fn next_path_content(&mut self, now: Instant, index: usize) -> Option<(PortId, PathFrameKind, Vec<u8>)> {
         let mut content = Vec::new();
-        for path in &mut self.peers[index].paths.service {
+        for path in &mut self.replication.peers[index].paths.service {
             if path.detector.poll_transmit(now, &mut content) {
                 content.extend_from_slice(&path.id.0.to_be_bytes());
                 return Some((path.port, PathFrameKind::Detection, content));
             }
         }
-        let mut service = self.peers[index].paths.service.iter_mut();
+        let mut service = self.replication.peers[index].paths.service.iter_mut();
         let (port, heartbeats) = service.find_map(|path| Some((path.port, path.heartbeats.take()?)))?;
         self.encode_heartbeats(&heartbeats, &mut content);
         Some((port, PathFrameKind::Replication, content))

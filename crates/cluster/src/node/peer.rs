@@ -1,22 +1,20 @@
 //! What a node has for each of its peers.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::compact::CompactReceiver;
 use replication::secure::Channel;
-use replication::{Handle, PeerError, PeerSession, Resync, SessionEvent};
+use replication::{Handle, PeerSession, Resync, SessionEvent};
 
-use super::compact::{Cells, Compact, ToldOn};
 use super::elsewhere::LastKnown;
 use super::event::{Events, NodeEvent};
 use super::paths::Paths;
+use super::replication_set::compact::{Compact, ToldOn};
 use super::split_brain::SplitWatch;
-use super::store::{ReplicaCounters, ReplicaStore};
+use super::store::ReplicaCounters;
 use crate::failure_detector;
-use crate::pipeline::Pipeline;
 use crate::role::{Division, Heartbeats};
 
 /// A peer: its failure detector, and the session with it unless replication is off.
@@ -56,36 +54,6 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn handle_replication(
-        &mut self,
-        now: Instant,
-        node: NodeId,
-        speaks_for_all: bool,
-        pipeline: &mut Pipeline,
-        cells: Option<&mut Cells>,
-        datagram: &[u8],
-    ) -> Result<(), PeerError> {
-        let Some(session) = &mut self.session else { return Ok(()) };
-        let (resync, counters) = (&mut self.resync, &mut self.replica);
-        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all, cells };
-        session.handle_datagram(now, datagram, &mut store)
-    }
-
-    pub(super) fn poll_replication(
-        &mut self,
-        now: Instant,
-        node: NodeId,
-        speaks_for_all: bool,
-        pipeline: &mut Pipeline,
-        cells: Option<&mut Cells>,
-        buffer: &mut Vec<u8>,
-    ) -> bool {
-        let Some(session) = self.session.as_mut().filter(|_| self.refused.is_none()) else { return false };
-        let (resync, counters) = (&mut self.resync, &mut self.replica);
-        let mut store = ReplicaStore { node, pipeline, resync, counters, speaks_for_all, cells };
-        session.poll_transmit(now, &mut store, buffer)
-    }
-
     /// Passes on what happened to the session. Whether the peer was started anew.
     pub(super) fn collect_session_events(
         &mut self,

@@ -109,7 +109,7 @@ impl Node {
     pub fn reload(&mut self, now: Instant, new: Reconfiguration) -> Result<Reloaded, ReloadError> {
         self.check_reload(&new)?;
         for peer in &new.peers {
-            let Some(known) = self.peers.iter_mut().find(|known| known.id == peer.id) else { continue };
+            let Some(known) = self.replication.peers.get_mut(peer.id) else { continue };
             known.detector.set_config(now, peer.detector)?;
             known.paths.set_config(now, peer.detector)?;
             known.session.iter_mut().try_for_each(|session| session.set_batch_delay(peer.batch_delay))?;
@@ -119,8 +119,8 @@ impl Node {
         }
         let announces = self.forwarder.reconfigure(now, new.forwarding)?;
         self.pipeline.renew(Tracker::new(new.tracker), new.chain);
-        self.selection = new.selection;
-        self.hold_first_reply = new.hold_first_reply;
+        self.replication.selection = new.selection;
+        self.replication.hold_first_reply = new.hold_first_reply;
         self.pipeline.set_wait_for_peer(new.wait_for_peer);
         match new.reevaluation {
             Reevaluation::AsBefore => {}
@@ -147,7 +147,7 @@ impl Node {
         check_groups(&new.role, &new.forwarding)?;
         self.forwarder.check_reconfiguration(&new.forwarding)?;
         let mut ids: Vec<NodeId> = new.peers.iter().map(|peer| peer.id).collect();
-        let mut known: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();
+        let mut known: Vec<NodeId> = self.replication.peers.iter().map(|peer| peer.id).collect();
         ids.sort_unstable();
         known.sort_unstable();
         if ids != known {
@@ -156,7 +156,7 @@ impl Node {
         self.check_security(new.security.as_ref())?;
         for peer in &new.peers {
             peer.detector.check()?;
-            let session = self.peers.iter().find(|known| known.id == peer.id).and_then(|known| known.session.as_ref());
+            let session = self.replication.peers.get(peer.id).and_then(|known| known.session.as_ref());
             session.map_or(Ok(()), |session| session.check_batch_delay(peer.batch_delay))?;
         }
         Ok(())

@@ -26,6 +26,11 @@ impl Node {
         !self.held_groups().is_empty()
     }
 
+    /// Whether this node forwards packets of any group.
+    pub(super) fn forwards_any(&self) -> bool {
+        !self.roles.groups_in(forwards).is_empty()
+    }
+
     /// The groups whose addresses this node holds.
     #[must_use]
     pub fn held_groups(&self) -> GroupSet {
@@ -64,7 +69,7 @@ impl Node {
 
     fn give_up(&mut self, now: Instant, group: GroupId) {
         self.await_nobody(group);
-        self.tell_put_off(now);
+        self.replicate_deferred(now);
         self.forwarder.set_held(now, self.roles.held());
         self.judge_as_roles_are();
         self.stand_by(now);
@@ -73,10 +78,10 @@ impl Node {
 
     /// Where nothing is forwarded any more, nothing is to be recovered, and what this node is master of may be another's.
     pub(super) fn stand_by(&mut self, now: Instant) {
-        if self.roles.groups_in(forwards).is_empty() {
-            self.leave_recovery_to_others(now);
-            self.begin_standing_by(now);
-            self.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
+        if !self.forwards_any() {
+            self.replication.leave_recovery_to_others(now, &mut self.pipeline);
+            self.replication.begin_standing_by(now);
+            self.replication.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
         }
     }
 
@@ -93,7 +98,7 @@ impl Node {
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let (holds, speaks_for_all) = (self.holds_addresses(), self.speaks_for_all());
         let lost = |peer: &Peer| Some((peer.id, peer.orphaned_at?));
-        let peers = &self.peers;
+        let peers = &self.replication.peers;
         let copies = |owner| copy_expiry(peers.iter().filter_map(lost), owner, holds, speaks_for_all);
         self.pipeline.expire(now, EXPIRIES_PER_TIMEOUT_MAX, copies)
     }

@@ -50,7 +50,7 @@ impl Node {
     /// # Errors
     /// Why it was not taken; the node goes on.
     pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from);
+        let peer = self.replication.peers.get_mut(from);
         let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else {
             let result = if is_channel(datagram) {
                 Err(NodeError::NotSecured)
@@ -86,7 +86,7 @@ impl Node {
     /// # Errors
     /// Why it was not taken; the node goes on.
     pub fn handle_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from);
+        let peer = self.replication.peers.get_mut(from);
         if let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) {
             let error = channel.refuse_plain_text().into();
             self.note_rejected(now, from, &error);
@@ -97,7 +97,7 @@ impl Node {
 
     /// As [`Node::poll_transmit`], only what goes to peers.
     pub fn poll_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        for peer in &mut self.peers {
+        for peer in &mut self.replication.peers {
             if peer.channel.as_mut().is_some_and(|channel| channel.poll_transmit(buffer)) {
                 peer.paths.keep_handshake(buffer);
                 return Some(Transmit::Replication(peer.id));
@@ -119,7 +119,7 @@ impl Node {
             Transmit::Detection(id) => (id, Content::Detection),
             Transmit::Port { .. } => return Some(transmit),
         };
-        let peer = self.peers.iter_mut().find(|peer| peer.id == id);
+        let peer = self.replication.peers.get_mut(id);
         let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else { return Some(transmit) };
         core::mem::swap(buffer, &mut self.plain.outgoing);
         let is_sealed = channel.seal(now, kind, &mut self.plain.outgoing, buffer);
@@ -128,7 +128,7 @@ impl Node {
 
     /// The time since 1970, as the system has it at `now`: peers' certificates are held against it.
     pub fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
-        for channel in self.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
+        for channel in self.replication.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
             channel.set_unix_time(now, unix_time);
         }
         if let Some(site) = &mut self.site {
@@ -137,13 +137,13 @@ impl Node {
     }
 
     pub(super) fn handle_channel_timeouts(&mut self, now: Instant) {
-        for channel in self.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
+        for channel in self.replication.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
             channel.handle_timeout(now);
         }
     }
 
     pub(super) fn handle_channel_events(&mut self, now: Instant) {
-        for peer in &mut self.peers {
+        for peer in &mut self.replication.peers {
             while let Some(event) = peer.channel.as_mut().and_then(Channel::poll_event) {
                 let event = match event {
                     ChannelEvent::Established => NodeEvent::ChannelSecured(peer.id),
@@ -155,16 +155,16 @@ impl Node {
     }
 
     pub(super) fn check_security(&self, new: Option<&SecurityReconfiguration>) -> Result<(), ReloadError> {
-        if self.peers.iter().any(|peer| peer.channel.is_some() != new.is_some()) {
+        if self.replication.peers.iter().any(|peer| peer.channel.is_some() != new.is_some()) {
             return Err(ReloadError::SecurityDiffers);
         }
         let credentials = new.map(|new| &new.credentials);
-        let unnamed = self.peers.iter().find(|peer| credentials.is_some_and(|known| !known.knows(peer.id)));
+        let unnamed = self.replication.peers.iter().find(|peer| credentials.is_some_and(|known| !known.knows(peer.id)));
         unnamed.map_or(Ok(()), |peer| Err(ConfigError::from(UnnamedPeer(peer.id)).into()))
     }
 
     pub(super) fn renew_security(&mut self, now: Instant, new: &SecurityReconfiguration) {
-        for channel in self.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
+        for channel in self.replication.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
             channel.set_rotation(new.rotation);
             channel.set_credentials(now, Arc::clone(&new.credentials));
         }

@@ -2,15 +2,10 @@
 
 use alloc::vec;
 
-use flow::connection::flags;
-use flow::conntrack::{Change, TcpState};
-use flow::table::Slot;
-use flow::wire::ip_protocol;
-use flow::{Connection, Instant};
-use replication::Handle;
+use flow::Instant;
 
 use super::Node;
-use super::peer::{Peer, sessions};
+use super::peer::Peer;
 use crate::pipeline::Released;
 
 impl Peer {
@@ -26,20 +21,8 @@ impl Node {
     #[inline]
     pub(super) fn note_living(&mut self) {
         if self.pipeline.is_sharing() {
-            let living = self.peers.iter().filter(|peer| peer.holds_its_own()).map(|peer| peer.id);
+            let living = self.replication.peers.iter().filter(|peer| peer.holds_its_own()).map(|peer| peer.id);
             self.pipeline.set_living(living);
-        }
-    }
-
-    /// This node has become master of the connection in a slot.
-    pub(super) fn tell_taken_over(&mut self, slot: Slot) {
-        // A first reply may wait until the former master has heard of it.
-        let is_awaited = self.pipeline.is_sharing() && !self.hold_first_reply.is_zero();
-        for session in sessions(&mut self.peers) {
-            session.mark_changed(Handle(slot.0));
-            if is_awaited {
-                session.ask_for_acknowledgement();
-            }
         }
     }
 
@@ -49,11 +32,4 @@ impl Node {
             self.hand_in_again_as(now, vec![frame], origin);
         }
     }
-}
-
-/// Whether a change of a shared connection is told whatever the selection says: the other node's automaton sees a part of the
-/// segments and needs it.
-pub(super) fn is_worth_telling(connection: &Connection, change: Change) -> bool {
-    let is_shared = connection.original.protocol == ip_protocol::TCP && connection.flags & flags::SHARED != 0;
-    is_shared && change == Change::State && connection.protocol.state != TcpState::CloseWait as u8
 }

@@ -59,7 +59,8 @@ impl Node {
 
     /// To be called before the peer counts as up.
     pub(super) fn remember_suspicion(&mut self, index: usize) {
-        self.peers[index].split.was_suspected = self.split_brain_with(&self.peers[index]) == SplitBrain::Suspected;
+        self.replication.peers[index].split.was_suspected =
+            self.split_brain_with(&self.replication.peers[index]) == SplitBrain::Suspected;
     }
 
     /// A peer has said how it stands; before that, this node was active for these groups.
@@ -73,9 +74,11 @@ impl Node {
         let holds = |group| self.roles.peer(now, from, group).is_some_and(|said| said.state == State::Active);
         let theirs: GroupSet = self.roles.groups().filter(|group| holds(*group)).collect();
         let are_both = !theirs.and(active_before).is_empty();
-        let Some(index) = self.peers.iter().position(|peer| peer.id == from) else { return };
-        let was_silent = !self.peers[index].is_up() && !self.peers[index].split.has_left && !active_before.is_empty();
-        let split = &mut self.peers[index].split;
+        let Ok(index) = self.replication.peers.place(from) else { return };
+        let was_silent = !self.replication.peers[index].is_up()
+            && !self.replication.peers[index].split.has_left
+            && !active_before.is_empty();
+        let split = &mut self.replication.peers[index].split;
         let has_left = |state| matches!(state, State::Leaving | State::Left);
         split.has_left =
             has_left(heartbeats.first.state) && heartbeats.groups.iter().all(|group| has_left(group.state));
@@ -94,12 +97,12 @@ impl Node {
     /// A split brain is over when this node has yielded.
     pub(super) fn note_split_brain(&mut self, now: Instant) {
         if self.active_groups().is_empty() {
-            (0..self.peers.len()).for_each(|index| self.end_split_brain(now, index));
+            (0..self.replication.peers.len()).for_each(|index| self.end_split_brain(now, index));
         }
     }
 
     fn end_split_brain(&mut self, now: Instant, index: usize) {
-        let peer = &mut self.peers[index];
+        let peer = &mut self.replication.peers[index];
         peer.split.both_since = None;
         if core::mem::take(&mut peer.split.is_confirmed) {
             self.events.push(now, NodeEvent::SplitBrainEnded(peer.id));

@@ -10,8 +10,8 @@ use network_functions::chain::Chain;
 use replication::representation::precise::{self, Ended, FunctionStates};
 use replication::{ApplyError, Handle, Holding, Item, Kind, Resync, Store, representation};
 
-use super::compact::Cells;
-use super::copies;
+use super::replication_set::Deferral;
+use super::replication_set::compact::Cells;
 use crate::pipeline::{Applied, Pipeline};
 
 /// Counters of what peers told.
@@ -54,6 +54,8 @@ pub(super) struct ReplicaStore<'a> {
     pub(super) speaks_for_all: bool,
     /// Where connections are told compactly: which of them are told precisely. The session knows nothing of the others.
     pub(super) cells: Option<&'a mut Cells>,
+    /// Which connections are not replicated yet.
+    pub(super) deferral: Option<&'a Deferral>,
 }
 
 impl ReplicaStore<'_> {
@@ -143,7 +145,7 @@ impl Store for ReplicaStore<'_> {
             slot = self.pipeline.table().next_occupied(slot)?;
             let is_ours = self.pipeline.connection(slot).is_some_and(|connection| connection.owner == self.node);
             let is_told = is_ours || (self.speaks_for_all && self.may_claim(slot));
-            if is_told && self.is_carried(slot) && !self.pipeline.is_put_off(slot) {
+            if is_told && self.is_carried(slot) && !self.deferral.is_some_and(|deferral| deferral.is_deferred(slot)) {
                 return Some(Handle(slot.0));
             }
             slot = Slot(slot.0 + 1);
@@ -163,7 +165,7 @@ impl Store for ReplicaStore<'_> {
     }
 
     fn holding(&self, key: u64, peer: NodeId, handle: Handle) -> Holding {
-        copies::holding(self.pipeline, self.node, peer, key, Slot(handle.0))
+        holding(self.pipeline, self.node, peer, key, Slot(handle.0))
     }
 
     fn slots_used(&self) -> u32 {
@@ -188,5 +190,15 @@ impl Store for ReplicaStore<'_> {
             self.pipeline.claim(now, slot);
         }
         self.find(attributes)
+    }
+}
+
+/// What lies in a slot, as the session of `node` with `peer` sees it.
+pub(super) fn holding(pipeline: &Pipeline, node: NodeId, peer: NodeId, key: u64, slot: Slot) -> Holding {
+    match pipeline.connection(slot) {
+        None => Holding::Nothing,
+        Some(connection) if connection.owner == node => Holding::Own,
+        Some(connection) if connection.owner == peer => Holding::Peers(representation::item(key, connection)),
+        Some(_) => Holding::Others,
     }
 }

@@ -6,9 +6,9 @@ use flow::table::Slot;
 use flow::wire::Packet;
 use flow::{Disposition, Frame, Instant, Tuple};
 
-use super::compact;
 use super::held::HeldReplies;
 use super::peer::{self, Peer};
+use super::replication_set::compact;
 use super::wan::Site;
 use crate::forwarding::{Admission, Forwarder};
 use crate::observation::Way;

@@ -399,7 +399,7 @@ impl Node {
                 })
             })
         };
-        let peer = self.peers.iter().find(reaches_more);
+        let peer = self.replication.peers.iter().find(reaches_more);
         peer.map_or(Consequence::NoPeerReachesMore, |peer| Consequence::PeerReachesMore(peer.id))
     }
 }

@@ -220,7 +220,7 @@ impl Node {
     #[must_use]
     pub fn with_site(mut self, config: SiteConfig, seed: u64, key: HashKey) -> Self {
         let mut config = config;
-        if self.peers.is_empty() {
+        if self.replication.peers.is_empty() {
             // Nobody stands by.
             config.tunnel.mirror = None;
         }
@@ -276,14 +276,14 @@ impl Node {
             let mut batch: PacketBatch<'_> = frames.iter_mut().map(OwnedFrame::frame).collect();
             let mut surroundings = Surroundings {
                 forwarder: &mut self.forwarder,
-                peers: &self.peers,
+                peers: &self.replication.peers,
                 held: Some(&mut self.held),
-                hold_max: self.hold_first_reply,
+                hold_max: self.replication.hold_first_reply,
                 site: None,
             };
             self.pipeline.handle_packets(now, &mut batch, &mut surroundings);
             self.post_batch(&batch);
-            self.tell_changes(now);
+            self.replicate_changes(now);
             self.note_first_packet(now);
             self.release_fragments(now);
         }

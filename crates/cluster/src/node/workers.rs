@@ -140,7 +140,11 @@ impl Node {
         let role = config.role.clone();
         let mut node = Self::new(config, now)?;
         node.pipeline.set_place(place);
-        node.peers.iter_mut().filter_map(|peer| peer.channel.as_mut()).for_each(|it| it.set_worker(place.worker));
+        node.replication
+            .peers
+            .iter_mut()
+            .filter_map(|peer| peer.channel.as_mut())
+            .for_each(|it| it.set_worker(place.worker));
         if place.is_alone() {
             return Ok(node);
         }
@@ -151,7 +155,7 @@ impl Node {
             node.forwarder.set_sharing(Sharing::IsTold);
             node.roles = Roles::following(role, now);
             node.passive.follow();
-            node.peers.iter_mut().for_each(|peer| peer.is_watched = false);
+            node.replication.peers.iter_mut().for_each(|peer| peer.is_watched = false);
         }
         Ok(node)
     }
@@ -168,14 +172,14 @@ impl Node {
         self.note_living();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
-            peers: &self.peers,
+            peers: &self.replication.peers,
             held: Some(&mut self.held),
-            hold_max: self.hold_first_reply,
+            hold_max: self.replication.hold_first_reply,
             site: self.site.as_deref_mut(),
         };
         self.pipeline.handle_steered(now, batch, &mut surroundings);
         self.take_path_frames(now);
-        self.tell_changes(now);
+        self.replicate_changes(now);
         self.note_first_packet(now);
         self.release_fragments(now);
     }
@@ -217,11 +221,11 @@ impl Node {
             Letter::Redirect(redirect) => {
                 self.pipeline.handle_redirect(from, redirect);
                 self.release_waiting(now);
-                self.tell_changes(now);
+                self.replicate_changes(now);
             }
             Letter::Announcement(announcement) => {
                 self.pipeline.handle_announcement(now, &announcement);
-                self.tell_changes(now);
+                self.replicate_changes(now);
             }
         }
     }
@@ -242,7 +246,7 @@ impl Node {
         let roles = &self.roles;
         let groups = || roles.groups().map(|group| (roles.state(group), roles.term(group)));
         let peers = || {
-            self.peers.iter().map(|peer| PeerStanding {
+            self.replication.peers.iter().map(|peer| PeerStanding {
                 id: peer.id,
                 is_up: peer.is_up(),
                 down_since: peer.orphaned_at,
@@ -267,7 +271,7 @@ impl Node {
     }
 
     fn report(&mut self) {
-        let is_synchronised = self.peers.iter().all(super::Peer::is_synchronised_or_away);
+        let is_synchronised = self.replication.peers.iter().all(super::Peer::is_synchronised_or_away);
         let has_replicated_all = self.is_leaving() && self.has_replicated_all();
         let report = Report { usable_terms: self.others.usable_terms, is_synchronised, has_replicated_all };
         if self.others.reported != Some(report) {
@@ -295,7 +299,7 @@ impl Node {
             self.begin_recovery(now, false);
         }
         if !before.without(after).is_empty() {
-            self.tell_put_off(now);
+            self.replicate_deferred(now);
         }
         if before != after {
             self.judge_as_roles_are();
@@ -307,7 +311,7 @@ impl Node {
     fn follow_peers(&mut self, standing: &Standing) -> bool {
         let mut is_anyone_lost = false;
         for told in &standing.peers {
-            let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == told.id) else { continue };
+            let Some(peer) = self.replication.peers.get_mut(told.id) else { continue };
             is_anyone_lost |= told.down_since.is_some() && peer.orphaned_at != told.down_since;
             (peer.is_said_up, peer.orphaned_at, peer.refused) = (told.is_up, told.down_since, told.refused);
         }
@@ -357,7 +361,7 @@ impl Node {
     /// none: replication with them is refused until they do it alike.
     pub(super) fn note_division(&mut self, now: Instant, from: NodeId, theirs: Division) {
         let ours = Division::of(self.place().steering);
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == from) else { return };
+        let Some(peer) = self.replication.peers.get_mut(from) else { return };
         let refused = (!ours.goes_with(theirs)).then_some(theirs);
         if peer.refused != refused {
             peer.refused = refused;

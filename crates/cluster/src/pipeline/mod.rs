@@ -26,7 +26,6 @@ mod elsewhere;
 mod expiry;
 mod fragments;
 mod functions;
-mod lazily;
 mod limits;
 mod packet;
 mod peer_owned;
@@ -42,7 +41,6 @@ mod tombstones;
 mod tracking;
 mod waiting;
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -51,6 +49,7 @@ use flow::connection::flags;
 use flow::conntrack::Tracker;
 use flow::fragments::FragmentTable;
 use flow::table::{Slot, Table};
+use flow::wire::ip_protocol;
 use flow::wire::tlv::TlvError;
 use flow::{
     BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, PortId, Tuple, WorkerId,
@@ -59,7 +58,6 @@ use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
 use network_functions::function::CloseReason;
 use network_functions::log::Log;
-use replication::Handle;
 use replication::lazy::Age;
 use replication::representation::precise::{Ended, Relations};
 
@@ -79,7 +77,6 @@ pub use counters::PipelineCounters;
 pub use edge::{Edge, Recalled};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::CopyExpiry;
-pub(crate) use lazily::Lazily;
 pub use limits::{Limits, SourceLimit};
 pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
@@ -103,8 +100,6 @@ pub struct Pipeline {
     key: HashKey,
     /// Connections may begin.
     begins: bool,
-    /// Replication of connections is deferred.
-    pub(crate) lazily: Option<Box<Lazily>>,
 }
 
 /// Construction and configuration.
@@ -121,7 +116,6 @@ impl Pipeline {
             reevaluation: Reevaluation::default(),
             key,
             begins: true,
-            lazily: None,
         }
     }
 
@@ -403,12 +397,6 @@ impl Pipeline {
         recovery::may_stand_for(self.chain(), recalled, original, ingress)
     }
 
-    /// Whether the replication of the connection in the slot is deferred: it is too young, or ended young.
-    #[must_use]
-    pub fn is_put_off(&self, slot: Slot) -> bool {
-        self.lazily.as_ref().is_some_and(|lazily| lazily.insertion.is_put_off(Handle(slot.0)))
-    }
-
     /// Whether the connection, which has just begun or changed, is of use to others before it is old: connections are
     /// expected on its behalf, or it was expected, or its packets come to other nodes as well.
     pub(crate) fn is_needed_by_others(&self, slot: Slot) -> bool {
@@ -416,11 +404,17 @@ impl Pipeline {
         self.is_sharing() || self.connection(slot).is_some_and(|connection| related(connection.flags))
     }
 
-    /// How old a connection of this node's is that began at `began`.
+    /// How old a connection of this node's is that began at `began`. One whose ends have both spoken, and will say so when
+    /// they have no more to say, is open until then; what others last is from their first packet to the last.
     pub(crate) fn age(&self, slot: Slot, began: Instant) -> Age {
-        let Connections { node, tracker, .. } = &self.connections;
-        let own = self.connection(slot).filter(|connection| connection.owner == *node);
-        own.map_or(Age::Gone, |connection| lazily::age(tracker, connection, began))
+        let Connections { node, table, tracker, .. } = &self.connections;
+        let Some(connection) = table.get(slot).filter(|connection| connection.owner == *node) else { return Age::Gone };
+        if connection.original.protocol == ip_protocol::TCP && connection.flags & flags::REPLIED != 0 {
+            return Age::Open;
+        }
+        let timeout = tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
+        let last_packet_ns = connection.expires_at_nanos.saturating_sub(timeout.as_nanos() as u64);
+        Age::Heard(Instant::from_nanos(last_packet_ns).saturating_since(began))
     }
 }
 

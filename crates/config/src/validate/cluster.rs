@@ -99,6 +99,14 @@ fn check_local_ports(raw: &RawConfig, local: SocketAddr, detection: &FailureDete
     }
 }
 
+/// What is written under a key that has the name of its field, if it is in the range; else the default.
+macro_rules! setting {
+    ($section:literal, $raw:ident.$key:ident => $read:ident($default:expr, $range:expr), $findings:ident) => {
+        $read(concat!($section, ".", stringify!($key)), $raw.$key.as_ref(), $default, $range, $findings)
+    };
+}
+pub(super) use setting;
+
 fn representation(text: &Text, findings: &mut Findings<'_>) -> Option<Representation> {
     let is_compared = |filter: &compact::Representation| filter.name() == text.get_ref();
     if !compact::Representation::COMPARED.iter().any(is_compared) {
@@ -118,10 +126,8 @@ pub(super) fn replication(
     node: &Node,
     findings: &mut Findings<'_>,
 ) -> Replication {
-    let alive_interval =
-        ranged("replication.alive_interval", raw.alive_interval.as_ref(), ms(100), ms(1)..=ms(60_000), findings);
-    let peer_timeout =
-        ranged("replication.peer_timeout", raw.peer_timeout.as_ref(), ms(1000), ms(10)..=ms(600_000), findings);
+    let alive_interval = setting!("replication", raw.alive_interval => ranged(ms(100), ms(1)..=ms(60_000)), findings);
+    let peer_timeout = setting!("replication", raw.peer_timeout => ranged(ms(1000), ms(10)..=ms(600_000)), findings);
     if let Some(text) =
         raw.peer_timeout.as_ref().or(raw.alive_interval.as_ref()).filter(|_| peer_timeout < alive_interval * 2)
     {
@@ -137,43 +143,13 @@ pub(super) fn replication(
         representation: representation.unwrap_or_default(),
         compact: None,
         transport: super::transport::transport(raw, findings),
-        hold_first_reply: ranged(
-            "replication.hold_first_reply",
-            raw.hold_first_reply.as_ref(),
-            ms(0),
-            ms(0)..=ms(1000),
-            findings,
-        ),
-        wait_for_peer: ranged(
-            "replication.wait_for_peer",
-            raw.wait_for_peer.as_ref(),
-            WAIT_FOR_PEER_DEFAULT,
-            ms(0)..=ms(200),
-            findings,
-        ),
+        hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), findings),
+        wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), findings),
         test_loss: test_loss(raw.test_loss.as_ref(), findings),
-        datagram_bytes_max: within(
-            "replication.datagram_bytes_max",
-            raw.datagram_bytes_max.as_ref(),
-            DATAGRAM_BYTES_DEFAULT,
-            DATAGRAM_BYTES,
-            findings,
-        ),
-        in_flight_messages_max: within(
-            "replication.in_flight_messages_max",
-            raw.in_flight_messages_max.as_ref(),
-            4096,
-            IN_FLIGHT_MESSAGES,
-            findings,
-        ),
-        ack_every_messages: within(
-            "replication.ack_every_messages",
-            raw.ack_every_messages.as_ref(),
-            32,
-            ACK_EVERY_MESSAGES,
-            findings,
-        ),
-        ack_delay: ranged("replication.ack_delay", raw.ack_delay.as_ref(), ms(2), ms(0)..=ms(1000), findings),
+        datagram_bytes_max: setting!("replication", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), findings),
+        in_flight_messages_max: setting!("replication", raw.in_flight_messages_max => within(4096, IN_FLIGHT_MESSAGES), findings),
+        ack_every_messages: setting!("replication", raw.ack_every_messages => within(32, ACK_EVERY_MESSAGES), findings),
+        ack_delay: setting!("replication", raw.ack_delay => ranged(ms(2), ms(0)..=ms(1000)), findings),
         alive_interval,
         peer_timeout,
         lazy: super::lazy::lazy(raw, findings),
@@ -254,9 +230,8 @@ fn failure_detection(
     let local = raw.local.as_ref();
     let local = local.and_then(|text| own_address("failure_detection.local", text, ports, findings));
     let interval =
-        ranged("failure_detection.interval", raw.interval.as_ref(), INTERVAL_DEFAULT, ms(1)..=ms(10_000), findings);
-    let multiplier =
-        within("failure_detection.multiplier", raw.multiplier.as_ref(), MULTIPLIER_DEFAULT, 1..=u8::MAX, findings);
+        setting!("failure_detection", raw.interval => ranged(INTERVAL_DEFAULT, ms(1)..=ms(10_000)), findings);
+    let multiplier = setting!("failure_detection", raw.multiplier => within(MULTIPLIER_DEFAULT, 1..=u8::MAX), findings);
     let detection_time = interval * u32::from(multiplier);
     if detection_time < DETECTION_TIME_DOUBTFUL {
         let span = raw.interval.as_ref().map(Spanned::span).or(raw.multiplier.as_ref().map(Spanned::span));
@@ -270,20 +245,8 @@ fn failure_detection(
         local: local.unwrap_or_else(|| SocketAddr::new(replication_local.ip(), BFD_PORT)),
         interval,
         multiplier,
-        interval_while_down: ranged(
-            "failure_detection.interval_while_down",
-            raw.interval_while_down.as_ref(),
-            ms(100),
-            ms(1)..=ms(10_000),
-            findings,
-        ),
-        startup_hold: ranged(
-            "failure_detection.startup_hold",
-            raw.startup_hold.as_ref(),
-            detection_time * 3,
-            ms(0)..=ms(600_000),
-            findings,
-        ),
+        interval_while_down: setting!("failure_detection", raw.interval_while_down => ranged(ms(100), ms(1)..=ms(10_000)), findings),
+        startup_hold: setting!("failure_detection", raw.startup_hold => ranged(detection_time * 3, ms(0)..=ms(600_000)), findings),
         preempt: raw.preempt.unwrap_or_default(),
         service_paths: raw.service_paths.unwrap_or(true),
     }

@@ -12,9 +12,11 @@ use super::super::compact::{Compact, RawFilter, RawRecovery, Recovery};
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawConfig, RawReplication, Text};
 use super::super::validated::{Config, Port, Replication, Representation};
-use super::cluster::{ranged, within};
+use super::cluster::{ranged, setting, within};
 use super::{one_of, port_named};
 
+/// How long a recovery may last.
+const RECOVERY_LASTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 const SUBJECT: &str = "replication.representation";
 const BATCH_DEFAULT: Duration = Duration::from_millis(10);
 const PERIOD_DEFAULT: Duration = Duration::from_secs(5);
@@ -126,20 +128,14 @@ fn update(section: &RawFilter, findings: &mut Findings<'_>) -> UpdateRule {
     }
     let mut interval = |default, least: Duration| {
         let range = least..=Duration::from_secs(600);
-        ranged("replication.filter.interval", section.interval.as_ref(), default, range, findings)
+        setting!("replication.filter", section.interval => ranged(default, range), findings)
     };
     match rule {
         Rule::Immediate => UpdateRule::Immediate { batch: interval(BATCH_DEFAULT, Duration::ZERO) },
         Rule::Periodic => UpdateRule::Periodic(interval(PERIOD_DEFAULT, Duration::from_millis(10))),
         Rule::Threshold => UpdateRule::Threshold {
             at_most_every: interval(BATCH_DEFAULT, Duration::ZERO),
-            changes_per_mille: within(
-                "replication.filter.threshold_per_mille",
-                section.threshold_per_mille.as_ref(),
-                THRESHOLD_PER_MILLE_DEFAULT,
-                1..=1000,
-                findings,
-            ),
+            changes_per_mille: setting!("replication.filter", section.threshold_per_mille => within(THRESHOLD_PER_MILLE_DEFAULT, 1..=1000), findings),
         },
     }
 }
@@ -155,22 +151,10 @@ fn recovery(raw: Option<&RawRecovery>, ports: &[Port], findings: &mut Findings<'
     let defaults = RawRecovery::default();
     let raw = raw.unwrap_or(&defaults);
     Recovery {
-        lasts: ranged(
-            "replication.recovery.lasts",
-            raw.lasts.as_ref(),
-            RECOVERY_LASTS_DEFAULT,
-            Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600),
-            findings,
-        ),
+        lasts: setting!("replication.recovery", raw.lasts => ranged(RECOVERY_LASTS_DEFAULT, RECOVERY_LASTS), findings),
         cold_start: raw.cold_start.iter().filter_map(|text| port_named(SUBJECT, text, ports, findings)).collect(),
         block: raw.block.unwrap_or_default(),
-        misses_per_source_max: within(
-            "replication.recovery.misses_per_source_max",
-            raw.misses_per_source_max.as_ref(),
-            MISSES_PER_SOURCE_MAX_DEFAULT,
-            1..=1_000_000,
-            findings,
-        ),
+        misses_per_source_max: setting!("replication.recovery", raw.misses_per_source_max => within(MISSES_PER_SOURCE_MAX_DEFAULT, 1..=1_000_000), findings),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Bloom, BloomShape, Counters, CountingBloom, CountingBloomShape, Cuckoo, CuckooShape, Exact, ExactShape, KeyHash,
-    MultiLevel, MultiLevelShape, Secret, StatefulBloom, StatefulBloomShape, States,
+    Bloom, BloomShape, Counters, CountingBloom, CountingBloomShape, KeyHash, MultiLevel, MultiLevelShape, Secret,
+    StatefulBloom, StatefulBloomShape, States,
 };
 use proptest::prelude::*;
 
@@ -112,27 +112,6 @@ fn a_copy_of_a_multi_level_filter_is_kept() {
     };
     keeps_a_copy(MultiLevel::<Counters>::new(shape).expect("a shape"), count, |one, other| {
         (0..200).for_each(|number| assert_eq!(one.count(key(number)), other.count(key(number))));
-    });
-}
-
-#[test]
-fn a_copy_of_a_cuckoo_filter_is_kept_while_items_move() {
-    let shape = CuckooShape { cells: 216, fingerprint_bits: 20, state_bits: 8 };
-    let change = |filter: &mut Cuckoo, number: u64| filter.insert(key(number), (number % 200) as u16).expect("room");
-    keeps_a_copy(Cuckoo::new(shape).expect("a shape"), change, |one, other| {
-        assert_eq!(one.len(), other.len());
-        (0..200).for_each(|number| assert_eq!(one.lookup(key(number)), other.lookup(key(number))));
-    });
-}
-
-#[test]
-fn a_copy_of_an_exact_table_is_kept_while_items_move() {
-    let change = |table: &mut Exact, number: u64| {
-        table.insert(key(number), (number % 200) as u8).expect("room");
-    };
-    keeps_a_copy(Exact::new(ExactShape { cells: 216 }).expect("a shape"), change, |one, other| {
-        assert_eq!(one.len(), other.len());
-        (0..200).for_each(|number| assert_eq!(one.lookup(key(number)), other.lookup(key(number))));
     });
 }
 

@@ -40,7 +40,7 @@ fn office() -> Gateway {
             "web",
             Action::Accept,
             Conditions {
-                destinations: vec!["192.0.2.80".parse().unwrap(), "2001:db8::80".parse().unwrap()],
+                destinations: vec!["192.0.2.80/32".parse().unwrap(), "2001:db8::80/128".parse().unwrap()],
                 protocols: vec![TCP, UDP],
                 destination_ports: vec![PortRange::single(80), PortRange::single(443)],
                 ..Conditions::default()

@@ -33,7 +33,7 @@ fn source(conditions: Conditions, pool: &[&str]) -> SourceRule {
 
 fn forward(address: &str, protocol: u8, ports: PortRange, to: &str, port: Option<u16>) -> DestinationRule {
     let conditions = Conditions {
-        destinations: vec![address.parse().expect(address)],
+        destinations: vec![address.parse::<IpAddr>().expect(address).into()],
         protocols: vec![protocol],
         destination_ports: vec![ports],
         ..Conditions::default()
@@ -350,7 +350,7 @@ proptest! {
 fn forwarded_ports_are_not_handed_out() {
     // TCP 8443 and UDP 7000-7010 of the shared address are forwarded, the first to one client alone.
     let mut narrow = forward("192.0.2.1", TCP, PortRange::single(8443), "10.0.0.80", Some(443));
-    narrow.conditions.sources = vec!["203.0.113.9".parse().unwrap()];
+    narrow.conditions.sources = vec!["203.0.113.9/32".parse().unwrap()];
     narrow.conditions.ingress = vec![OUTSIDE];
     let mut rules = config().destination_rules;
     rules.push(narrow);

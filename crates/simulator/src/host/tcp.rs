@@ -160,6 +160,11 @@ impl Endpoint {
         self.sender.window_bytes = u64::from(syn.window);
     }
 
+    /// A server whose SYN/ACKs were never answered: it knows nothing of the connection any more.
+    pub(crate) const fn has_given_up(&self) -> bool {
+        self.syns_sent == SYN_ACKS_MAX && matches!(self.state, State::Reset)
+    }
+
     /// All data of the other side has come and all of this side's is acknowledged.
     pub(crate) fn is_finished(&self) -> bool {
         let Some(conversation) = &self.conversation else { return false };

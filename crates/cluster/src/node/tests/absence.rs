@@ -11,7 +11,7 @@ use replication::{Kind, Store};
 
 use super::cluster::{CLIENT, Cluster, Options, SERVER};
 use super::exchange;
-use crate::node::store::{ChainStates, ReplicaCounters, ReplicaStore};
+use crate::node::store::ChainStates;
 use crate::pipeline::{Applied, Remnants};
 
 #[test]
@@ -77,7 +77,7 @@ fn a_copy_that_ended_is_cleared_out_though_a_round_was_given_up_for_another() {
     let now = cluster.now;
     let node = cluster.node_mut(1);
     assert_eq!(node.pipeline.table().len(), 1, "it has a copy");
-    let resync = &mut node.peers[0].resync;
+    let resync = &mut node.replication.peers[0].resync;
     resync.start();
     // The round is given up for one that does not tell the connection.
     resync.start();
@@ -95,17 +95,15 @@ fn a_stale_replica_in_the_other_direction_gives_way_whether_the_node_speaks_for_
         let (now, peer) = (cluster.now, NodeId(1 - node));
         let there = Tuple::v4(ip_protocol::UDP, (CLIENT, 500), (SERVER, 500));
         let value = cluster.node_mut(node);
-        let crate::node::Node { id, pipeline, peers, .. } = value;
-        let mut counters = ReplicaCounters::default();
-        let resync = &mut peers[0].resync;
-        let mut store =
-            ReplicaStore { node: *id, pipeline, resync, counters: &mut counters, speaks_for_all, cells: None };
+        let crate::node::Node { pipeline, replication, .. } = value;
+        let (_, mut store) = replication.session(pipeline, speaks_for_all, 0).expect("there is a session");
         for original in [there, there.inverse()] {
             let connection = Connection::new(original, peer, ProtocolState::default(), now + Duration::from_secs(30));
             let mut update = Vec::new();
             precise::encode(now, &connection, &ChainStates(store.pipeline.chain()), &mut update);
             store.apply(now, peer, Kind::Update, &update).expect("it is well-formed");
         }
+        let counters = *store.counters;
         assert_eq!((counters.taken, counters.conflicts), (2, 0), "node {node}, speaks for all: {speaks_for_all}");
         let found = pipeline.lookup(&there.inverse()).map(|(_, direction)| direction);
         assert_eq!((found, pipeline.table().len()), (Some(Direction::Original), 1), "the new connection's replica");

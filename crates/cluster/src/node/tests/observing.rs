@@ -175,7 +175,7 @@ fn the_trace_of_a_copy_s_first_packet_says_that_it_is_taken_over() {
 #[test]
 fn only_packets_that_the_filter_wants_are_traced() {
     let mut cluster = Cluster::start(Options::default());
-    let tuple = TupleFilter { source: Some(CLIENT.to_string().parse().unwrap()), ..TupleFilter::default() };
+    let tuple = TupleFilter { source: Some(core::net::IpAddr::from(CLIENT).into()), ..TupleFilter::default() };
     watch(&mut cluster, 0, Subject::Packets(PacketFilter { tuple, ..PacketFilter::default() }));
     cluster.connect(40_000);
     let found = traces(&mut cluster, 0);
@@ -231,7 +231,7 @@ fn an_icmp_error_is_traced_with_the_connection_that_it_is_about() {
 fn a_packet_for_another_worker_is_traced_there_and_until_it_is_handed_over() {
     let mut site = Site::started(2);
     for node in &mut site.nodes[0] {
-        let tuple = TupleFilter { source: Some(CLIENT.to_string().parse().unwrap()), ..TupleFilter::default() };
+        let tuple = TupleFilter { source: Some(core::net::IpAddr::from(CLIENT).into()), ..TupleFilter::default() };
         node.observe(WATCH, Subject::Packets(PacketFilter { tuple, ..PacketFilter::default() }), 1000).unwrap();
     }
     site.arrives_at = Some(WorkerId::LEAD);
@@ -257,7 +257,7 @@ fn a_packet_for_another_worker_is_traced_there_and_until_it_is_handed_over() {
 fn frames_are_captured_where_they_are_wanted() {
     let capture = |at: Point| {
         let mut cluster = Cluster::start(Options::default());
-        let tuple = TupleFilter { source: Some(CLIENT.to_string().parse().unwrap()), ..TupleFilter::default() };
+        let tuple = TupleFilter { source: Some(core::net::IpAddr::from(CLIENT).into()), ..TupleFilter::default() };
         let filter = PacketFilter { tuple, ..PacketFilter::default() };
         // The server's link address is known before.
         cluster.connect(39_999);

@@ -14,7 +14,7 @@ use super::super::super::raw::sync::RawConntrackd;
 use super::super::super::validated::Node;
 use super::super::super::validated::sync::{Conntrackd, ConntrackdPeer};
 use super::super::super::value;
-use super::super::cluster::{own_address, ranged, within};
+use super::super::cluster::{own_address, ranged, setting, within};
 use super::super::{family_name, parsed};
 use super::{BATCH_DELAY, BATCH_DELAY_DEFAULT};
 
@@ -61,41 +61,11 @@ pub(super) fn conntrackd(
         interface,
         peer_id,
         window_tracking: raw.window_tracking.unwrap_or_default(),
-        ack_window_messages: within(
-            "conntrackd.ack_window_messages",
-            raw.ack_window_messages.as_ref(),
-            ACK_WINDOW_DEFAULT,
-            ACK_WINDOW,
-            findings,
-        ),
-        resend_queue_max: within(
-            "conntrackd.resend_queue_max",
-            raw.resend_queue_max.as_ref(),
-            RESEND_QUEUE_DEFAULT,
-            RESEND_QUEUE,
-            findings,
-        ),
-        datagram_bytes_max: within(
-            "conntrackd.datagram_bytes_max",
-            raw.datagram_bytes_max.as_ref(),
-            DATAGRAM_BYTES_DEFAULT,
-            DATAGRAM_BYTES,
-            findings,
-        ),
-        batch_delay: ranged(
-            "conntrackd.batch_delay",
-            raw.batch_delay.as_ref(),
-            BATCH_DELAY_DEFAULT,
-            BATCH_DELAY,
-            findings,
-        ),
-        peer_timeout: ranged(
-            "conntrackd.peer_timeout",
-            raw.peer_timeout.as_ref(),
-            PEER_TIMEOUT_DEFAULT,
-            PEER_TIMEOUT,
-            findings,
-        ),
+        ack_window_messages: setting!("conntrackd", raw.ack_window_messages => within(ACK_WINDOW_DEFAULT, ACK_WINDOW), findings),
+        resend_queue_max: setting!("conntrackd", raw.resend_queue_max => within(RESEND_QUEUE_DEFAULT, RESEND_QUEUE), findings),
+        datagram_bytes_max: setting!("conntrackd", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), findings),
+        batch_delay: setting!("conntrackd", raw.batch_delay => ranged(BATCH_DELAY_DEFAULT, BATCH_DELAY), findings),
+        peer_timeout: setting!("conntrackd", raw.peer_timeout => ranged(PEER_TIMEOUT_DEFAULT, PEER_TIMEOUT), findings),
     })
 }
 

@@ -9,7 +9,7 @@ use super::super::super::diagnostic::{Findings, Mistake};
 use super::super::super::raw::sync::RawKernel;
 use super::super::super::validated::sync::{Events, Injection, Kernel};
 use super::super::super::value::{self, SizeText};
-use super::super::cluster::{ranged, within};
+use super::super::cluster::{ranged, setting, within};
 use super::choice;
 
 const CONNECTIONS_MAX_DEFAULT: u64 = 1_000_000;
@@ -42,13 +42,7 @@ pub(super) fn kernel(raw: &RawKernel, findings: &mut Findings<'_>) -> Kernel {
         connections_max: u32::try_from(connections_max).unwrap_or(u32::MAX),
         receive_buffer_bytes,
         receive_buffer_bytes_max,
-        event_interval: ranged(
-            "kernel.event_interval",
-            raw.event_interval.as_ref(),
-            EVENT_INTERVAL_DEFAULT,
-            EVENT_INTERVAL,
-            findings,
-        ),
+        event_interval: setting!("kernel", raw.event_interval => ranged(EVENT_INTERVAL_DEFAULT, EVENT_INTERVAL), findings),
         expectations: raw.expectations.unwrap_or(true),
     }
 }

@@ -11,6 +11,8 @@
 //! and none waits for another's answer, so that as many are under way as the processor sees ahead.
 
 mod classification;
+mod cuckoo;
+mod exact;
 mod large;
 mod paper;
 mod report;

@@ -5,12 +5,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use ::filters::{CountingBloom, CountingBloomShape};
 use ::filters::{
-    Cuckoo, CuckooShape, Exact, ExactShape, Exchange, Insertion, KeyHash, MarkId, MultiLevel, MultiLevelShape, Secret,
-    ShapeError, States, d_left,
+    Exchange, Insertion, KeyHash, MarkId, Memory, MultiLevel, MultiLevelShape, Secret, ShapeError, States, d_left,
 };
 use xorf::{BinaryFuse8, Filter};
 
 use super::SECRET;
+use super::cuckoo::Cuckoo;
+use super::exact::Exact;
 use crate::bench::BenchError;
 
 /// A structure of keys with states, as far as it has states.
@@ -33,7 +34,36 @@ pub(super) struct OfRoom<F> {
     mark: Option<MarkId>,
 }
 
-impl<F: Exchange> OfRoom<F> {
+/// A structure that lies in words, which can be marked.
+pub(super) trait Words {
+    fn memory_mut(&mut self) -> &mut Memory;
+}
+
+impl Words for MultiLevel<States> {
+    fn memory_mut(&mut self) -> &mut Memory {
+        Exchange::memory_mut(self)
+    }
+}
+
+impl Words for CountingBloom {
+    fn memory_mut(&mut self) -> &mut Memory {
+        Exchange::memory_mut(self)
+    }
+}
+
+impl Words for Cuckoo {
+    fn memory_mut(&mut self) -> &mut Memory {
+        self.memory_mut()
+    }
+}
+
+impl Words for Exact {
+    fn memory_mut(&mut self) -> &mut Memory {
+        self.memory_mut()
+    }
+}
+
+impl<F: Words> OfRoom<F> {
     pub(super) fn new(name: &'static str, structure: F) -> Self {
         Self { name, structure, secret: Secret::new(SECRET), mark: None }
     }
@@ -115,9 +145,9 @@ subject_of_room!(
 );
 subject_of_room!(
     Cuckoo,
-    |filter, key, state| filter.insert(key, state.into()).is_ok(),
+    |filter, key, state| filter.insert(key, state).is_ok(),
     filter.lookup(key).is_some(),
-    filter.modify(key, state.into()).is_some(),
+    filter.modify(key, state).is_some(),
     filter.remove(key).is_some(),
     Cuckoo::bytes
 );
@@ -224,7 +254,6 @@ impl Subjects {
         let first = first_available(items);
         let least = MultiLevelShape { insertion: Insertion::LeastLoad, ..first };
         let auxiliary = CountingBloomShape { counters: 4 * items, hashes: 2 };
-        let cuckoo = CuckooShape { cells: items * 100 / 92 + 128, fingerprint_bits: 23, state_bits: 8 };
         Ok(Self {
             first_available: OfRoom::new("fa_4_8", MultiLevel::new(first)?),
             with_auxiliary: OfRoom::new("fa_4_8_auxiliary", MultiLevel::with_auxiliary(first, auxiliary)?),
@@ -234,8 +263,8 @@ impl Subjects {
                 "counting_bloom",
                 CountingBloom::new(CountingBloomShape { counters: 10 * items, hashes: 4 })?,
             ),
-            cuckoo: OfRoom::new("cuckoo", Cuckoo::new(cuckoo)?),
-            exact: OfRoom::new("exact", Exact::new(ExactShape { cells: items * 100 / 92 + 128 })?),
+            cuckoo: OfRoom::new("cuckoo", Cuckoo::new(items * 100 / 92 + 128, 23)),
+            exact: OfRoom::new("exact", Exact::new(items * 100 / 92 + 128)),
             map: Map::default(),
         })
     }

@@ -20,7 +20,7 @@ use crate::testing::{Gateway, INSIDE, OUTSIDE, echo, tcp, udp};
 
 fn nat(node: u8, action: SourceAction) -> Nat {
     let web = Conditions {
-        destinations: vec!["192.0.2.1".parse().unwrap()],
+        destinations: vec!["192.0.2.1/32".parse().unwrap()],
         protocols: vec![TCP],
         destination_ports: vec![PortRange::single(80)],
         ..Conditions::default()
@@ -172,7 +172,7 @@ fn a_host_that_has_used_up_its_block_takes_no_port_of_another() {
 fn forwarding(forwards: &[(u8, PortRange, u16)]) -> Chain {
     let rule = |&(protocol, ports, port): &(u8, PortRange, u16)| DestinationRule {
         conditions: Conditions {
-            destinations: vec!["192.0.2.1".parse().unwrap()],
+            destinations: vec!["192.0.2.1/32".parse().unwrap()],
             protocols: vec![protocol],
             destination_ports: vec![ports],
             ..Conditions::default()

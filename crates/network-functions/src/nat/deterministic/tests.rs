@@ -107,7 +107,7 @@ fn mappings_that_cannot_be_computed_say_what_to_change() {
 
 #[test]
 fn prefixes_within_prefixes_count_once() {
-    let mapping = mapping(&["10.0.0.64/26", "10.0.0.0/25", "10.0.0.7"], &["192.0.2.1"], SECRET, None).unwrap();
+    let mapping = mapping(&["10.0.0.64/26", "10.0.0.0/25", "10.0.0.7/32"], &["192.0.2.1"], SECRET, None).unwrap();
     assert_eq!(mapping.hosts.iter().map(|hosts| hosts.count).sum::<u32>(), 128);
 }
 

@@ -12,8 +12,8 @@ use flow::Instant;
 use flow::connection::flags;
 use flow::table::Slot;
 
-use crate::node::Node;
-use crate::node::roles::forwards;
+use crate::node::replication_set::ReplicationSet;
+use crate::pipeline::Pipeline;
 
 /// Slots looked at in one step.
 const SLOTS_PER_STEP: usize = 256;
@@ -22,19 +22,19 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where the round stands.
 #[derive(Debug, Default)]
-pub(super) struct StandingBy {
+pub(in crate::node) struct StandingBy {
     cursor: Option<Slot>,
     /// The next round begins then, unless there is nothing to look at.
     next_at: Option<Instant>,
 }
 
 impl StandingBy {
-    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::node) const fn poll_timeout(&self) -> Option<Instant> {
         if self.cursor.is_some() { Some(Instant::ZERO) } else { self.next_at }
     }
 }
 
-impl Node {
+impl ReplicationSet {
     /// This node forwards nothing any more: what it is master of is another's, or will be.
     pub(in crate::node) fn begin_standing_by(&mut self, now: Instant) {
         if let Some(compact) = &mut self.compact {
@@ -42,11 +42,10 @@ impl Node {
         }
     }
 
-    pub(super) fn let_go_while_standing_by(&mut self, now: Instant) {
-        let forwards_none = self.roles.groups_in(forwards).is_empty();
+    pub(in crate::node) fn let_go_while_standing_by(&mut self, now: Instant, pipeline: &mut Pipeline, forwards: bool) {
         let Some(compact) = &mut self.compact else { return };
         let standing_by = &mut compact.standing_by;
-        if !forwards_none {
+        if forwards {
             if let Some(not_looked_at) = standing_by.cursor {
                 compact.doubting.mark_all(not_looked_at);
             }
@@ -56,11 +55,11 @@ impl Node {
         let is_due = standing_by.next_at.is_some_and(|at| at <= now);
         let Some(mut cursor) = standing_by.cursor.or_else(|| is_due.then_some(Slot(0))) else { return };
         for _ in 0..SLOTS_PER_STEP {
-            let Some(slot) = self.pipeline.table().next_occupied(cursor) else {
-                self.end_round(now);
+            let Some(slot) = pipeline.table().next_occupied(cursor) else {
+                self.end_round(now, pipeline);
                 return;
             };
-            self.look_at_own(slot);
+            self.look_at_own(pipeline, slot);
             cursor = Slot(slot.0 + 1);
         }
         if let Some(compact) = &mut self.compact {
@@ -68,8 +67,8 @@ impl Node {
         }
     }
 
-    fn end_round(&mut self, now: Instant) {
-        let is_master = self.pipeline.table().iter().take(1).count() > 0;
+    fn end_round(&mut self, now: Instant, pipeline: &Pipeline) {
+        let is_master = pipeline.table().iter().take(1).count() > 0;
         if let Some(compact) = &mut self.compact {
             compact.standing_by.cursor = None;
             compact.standing_by.next_at = is_master.then_some(now + ROUND_INTERVAL);
@@ -77,8 +76,8 @@ impl Node {
     }
 
     /// A connection of this node's goes if the node that took over has it, else it is kept as a copy is.
-    fn look_at_own(&mut self, slot: Slot) {
-        let Some(connection) = self.pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
+    fn look_at_own(&mut self, pipeline: &mut Pipeline, slot: Slot) {
+        let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return;
         };
         let original = connection.original;
@@ -88,17 +87,17 @@ impl Node {
         let is_taken =
             receivers.filter(|receiver| receiver.is_sure()).any(|receiver| receiver.lookup(&original).is_some());
         if is_taken {
-            let was_precise = self.tell_left_compactly(slot, &original);
-            self.pipeline.let_go(slot);
+            let was_precise = self.tell_left_compactly(pipeline, slot, &original);
+            pipeline.let_go(slot);
             if let Some(compact) = &mut self.compact {
                 compact.counters.let_go += 1;
                 if was_precise {
-                    super::super::peer::sessions(&mut self.peers)
+                    crate::node::peer::sessions(&mut self.peers)
                         .for_each(|session| session.forget(replication::Handle(slot.0)));
                 }
             }
         } else if !is_copy {
-            self.pipeline.keep_as_copy(slot);
+            pipeline.keep_as_copy(slot);
         }
     }
 }

@@ -4,8 +4,7 @@ use flow::Instant;
 use replication::compact::CompactSenderStatus;
 
 use super::Compact;
-use crate::node::Node;
-use crate::pipeline::RecoveryCounters;
+use crate::pipeline::{Pipeline, RecoveryCounters};
 
 /// What is counted of connections that are told precisely beside the filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,21 +47,13 @@ pub struct CompactStatus {
 }
 
 impl Compact {
-    pub(in crate::node) fn status(&self, node: &Node) -> CompactStatus {
+    pub(in crate::node) fn status(&self, pipeline: &Pipeline) -> CompactStatus {
         CompactStatus {
             sender: self.sender.status(),
             heirlooms: self.heirlooms.status(),
             precision: self.counters,
-            recovery: node.pipeline.recovery_counters(),
-            recovery_ends_at: node.pipeline.recovery_ends_at(),
+            recovery: pipeline.recovery_counters(),
+            recovery_ends_at: pipeline.recovery_ends_at(),
         }
-    }
-}
-
-impl Node {
-    /// How compact replication stands; `None`: there is none.
-    #[must_use]
-    pub fn compact_status(&self) -> Option<CompactStatus> {
-        self.compact.as_ref().map(|compact| compact.status(self))
     }
 }

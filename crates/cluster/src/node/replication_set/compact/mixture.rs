@@ -41,16 +41,16 @@ pub enum WhichPrecise {
 
 /// A connection that may live long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    pub(super) slot: Slot,
-    pub(super) name: u32,
-    pub(super) is_urgent: bool,
+pub(in crate::node) struct Candidate {
+    pub(in crate::node) slot: Slot,
+    pub(in crate::node) name: u32,
+    pub(in crate::node) is_urgent: bool,
     began_at: Instant,
 }
 
 /// The connections that may come to be told precisely.
 #[derive(Debug)]
-pub(super) struct Mixture {
+pub(in crate::node) struct Mixture {
     which: WhichPrecise,
     /// Would be lost, oldest first.
     urgent: VecDeque<Candidate>,
@@ -64,7 +64,7 @@ pub(super) struct Mixture {
 }
 
 impl Mixture {
-    pub(super) fn new(which: WhichPrecise, connections_max: u32) -> Self {
+    pub(in crate::node) fn new(which: WhichPrecise, connections_max: u32) -> Self {
         Self {
             which,
             urgent: VecDeque::new(),
@@ -76,7 +76,7 @@ impl Mixture {
     }
 
     /// Connections that the filter would keep are told precisely as well.
-    pub(super) const fn is_mixed(&self) -> bool {
+    pub(in crate::node) const fn is_mixed(&self) -> bool {
         matches!(self.which, WhichPrecise::LongerThan { .. })
     }
 
@@ -96,7 +96,13 @@ impl Mixture {
 
     /// A connection began, or was taken over. `lives` says of others whether they still may be told precisely one day: those of
     /// which it does not are forgotten when there are too many.
-    pub(super) fn note_begun(&mut self, now: Instant, slot: Slot, name: u32, lives: impl Fn(&Candidate) -> bool) {
+    pub(in crate::node) fn note_begun(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        name: u32,
+        lives: impl Fn(&Candidate) -> bool,
+    ) {
         if self.age().is_none() {
             return;
         }
@@ -109,20 +115,20 @@ impl Mixture {
     }
 
     /// The connection would be lost. Again each time at which that is noticed; bounded as those that grow old are.
-    pub(super) fn note_urgent(&mut self, now: Instant, slot: Slot, name: u32) {
+    pub(in crate::node) fn note_urgent(&mut self, now: Instant, slot: Slot, name: u32) {
         if self.urgent.len() < self.candidates_max {
             self.urgent.push_back(Candidate { slot, name, is_urgent: true, began_at: now });
         }
     }
 
     /// Whether a connection waits for its record to be replicated that would be lost without it.
-    pub(super) fn has_urgent(&self) -> bool {
+    pub(in crate::node) fn has_urgent(&self) -> bool {
         !self.urgent.is_empty()
     }
 
     /// The next connection to be told precisely now, if its time has come and the budget allows: its own, or what is to spare
     /// from `spare_at` on.
-    pub(super) fn pop_due(&mut self, now: Instant, spare_at: Option<Instant>) -> Option<Candidate> {
+    pub(in crate::node) fn pop_due(&mut self, now: Instant, spare_at: Option<Instant>) -> Option<Candidate> {
         if self.may_spend_at(spare_at) > now {
             return None;
         }
@@ -135,7 +141,7 @@ impl Mixture {
     }
 
     /// When [`Mixture::pop_due`] has something next, if `spare_at` stays as it is.
-    pub(super) fn poll_timeout(&self, spare_at: Option<Instant>) -> Option<Instant> {
+    pub(in crate::node) fn poll_timeout(&self, spare_at: Option<Instant>) -> Option<Instant> {
         let due = match (self.urgent.front(), self.growing_old.front(), self.age()) {
             (Some(_), ..) => Instant::ZERO,
             (None, Some(oldest), Some(age)) => oldest.began_at + age,
@@ -149,7 +155,7 @@ impl Mixture {
     }
 
     /// So many bytes were, or are about to be, told precisely.
-    pub(super) fn spend(&mut self, now: Instant, bytes: usize) {
+    pub(in crate::node) fn spend(&mut self, now: Instant, bytes: usize) {
         let Some(budget) = self.budget() else { return };
         let nanos = (bytes as u64).saturating_mul(1_000_000_000) / budget.max(1);
         // A budget that was not used in the last second is lost.
@@ -158,17 +164,17 @@ impl Mixture {
     }
 
     /// The connection was told precisely, and is in the filter until that is confirmed.
-    pub(super) fn await_confirmation(&mut self, candidate: Candidate) {
+    pub(in crate::node) fn await_confirmation(&mut self, candidate: Candidate) {
         self.unconfirmed.push_back(candidate);
     }
 
     /// Connections whose precise word is not confirmed.
-    pub(super) fn unconfirmed(&self) -> usize {
+    pub(in crate::node) fn unconfirmed(&self) -> usize {
         self.unconfirmed.len()
     }
 
     /// Takes the one that has waited longest for its confirmation.
-    pub(super) fn pop_unconfirmed(&mut self) -> Option<Candidate> {
+    pub(in crate::node) fn pop_unconfirmed(&mut self) -> Option<Candidate> {
         self.unconfirmed.pop_front()
     }
 }

@@ -8,9 +8,9 @@ use replication::compact::{self, Addressee, CompactReceiver, Representation};
 
 use super::ToldOn;
 use crate::node::peer::Peer;
-use crate::node::roles::forwards;
-use crate::node::{Node, NodeError, NodeEvent};
-use crate::pipeline::Recalled;
+use crate::node::replication_set::ReplicationSet;
+use crate::node::{NodeError, NodeEvent};
+use crate::pipeline::{Pipeline, Recalled};
 
 /// A node that takes over from one that told it nothing waits so long for word of connections: who leaves in good order may be late.
 const ENTRIES_AWAITED: Duration = Duration::from_secs(2);
@@ -45,33 +45,33 @@ impl Peer {
     }
 }
 
-impl Node {
+impl ReplicationSet {
     /// What peers told compactly of the connection that began with this tuple, whether this node asks at present or not.
-    #[must_use]
-    pub fn recalls(&self, original: &Tuple) -> Option<Recalled> {
+    pub(in crate::node) fn recalls(&self, pipeline: &Pipeline, original: &Tuple) -> Option<Recalled> {
         let recalled = recall(&self.peers, original)?;
-        self.pipeline.may_stand_for(&recalled, original, None).then_some(recalled)
+        pipeline.may_stand_for(&recalled, original, None).then_some(recalled)
     }
 
     /// A compact datagram from a peer.
     pub(in crate::node) fn handle_compact(
         &mut self,
         now: Instant,
+        pipeline: &mut Pipeline,
+        forwards: bool,
         from: NodeId,
         datagram: &[u8],
-    ) -> Result<(), NodeError> {
+    ) -> Result<Option<NodeEvent>, NodeError> {
         let Some(compact_node) = &mut self.compact else { return Err(NodeError::NotCompact(from)) };
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from).ok_or(NodeError::UnknownPeer(from))?;
-        let Some(receiver) = &mut peer.compact else { return Ok(()) };
+        let peer = self.peers.find(from)?;
+        let Some(receiver) = &mut peer.compact else { return Ok(None) };
         if peer.refused.is_some() {
-            return Ok(());
+            return Ok(None);
         }
         peer.heard_compactly_at = Some(now);
         match compact::addressee(datagram) {
             _ if compact::stream(datagram) > 0 => {
                 self.handle_told_on(now, from, compact::stream(datagram), datagram)?;
-                self.handle_session_events(now);
-                return Ok(());
+                return Ok(None);
             }
             Some(Addressee::Sender) => compact_node.sender.handle_datagram(now, from, datagram)?,
             Some(Addressee::Receiver) | None => {
@@ -82,11 +82,8 @@ impl Node {
             }
         }
         let awaits_entries = compact_node.awaits_entries_until.is_some();
-        if awaits_entries && self.told_entries() > 0 {
-            self.begin_recovery(now, true);
-        }
-        self.handle_session_events(now);
-        Ok(())
+        let begins = forwards && awaits_entries && self.told_entries(pipeline) > 0;
+        Ok(if begins { self.begin_recovery(now, pipeline, true) } else { None })
     }
 
     /// The next compact datagram for a peer.
@@ -115,96 +112,95 @@ impl Node {
     /// for in what peers told.
     ///
     /// A peer that dies while this node serves took nothing with it but what it had not handed over.
-    pub(in crate::node) fn begin_recovery(&mut self, now: Instant, has_taken_over: bool) {
-        if self.roles.groups_in(forwards).is_empty() {
-            return;
-        }
-        let told = self.told_entries();
-        let Some(compact) = &mut self.compact else { return };
+    pub(in crate::node) fn begin_recovery(
+        &mut self,
+        now: Instant,
+        pipeline: &mut Pipeline,
+        has_taken_over: bool,
+    ) -> Option<NodeEvent> {
+        let told = self.told_entries(pipeline);
+        let compact = self.compact.as_mut()?;
         let makes_good = compact.recovery.blocks || !compact.recovery.cold_start.is_empty();
         if told == 0 && !(makes_good && has_taken_over) {
             // Whoever left may be about to tell.
             compact.awaits_entries_until = has_taken_over.then_some(now + ENTRIES_AWAITED);
-            return;
+            return None;
         }
         compact.awaits_entries_until = None;
-        let is_new = self.pipeline.begin_recovery(now, &compact.recovery, told);
+        let is_new = pipeline.begin_recovery(now, &compact.recovery, told);
         // The peer may come back with nothing before all its connections have sent something.
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(true));
         self.adopt_heirlooms(now, None);
-        if is_new {
-            self.events.push(now, NodeEvent::RecoveryBegan { entries: told });
-        }
+        is_new.then_some(NodeEvent::RecoveryBegan { entries: told })
     }
 
     /// Connections that can come back from what peers told, at most.
-    fn told_entries(&self) -> u64 {
+    fn told_entries(&self, pipeline: &Pipeline) -> u64 {
         let receivers = self.peers.iter().flat_map(Peer::told_filters);
-        receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.occupied())).sum()
+        receivers.map(|receiver| connections_of(pipeline, receiver.representation(), receiver.occupied())).sum()
     }
 
-    /// As [`Node::told_entries`], as the peers last said it themselves.
-    fn said_entries(&self) -> u64 {
+    /// As [`ReplicationSet::told_entries`], as the peers last said it themselves.
+    fn said_entries(&self, pipeline: &Pipeline) -> u64 {
         let receivers = self.peers.iter().flat_map(Peer::told_filters);
-        receivers.map(|receiver| self.connections_of(receiver.representation(), receiver.entries())).sum()
-    }
-
-    /// Of pairs of hosts nobody knows how many connections they have.
-    fn connections_of(&self, representation: Option<Representation>, entries: u64) -> u64 {
-        match representation {
-            Some(Representation::HostAggregate) if entries > 0 => self.pipeline.table().capacity().into(),
-            _ => entries,
-        }
+        receivers.map(|receiver| connections_of(pipeline, receiver.representation(), receiver.entries())).sum()
     }
 
     /// This node forwards nothing any more and asks for nothing. What it tells on it goes on telling: the node that forwards from
     /// now on may have started with nothing.
-    pub(in crate::node) fn leave_recovery_to_others(&mut self, now: Instant) {
-        self.ask_no_more();
+    pub(in crate::node) fn leave_recovery_to_others(&mut self, now: Instant, pipeline: &mut Pipeline) {
+        self.ask_no_more(pipeline);
         if let Some(compact) = &mut self.compact {
             compact.heirlooms.keep_until(now + compact.recovery.lasts);
         }
     }
 
     /// Nothing is asked, and nothing is told on, any more.
-    fn end_recovery(&mut self) {
-        self.ask_no_more();
+    fn end_recovery(&mut self, pipeline: &mut Pipeline) {
+        self.ask_no_more(pipeline);
         self.compact.iter_mut().for_each(|compact| compact.heirlooms.clear());
     }
 
-    fn ask_no_more(&mut self) {
-        self.pipeline.end_recovery();
+    fn ask_no_more(&mut self, pipeline: &mut Pipeline) {
+        pipeline.end_recovery();
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(false));
         self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
     }
 
-    pub(super) fn look_after_recovery(&mut self, now: Instant) {
-        if self.pipeline.is_recovering() {
-            let told = self.said_entries();
-            self.pipeline.note_told_entries(told);
-            self.pipeline.end_recovery_if_over(now);
-            if !self.pipeline.is_recovering() {
-                self.end_recovery();
-                let restored = self.pipeline.recovery_counters().restored;
-                self.events.push(now, NodeEvent::RecoveryEnded { restored });
+    pub(in crate::node) fn look_after_recovery(
+        &mut self,
+        now: Instant,
+        pipeline: &mut Pipeline,
+        forwards: bool,
+    ) -> Option<NodeEvent> {
+        if pipeline.is_recovering() {
+            let told = self.said_entries(pipeline);
+            pipeline.note_told_entries(told);
+            pipeline.end_recovery_if_over(now);
+            if !pipeline.is_recovering() {
+                self.end_recovery(pipeline);
+                let restored = pipeline.recovery_counters().restored;
+                return Some(NodeEvent::RecoveryEnded { restored });
             }
-            return;
+            return None;
         }
         self.forget_silent_heirlooms(now);
         if self.compact.as_ref().is_some_and(|compact| compact.heirlooms.are_over(now)) {
-            self.end_recovery();
+            self.end_recovery(pipeline);
         }
-        let Some(until) = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until) else { return };
-        if self.said_entries() > 0 {
-            self.begin_recovery(now, true);
-        } else if until <= now {
+        let until = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until)?;
+        if self.said_entries(pipeline) > 0 {
+            return if forwards { self.begin_recovery(now, pipeline, true) } else { None };
+        }
+        if until <= now {
             // A peer that has advertised nothing since this node started may be standing still, and have the connections.
             let is_informed = self.peers.iter().all(|peer| peer.has_told_all);
             let until = (!is_informed).then_some(now + ENTRIES_AWAITED);
             self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = until);
         }
+        None
     }
 
     /// A peer that listens has not been told yet all that there is to tell compactly.
@@ -215,5 +211,13 @@ impl Node {
             let is_settled = compact.sender.is_settled(peer.id) && compact.heirlooms.is_settled(peer.id);
             !is_settled || compact.mixture.has_urgent()
         })
+    }
+}
+
+/// Of pairs of hosts nobody knows how many connections they have.
+fn connections_of(pipeline: &Pipeline, representation: Option<Representation>, entries: u64) -> u64 {
+    match representation {
+        Some(Representation::HostAggregate) if entries > 0 => pipeline.table().capacity().into(),
+        _ => entries,
     }
 }

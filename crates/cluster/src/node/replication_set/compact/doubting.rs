@@ -16,8 +16,8 @@ use flow::Instant;
 use flow::connection::flags;
 use flow::table::Slot;
 
-use crate::node::Node;
-use crate::node::roles::forwards;
+use crate::node::replication_set::ReplicationSet;
+use crate::pipeline::Pipeline;
 
 /// Slots looked at in one step.
 const SLOTS_PER_STEP: usize = 256;
@@ -26,7 +26,7 @@ const ROUND_DELAY: Duration = Duration::from_millis(100);
 
 /// Where the round stands.
 #[derive(Debug, Default)]
-pub(super) struct Doubting {
+pub(in crate::node) struct Doubting {
     cursor: Option<Slot>,
     /// The next round begins then.
     next_at: Option<Instant>,
@@ -36,26 +36,25 @@ pub(super) struct Doubting {
 
 impl Doubting {
     /// Another node forwarded until now: what lies in slots from `from` on is of before.
-    pub(super) const fn mark_all(&mut self, from: Slot) {
+    pub(in crate::node) const fn mark_all(&mut self, from: Slot) {
         (self.cursor, self.marks_all) = (Some(from), true);
     }
 
     /// A peer that lives told of entries.
-    pub(super) fn note_told(&mut self, now: Instant) {
+    pub(in crate::node) fn note_told(&mut self, now: Instant) {
         self.next_at = self.next_at.or(Some(now + ROUND_DELAY));
     }
 
-    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::node) const fn poll_timeout(&self) -> Option<Instant> {
         if self.cursor.is_some() { Some(Instant::ZERO) } else { self.next_at }
     }
 }
 
-impl Node {
-    pub(super) fn doubt_what_peers_claim(&mut self, now: Instant) {
-        let forwards_none = self.roles.groups_in(forwards).is_empty();
+impl ReplicationSet {
+    pub(in crate::node) fn doubt_what_peers_claim(&mut self, now: Instant, pipeline: &mut Pipeline, forwards: bool) {
         let Some(compact) = &mut self.compact else { return };
         let doubting = &mut compact.doubting;
-        if forwards_none {
+        if !forwards {
             *doubting = Doubting::default();
             return;
         }
@@ -66,8 +65,8 @@ impl Node {
         let Some(mut cursor) = doubting.cursor.take() else { return };
         doubting.marks_all = false;
         for _ in 0..SLOTS_PER_STEP {
-            let Some(slot) = self.pipeline.table().next_occupied(cursor) else { return };
-            self.doubt(slot, marks_all);
+            let Some(slot) = pipeline.table().next_occupied(cursor) else { return };
+            self.doubt(pipeline, slot, marks_all);
             cursor = Slot(slot.0 + 1);
         }
         if let Some(compact) = &mut self.compact {
@@ -75,14 +74,14 @@ impl Node {
         }
     }
 
-    fn doubt(&mut self, slot: Slot, is_marked: bool) {
+    fn doubt(&self, pipeline: &mut Pipeline, slot: Slot, is_marked: bool) {
         let is_own =
             |connection: &&flow::Connection| connection.owner == self.id && connection.flags & flags::COPY == 0;
-        let Some(connection) = self.pipeline.connection(slot).filter(is_own) else { return };
+        let Some(connection) = pipeline.connection(slot).filter(is_own) else { return };
         let original = connection.original;
         let mut receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
         if is_marked || receivers.any(|receiver| receiver.lookup(&original).is_some()) {
-            self.pipeline.keep_as_copy(slot);
+            pipeline.keep_as_copy(slot);
         }
     }
 }

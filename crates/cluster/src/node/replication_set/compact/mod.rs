@@ -27,16 +27,16 @@ use flow::{Instant, NodeId};
 use replication::SessionEvent;
 use replication::compact::{CompactConfig, CompactSender, ReceiverLimits, Representation};
 
-use super::ConfigError;
+use crate::node::ConfigError;
 use crate::pipeline::RecoveryConfig;
 
-pub(super) use cells::Cells;
+pub(in crate::node) use cells::Cells;
 use doubting::Doubting;
 use heirlooms::Heirlooms;
-pub(super) use heirlooms::ToldOn;
+pub(in crate::node) use heirlooms::ToldOn;
 use mixture::Mixture;
 pub use mixture::WhichPrecise;
-pub(super) use receiving::recall;
+pub(in crate::node) use receiving::recall;
 use standing_by::StandingBy;
 pub use status::{CompactStatus, HeirloomStatus, PrecisionCounters};
 
@@ -56,7 +56,7 @@ const PEERS_FILTER_LARGER_MAX: usize = 4;
 
 impl CompactNodeConfig {
     /// How large a filter is taken from a peer.
-    pub(super) fn receiver_limits(&self) -> ReceiverLimits {
+    pub(in crate::node) fn receiver_limits(&self) -> ReceiverLimits {
         let own_words = self.config.filter_bytes().unwrap_or(0) / size_of::<u32>();
         let words_max = own_words.saturating_mul(PEERS_FILTER_LARGER_MAX).max(ReceiverLimits::default().words_max);
         ReceiverLimits { words_max }
@@ -64,9 +64,9 @@ impl CompactNodeConfig {
 }
 
 /// What a node has for telling connections compactly.
-pub(super) struct Compact {
-    pub(super) sender: CompactSender,
-    pub(super) cells: Cells,
+pub(in crate::node) struct Compact {
+    pub(in crate::node) sender: CompactSender,
+    pub(in crate::node) cells: Cells,
     /// The filter holds pairs of hosts.
     is_of_hosts: bool,
     mixture: Mixture,
@@ -80,7 +80,11 @@ pub(super) struct Compact {
 }
 
 impl Compact {
-    pub(super) fn new(config: &CompactNodeConfig, peers: &[NodeId], connections_max: u32) -> Result<Self, ConfigError> {
+    pub(in crate::node) fn new(
+        config: &CompactNodeConfig,
+        peers: &[NodeId],
+        connections_max: u32,
+    ) -> Result<Self, ConfigError> {
         let mut sender = CompactSender::new(config.config, peers)?;
         // They are told once their sessions hear them, and whatever is said reaches them.
         peers.iter().for_each(|peer| sender.peer_lost(*peer));
@@ -99,7 +103,7 @@ impl Compact {
     }
 
     /// The peer listens, or does not.
-    pub(super) fn note_session(&mut self, now: Instant, peer: NodeId, event: SessionEvent) {
+    pub(in crate::node) fn note_session(&mut self, now: Instant, peer: NodeId, event: SessionEvent) {
         match event {
             SessionEvent::PeerUp | SessionEvent::PeerRestarted => {
                 self.sender.peer_back(now, peer);
@@ -114,7 +118,7 @@ impl Compact {
     }
 
     /// When it has something to do next.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::node) fn poll_timeout(&self) -> Option<Instant> {
         let precise_at = self.mixture.poll_timeout(self.sender.spare_budget_at());
         let told_by = [self.sender.poll_timeout(), self.heirlooms.poll_timeout(), precise_at];
         let told_by = told_by.into_iter().chain([self.standing_by.poll_timeout(), self.doubting.poll_timeout()]);

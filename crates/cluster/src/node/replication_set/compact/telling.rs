@@ -11,11 +11,12 @@ use replication::representation::precise;
 
 use super::Compact;
 use super::mixture::Candidate;
+use crate::node::replication_set::ReplicationSet;
 use crate::node::store::ChainStates;
-use crate::node::{Node, peer};
+use crate::node::{NodeEvent, peer};
 use crate::pipeline::Pipeline;
 
-/// Connections that are told precisely in one call of [`Node::handle_timeout`], at most.
+/// Connections that are told precisely in one call of [`ReplicationSet::handle_compact_timeout`], at most.
 const PROMOTED_PER_TIMEOUT_MAX: usize = 64;
 /// Confirmations that are looked for in one call.
 const CONFIRMED_PER_TIMEOUT_MAX: usize = 64;
@@ -24,7 +25,7 @@ const PRECISE_BYTES_BESIDE: usize = 64;
 
 /// What stands for a connection in its slot's cell. The table's hash is the same both ways; two connections may differ in
 /// nothing else.
-pub(super) fn name(pipeline: &Pipeline, original: &Tuple) -> u32 {
+pub(in crate::node) fn name(pipeline: &Pipeline, original: &Tuple) -> u32 {
     let is_reversed = (original.source, original.source_port) > (original.destination, original.destination_port);
     pipeline.table().hash(original) as u32 ^ u32::from(is_reversed)
 }
@@ -80,7 +81,7 @@ impl Compact {
     }
 
     /// A connection is this node's no more. Whether it was told precisely.
-    pub(super) fn leave(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
+    pub(in crate::node) fn leave(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
         let (was_precise, state) = self.cells.forget(slot, name(pipeline, original));
         if let Some(state) = state {
             self.sender.remove(original, state);
@@ -89,10 +90,10 @@ impl Compact {
     }
 }
 
-impl Node {
+impl ReplicationSet {
     /// A connection began, or was taken over. Whether it is told by the filter; else it is told precisely.
-    pub(in crate::node) fn tell_compactly(&mut self, now: Instant, slot: Slot) -> bool {
-        let (Some(compact), pipeline) = (&mut self.compact, &self.pipeline) else { return false };
+    pub(in crate::node) fn tell_compactly(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
+        let Some(compact) = &mut self.compact else { return false };
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return true;
         };
@@ -118,15 +119,16 @@ impl Node {
         true
     }
 
-    /// As [`Node::tell_compactly`], for a change of a connection's automaton.
+    /// As [`ReplicationSet::tell_compactly`], for a change of a connection's automaton.
     pub(in crate::node) fn tell_changed_compactly(
         &mut self,
         now: Instant,
+        pipeline: &Pipeline,
         slot: Slot,
         change: Change,
         previous_state: u8,
     ) -> bool {
-        let (Some(compact), pipeline) = (&mut self.compact, &self.pipeline) else { return false };
+        let Some(compact) = &mut self.compact else { return false };
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return true;
         };
@@ -141,9 +143,9 @@ impl Node {
         !is_precise
     }
 
-    /// As [`Node::tell_compactly`], for a change of a function's state: the filter cannot tell it.
-    pub(in crate::node) fn tell_functions_compactly(&mut self, now: Instant, slot: Slot) -> bool {
-        let (Some(compact), pipeline) = (&mut self.compact, &self.pipeline) else { return false };
+    /// As [`ReplicationSet::tell_compactly`], for a change of a function's state: the filter cannot tell it.
+    pub(in crate::node) fn tell_functions_compactly(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
+        let Some(compact) = &mut self.compact else { return false };
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return true;
         };
@@ -158,8 +160,8 @@ impl Node {
     }
 
     /// What lies in the slot is a copy, or nothing any more.
-    pub(in crate::node) fn note_copied_compactly(&mut self, slot: Slot) {
-        let (Some(compact), pipeline) = (&mut self.compact, &self.pipeline) else { return };
+    pub(in crate::node) fn note_copied_compactly(&mut self, pipeline: &Pipeline, slot: Slot) {
+        let Some(compact) = &mut self.compact else { return };
         match pipeline.connection(slot) {
             None => compact.cells.clear_copy(slot),
             Some(connection) if connection.owner != self.id => {
@@ -172,26 +174,30 @@ impl Node {
     }
 
     /// A connection that this node was master of has ended, or gave way. Whether peers may have to be told precisely.
-    pub(in crate::node) fn tell_left_compactly(&mut self, slot: Slot, original: &Tuple) -> bool {
+    pub(in crate::node) fn tell_left_compactly(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
         match &mut self.compact {
-            Some(compact) => compact.leave(&self.pipeline, slot, original),
+            Some(compact) => compact.leave(pipeline, slot, original),
             None => true,
         }
     }
 
     /// Does what is due of what is told compactly.
-    pub(in crate::node) fn handle_compact_timeout(&mut self, now: Instant) {
-        if self.compact.is_none() {
-            return;
-        }
+    /// `forwards`: this node forwards packets of some group. Returns what happened to a recovery.
+    pub(in crate::node) fn handle_compact_timeout(
+        &mut self,
+        now: Instant,
+        pipeline: &mut Pipeline,
+        forwards: bool,
+    ) -> Option<NodeEvent> {
+        self.compact.as_ref()?;
         for _ in 0..PROMOTED_PER_TIMEOUT_MAX {
             let Some(candidate) = self.compact.as_mut().and_then(|compact| compact.pop_due(now)) else { break };
-            self.promote(now, candidate);
+            self.promote(now, pipeline, candidate);
         }
-        self.look_for_confirmations();
-        self.let_go_while_standing_by(now);
-        self.doubt_what_peers_claim(now);
-        self.look_after_recovery(now);
+        self.look_for_confirmations(pipeline);
+        self.let_go_while_standing_by(now, pipeline, forwards);
+        self.doubt_what_peers_claim(now, pipeline, forwards);
+        let event = self.look_after_recovery(now, pipeline, forwards);
         if let Some(compact) = &mut self.compact {
             compact.sender.handle_timeout(now);
             compact.heirlooms.handle_timeout(now);
@@ -199,12 +205,13 @@ impl Node {
         for receiver in self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut()) {
             receiver.handle_timeout(now);
         }
+        event
     }
 
     /// A connection is told precisely from now on.
-    fn promote(&mut self, now: Instant, candidate: Candidate) {
+    fn promote(&mut self, now: Instant, pipeline: &Pipeline, candidate: Candidate) {
         let Candidate { slot, name: known_as, .. } = candidate;
-        let (Some(compact), pipeline) = (&mut self.compact, &self.pipeline) else { return };
+        let Some(compact) = &mut self.compact else { return };
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return;
         };
@@ -222,8 +229,8 @@ impl Node {
     }
 
     /// What peers have confirmed to have precisely need not be in the filter as well.
-    fn look_for_confirmations(&mut self) {
-        let (Some(compact), pipeline) = (&mut self.compact, &self.pipeline) else { return };
+    fn look_for_confirmations(&mut self, pipeline: &Pipeline) {
+        let Some(compact) = &mut self.compact else { return };
         for _ in 0..CONFIRMED_PER_TIMEOUT_MAX.min(compact.mixture.unconfirmed()) {
             let Some(candidate) = compact.mixture.pop_unconfirmed() else { return };
             let Candidate { slot, name: known_as, .. } = candidate;

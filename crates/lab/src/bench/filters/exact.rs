@@ -2,33 +2,29 @@
 //!
 //! What one would take where five bytes an item are not needed and no false positive is wanted: it is wrong only if two
 //! keys have the same 64-bit hash. A bucket is a cache line of seven cells, and each key has two; items move as in a
-//! [cuckoo filter](crate::cuckoo).
+//! [cuckoo filter](super::cuckoo).
 //!
 //! ```text
 //! word    0 … 6                7 … 13                14                    15
 //!         hashes, low halves   hashes, high halves   states of cells 0–3   states of cells 4–6, taken (8 bits)
 //! ```
 
-use crate::exchange::Exchange;
-use crate::hash::{KeyHash, mix};
-use crate::memory::{Memory, WORDS_PER_LINE};
-use crate::shape::{ExactShape, Shape, ShapeError};
-use crate::{Full, Inserted};
+use ::filters::hash::mix;
+use ::filters::memory::WORDS_PER_LINE;
+use ::filters::{Full, Inserted, KeyHash, Memory};
 
 /// Cells of a bucket.
 const CELLS: usize = 7;
 /// Items that an insertion moves at most, before it gives up and moves them all back.
-pub const MOVES_MAX: usize = 500;
+const MOVES_MAX: usize = 500;
 /// The word of a bucket that says which cells are taken, in its top bits.
 const LAST: usize = 15;
 
 /// A table of exact keys.
 #[derive(Clone)]
-pub struct Exact {
+pub(super) struct Exact {
     memory: Memory,
-    shape: ExactShape,
     buckets: u64,
-    items: usize,
 }
 
 /// What a cell holds.
@@ -39,30 +35,18 @@ struct Item {
 }
 
 impl Exact {
-    /// An empty one.
-    ///
-    /// # Errors
-    /// There is no such table.
-    pub fn new(shape: ExactShape) -> Result<Self, ShapeError> {
-        let words = Shape::Exact(shape).words()?;
-        Ok(Self { memory: Memory::new(words), shape, buckets: (words / WORDS_PER_LINE) as u64, items: 0 })
+    /// An empty one with so many cells, rounded up to whole cache lines.
+    pub(super) fn new(cells: u64) -> Self {
+        let buckets = cells.div_ceil(CELLS as u64);
+        Self { memory: Memory::new(buckets as usize * WORDS_PER_LINE), buckets }
     }
 
-    /// How many items it holds.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.items
-    }
-
-    /// Nothing is in it.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.items == 0
+    pub(super) const fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
     }
 
     /// What it takes, in bytes, without marks.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
+    pub(super) const fn bytes(&self) -> usize {
         self.memory.bytes()
     }
 
@@ -133,7 +117,7 @@ impl Exact {
     ///
     /// # Errors
     /// No row of moves makes room within [`MOVES_MAX`]; nothing changes.
-    pub fn insert(&mut self, key: KeyHash, state: u8) -> Result<Inserted, Full> {
+    pub(super) fn insert(&mut self, key: KeyHash, state: u8) -> Result<Inserted, Full> {
         let item = Item { hash: key.whole(), state };
         if let Some((bucket, cell)) = self.find(item.hash) {
             let previous = self.item(bucket, cell).state;
@@ -144,7 +128,6 @@ impl Exact {
         if !self.place(one, item) && !self.place(other, item) {
             self.make_room(one, item)?;
         }
-        self.items += 1;
         Ok(Inserted::Placed)
     }
 
@@ -172,15 +155,14 @@ impl Exact {
     }
 
     /// The key's state; nothing if it is not in the table.
-    #[must_use]
     #[inline]
-    pub fn lookup(&self, key: KeyHash) -> Option<u8> {
+    pub(super) fn lookup(&self, key: KeyHash) -> Option<u8> {
         let (bucket, cell) = self.find(key.whole())?;
         Some((self.memory.word(bucket * WORDS_PER_LINE + 14 + cell / 4) >> (cell % 4 * 8)) as u8)
     }
 
     /// Gives a key of the table another state. Returns the one that it had; nothing if it is not in the table.
-    pub fn modify(&mut self, key: KeyHash, state: u8) -> Option<u8> {
+    pub(super) fn modify(&mut self, key: KeyHash, state: u8) -> Option<u8> {
         let (bucket, cell) = self.find(key.whole())?;
         let previous = self.item(bucket, cell).state;
         self.set_state(bucket, cell, state);
@@ -188,50 +170,18 @@ impl Exact {
     }
 
     /// Takes a key out. Returns its state; nothing if it was not in the table.
-    pub fn remove(&mut self, key: KeyHash) -> Option<u8> {
+    pub(super) fn remove(&mut self, key: KeyHash) -> Option<u8> {
         let (bucket, cell) = self.find(key.whole())?;
         let state = self.item(bucket, cell).state;
         self.set_item(bucket, cell, None);
-        self.items -= 1;
         Some(state)
-    }
-}
-
-impl Exchange for Exact {
-    fn empty(shape: Shape) -> Result<Self, ShapeError> {
-        if let Shape::Exact(shape) = shape { Self::new(shape) } else { Err(ShapeError::OtherShape) }
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Exact(self.shape)
-    }
-
-    fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    fn memory_mut(&mut self) -> &mut Memory {
-        &mut self.memory
-    }
-
-    /// There are seven cells for eight bits. That a cell's words agree with each other cannot be asked: they come one by one.
-    fn admits(&self, index: usize, word: u32) -> bool {
-        index % WORDS_PER_LINE != LAST || word >> 31 == 0
-    }
-
-    fn put(&mut self, index: usize, word: u32) {
-        if index % WORDS_PER_LINE == LAST {
-            self.items -= (self.memory.word(index) >> 24).count_ones() as usize;
-            self.items += (word >> 24).count_ones() as usize;
-        }
-        self.memory.set(index, word);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secret;
+    use ::filters::Secret;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -241,12 +191,12 @@ mod tests {
 
     #[test]
     fn it_is_filled_to_97_percent_and_never_wrong() {
-        let mut table = Exact::new(ExactShape { cells: 10_000 }).expect("a shape");
+        let mut table = Exact::new(10_000);
         let mut number = 0;
         while table.insert(key(number), (number % 256) as u8).is_ok() {
             number += 1;
         }
-        assert!((9700..=10_003).contains(&table.len()), "{}", table.len());
+        assert!((9700..=10_003).contains(&number), "{number}");
         assert!((0..number).all(|number| table.lookup(key(number)) == Some((number % 256) as u8)));
         assert!((number..number + 100_000).all(|number| table.lookup(key(number)).is_none()));
         assert!((0..number).all(|number| table.remove(key(number)).is_some()));
@@ -256,7 +206,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec((0_u64..60, 0_u8..3, any::<u8>()), 0..200)) {
-            let mut table = Exact::new(ExactShape { cells: 42 }).expect("a shape");
+            let mut table = Exact::new(42);
             let mut model = BTreeMap::new();
             for (number, operation, state) in steps {
                 match operation {
@@ -268,10 +218,9 @@ mod tests {
                         Err(Full) => prop_assert!(!model.contains_key(&number) && model.len() > 30),
                     },
                     1 => prop_assert_eq!(table.modify(key(number), state),
-                        model.get_mut(&number).map(|known| core::mem::replace(known, state))),
+                        model.get_mut(&number).map(|known| std::mem::replace(known, state))),
                     _ => prop_assert_eq!(table.remove(key(number)), model.remove(&number)),
                 }
-                prop_assert_eq!(table.len(), model.len());
                 for number in 0..60 {
                     prop_assert_eq!(table.lookup(key(number)), model.get(&number).copied());
                 }

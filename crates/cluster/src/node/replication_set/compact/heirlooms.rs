@@ -20,9 +20,8 @@ use replication::compact::{
 };
 
 use super::status::HeirloomStatus;
-use crate::node::Node;
 use crate::node::peer::Peer;
-use crate::node::roles::forwards;
+use crate::node::replication_set::ReplicationSet;
 
 /// What a peer tells on is forgotten when nothing was heard of it for so much longer than of the peer itself: it is compared
 /// several times in this time while it is told.
@@ -32,7 +31,7 @@ const _: () = assert!(SILENT_MAX.as_millis() > 4 * compact::COMPARE_INTERVAL.as_
 
 /// What this node tells on.
 #[derive(Default)]
-pub(super) struct Heirlooms {
+pub(in crate::node) struct Heirlooms {
     /// By stream, with the time of adoption.
     kept: [Option<(Instant, CompactSender)>; HEIRLOOMS_MAX],
     /// No recovery is under way here: they are kept for a peer's until then.
@@ -41,12 +40,12 @@ pub(super) struct Heirlooms {
 
 impl Heirlooms {
     /// They are kept until `until` at the latest, although this node recovers nothing.
-    pub(super) const fn keep_until(&mut self, until: Instant) {
+    pub(in crate::node) const fn keep_until(&mut self, until: Instant) {
         self.kept_until = Some(until);
     }
 
     /// They were kept for long enough.
-    pub(super) fn are_over(&self, now: Instant) -> bool {
+    pub(in crate::node) fn are_over(&self, now: Instant) -> bool {
         self.kept_until.is_some_and(|until| until <= now)
     }
 
@@ -74,29 +73,29 @@ impl Heirlooms {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::node) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    pub(super) fn peer_back(&mut self, now: Instant, peer: NodeId) {
+    pub(in crate::node) fn peer_back(&mut self, now: Instant, peer: NodeId) {
         self.senders_mut().for_each(|sender| sender.peer_back(now, peer));
     }
 
-    pub(super) fn peer_lost(&mut self, peer: NodeId) {
+    pub(in crate::node) fn peer_lost(&mut self, peer: NodeId) {
         self.senders_mut().for_each(|sender| sender.peer_lost(peer));
     }
 
     /// The connection is this node's now, and in its own filter.
-    pub(super) fn take(&mut self, original: &Tuple) {
+    pub(in crate::node) fn take(&mut self, original: &Tuple) {
         self.senders_mut().for_each(|sender| sender.take_inherited(original));
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    pub(in crate::node) fn handle_timeout(&mut self, now: Instant) {
         self.senders_mut().for_each(|sender| sender.handle_timeout(now));
     }
 
     /// A peer's answer.
-    pub(super) fn handle_datagram(
+    pub(in crate::node) fn handle_datagram(
         &mut self,
         now: Instant,
         from: NodeId,
@@ -109,7 +108,7 @@ impl Heirlooms {
     }
 
     /// The next datagram for a peer.
-    pub(super) fn poll_transmit(&mut self, now: Instant, to: NodeId, buffer: &mut Vec<u8>) -> bool {
+    pub(in crate::node) fn poll_transmit(&mut self, now: Instant, to: NodeId, buffer: &mut Vec<u8>) -> bool {
         for (sender, stream) in self.kept.iter_mut().zip(1..) {
             if let Some((_, sender)) = sender
                 && sender.poll_transmit(now, to, buffer)
@@ -121,16 +120,16 @@ impl Heirlooms {
         false
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::node) fn poll_timeout(&self) -> Option<Instant> {
         self.senders().filter_map(CompactSender::poll_timeout).chain(self.kept_until).min()
     }
 
     /// Whether the peer has all of them.
-    pub(super) fn is_settled(&self, peer: NodeId) -> bool {
+    pub(in crate::node) fn is_settled(&self, peer: NodeId) -> bool {
         self.senders().all(|sender| sender.is_settled(peer))
     }
 
-    pub(super) fn status(&self) -> HeirloomStatus {
+    pub(in crate::node) fn status(&self) -> HeirloomStatus {
         self.senders().map(CompactSender::status).fold(HeirloomStatus::default(), |sum, told| HeirloomStatus {
             filters: sum.filters + 1,
             entries: sum.entries + told.entries,
@@ -154,11 +153,16 @@ impl ToldOn {
         Self { limits, seed, heard: Default::default() }
     }
 
-    pub(super) fn receivers(&self) -> impl Iterator<Item = &CompactReceiver> {
+    pub(in crate::node) fn receivers(&self) -> impl Iterator<Item = &CompactReceiver> {
         self.heard.iter().flatten().map(|(_, receiver)| receiver)
     }
 
-    pub(super) fn handle_datagram(&mut self, now: Instant, stream: u8, datagram: &[u8]) -> Result<(), CompactError> {
+    pub(in crate::node) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        stream: u8,
+        datagram: &[u8],
+    ) -> Result<(), CompactError> {
         let place = usize::from(stream).checked_sub(1).and_then(|place| self.heard.get_mut(place));
         let Some(place) = place else { return Err(CompactError::Stream(stream)) };
         let (limits, seed) = (self.limits, self.seed.rotate_left(stream.into()) ^ u64::from(stream));
@@ -167,7 +171,7 @@ impl ToldOn {
         receiver.handle_datagram(now, datagram)
     }
 
-    pub(super) fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> bool {
+    pub(in crate::node) fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> bool {
         for (receiver, stream) in self.heard.iter_mut().zip(1..) {
             if let Some((_, receiver)) = receiver
                 && receiver.poll_transmit(now, buffer)
@@ -183,12 +187,12 @@ impl ToldOn {
         self.receivers().filter_map(CompactReceiver::poll_timeout).min()
     }
 
-    pub(super) fn lookup(&self, original: &Tuple) -> Option<(Known, Option<Representation>)> {
+    pub(in crate::node) fn lookup(&self, original: &Tuple) -> Option<(Known, Option<Representation>)> {
         self.receivers().find_map(|receiver| Some((receiver.lookup(original)?, receiver.representation())))
     }
 
     /// What the peer has begun to tell on is here whole.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(in crate::node) fn is_complete(&self) -> bool {
         self.receivers().all(CompactReceiver::is_complete)
     }
 
@@ -202,14 +206,11 @@ impl ToldOn {
     }
 }
 
-impl Node {
+impl ReplicationSet {
     /// The peer was started anew, with nothing, while this node forwards nothing: nobody has taken its connections over. What it
     /// told before is kept here, and told on to it.
     pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peer: NodeId) {
-        if !self.roles.groups_in(forwards).is_empty() {
-            return;
-        }
-        let receiver = self.peers.iter_mut().find(|known| known.id == peer).and_then(|peer| peer.compact.as_mut());
+        let receiver = self.peers.get_mut(peer).and_then(|peer| peer.compact.as_mut());
         receiver.into_iter().for_each(|receiver| receiver.set_retaining(true));
         self.adopt_heirlooms(now, Some(peer));
         if let Some(compact) = &mut self.compact {
@@ -219,7 +220,7 @@ impl Node {
 
     /// What the peers that are gone told, or `restarted` before it was started anew, and what any peer told on, is told on from
     /// here.
-    pub(super) fn adopt_heirlooms(&mut self, now: Instant, restarted: Option<NodeId>) {
+    pub(in crate::node) fn adopt_heirlooms(&mut self, now: Instant, restarted: Option<NodeId>) {
         let Some(compact) = &mut self.compact else { return };
         compact.heirlooms.kept_until = None;
         let listens = |peer: &Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
@@ -240,7 +241,7 @@ impl Node {
     }
 
     /// What peers have stopped telling on is forgotten, unless it is asked for.
-    pub(super) fn forget_silent_heirlooms(&mut self, now: Instant) {
+    pub(in crate::node) fn forget_silent_heirlooms(&mut self, now: Instant) {
         for peer in &mut self.peers {
             let age = peer.compact.as_ref().and_then(|receiver| receiver.age(now));
             if let (Some(told_on), Some(age)) = (&mut peer.told_on, age) {
@@ -250,7 +251,7 @@ impl Node {
     }
 
     /// A datagram of a stream that is told on, or an answer to one.
-    pub(super) fn handle_told_on(
+    pub(in crate::node) fn handle_told_on(
         &mut self,
         now: Instant,
         from: NodeId,
@@ -261,7 +262,7 @@ impl Node {
             let heirlooms = self.compact.as_mut().map(|compact| &mut compact.heirlooms);
             return heirlooms.map_or(Ok(()), |heirlooms| heirlooms.handle_datagram(now, from, stream, datagram));
         }
-        let peer = self.peers.iter_mut().find(|peer| peer.id == from && peer.refused.is_none());
+        let peer = self.peers.get_mut(from).filter(|peer| peer.refused.is_none());
         let told_on = peer.and_then(|peer| peer.told_on.as_mut());
         told_on.map_or(Ok(()), |told_on| told_on.handle_datagram(now, stream, datagram))
     }

@@ -28,7 +28,7 @@ const _: () = assert!(size_of::<Cell>() == 8, "a million connections take eight 
 pub(in crate::node) struct Cells(Vec<Cell>);
 
 impl Cells {
-    pub(super) fn new(connections_max: u32) -> Self {
+    pub(in crate::node) fn new(connections_max: u32) -> Self {
         Self(vec![Cell::default(); connections_max as usize])
     }
 
@@ -42,17 +42,17 @@ impl Cells {
     }
 
     /// Whether the connection of that name is told precisely.
-    pub(super) fn is_precise_as(&self, slot: Slot, name: u32) -> bool {
+    pub(in crate::node) fn is_precise_as(&self, slot: Slot, name: u32) -> bool {
         self.get(slot, name).is_some_and(|cell| cell.flags & PRECISE != 0)
     }
 
     /// The state with which the connection is in the filter, if it is.
-    pub(super) fn filtered(&self, slot: Slot, name: u32) -> Option<CellState> {
+    pub(in crate::node) fn filtered(&self, slot: Slot, name: u32) -> Option<CellState> {
         self.get(slot, name).filter(|cell| cell.flags & IN_FILTER != 0).map(|cell| cell.state)
     }
 
     /// The connection is in the filter, in this state.
-    pub(super) fn set_filtered(&mut self, slot: Slot, name: u32, state: CellState) {
+    pub(in crate::node) fn set_filtered(&mut self, slot: Slot, name: u32, state: CellState) {
         let kept = self.get(slot, name).map_or(0, |cell| cell.flags);
         if let Some(cell) = self.0.get_mut(slot.0 as usize) {
             *cell = Cell { name, state, flags: kept | IN_FILTER };
@@ -60,7 +60,7 @@ impl Cells {
     }
 
     /// The connection is told precisely.
-    pub(super) fn set_precise(&mut self, slot: Slot, name: u32) {
+    pub(in crate::node) fn set_precise(&mut self, slot: Slot, name: u32) {
         let known = self.get(slot, name).copied().unwrap_or_default();
         if let Some(cell) = self.0.get_mut(slot.0 as usize) {
             *cell = Cell { name, flags: known.flags | PRECISE, ..known };
@@ -68,21 +68,21 @@ impl Cells {
     }
 
     /// The connection is in the filter no more. The state that it was in it with.
-    pub(super) fn take_filtered(&mut self, slot: Slot, name: u32) -> Option<CellState> {
+    pub(in crate::node) fn take_filtered(&mut self, slot: Slot, name: u32) -> Option<CellState> {
         let state = self.filtered(slot, name)?;
         self.0[slot.0 as usize].flags &= !IN_FILTER;
         Some(state)
     }
 
     /// Nothing is told of the connection any more. Whether it was told precisely, and the state that it was in the filter with.
-    pub(super) fn forget(&mut self, slot: Slot, name: u32) -> (bool, Option<CellState>) {
+    pub(in crate::node) fn forget(&mut self, slot: Slot, name: u32) -> (bool, Option<CellState>) {
         let Some(known) = self.get(slot, name).copied() else { return (false, None) };
         self.0[slot.0 as usize] = Cell::default();
         (known.flags & PRECISE != 0, (known.flags & IN_FILTER != 0).then_some(known.state))
     }
 
     /// The slot holds nothing.
-    pub(super) fn clear_copy(&mut self, slot: Slot) {
+    pub(in crate::node) fn clear_copy(&mut self, slot: Slot) {
         if let Some(cell) = self.0.get_mut(slot.0 as usize).filter(|cell| cell.flags == PRECISE) {
             *cell = Cell::default();
         }
