@@ -324,8 +324,9 @@ impl Node {
             let claims = speaks_for_all || peer.resync.has_restarted();
             let remnants = if claims { Remnants::Claim } else { Remnants::Remove };
             let (id, pipeline) = (peer.id, &mut self.pipeline);
-            let needs_another =
-                peer.resync.step(|epoch, cursor, slots| pipeline.sweep_copies(now, id, epoch, remnants, cursor, slots));
+            let needs_another = peer
+                .resync
+                .step(|epoch, cursor, slots| pipeline.replicas().sweep(now, id, epoch, remnants, cursor, slots));
             if needs_another && let Some(session) = peer.session.as_mut().and_then(PeerSession::native) {
                 session.request_resync();
             }
@@ -377,7 +378,7 @@ impl Node {
             self.site.as_ref().and_then(|site| site.poll_timeout()),
             self.replication.deferral.as_ref().and_then(|deferral| deferral.insertion.poll_timeout()),
             self.poll_leaving(),
-            self.pipeline.recovery_ends_at(),
+            self.pipeline.recovery.ends_at(),
             self.replication.compact.as_ref().and_then(|compact| compact.poll_timeout()),
             self.passive.poll_timeout(),
             self.announcing.poll_timeout(),

@@ -7,12 +7,11 @@ use flow::connection::flags;
 use flow::conntrack::{Change, Tracker};
 use flow::table::{InsertError, Slot, Table};
 use flow::wire::Packet;
-use flow::wire::tlv::TlvError;
 use flow::{BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, Tuple};
 use network_functions::chain::Chain;
 use network_functions::expectation::Fulfilled;
 use network_functions::function::{CloseReason, Verdict};
-use replication::representation::precise::{self, Ended};
+use replication::representation::precise::Ended;
 
 use super::change::TableChange;
 use super::counters::PipelineCounters;
@@ -250,21 +249,6 @@ impl Connections {
         } else {
             self.relations.announce_begun(master, tuple);
         }
-    }
-
-    /// Enters the relations of a replica that was just taken.
-    pub(super) fn apply_relations(
-        &mut self,
-        now: Instant,
-        original: &Tuple,
-        relations: &precise::Relations<'_>,
-    ) -> Result<(), TlvError> {
-        let set = self.relations.apply(now, original, relations)?;
-        if let Some((slot, _)) = self.lookup(original).filter(|_| *relations != precise::Relations::default()) {
-            let connection = record_mut(&mut self.table, slot);
-            connection.flags = connection.flags & !(flags::EXPECTS | flags::RELATED) | set;
-        }
-        Ok(())
     }
 
     pub(super) fn note_change(&mut self, slot: Slot, change: Change, previous_state: u8) {

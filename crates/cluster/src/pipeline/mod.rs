@@ -63,9 +63,8 @@ use replication::representation::precise::{Ended, Relations};
 
 use crate::observation::Observation;
 use batch::Pending;
-use connections::Connections;
+use connections::{Connections, record_mut};
 use limits::Sources;
-use recovery::Recovery;
 use reevaluation::Reevaluation;
 use shard::Shard;
 use sharing::Sharing;
@@ -78,9 +77,9 @@ pub use edge::{Edge, Recalled};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::CopyExpiry;
 pub use limits::{Limits, SourceLimit};
-pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, RecoveryConfig, RecoveryCounters};
+pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
 pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
-pub use replica::{Applied, Remnants};
+pub use replica::{Applied, Remnants, Replicas};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 pub use sharing::{SharingConfig, SharingCounters, WAIT_FOR_PEER_DEFAULT};
 pub use tombstones::{TOMBSTONE_LIFETIME, TOMBSTONES_MAX, TombstoneCounters};
@@ -95,7 +94,8 @@ pub struct Pipeline {
     fragments: FragmentTable,
     /// Packets that only an update of a peer can judge.
     waiting: Waiting,
-    recovery: Recovery,
+    /// Connections that only filters of other nodes know.
+    pub recovery: Recovery,
     reevaluation: Reevaluation,
     key: HashKey,
     /// Connections may begin.
@@ -184,27 +184,6 @@ impl Pipeline {
     /// Stops judging, whatever is left.
     pub const fn stop_judging(&mut self) {
         self.reevaluation.stop();
-    }
-
-    /// From `now` on packets of no connection are looked for in filters. `entries` is how many connections were replicated. A
-    /// recovery that is under way goes on, for as long again; whether none was is returned.
-    pub fn begin_recovery(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
-        self.recovery.begin(now, config, entries)
-    }
-
-    /// So many connections have been replicated by now; a peer that left in good order may go on replicating.
-    pub fn note_told_entries(&mut self, entries: u64) {
-        self.recovery.note_entries(entries);
-    }
-
-    /// Ends the recovery if its time is over, or nothing is left that could come back.
-    pub fn end_recovery_if_over(&mut self, now: Instant) {
-        self.recovery.end_if_over(now);
-    }
-
-    /// Filters are not asked any more.
-    pub fn end_recovery(&mut self) {
-        self.recovery.end();
     }
 }
 
@@ -297,13 +276,13 @@ impl Pipeline {
     /// Reply tuples of other workers' connections that are known here.
     #[must_use]
     pub fn redirects(&self) -> usize {
-        self.connections.shard.redirects()
+        self.connections.shard.redirects.len()
     }
 
     /// Announcements that found no room.
     #[must_use]
     pub const fn announcements_lost(&self) -> u64 {
-        self.connections.relations.announcements_lost()
+        self.connections.relations.announcements_lost
     }
 
     /// The connections that are expected.
@@ -370,24 +349,6 @@ impl Pipeline {
     #[must_use]
     pub const fn is_judging(&self) -> bool {
         self.reevaluation.is_active()
-    }
-
-    /// Whether packets of no connection are looked for in filters.
-    #[must_use]
-    pub const fn is_recovering(&self) -> bool {
-        self.recovery.is_active()
-    }
-
-    /// When the recovery ends, if one is under way.
-    #[must_use]
-    pub fn recovery_ends_at(&self) -> Option<Instant> {
-        self.recovery.ends_at()
-    }
-
-    /// What was counted of recoveries.
-    #[must_use]
-    pub const fn recovery_counters(&self) -> RecoveryCounters {
-        self.recovery.counters
     }
 
     /// Whether the answer of a filter may stand for the connection that began with `original`. A pair of hosts never stands for
@@ -468,12 +429,12 @@ impl Pipeline {
 
     /// The next frame for another worker. To be polled after every batch, until there is none.
     pub fn poll_handed_over(&mut self) -> Option<HandedFrame> {
-        self.connections.shard.poll_handed_over()
+        self.connections.shard.handed.pop_front()
     }
 
     /// The next redirect for another worker.
     pub fn poll_redirect(&mut self) -> Option<(WorkerId, Redirect)> {
-        self.connections.shard.poll_redirect()
+        self.connections.shard.notes.pop_front()
     }
 
     /// A redirect from another worker.
@@ -497,7 +458,7 @@ impl Pipeline {
 
     /// The next announcement to another worker.
     pub fn poll_announcement(&mut self) -> Option<(WorkerId, Announcement)> {
-        self.connections.relations.poll_announcement()
+        self.connections.relations.announcements.pop_front()
     }
 
     /// An announcement of another worker.
@@ -513,50 +474,9 @@ impl Pipeline {
         }
     }
 
-    /// Enters a connection as `from` replicates it. What the same node sent earlier is replaced, whatever the versions (its
-    /// messages come in order, and a tuple may have been used again); what another node is master of only by a newer
-    /// version. Nodes that could not reach each other may both be master of a connection with the same version: then that of
-    /// the lower number counts, on both, or they would differ for ever.
-    pub fn apply_copy(&mut self, now: Instant, from: NodeId, copy: Connection) -> Applied {
-        let applied = replica::apply(&mut self.connections, now, from, copy);
-        if applied == Applied::Taken && self.waiting.len() > 0 {
-            let table = &self.connections.table;
-            [copy.original, copy.reply].iter().for_each(|tuple| self.waiting.note_known(table.hash(tuple)));
-        }
-        applied
-    }
-
-    /// Ends what this node is master of and what stands in the way of a copy: a connection with one of its tuples, which
-    /// began while the nodes could not reach each other (a server's answer that no connection was known for, say).
-    pub fn give_way(&mut self, copy: &Connection) {
-        replica::give_way(&mut self.connections, copy);
-    }
-
-    /// Removes the copy that has ended according to `from`, unless another node has become its master since. A connection of
-    /// this node's ends if `from` became its master and ended it without this node having learnt so: other backups are
-    /// informed. True if it was there.
-    pub fn delete_copy(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
-        replica::delete(&mut self.connections, from, original, version)
-    }
-
-    /// The master's timer has run out for a connection of which a packet was forwarded here a moment ago: it lives, and this
-    /// node is its master now. True if so.
-    pub fn refuse_end(&mut self, now: Instant, from: NodeId, original: &Tuple) -> bool {
-        replica::refuse_end(&mut self.connections, now, from, original)
-    }
-
-    /// Does with copies of `from` that it has not replicated again, those whose [`flags::RESYNCED`] is not `told`, what
-    /// `remnants` says. Looks at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
-    pub fn sweep_copies(
-        &mut self,
-        now: Instant,
-        from: NodeId,
-        told: bool,
-        remnants: Remnants,
-        cursor: Slot,
-        slots_max: usize,
-    ) -> Option<Slot> {
-        replica::sweep(&mut self.connections, now, (from, told), remnants, cursor, slots_max)
+    /// The copies of other nodes' connections, to be changed as those nodes replicate them.
+    pub const fn replicas(&mut self) -> Replicas<'_> {
+        Replicas { connections: &mut self.connections, waiting: &mut self.waiting }
     }
 
     /// Another node has the connection that this one was master of: it is removed here, and peers are not informed.
@@ -598,6 +518,11 @@ impl Pipeline {
         original: &Tuple,
         relations: &Relations<'_>,
     ) -> Result<(), TlvError> {
-        self.connections.apply_relations(now, original, relations)
+        let set = self.connections.relations.apply(now, original, relations)?;
+        if let Some((slot, _)) = self.lookup(original).filter(|_| *relations != Relations::default()) {
+            let connection = record_mut(&mut self.connections.table, slot);
+            connection.flags = connection.flags & !(flags::EXPECTS | flags::RELATED) | set;
+        }
+        Ok(())
     }
 }

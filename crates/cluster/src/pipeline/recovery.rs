@@ -98,9 +98,9 @@ pub(super) enum Recollection {
 }
 
 /// Recoveries, of which one may be under way.
-pub(super) struct Recovery {
+pub struct Recovery {
     key: HashKey,
-    pub(super) counters: RecoveryCounters,
+    counters: RecoveryCounters,
     current: Option<Box<Current>>,
 }
 
@@ -109,8 +109,9 @@ impl Recovery {
         Self { key, counters: RecoveryCounters::default(), current: None }
     }
 
-    /// See [`super::Pipeline::begin_recovery`].
-    pub(super) fn begin(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
+    /// From `now` on packets of no connection are looked for in filters. `entries` is how many connections were replicated. A
+    /// recovery that is under way goes on, for as long again; whether none was is returned.
+    pub fn begin(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
         let until = now + config.lasts;
         if let Some(current) = &mut self.current {
             (current.until, current.told, current.restored) = (until, entries, 0);
@@ -132,23 +133,27 @@ impl Recovery {
         true
     }
 
-    /// So many connections have been replicated by now.
-    pub(super) fn note_entries(&mut self, entries: u64) {
+    /// So many connections have been replicated by now; a peer that left in good order may go on replicating.
+    pub fn note_entries(&mut self, entries: u64) {
         if let Some(current) = &mut self.current {
             current.told = current.told.max(entries);
         }
     }
 
-    pub(super) const fn is_active(&self) -> bool {
+    /// Whether packets of no connection are looked for in filters.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
         self.current.is_some()
     }
 
-    pub(super) fn ends_at(&self) -> Option<Instant> {
+    /// When the recovery ends, if one is under way.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<Instant> {
         self.current.as_ref().map(|current| current.until)
     }
 
     /// Ends the recovery if its time is over, or nothing is left that could come back.
-    pub(super) fn end_if_over(&mut self, now: Instant) {
+    pub fn end_if_over(&mut self, now: Instant) {
         let Some(current) = &self.current else { return };
         let is_used_up = current.is_used_up() && !current.makes_good();
         if is_used_up || current.until <= now {
@@ -157,8 +162,15 @@ impl Recovery {
         }
     }
 
-    pub(super) fn end(&mut self) {
+    /// Filters are not asked any more.
+    pub fn end(&mut self) {
         self.current = None;
+    }
+
+    /// What was counted of all recoveries.
+    #[must_use]
+    pub const fn counters(&self) -> RecoveryCounters {
+        self.counters
     }
 
     /// Looks for a packet's connection in the filters of other nodes, and enters it if it is there.

@@ -64,8 +64,8 @@ pub(super) struct Relations {
     /// connection in the table, whose limit is therefore this one's too.
     masters: BTreeMap<TupleBytes, Tuple>,
     place: Place,
-    announcements: VecDeque<(WorkerId, Announcement)>,
-    announcements_lost: u64,
+    pub(super) announcements: VecDeque<(WorkerId, Announcement)>,
+    pub(super) announcements_lost: u64,
 }
 
 impl Default for Relations {
@@ -145,14 +145,6 @@ impl Relations {
         } else {
             self.announcements_lost += 1;
         }
-    }
-
-    pub(super) fn poll_announcement(&mut self) -> Option<(WorkerId, Announcement)> {
-        self.announcements.pop_front()
-    }
-
-    pub(super) const fn announcements_lost(&self) -> u64 {
-        self.announcements_lost
     }
 
     /// Another worker has announced that the connection `tuple`, expected on behalf of `master`, has begun. True: no further

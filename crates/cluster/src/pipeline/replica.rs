@@ -9,6 +9,7 @@ use replication::representation::precise::Ended;
 
 use super::change::TableChange;
 use super::connections::{Connections, record, record_mut};
+use super::waiting::Waiting;
 
 /// What became of a copy that a peer sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,174 +35,203 @@ pub enum Remnants {
     Claim,
 }
 
-/// See [`super::Pipeline::apply_copy`].
-pub(super) fn apply(connections: &mut Connections, now: Instant, from: NodeId, mut copy: Connection) -> Applied {
-    let known = connections.lookup(&copy.original);
-    let known_as_original = known.filter(|(_, direction)| *direction == Direction::Original).map(|(slot, _)| slot);
-    if is_refused(connections, from, &copy, known_as_original) {
-        return Applied::Ended;
-    }
-    copy.flags = copy.flags & !flags::UNSEEN | flags::COPY;
-    if let Some(slot) = known_as_original {
-        let connection = record(&connections.table, slot);
-        if !prevails(from, copy.version, connection) {
-            if connection.owner == connections.node {
-                // The other node has not learnt yet that this one knows better, or has forgotten it.
-                connections.changes.push(TableChange::TakenOver { slot });
-            }
-            return Applied::Stale;
-        }
-        if connection.reply == copy.reply {
-            update(connections, now, from, slot, copy);
-            return Applied::Taken;
-        }
-    }
-    // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the copy's tuples, the other way round.
-    let by_reply = connections.lookup(&copy.reply).filter(|(slot, _)| known.is_none_or(|(known, _)| known != *slot));
-    for (slot, _) in [known, by_reply].into_iter().flatten() {
-        // A remnant of the same peer gives way; what this node or a third one is master of does not.
-        let gives_way = connections.table.get(slot).is_some_and(|other| {
-            other.owner == from || (other.original == copy.original && prevails(from, copy.version, other))
-        });
-        if !gives_way {
-            return Applied::Conflict;
-        }
-        if let Some(removed) = connections.remove(slot).filter(|removed| removed.owner == connections.node) {
-            connections.changes.push(TableChange::Displaced { slot, original: removed.original });
-        }
-    }
-    match connections.insert(copy, connections.table.hash(&copy.original), now) {
-        Ok(slot) => {
-            connections.changes.push(TableChange::Copied { slot });
-            Applied::Taken
-        }
-        Err(InsertError::Full) => Applied::Full,
-        Err(InsertError::TupleInUse) => Applied::Conflict,
-    }
+/// The copies of other nodes' connections in a pipeline.
+pub struct Replicas<'a> {
+    pub(super) connections: &'a mut Connections,
+    pub(super) waiting: &'a mut Waiting,
 }
 
-/// Whether a replica is of a connection that has ended here, and `from` must learn so: see [`super::tombstones`]. `known` is where
-/// a connection with the same original tuple lies.
-fn is_refused(connections: &mut Connections, from: NodeId, copy: &Connection, known: Option<Slot>) -> bool {
-    if connections.tombstones.is_empty() {
-        return false;
+impl Replicas<'_> {
+    /// Enters a connection as `from` replicates it. What the same node sent earlier is replaced, whatever the versions (its
+    /// messages come in order, and a tuple may have been used again); what another node is master of only by a newer
+    /// version. Nodes that could not reach each other may both be master of a connection with the same version: then that of
+    /// the lower number counts, on both, or they would differ for ever.
+    pub fn apply(&mut self, now: Instant, from: NodeId, copy: Connection) -> Applied {
+        let applied = self.enter(now, from, copy);
+        if applied == Applied::Taken && self.waiting.len() > 0 {
+            let table = &self.connections.table;
+            [copy.original, copy.reply].iter().for_each(|tuple| self.waiting.note_known(table.hash(tuple)));
+        }
+        applied
     }
-    let name = connections.directed_hash(&copy.original);
-    let Connections { node, table, tombstones, changes, .. } = connections;
-    let is_own = known.map(|slot| record(table, slot).owner == *node);
-    let Some(version) = tombstones.refusal(name, copy, is_own) else { return false };
-    changes.push(match known {
-        // The tuple was used again here since: the new connection is replicated, with a version that counts more.
-        Some(slot) => {
-            let connection = record_mut(table, slot);
-            if !is_before(copy.version, connection.version) {
+
+    fn enter(&mut self, now: Instant, from: NodeId, mut copy: Connection) -> Applied {
+        let known = self.connections.lookup(&copy.original);
+        let known_as_original = known.filter(|(_, direction)| *direction == Direction::Original).map(|(slot, _)| slot);
+        if self.is_refused(from, &copy, known_as_original) {
+            return Applied::Ended;
+        }
+        copy.flags = copy.flags & !flags::UNSEEN | flags::COPY;
+        if let Some(slot) = known_as_original {
+            let connection = record(&self.connections.table, slot);
+            if !prevails(from, copy.version, connection) {
+                if connection.owner == self.connections.node {
+                    // The other node has not learnt yet that this one knows better, or has forgotten it.
+                    self.connections.changes.push(TableChange::TakenOver { slot });
+                }
+                return Applied::Stale;
+            }
+            if connection.reply == copy.reply {
+                self.update(now, from, slot, copy);
+                return Applied::Taken;
+            }
+        }
+        // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the copy's tuples, the other way round.
+        let by_reply =
+            self.connections.lookup(&copy.reply).filter(|(slot, _)| known.is_none_or(|(known, _)| known != *slot));
+        for (slot, _) in [known, by_reply].into_iter().flatten() {
+            // A remnant of the same peer gives way; what this node or a third one is master of does not.
+            let gives_way = self.connections.table.get(slot).is_some_and(|other| {
+                other.owner == from || (other.original == copy.original && prevails(from, copy.version, other))
+            });
+            if !gives_way {
+                return Applied::Conflict;
+            }
+            if let Some(removed) =
+                self.connections.remove(slot).filter(|removed| removed.owner == self.connections.node)
+            {
+                self.connections.changes.push(TableChange::Displaced { slot, original: removed.original });
+            }
+        }
+        match self.connections.insert(copy, self.connections.table.hash(&copy.original), now) {
+            Ok(slot) => {
+                self.connections.changes.push(TableChange::Copied { slot });
+                Applied::Taken
+            }
+            Err(InsertError::Full) => Applied::Full,
+            Err(InsertError::TupleInUse) => Applied::Conflict,
+        }
+    }
+
+    /// Whether a replica is of a connection that has ended here, and `from` must learn so: see [`super::tombstones`]. `known` is where
+    /// a connection with the same original tuple lies.
+    fn is_refused(&mut self, from: NodeId, copy: &Connection, known: Option<Slot>) -> bool {
+        if self.connections.tombstones.is_empty() {
+            return false;
+        }
+        let name = self.connections.directed_hash(&copy.original);
+        let Connections { node, table, tombstones, changes, .. } = &mut *self.connections;
+        let is_own = known.map(|slot| record(table, slot).owner == *node);
+        let Some(version) = tombstones.refusal(name, copy, is_own) else { return false };
+        changes.push(match known {
+            // The tuple was used again here since: the new connection is replicated, with a version that counts more.
+            Some(slot) => {
+                let connection = record_mut(table, slot);
+                if !is_before(copy.version, connection.version) {
+                    connection.version = version;
+                }
+                TableChange::TakenOver { slot }
+            }
+            None => {
+                let ended = Ended { original: copy.original, version, owner: *node, has_timed_out: false };
+                TableChange::Refused { to: from, ended }
+            }
+        });
+        true
+    }
+
+    /// Replaces the record in a slot by the same connection as `from` knows it.
+    fn update(&mut self, now: Instant, from: NodeId, slot: Slot, mut copy: Connection) {
+        let Connections { node, table, sharing, changes, .. } = &mut *self.connections;
+        let connection = record_mut(table, slot);
+        let lacks_something =
+            sharing.as_mut().is_some_and(|sharing| sharing.merge(now, (*node, from), slot, connection, &mut copy));
+        copy.packets = connection.packets;
+        copy.bytes = connection.bytes;
+        let expires_at = Instant::from_nanos(copy.expires_at_nanos);
+        let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
+        *connection = copy.with_timer_of(connection);
+        if is_sooner {
+            table.expire_sooner(slot, expires_at);
+        }
+        changes.push(TableChange::Copied { slot });
+        if lacks_something {
+            self.connections.take_over_shared(now, slot);
+            self.connections.changes.push(TableChange::TakenOver { slot });
+        }
+    }
+
+    /// Ends what this node is master of and what stands in the way of a copy: a connection with one of its tuples, which
+    /// began while the nodes could not reach each other (a server's answer that no connection was known for, say).
+    pub fn give_way(&mut self, copy: &Connection) {
+        for tuple in [&copy.original, &copy.reply] {
+            let Some((slot, _)) = self.connections.lookup(tuple) else { continue };
+            if record(&self.connections.table, slot).owner == self.connections.node {
+                self.connections.end(slot, CloseReason::Terminated);
+            }
+        }
+    }
+
+    /// Removes the copy that has ended according to `from`, unless another node has become its master since. A connection of
+    /// this node's ends if `from` became its master and ended it without this node having learnt so: other backups are
+    /// informed. True if it was there.
+    pub fn delete(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
+        let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
+        let connection = record_mut(&mut self.connections.table, slot);
+        if !prevails(from, version, connection) {
+            return false;
+        }
+        if connection.owner == self.connections.node {
+            if connection.is_older_than(version) {
                 connection.version = version;
             }
-            TableChange::TakenOver { slot }
+            self.connections.end(slot, CloseReason::Terminated);
+        } else {
+            self.connections.remove(slot);
         }
-        None => {
-            let ended = Ended { original: copy.original, version, owner: *node, has_timed_out: false };
-            TableChange::Refused { to: from, ended }
-        }
-    });
-    true
-}
+        true
+    }
 
-/// Replaces the record in a slot by the same connection as `from` knows it.
-fn update(connections: &mut Connections, now: Instant, from: NodeId, slot: Slot, mut copy: Connection) {
-    let Connections { node, table, sharing, changes, .. } = &mut *connections;
-    let connection = record_mut(table, slot);
-    let lacks_something =
-        sharing.as_mut().is_some_and(|sharing| sharing.merge(now, (*node, from), slot, connection, &mut copy));
-    copy.packets = connection.packets;
-    copy.bytes = connection.bytes;
-    let expires_at = Instant::from_nanos(copy.expires_at_nanos);
-    let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
-    *connection = copy.with_timer_of(connection);
-    if is_sooner {
-        table.expire_sooner(slot, expires_at);
-    }
-    changes.push(TableChange::Copied { slot });
-    if lacks_something {
-        connections.take_over_shared(now, slot);
-        connections.changes.push(TableChange::TakenOver { slot });
-    }
-}
-
-/// See [`super::Pipeline::give_way`].
-pub(super) fn give_way(connections: &mut Connections, copy: &Connection) {
-    for tuple in [&copy.original, &copy.reply] {
-        let Some((slot, _)) = connections.lookup(tuple) else { continue };
-        if record(&connections.table, slot).owner == connections.node {
-            connections.end(slot, CloseReason::Terminated);
-        }
-    }
-}
-
-/// See [`super::Pipeline::delete_copy`].
-pub(super) fn delete(connections: &mut Connections, from: NodeId, original: &Tuple, version: u32) -> bool {
-    let Some((slot, Direction::Original)) = connections.lookup(original) else { return false };
-    let connection = record_mut(&mut connections.table, slot);
-    if !prevails(from, version, connection) {
-        return false;
-    }
-    if connection.owner == connections.node {
-        if connection.is_older_than(version) {
-            connection.version = version;
-        }
-        connections.end(slot, CloseReason::Terminated);
-    } else {
-        connections.remove(slot);
-    }
-    true
-}
-
-/// See [`super::Pipeline::sweep_copies`].
-pub(super) fn sweep(
-    connections: &mut Connections,
-    now: Instant,
-    (from, is_resynced): (NodeId, bool),
-    remnants: Remnants,
-    cursor: Slot,
-    slots_max: usize,
-) -> Option<Slot> {
-    let mut next = cursor;
-    for _ in 0..slots_max {
-        let slot = connections.table.next_occupied(next)?;
-        let connection = record(&connections.table, slot);
-        let is_remnant = connection.owner == from
-            && connection.flags & flags::COPY != 0
-            && (connection.flags & flags::RESYNCED != 0) != is_resynced;
-        match remnants {
-            _ if !is_remnant => {}
-            Remnants::Remove => drop(connections.remove(slot)),
-            Remnants::Claim => {
-                connections.claim(now, slot);
-                connections.changes.push(TableChange::TakenOver { slot });
+    /// Does with copies of `from` that it has not replicated again, those whose [`flags::RESYNCED`] is not `told`, what
+    /// `remnants` says. Looks at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
+    pub fn sweep(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        told: bool,
+        remnants: Remnants,
+        cursor: Slot,
+        slots_max: usize,
+    ) -> Option<Slot> {
+        let mut next = cursor;
+        for _ in 0..slots_max {
+            let slot = self.connections.table.next_occupied(next)?;
+            let connection = record(&self.connections.table, slot);
+            let is_remnant = connection.owner == from
+                && connection.flags & flags::COPY != 0
+                && (connection.flags & flags::RESYNCED != 0) != told;
+            match remnants {
+                _ if !is_remnant => {}
+                Remnants::Remove => drop(self.connections.remove(slot)),
+                Remnants::Claim => {
+                    self.connections.claim(now, slot);
+                    self.connections.changes.push(TableChange::TakenOver { slot });
+                }
             }
+            next = Slot(slot.0 + 1);
         }
-        next = Slot(slot.0 + 1);
+        Some(next)
     }
-    Some(next)
-}
 
-/// See [`super::Pipeline::refuse_end`].
-pub(super) fn refuse_end(connections: &mut Connections, now: Instant, from: NodeId, original: &Tuple) -> bool {
-    let Some((slot, Direction::Original)) = connections.lookup(original) else { return false };
-    let connection = record(&connections.table, slot);
-    if connection.owner != from || conntrack::is_closing(original.protocol, &connection.protocol) {
-        return false;
+    /// The master's timer has run out for a connection of which a packet was forwarded here a moment ago: it lives, and this
+    /// node is its master now. True if so.
+    pub fn refuse_end(&mut self, now: Instant, from: NodeId, original: &Tuple) -> bool {
+        let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
+        let connection = record(&self.connections.table, slot);
+        if connection.owner != from || conntrack::is_closing(original.protocol, &connection.protocol) {
+            return false;
+        }
+        let timeout = self.connections.tracker.timeout(original.protocol, &connection.protocol, connection.flags);
+        let Some(sharing) = &mut self.connections.sharing else { return false };
+        if !sharing.was_just_forwarded(now, slot, timeout) {
+            return false;
+        }
+        sharing.counters.ends_refused += 1;
+        self.connections.take_over_shared(now, slot);
+        self.connections.set_expiry(slot, now + timeout);
+        self.connections.changes.push(TableChange::TakenOver { slot });
+        true
     }
-    let timeout = connections.tracker.timeout(original.protocol, &connection.protocol, connection.flags);
-    let Some(sharing) = &mut connections.sharing else { return false };
-    if !sharing.was_just_forwarded(now, slot, timeout) {
-        return false;
-    }
-    sharing.counters.ends_refused += 1;
-    connections.take_over_shared(now, slot);
-    connections.set_expiry(slot, now + timeout);
-    connections.changes.push(TableChange::TakenOver { slot });
-    true
 }
 
 /// Whether `version` in an update of `from` counts more than what is known.

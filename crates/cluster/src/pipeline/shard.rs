@@ -118,14 +118,14 @@ pub struct ShardCounters {
 pub(crate) struct Shard {
     place: Place,
     /// Reply tuples of other workers' connections whose packets come here.
-    redirects: BTreeMap<Tuple, WorkerId>,
+    pub(super) redirects: BTreeMap<Tuple, WorkerId>,
     /// The most of them; further ones are refused.
     redirects_max: usize,
     /// Messages for other workers. It holds what one call makes (a batch's connections, a datagram's copies): the node polls it
     /// empty after each, into mailboxes that are bounded.
-    notes: VecDeque<(WorkerId, Redirect)>,
+    pub(super) notes: VecDeque<(WorkerId, Redirect)>,
     /// Frames for other workers: at most a batch of them and the fragments that it released, polled empty likewise.
-    handed: VecDeque<HandedFrame>,
+    pub(super) handed: VecDeque<HandedFrame>,
     pub(crate) counters: ShardCounters,
 }
 
@@ -259,20 +259,6 @@ impl Shard {
         if self.redirects.get(tuple) == Some(&from) {
             self.redirects.remove(tuple);
         }
-    }
-
-    pub(super) fn redirects(&self) -> usize {
-        self.redirects.len()
-    }
-
-    /// The next frame for another worker.
-    pub(super) fn poll_handed_over(&mut self) -> Option<HandedFrame> {
-        self.handed.pop_front()
-    }
-
-    /// The next message for another worker.
-    pub(super) fn poll_redirect(&mut self) -> Option<(WorkerId, Redirect)> {
-        self.notes.pop_front()
     }
 
     /// The worker that a connection's replies come to, if it is another.
