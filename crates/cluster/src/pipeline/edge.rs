@@ -3,7 +3,8 @@
 use flow::conntrack::ProtocolState;
 use flow::table::Slot;
 use flow::wire::Packet;
-use flow::{Disposition, DropReason, Frame, Instant, NodeId, Tuple};
+use flow::{Disposition, DropReason, Frame, Instant, NodeId, PortId, Tuple};
+use network_functions::chain::Chain;
 
 use crate::forwarding::Admission;
 use crate::observation::Way;
@@ -71,4 +72,16 @@ pub struct Recalled {
     pub state: Option<(ProtocolState, u8)>,
     /// The filter holds pairs of hosts. It holds no translated connection: those are replicated as records.
     pub is_of_hosts: bool,
+}
+
+impl Recalled {
+    /// Whether the answer of a filter may stand for the connection that began with `original`. A pair of hosts never stands for
+    /// a translated connection: the same two hosts may have others that are not translated, or translated another way, and a
+    /// packet under the wrong translation is reset by the host that receives it.
+    #[must_use]
+    pub fn may_stand_for(&self, chain: &Chain, original: &Tuple, ingress: Option<PortId>) -> bool {
+        let is_translated =
+            || chain.restore(original, ingress).is_some_and(|restored| restored.reply != original.inverse());
+        !self.is_of_hosts || !is_translated()
+    }
 }

@@ -52,7 +52,7 @@ use flow::table::{Slot, Table};
 use flow::wire::ip_protocol;
 use flow::wire::tlv::TlvError;
 use flow::{
-    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, PortId, Tuple, WorkerId,
+    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, Tuple, WorkerId,
 };
 use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
@@ -349,13 +349,6 @@ impl Pipeline {
     #[must_use]
     pub const fn is_judging(&self) -> bool {
         self.reevaluation.is_active()
-    }
-
-    /// Whether the answer of a filter may stand for the connection that began with `original`. A pair of hosts never stands for
-    /// a translated connection: the same two hosts may have others that are not translated, or translated another way, and a
-    /// packet under the wrong translation is reset by the host that receives it.
-    pub(crate) fn may_stand_for(&self, recalled: &Recalled, original: &Tuple, ingress: Option<PortId>) -> bool {
-        recovery::may_stand_for(self.chain(), recalled, original, ingress)
     }
 
     /// Whether the connection, which has just begun or changed, is of use to others before it is old: connections are

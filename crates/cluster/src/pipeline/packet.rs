@@ -14,7 +14,7 @@ use super::connections::{Connections, record, record_mut};
 use super::edge::Edge;
 use super::egress::{forward, is_on_its_way, send};
 use super::peer_owned;
-use super::recovery::Recollection;
+use super::recovery::RecoveryOutcome;
 use super::tracking::{advance, advance_plain, count};
 use crate::observation::{ConnectionChange, Step};
 
@@ -44,11 +44,11 @@ impl Pipeline {
         }
         let found = match found {
             None if self.recovery.is_active() => {
-                match self.recovery.recollect(&mut self.connections, arrival, packet, edge) {
-                    Recollection::Known(slot, direction) => Some((slot, direction)),
-                    Recollection::Unknown => None,
-                    Recollection::Dropped(reason) => return Err(reason),
-                    Recollection::KeepAlive(verdict) => {
+                match self.recovery.look_up(&mut self.connections, arrival, packet, edge) {
+                    RecoveryOutcome::Known(slot, direction) => Some((slot, direction)),
+                    RecoveryOutcome::Unknown => None,
+                    RecoveryOutcome::Dropped(reason) => return Err(reason),
+                    RecoveryOutcome::KeepAlive(verdict) => {
                         return send(arrival.now, packet, verdict, &mut self.connections.observation, edge);
                     }
                 }

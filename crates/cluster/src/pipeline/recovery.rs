@@ -24,9 +24,11 @@
 
 mod asking;
 mod blocked;
+mod context;
 mod counters;
 mod keep_alive;
 mod missed;
+mod outcome;
 mod work;
 
 use alloc::boxed::Box;
@@ -36,16 +38,14 @@ use core::time::Duration;
 use flow::connection::flags;
 use flow::source_counts::SourcePrefixes;
 use flow::source_rates::SourceRates;
-use flow::table::Slot;
 use flow::wire::{Headers, Packet, Transport, tcp_flags};
 use flow::{Connection, Direction, DropReason, HashKey, Instant, PortId, Tuple};
-use network_functions::chain::Chain;
-use network_functions::function::Verdict;
 
 use self::asking::Asking;
 use self::blocked::Blocked;
+use self::context::Context;
 pub use self::counters::RecoveryCounters;
-use self::keep_alive::assumed_state;
+pub(super) use self::outcome::RecoveryOutcome;
 use self::work::{Admittance, TUPLES_PER_PROBE, Work};
 use super::arrival::{Arrival, wanted};
 use super::connections::Connections;
@@ -85,18 +85,6 @@ impl Default for RecoveryConfig {
     }
 }
 
-/// What becomes of a packet that no connection in the table has.
-pub(super) enum Recollection {
-    /// Its connection is in the table now.
-    Known(Slot, Direction),
-    /// What becomes of any such packet.
-    Unknown,
-    /// It has been made a keep-alive and translated, and the functions say this of it.
-    KeepAlive(Verdict),
-    /// It is dropped.
-    Dropped(DropReason),
-}
-
 /// Recoveries, of which one may be under way.
 pub struct Recovery {
     key: HashKey,
@@ -114,14 +102,14 @@ impl Recovery {
     pub fn begin(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
         let until = now + config.lasts;
         if let Some(current) = &mut self.current {
-            (current.until, current.told, current.restored) = (until, entries, 0);
+            (current.until, current.replicated_max, current.restored) = (until, entries, 0);
             return false;
         }
         self.counters.begun += 1;
         self.current = Some(Box::new(Current {
             config: config.clone(),
             until,
-            told: entries,
+            replicated_max: entries,
             restored: 0,
             misses: SourceRates::new(self.key, SourcePrefixes::default(), config.misses_per_source_max),
             blocked: Blocked::default(),
@@ -136,7 +124,7 @@ impl Recovery {
     /// So many connections have been replicated by now; a peer that left in good order may go on replicating.
     pub fn note_entries(&mut self, entries: u64) {
         if let Some(current) = &mut self.current {
-            current.told = current.told.max(entries);
+            current.replicated_max = current.replicated_max.max(entries);
         }
     }
 
@@ -155,7 +143,7 @@ impl Recovery {
     /// Ends the recovery if its time is over, or nothing is left that could come back.
     pub fn end_if_over(&mut self, now: Instant) {
         let Some(current) = &self.current else { return };
-        let is_used_up = current.is_used_up() && !current.makes_good();
+        let is_used_up = current.is_used_up() && !current.admits_unnamed();
         if is_used_up || current.until <= now {
             self.counters.used_up += u64::from(is_used_up);
             self.current = None;
@@ -175,21 +163,22 @@ impl Recovery {
 
     /// Looks for a packet's connection in the filters of other nodes, and enters it if it is there.
     #[cold]
-    pub(super) fn recollect<E: Edge>(
+    pub(super) fn look_up<E: Edge>(
         &mut self,
         connections: &mut Connections,
         arrival: &Arrival,
         packet: &mut Packet<'_, '_>,
         edge: &mut E,
-    ) -> Recollection {
-        if !may_be_remembered(packet.headers, arrival.is_local) {
-            return Recollection::Unknown;
+    ) -> RecoveryOutcome {
+        if !may_have_begun_elsewhere(packet.headers, arrival.is_local) {
+            return RecoveryOutcome::Unknown;
         }
         if self.ends_at().is_some_and(|until| until <= arrival.now) {
             self.current = None;
         }
-        let Some(current) = self.current.as_deref_mut() else { return Recollection::Unknown };
-        current.ask(connections, &mut self.counters, arrival.now, packet, edge)
+        let Some(current) = self.current.as_deref_mut() else { return RecoveryOutcome::Unknown };
+        let mut context = Context { connections, counters: &mut self.counters, now: arrival.now };
+        current.look_up(&mut context, packet, edge)
     }
 
     /// Counts a reset that is the first packet of its end point on a connection of which the other's packets have come here.
@@ -208,8 +197,8 @@ impl Recovery {
 struct Current {
     config: RecoveryConfig,
     until: Instant,
-    /// Connections that were told, at most.
-    told: u64,
+    /// Connections that were replicated, at most.
+    replicated_max: u64,
     /// Connections that this recovery restored.
     restored: u64,
     misses: SourceRates,
@@ -224,185 +213,115 @@ struct Current {
 
 impl Current {
     /// Connections that no filter names may come back.
-    const fn makes_good(&self) -> bool {
+    const fn admits_unnamed(&self) -> bool {
         self.config.blocks || !self.config.cold_start.is_empty()
     }
 
     /// As many connections came back as were told, and a few more.
     const fn is_used_up(&self) -> bool {
-        self.restored >= self.told + self.told / RESTORED_BEYOND + RESTORED_BEYOND
+        self.restored >= self.replicated_max + self.replicated_max / RESTORED_BEYOND + RESTORED_BEYOND
     }
 
-    fn ask<E: Edge>(
+    fn look_up<E: Edge>(
         &mut self,
-        connections: &mut Connections,
-        counters: &mut RecoveryCounters,
-        now: Instant,
+        context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
         edge: &mut E,
-    ) -> Recollection {
-        let (source, wanted) = (packet.headers.tuple, wanted(packet.headers));
+    ) -> RecoveryOutcome {
+        let (source, wanted, now) = (packet.headers.tuple, wanted(packet.headers), context.now);
         let is_tcp = matches!(packet.headers.transport, Transport::Tcp(_));
-        if self.asking.is_denial(connections, packet) {
-            counters.denials += 1;
-            return Recollection::Dropped(DropReason::RecoveryDenial);
+        if self.asking.is_denial(context.connections, packet) {
+            context.counters.denials += 1;
+            return RecoveryOutcome::Dropped(DropReason::RecoveryDenial);
         }
-        let unasked = |reason| if is_tcp { Recollection::Dropped(reason) } else { Recollection::Unknown };
+        let refused = |reason| if is_tcp { RecoveryOutcome::Dropped(reason) } else { RecoveryOutcome::Unknown };
         if !self.misses.may_begin(now, &source) {
-            counters.unasked += 1;
-            return unasked(DropReason::RecoverySourceLimit);
+            context.counters.unasked += 1;
+            return refused(DropReason::RecoverySourceLimit);
         }
-        let ingress = packet.frame.ingress;
+        let ingress = Some(packet.frame.ingress);
         self.originals.clear();
         let mut found = None;
         if !self.is_used_up()
-            && let Some(recalled) = recall(connections, edge, &wanted, Some(ingress))
+            && let Some(recalled) = context.recall(edge, &wanted, ingress)
         {
-            found = self.enter_recalled(connections, counters, now, (wanted, Some(ingress), recalled), &wanted);
+            found = self.restore(context, (wanted, ingress, recalled), &wanted);
         }
-        if found.is_none() && (!self.is_used_up() || self.makes_good()) {
+        if found.is_none() && (!self.is_used_up() || self.admits_unnamed()) {
             match self.work.admit(now, &source) {
-                Admittance::Admitted => found = self.ask_for_originals(connections, counters, now, packet, edge),
+                Admittance::Admitted => found = self.look_up_originals(context, packet, edge),
                 Admittance::SourceOverdrawn => {
-                    counters.unasked += 1;
-                    return unasked(DropReason::RecoverySourceLimit);
+                    context.counters.unasked += 1;
+                    return refused(DropReason::RecoverySourceLimit);
                 }
                 Admittance::Overdrawn => {
-                    counters.over_budget += 1;
-                    return unasked(DropReason::RecoveryWorkLimit);
+                    context.counters.over_budget += 1;
+                    return refused(DropReason::RecoveryWorkLimit);
                 }
             }
         }
         if let Some(found) = found {
             // An ambiguous match is charged as work; what finds no room is a miss like others.
-            if matches!(found, Recollection::Dropped(reason) if reason != DropReason::RecoveryAmbiguous) {
+            if matches!(found, RecoveryOutcome::Dropped(reason) if reason != DropReason::RecoveryAmbiguous) {
                 self.misses.note_begun(now, &source);
             }
             return found;
         }
-        counters.missed += 1;
+        context.counters.missed += 1;
         self.misses.note_begun(now, &source);
-        if is_tcp { self.make_good(connections, counters, now, packet) } else { Recollection::Unknown }
+        if is_tcp { self.handle_unnamed(context, packet) } else { RecoveryOutcome::Unknown }
     }
 
     /// Looks for the connections that a packet may be an answer to. The work is charged, unless it restores one of them.
-    fn ask_for_originals<E: Edge>(
+    fn look_up_originals<E: Edge>(
         &mut self,
-        connections: &mut Connections,
-        counters: &mut RecoveryCounters,
-        now: Instant,
+        context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
         edge: &mut E,
-    ) -> Option<Recollection> {
+    ) -> Option<RecoveryOutcome> {
         let (source, wanted) = (packet.headers.tuple, wanted(packet.headers));
-        let mut tuples = connections.functions.chain.originals_of(&wanted, &mut self.originals);
+        let mut tuples = context.connections.functions.chain.originals_of(&wanted, &mut self.originals);
         let mut found = None;
         if !self.is_used_up() {
             self.recalled.clear();
-            let named = self.originals.iter();
-            let named = named.filter_map(|original| Some((*original, recall(connections, edge, original, None)?)));
-            self.recalled.extend(named);
+            let named = |original: &Tuple| Some((*original, context.recall(edge, original, None)?));
+            self.recalled.extend(self.originals.iter().filter_map(named));
             tuples += self.originals.len();
             found = match self.recalled[..] {
                 [] => None,
-                [(original, recalled)] => {
-                    self.enter_recalled(connections, counters, now, (original, None, recalled), &wanted)
-                }
+                [(original, recalled)] => self.restore(context, (original, None, recalled), &wanted),
                 _ => {
-                    let asked = self.asking.ask(connections, counters, now, packet, &self.recalled, edge);
-                    tuples += TUPLES_PER_PROBE * asked;
-                    Some(Recollection::Dropped(DropReason::RecoveryAmbiguous))
+                    tuples += TUPLES_PER_PROBE * self.asking.ask(context, packet, &self.recalled, edge);
+                    Some(RecoveryOutcome::Dropped(DropReason::RecoveryAmbiguous))
                 }
             };
         }
-        counters.tuples += tuples as u64;
-        if !matches!(found, Some(Recollection::Known(..))) {
-            self.work.charge(now, &source, tuples);
+        context.counters.tuples += tuples as u64;
+        if !matches!(found, Some(RecoveryOutcome::Known(..))) {
+            self.work.charge(context.now, &source, tuples);
         }
         found
     }
 
-    /// Enters a connection that a filter names, for a packet that is looked up as `wanted`. `None`: there is no such connection
-    /// by the rules.
-    fn enter_recalled(
+    /// Restores a connection that a filter names, for a packet that is looked up as `wanted`. `None`: there is no such
+    /// connection by the rules.
+    fn restore(
         &mut self,
-        connections: &mut Connections,
-        counters: &mut RecoveryCounters,
-        now: Instant,
-        (original, ingress, recalled): (Tuple, Option<PortId>, Recalled),
+        context: &mut Context<'_>,
+        named: (Tuple, Option<PortId>, Recalled),
         wanted: &Tuple,
-    ) -> Option<Recollection> {
-        match restore(connections, counters, now, original, ingress, recalled) {
-            Ok(true) => {
-                self.restored += 1;
-                counters.restored += 1;
-                Some(known_by(connections, wanted))
-            }
-            Ok(false) => None,
-            Err(reason) => Some(Recollection::Dropped(reason)),
+    ) -> Option<RecoveryOutcome> {
+        let found = context.restore(named, wanted)?;
+        if !matches!(found, RecoveryOutcome::Dropped(_)) {
+            self.restored += 1;
+            context.counters.restored += 1;
         }
-    }
-}
-
-fn recall<E: Edge>(connections: &Connections, edge: &E, original: &Tuple, ingress: Option<PortId>) -> Option<Recalled> {
-    let recalled = lies_here(connections, original).then(|| edge.recall(original)).flatten()?;
-    may_stand_for(&connections.functions.chain, &recalled, original, ingress).then_some(recalled)
-}
-
-/// See [`super::Pipeline::may_stand_for`].
-pub(super) fn may_stand_for(chain: &Chain, recalled: &Recalled, original: &Tuple, ingress: Option<PortId>) -> bool {
-    let is_translated =
-        || chain.restore(original, ingress).is_some_and(|restored| restored.reply != original.inverse());
-    !recalled.is_of_hosts || !is_translated()
-}
-
-/// The connection is this worker's share.
-fn lies_here(connections: &Connections, original: &Tuple) -> bool {
-    let place = connections.shard.place();
-    place.is_alone() || place.steering.worker_of_tuple(original) == place.worker
-}
-
-fn known_by(connections: &Connections, wanted: &Tuple) -> Recollection {
-    let found = connections.lookup(wanted);
-    found.map_or(Recollection::Unknown, |(slot, direction)| Recollection::Known(slot, direction))
-}
-
-/// Enters a connection as a copy of `recalled.owner`'s, to be taken over by the packet that it was asked for. False: the
-/// rules would not let it begin, or its translation is another's.
-///
-/// # Errors
-/// There is no room.
-fn restore(
-    connections: &mut Connections,
-    counters: &mut RecoveryCounters,
-    now: Instant,
-    original: Tuple,
-    ingress: Option<PortId>,
-    recalled: Recalled,
-) -> Result<bool, DropReason> {
-    let Some(restored) = connections.functions.chain.restore(&original, ingress) else {
-        counters.denied += 1;
-        return Ok(false);
-    };
-    let (protocol, told) = recalled.state.unwrap_or_else(|| assumed_state(original.protocol));
-    let told = told & (flags::REPLIED | flags::ASSURED);
-    let timeout = connections.tracker.timeout(original.protocol, &protocol, told);
-    let mut copy = Connection::new(original, recalled.owner, protocol, now + timeout);
-    copy.version = connections.first_version(&original);
-    copy.flags = told | flags::COPY;
-    (copy.reply, copy.functions) = (restored.reply, restored.functions);
-    match connections.enter(now, copy, connections.table.hash(&original)) {
-        Ok(_) => Ok(true),
-        Err(DropReason::TupleInUse) => {
-            counters.conflicts += 1;
-            Ok(false)
-        }
-        Err(reason) => Err(reason),
+        Some(found)
     }
 }
 
 /// Whether a packet may be of a connection that began elsewhere. What begins one is let begin.
-fn may_be_remembered(headers: &Headers, is_local: bool) -> bool {
+fn may_have_begun_elsewhere(headers: &Headers, is_local: bool) -> bool {
     match &headers.transport {
         Transport::Tcp(segment) => !segment.has(tcp_flags::SYN) || segment.has(tcp_flags::ACK),
         Transport::Sctp(packet) => !packet.has(flow::wire::sctp::chunk::INIT),

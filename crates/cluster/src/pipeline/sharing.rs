@@ -1,25 +1,25 @@
 //! Connections whose packets reach more than one living node.
 //!
 //! Where several nodes forward at once, the two directions of a connection may come by two of them, each of which has the
-//! connection's record: one as its master, the other as a copy. A packet of such a copy is handled as a **guest**, by the copy,
-//! without a word to the master, unless it changes something that the master must know.
+//! connection's record: one as its master, the other as a copy. A packet of such a **peer-owned** connection is handled by the
+//! copy, without an update to the master, unless it changes something that the master must know.
 //!
 //! ```text
 //!              node a                                   node b
-//!   SYN ──────► begins: SYN_SENT, master a ── told ────► copy
+//!   SYN ──────► begins: SYN_SENT, master a ── update ──► copy
 //!                                                        copy, SYN_RECV: master b ◄────── SYN/ACK
-//!               copy ◄──────────────────── told ─────────┘
+//!               copy ◄─────────────────── update ────────┘
 //!   ACK ──────► lost to b a moment ago and still here:
-//!               shared, ESTABLISHED: master a ── told ──► copy, shared
-//!   data ─────► master's                                 guest ◄───────────────────────── data
-//!                                            ◄── told ── every quarter of the timeout: master b, so that it does not expire
+//!               shared, ESTABLISHED: master a ─ update ─► copy, shared
+//!   data ─────► master's                                 by copy ◄─────────────────────── data
+//!                                            ◄─ update ─ every quarter of the timeout: master b, so that it does not expire
 //! ```
 //!
 //! A connection that merely moves, all of whose packets come to the other node from then on, is taken over as ever, and its
 //! windows are learnt afresh and held against its segments. It is marked [shared](flags::SHARED) when a packet comes to the node
 //! that has just lost it. Who is alone takes the mark off.
 //!
-//! What could be judged only with what the peer is about to tell [waits](super::waiting) a little.
+//! What could be judged only with a peer's update [waits](super::waiting) a little.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -29,14 +29,15 @@ use flow::connection::flags;
 use flow::table::Slot;
 use flow::{Connection, Instant, NodeId, conntrack};
 
-/// How long a packet waits for what a peer is about to tell, unless it is configured: several times what a message takes on a
+/// How long a packet waits for a peer's update, unless it is configured: several times what a message takes on a
 /// link between neighbours, lost ones and their repetition included, and less than what an end point notices.
 pub const WAIT_FOR_PEER_DEFAULT: Duration = Duration::from_millis(20);
 /// A packet that comes so soon after its connection was lost to a living peer shows that both nodes get packets of it.
 const SHARED_WITHIN: Duration = Duration::from_secs(10);
-/// A guest speaks up after this part of the state's timeout: early enough for the word to be lost and repeated.
+/// Packets are forwarded by a copy for this part of the state's timeout before its master is updated: early enough for the
+/// update to be lost and repeated.
 const RENEWALS_PER_TIMEOUT: u32 = 4;
-/// A guest speaks up at most this often, however short timeouts are.
+/// The master is updated at most this often, however short timeouts are.
 const RENEWAL_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// A connection of which a packet was forwarded within this time lives, whatever its master's timer says.
 const RECENT_MAX: Duration = Duration::from_secs(30);
@@ -44,7 +45,7 @@ const RECENT_MAX: Duration = Duration::from_secs(30);
 /// How connections whose packets reach several nodes are dealt with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharingConfig {
-    /// How long at most a packet that cannot be judged waits for what a peer tells; zero: not at all.
+    /// How long at most a packet that cannot be judged waits for a peer's update; zero: not at all.
     pub wait_for_peer: Duration,
 }
 
@@ -63,11 +64,11 @@ pub struct SharingCounters {
     pub shared: u64,
     /// Times that this node became master only to show that the connection lives.
     pub renewed: u64,
-    /// Ends by timeout that a peer told of connections that live here.
+    /// Ends by timeout, sent by a peer, of connections that live here.
     pub ends_refused: u64,
-    /// Packets that waited for what a peer was about to tell.
+    /// Packets that waited for a peer's update.
     pub held: u64,
-    /// Of those, the ones that went on because a peer told of their connection.
+    /// Of those, the ones that went on because a peer replicated their connection.
     pub helped: u64,
     /// Of those, the ones judged without it because their time was over.
     pub overdue: u64,
@@ -79,11 +80,11 @@ pub struct SharingCounters {
 /// 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// When another node last told of it, or this one told of it as its new master.
+    /// When another node last replicated it, or this one as its new master.
     update_ms: u32,
     /// When this node ceased to be its master.
     lost_ms: u32,
-    /// When a packet was forwarded here as a guest's.
+    /// When a packet was forwarded here by the copy.
     forwarded_ms: u32,
 }
 
@@ -98,7 +99,7 @@ fn since(now: Instant, then_ms: u32) -> Option<Duration> {
 
 /// What a pipeline keeps while several nodes forward.
 pub(super) struct Sharing {
-    /// Nodes that live and hear what this one tells.
+    /// Nodes that are alive and receive what this one replicates.
     pub(super) living: Vec<NodeId>,
     pub(super) counters: SharingCounters,
     /// By slot.
@@ -123,7 +124,7 @@ impl Sharing {
         since(now, self.marks[slot.0 as usize].lost_ms).is_some_and(|since| since <= SHARED_WITHIN)
     }
 
-    /// A packet is forwarded as a guest's. True if it is time to show the master that the connection lives, which has
+    /// A packet of a peer-owned connection is forwarded. True if it is time to show the master that the connection lives, which has
     /// `timeout` in its state.
     pub(super) fn note_forwarded(&mut self, now: Instant, slot: Slot, timeout: Duration) -> bool {
         self.counters.guest_packets += 1;

@@ -1,17 +1,17 @@
-//! Connections that have ended while a node that knows them was not there to be told.
+//! Tombstones: connections that have ended while a peer that knows them could not be informed.
 //!
-//! Such a node may come back and tell of them: it goes on with copies of connections whose master it no longer hears, and
-//! with its own that another has taken over and ended since. So what it says of a connection that is remembered here counts
-//! only if there is something behind it:
+//! Such a peer may come back and replicate them: it goes on with copies of connections whose master it no longer reaches, and
+//! with its own that another node has taken over and ended since. So its update of a connection with a tombstone counts only
+//! if packets have reached it since:
 //!
-//! | the peer's word | is |
+//! | the peer's update | is |
 //! |---|---|
 //! | of its first master, and the one that ended had only one master, too: this node | of another connection with the same tuple: taken |
 //! | of a master that has seen no packet | of the copy that it has from before: refused |
 //! | newer than the end | of a connection that packets reach there: taken |
 //! | as new or older | of what has ended here: refused |
 //!
-//! Whoever is refused is told of the end with a version that is newer than its own, and forgets the connection as well.
+//! A peer that is refused receives the end with a version that is newer than its own, and removes the connection as well.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
@@ -42,7 +42,7 @@ pub struct TombstoneCounters {
     pub held: u32,
     /// Ends that gave way to newer ones before their time was over.
     pub displaced: u64,
-    /// Word of connections that have ended, refused.
+    /// Updates of connections that have ended, refused.
     pub refused: u64,
 }
 

@@ -1,15 +1,15 @@
-//! Packets that can be judged only with what a peer is about to tell: a SYN/ACK whose SYN went by way of the other node, the
-//! answer to a query that went there, an ICMP error about its packets.
+//! Packets that can be judged only by an update of a peer: a SYN/ACK whose SYN went by way of the other node, the answer to a
+//! query that went there, an ICMP error about its packets.
 //!
-//! Such a packet is kept for a moment and handed in again when a peer has told of a connection with its tuple, or when its time
-//! is over; then it is judged as it would have been at once. Nothing is asked for: the peer has sent its word before it sent the
-//! packet that this one answers, and a word that is lost is sent again within a few round trips, sooner than a question could be
-//! answered whose own way is as lossy.
+//! Such a packet is kept for a moment. It is handled once more when a peer has replicated a connection with its tuple, or when
+//! its time is over; then it is judged as it would have been at once. Nothing is asked for: the peer has sent its update before
+//! it sent the packet that this one answers, and an update that is lost is retransmitted within a few round trips, sooner than
+//! a question could be answered whose own way is as lossy.
 //!
 //! Strangers can send such packets too. What waits is bounded in number, in bytes and for each source, and for a time so short
-//! that room comes free all the while. When there is none, the **newest** does not wait: whoever sprays packets can keep others
-//! from waiting, which costs them a retransmission at worst, but cannot push out who waits already; and to keep the room full
-//! takes a flood of [`WAITING_FRAMES_MAX`] packets each waiting time, from many sources.
+//! that room comes free all the while. When there is none, the **newest** does not wait: a flood can keep other packets from
+//! waiting, which costs a retransmission at worst, but cannot push out those that wait already; and to keep the room full takes
+//! a flood of [`WAITING_FRAMES_MAX`] packets each waiting time, from many sources.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -29,7 +29,7 @@ use network_functions::function::Verdict;
 
 use super::super::connections::Connections;
 use super::super::edge::{Edge, Recalled};
-use super::counters::RecoveryCounters;
+use super::context::Context;
 use super::keep_alive::{make_keep_alive, translate};
 
 /// Answers of which it is remembered who has denied them; the oldest gives way, and its next repetition is asked about anew.
@@ -96,29 +96,28 @@ impl Asking {
     /// Returns how many were.
     pub(super) fn ask<E: Edge>(
         &mut self,
-        connections: &mut Connections,
-        counters: &mut RecoveryCounters,
-        now: Instant,
+        context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
         recalled: &[(Tuple, Recalled)],
         edge: &mut E,
     ) -> usize {
-        counters.ambiguous += 1;
+        context.counters.ambiguous += 1;
         let Transport::Tcp(segment) = packet.headers.transport else { return 0 };
         let is_of_open_connection =
             segment.has(tcp_flags::ACK) && segment.flags & (tcp_flags::SYN | tcp_flags::RST) == 0;
         if !is_of_open_connection || packet.headers.is_fragment {
             return 0;
         }
-        let answer = connections.directed_hash(&packet.headers.tuple);
-        if !self.may_ask(now, answer) || !make_keep_alive(packet, segment.sequence, segment.acknowledgement) {
+        let answer = context.connections.directed_hash(&packet.headers.tuple);
+        if !self.may_ask(context.now, answer) || !make_keep_alive(packet, segment.sequence, segment.acknowledgement) {
             return 0;
         }
         let mut asked = 0;
         for (original, _) in recalled {
-            let has_denied = self.has_denied(answer, connections.directed_hash(original));
-            if !has_denied && connections.lookup(original).is_none() {
-                counters.asked += u64::from(ask_one(connections, now, *original, packet, edge));
+            let has_denied = self.has_denied(answer, context.connections.directed_hash(original));
+            if !has_denied && context.connections.lookup(original).is_none() {
+                let passes = ask_one(context.connections, context.now, *original, packet, edge);
+                context.counters.asked += u64::from(passes);
                 asked += 1;
             }
         }

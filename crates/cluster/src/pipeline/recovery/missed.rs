@@ -2,51 +2,45 @@
 //! intentional block (seed 000, section 2.1.2).
 
 use flow::wire::{Packet, Transport, tcp_flags};
-use flow::{Direction, DropReason, Instant, PortId, Tuple};
+use flow::{Direction, DropReason, PortId, Tuple};
 use network_functions::chain::Chain;
 use network_functions::function::Verdict;
 use network_functions::restoration::Restored;
 
-use super::super::connections::Connections;
 use super::super::edge::Recalled;
-use super::counters::RecoveryCounters;
+use super::Current;
+use super::context::Context;
 use super::keep_alive::{make_keep_alive, translate};
-use super::{Current, Recollection, known_by, lies_here, restore};
+use super::outcome::RecoveryOutcome;
 
 impl Current {
     /// What becomes of a segment that no filter names.
-    pub(super) fn make_good(
-        &mut self,
-        connections: &mut Connections,
-        counters: &mut RecoveryCounters,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-    ) -> Recollection {
-        let Transport::Tcp(segment) = packet.headers.transport else { return Recollection::Unknown };
+    pub(super) fn handle_unnamed(&mut self, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> RecoveryOutcome {
+        let Transport::Tcp(segment) = packet.headers.transport else { return RecoveryOutcome::Unknown };
         if segment.flags & (tcp_flags::SYN | tcp_flags::RST) != 0 || !segment.has(tcp_flags::ACK) {
-            return Recollection::Unknown;
+            return RecoveryOutcome::Unknown;
         }
         let (tuple, ingress) = (packet.headers.tuple, packet.frame.ingress);
         if self.config.cold_start.contains(&ingress) {
-            let recollection = self.begin_in_the_middle(connections, counters, now, &tuple, ingress);
-            counters.cold_started += u64::from(matches!(recollection, Recollection::Known(..)));
-            return recollection;
+            let outcome = self.restore_established(context, &tuple, ingress);
+            context.counters.cold_started += u64::from(matches!(outcome, RecoveryOutcome::Known(..)));
+            return outcome;
         }
         let (probes, blocks) = (!self.config.cold_start.is_empty(), self.config.blocks);
-        if blocks && self.blocked.is_sent_again(connections.directed_hash(&tuple), segment.sequence) {
-            let recollection = self.begin_in_the_middle(connections, counters, now, &tuple, ingress);
-            counters.unblocked += u64::from(matches!(recollection, Recollection::Known(..)));
-            return recollection;
+        if blocks && self.blocked.is_sent_again(context.connections.directed_hash(&tuple), segment.sequence) {
+            let outcome = self.restore_established(context, &tuple, ingress);
+            context.counters.unblocked += u64::from(matches!(outcome, RecoveryOutcome::Known(..)));
+            return outcome;
         }
-        if probes && let Some(verdict) = self.probe(connections, now, packet) {
-            counters.probed += 1;
-            return Recollection::KeepAlive(verdict);
+        if probes && let Some(verdict) = self.probe(context, packet) {
+            context.counters.probed += 1;
+            return RecoveryOutcome::KeepAlive(verdict);
         }
         if blocks {
-            counters.blocked += 1;
-            return Recollection::Dropped(DropReason::RecoveryBlocked);
+            context.counters.blocked += 1;
+            return RecoveryOutcome::Dropped(DropReason::RecoveryBlocked);
         }
-        Recollection::Unknown
+        RecoveryOutcome::Unknown
     }
 
     /// The tuple that the connection of a packet began with, where its packets then come in, and what the functions make of it.
@@ -66,40 +60,29 @@ impl Current {
     }
 
     /// Enters the connection of a segment as one that both sides have agreed to, if the rules would let it begin.
-    fn begin_in_the_middle(
-        &self,
-        connections: &mut Connections,
-        counters: &mut RecoveryCounters,
-        now: Instant,
-        tuple: &Tuple,
-        ingress: PortId,
-    ) -> Recollection {
-        let found = self.only_original(&connections.functions.chain, tuple, ingress);
-        let Some((original, ingress, _)) = found.filter(|(original, ..)| lies_here(connections, original)) else {
-            return Recollection::Unknown;
+    fn restore_established(&self, context: &mut Context<'_>, tuple: &Tuple, ingress: PortId) -> RecoveryOutcome {
+        let found = self.only_original(&context.connections.functions.chain, tuple, ingress);
+        let Some((original, ingress, _)) = found.filter(|(original, ..)| context.lies_here(original)) else {
+            return RecoveryOutcome::Unknown;
         };
-        let recalled = Recalled { owner: connections.node, state: None, is_of_hosts: false };
-        match restore(connections, counters, now, original, ingress, recalled) {
-            Ok(true) => known_by(connections, tuple),
-            Ok(false) => Recollection::Unknown,
-            Err(reason) => Recollection::Dropped(reason),
-        }
+        let recalled = Recalled { owner: context.connections.node, state: None, is_of_hosts: false };
+        context.restore((original, ingress, recalled), tuple).unwrap_or(RecoveryOutcome::Unknown)
     }
 
     /// Sends a segment on without its payload and numbered one before it: an end point that has the connection answers such a
     /// keep-alive (RFC 1122 section 4.2.3.6) with an acknowledgement, and that comes from a trusted port.
-    fn probe(&self, connections: &mut Connections, now: Instant, packet: &mut Packet<'_, '_>) -> Option<Verdict> {
+    fn probe(&self, context: &mut Context<'_>, packet: &mut Packet<'_, '_>) -> Option<Verdict> {
         let Transport::Tcp(segment) = packet.headers.transport else { return None };
         let tuple = packet.headers.tuple;
         if packet.headers.is_fragment {
             return None;
         }
-        let chain = &connections.functions.chain;
+        let chain = &context.connections.functions.chain;
         let (original, _, restored) = self.only_original(chain, &tuple, packet.frame.ingress)?;
         if !make_keep_alive(packet, segment.sequence, segment.acknowledgement) {
             return None;
         }
         let direction = if original == tuple { Direction::Original } else { Direction::Reply };
-        Some(translate(connections, now, packet, original, &restored, direction))
+        Some(translate(context.connections, context.now, packet, original, &restored, direction))
     }
 }

@@ -49,7 +49,7 @@ impl ReplicationSet {
     /// What peers told compactly of the connection that began with this tuple, whether this node asks at present or not.
     pub(in crate::node) fn recalls(&self, pipeline: &Pipeline, original: &Tuple) -> Option<Recalled> {
         let recalled = recall(&self.peers, original)?;
-        pipeline.may_stand_for(&recalled, original, None).then_some(recalled)
+        recalled.may_stand_for(pipeline.chain(), original, None).then_some(recalled)
     }
 
     /// A compact datagram from a peer.
