@@ -9,6 +9,7 @@ use filters::{Secret, Shape};
 use flow::{NodeId, Tuple};
 
 use super::config::{CompactConfig, CompactConfigError, Representation, UpdateRule};
+use super::hearing::Hearing;
 use super::held::{Held, Known};
 use super::receiver::CompactReceiver;
 use super::sender::CompactSender;
@@ -34,17 +35,22 @@ impl Heirloom {
 }
 
 impl CompactReceiver {
-    /// What tells the whole filter that the peer told last from all others; `None`: there is none, or nothing is in it.
+    /// What distinguishes the last filter that the peer sent from all others; `None`: there is none, or nothing is in it.
     #[must_use]
     pub fn heirloom_epoch(&self) -> Option<u64> {
-        let hearing = self.current.as_ref()?;
+        let hearing = self.received()?;
         (hearing.held.occupied() > 0).then(|| hearing.announcement.epoch())
     }
 
-    /// A copy of the whole filter that the peer told last, to be told on.
+    /// The last filter that was received whole; of a peer that was gone before its first one was, what was received of that.
+    fn received(&self) -> Option<&Hearing> {
+        self.current.as_ref().or(self.staging.as_ref())
+    }
+
+    /// A copy of the last filter that the peer sent, to be sent on.
     #[must_use]
     pub fn heirloom(&self) -> Option<Heirloom> {
-        let hearing = self.current.as_ref()?;
+        let hearing = self.received()?;
         let mut held = Held::new(hearing.announcement.shape).ok()?;
         for (index, word) in (0..).zip(hearing.held.memory().words()) {
             if *word != 0 && held.admits(index, *word) {

@@ -44,7 +44,7 @@ pub struct CompactReceiver {
     limits: ReceiverLimits,
     random: SplitMix64,
     pub(super) current: Option<Hearing>,
-    staging: Option<Hearing>,
+    pub(super) staging: Option<Hearing>,
     /// What a peer that was started anew told before, if it is retained.
     retained: Option<Hearing>,
     retains: bool,

@@ -240,7 +240,7 @@ impl Host {
         out: &mut Vec<Vec<u8>>,
     ) {
         let ours = tuple.inverse();
-        self.endpoints.retain(|endpoint| !endpoint.has_given_up());
+        self.endpoints.retain(|endpoint| !endpoint.has_given_up);
         let index = match self.endpoints.iter().position(|endpoint| endpoint.tuple == ours) {
             Some(index) => index,
             None if segment.flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST) == tcp_flags::SYN

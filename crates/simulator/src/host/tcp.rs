@@ -25,8 +25,8 @@ const BURST_SEGMENTS_MAX: usize = 16;
 /// two ends that disagree would else answer each other without end.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A server gives up a connection whose SYN/ACK it has sent so often (Linux: `tcp_synack_retries` of 5).
-const SYN_ACKS_MAX: u32 = 6;
+/// A server gives up a connection whose SYN/ACKs are not answered for so long (Linux: `tcp_synack_retries` of 5).
+const HANDSHAKE_MAX: Duration = Duration::from_secs(63);
 
 /// Where an end point stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ pub(crate) struct Endpoint {
     /// Shift of the windows that come in; both are 0 unless both sides offered scaling.
     shift_theirs: u8,
     shift_ours: u8,
-    /// When it was established (server: when it knew what to send).
+    /// When it was established (server: when it knew what to send; until then, when the first SYN came).
     pub(crate) opened_at: Instant,
     received: u64,
     /// What the last segment that was sent acknowledged.
@@ -76,7 +76,8 @@ pub(crate) struct Endpoint {
     header: Vec<u8>,
     /// When a segment without data that is out of place was last answered.
     challenged_at: Option<Instant>,
-    syns_sent: u32,
+    /// A server whose SYN/ACKs were never answered: it knows nothing of the connection any more.
+    pub(crate) has_given_up: bool,
     ack_due: bool,
     syn_due: bool,
     reset_due: bool,
@@ -139,7 +140,7 @@ impl Endpoint {
             opened_at: now,
             received: 0,
             last_acknowledged: 0,
-            syns_sent: 0,
+            has_given_up: false,
             pending: BTreeMap::new(),
             fin_at: None,
             header: Vec::new(),
@@ -158,11 +159,6 @@ impl Endpoint {
             (self.shift_theirs, self.shift_ours) = (shift, self.window.shift);
         }
         self.sender.window_bytes = u64::from(syn.window);
-    }
-
-    /// A server whose SYN/ACKs were never answered: it knows nothing of the connection any more.
-    pub(crate) const fn has_given_up(&self) -> bool {
-        self.syns_sent == SYN_ACKS_MAX && matches!(self.state, State::Reset)
     }
 
     /// All data of the other side has come and all of this side's is acknowledged.
@@ -462,15 +458,12 @@ impl Endpoint {
     fn send_syn(&mut self, now: Instant, out: &mut Vec<OutSegment>) {
         let flags = match self.state {
             State::SynSent => tcp_flags::SYN,
-            State::SynReceived if self.syns_sent == SYN_ACKS_MAX => {
-                self.state = State::Reset;
+            State::SynReceived if now >= self.opened_at + HANDSHAKE_MAX => {
+                (self.state, self.has_given_up) = (State::Reset, true);
                 self.sender.timer = None;
                 return;
             }
-            State::SynReceived => {
-                self.syns_sent += 1;
-                tcp_flags::SYN | tcp_flags::ACK
-            }
+            State::SynReceived => tcp_flags::SYN | tcp_flags::ACK,
             State::Established | State::Closed | State::Reset => return,
         };
         let offers_scale = self.state == State::SynSent || self.shift_ours != 0 || self.shift_theirs != 0;
