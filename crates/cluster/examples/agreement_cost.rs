@@ -50,13 +50,13 @@ impl Store for Side {
 
     fn apply(&mut self, now: Instant, from: NodeId, _: Kind, attributes: &[u8]) -> Result<(), ApplyError> {
         let copy = precise::decode(now, attributes, &ChainStates(self.pipeline.chain()))?;
-        self.pipeline.apply_copy(now, from, copy);
+        self.pipeline.replicas().apply(now, from, copy);
         Ok(())
     }
 
     fn delete(&mut self, _: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
         let ended = precise::decode_ended(attributes)?;
-        self.pipeline.delete_copy(from, &ended.original, ended.version);
+        self.pipeline.replicas().delete(from, &ended.original, ended.version);
         Ok(())
     }
 

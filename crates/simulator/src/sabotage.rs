@@ -77,7 +77,7 @@ pub(crate) fn break_copies(node: NodeId, value: &mut Node, sabotage: Sabotage, n
 /// Takes a node back to the first that it heard of a connection.
 pub(crate) fn apply_stale_copy(node: usize, value: &mut Node, order: &Order, now: flow::Instant) {
     if let Some((from, stale)) = order.stale_copy(node, value) {
-        value.pipeline_mut().apply_copy(now, from, stale);
+        value.pipeline_mut().replicas().apply(now, from, stale);
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn apply_stale_copy(node: usize, value: &mut Node, order: &Order, now
 pub(crate) fn forget_copy(value: &mut Node) {
     let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::COPY != 0);
     if let Some((owner, original, version)) = copy.map(|(_, copy)| (copy.owner, copy.original, copy.version)) {
-        value.pipeline_mut().delete_copy(owner, &original, version);
+        value.pipeline_mut().replicas().delete(owner, &original, version);
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn revive(value: &mut Node, now: flow::Instant) {
     let ended = value.pipeline().table().iter().map(|(_, connection)| *connection).find(has_ended);
     if let Some(mut ended) = ended {
         ended.protocol.state = TcpState::Established as u8;
-        value.pipeline_mut().apply_copy(now, ended.owner, ended);
+        value.pipeline_mut().replicas().apply(now, ended.owner, ended);
     }
 }
 

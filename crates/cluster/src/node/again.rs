@@ -6,29 +6,30 @@ use flow::{BATCH_FRAMES_MAX, Disposition, DropReason, Instant, OwnedFrame, Packe
 
 use super::surroundings::Surroundings;
 use super::{Node, OUTBOX_FRAMES_MAX, OutFrame};
+use crate::pipeline::Origin;
 
 impl Node {
     /// Hands frames in again, with what they set free in their turn; what comes of them waits to be polled.
     pub(super) fn hand_in_again(&mut self, now: Instant, frames: Vec<OwnedFrame>) {
         // They were steered when they came.
-        self.hand_in_again_as(now, frames, false);
+        self.hand_in_again_as(now, frames, Origin::STEERED);
     }
 
-    /// As [`Node::hand_in_again`]; with `is_steering`, frames go to the worker that they turn out to belong to.
-    pub(super) fn hand_in_again_as(&mut self, now: Instant, frames: Vec<OwnedFrame>, is_steering: bool) {
-        let mut next = Some((frames, is_steering));
-        while let Some((mut frames, is_steering)) = next {
+    /// As [`Node::hand_in_again`], for frames of any origin.
+    pub(super) fn hand_in_again_as(&mut self, now: Instant, frames: Vec<OwnedFrame>, origin: Origin) {
+        let mut next = Some((frames, origin));
+        while let Some((mut frames, origin)) = next {
             for part in frames.chunks_mut(BATCH_FRAMES_MAX) {
                 let mut batch: PacketBatch<'_> = part.iter_mut().map(OwnedFrame::frame).collect();
-                self.handle_again(now, &mut batch, is_steering);
+                self.handle_again(now, &mut batch, origin);
             }
-            next = self.pipeline.take_released_fragments().map(|frames| (frames, false));
+            next = self.pipeline.take_released_fragments().map(|frames| (frames, Origin::STEERED));
         }
         self.replicate_changes(now);
         self.note_first_packet(now);
     }
 
-    fn handle_again(&mut self, now: Instant, batch: &mut PacketBatch<'_>, is_steering: bool) {
+    fn handle_again(&mut self, now: Instant, batch: &mut PacketBatch<'_>, origin: Origin) {
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,
             peers: &self.replication.peers,
@@ -36,11 +37,7 @@ impl Node {
             hold_max: self.replication.hold_first_reply,
             site: self.site.as_deref_mut(),
         };
-        if is_steering {
-            self.pipeline.handle_packets(now, batch, &mut surroundings);
-        } else {
-            self.pipeline.handle_steered(now, batch, &mut surroundings);
-        }
+        self.pipeline.handle_batch(now, batch, origin, &mut surroundings);
         self.post_batch(batch);
     }
 

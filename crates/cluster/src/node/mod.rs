@@ -234,7 +234,7 @@ impl Node {
     /// datagrams for the peers *before* sending the frames: then the backup knows of a connection before its packets
     /// are on the wire.
     pub fn handle_packets(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
-        let began_at_ns = self.pipeline.observation.latency.begin_batch();
+        let began_at_ns = self.pipeline.observation_mut().latency.begin_batch();
         self.note_absence(now);
         self.note_living();
         let mut surroundings = Surroundings {
@@ -251,7 +251,7 @@ impl Node {
         self.release_fragments(now);
         self.serve_site(now);
         if let Some(began_at_ns) = began_at_ns {
-            self.pipeline.observation.latency.end_batch(began_at_ns, batch.len());
+            self.pipeline.observation_mut().latency.end_batch(began_at_ns, batch.len());
         }
     }
 
@@ -290,7 +290,7 @@ impl Node {
         let speaks_for_all = self.speaks_for_all();
         let peer = self.replication.peers.find(from)?;
         if let Some(theirs) = peer.refused {
-            let ours = self.pipeline.shard.place().steering.workers();
+            let ours = self.pipeline.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
         let result = self.replication.handle_datagram(now, &mut self.pipeline, speaks_for_all, from, datagram);
@@ -324,8 +324,9 @@ impl Node {
             let claims = speaks_for_all || peer.resync.has_restarted();
             let remnants = if claims { Remnants::Claim } else { Remnants::Remove };
             let (id, pipeline) = (peer.id, &mut self.pipeline);
-            let needs_another =
-                peer.resync.step(|epoch, cursor, slots| pipeline.sweep_copies(now, id, epoch, remnants, cursor, slots));
+            let needs_another = peer
+                .resync
+                .step(|epoch, cursor, slots| pipeline.replicas().sweep(now, id, epoch, remnants, cursor, slots));
             if needs_another && let Some(session) = peer.session.as_mut().and_then(PeerSession::native) {
                 session.request_resync();
             }
@@ -377,7 +378,7 @@ impl Node {
             self.site.as_ref().and_then(|site| site.poll_timeout()),
             self.replication.deferral.as_ref().and_then(|deferral| deferral.insertion.poll_timeout()),
             self.poll_leaving(),
-            self.pipeline.recovery_ends_at(),
+            self.pipeline.recovery.ends_at(),
             self.replication.compact.as_ref().and_then(|compact| compact.poll_timeout()),
             self.passive.poll_timeout(),
             self.announcing.poll_timeout(),
@@ -435,7 +436,7 @@ impl Node {
     fn encode_heartbeats(&self, heartbeats: &Heartbeats, buffer: &mut Vec<u8>) {
         buffer.clear();
         heartbeats.encode(buffer);
-        Division::of(self.pipeline.shard.place().steering).encode(buffer);
+        Division::of(self.pipeline.place().steering).encode(buffer);
     }
 
     /// The next datagram of a replication session. Sessions take turns, so that a long queue for one peer does not keep the

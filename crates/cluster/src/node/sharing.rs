@@ -28,12 +28,8 @@ impl Node {
 
     /// Hands in again what a peer has told of, or what has waited long enough for that.
     pub(super) fn release_waiting(&mut self, now: Instant) {
-        for Released { deadline, is_steering, frame } in self.pipeline.take_released(now) {
-            self.pipeline.begin_again(deadline);
-            let others_waiting = self.pipeline.waiting();
-            self.hand_in_again_as(now, vec![frame], is_steering);
-            let waits_again = self.pipeline.waiting() > others_waiting;
-            self.pipeline.end_again(now, waits_again);
+        for Released { origin, frame } in self.pipeline.take_released(now) {
+            self.hand_in_again_as(now, vec![frame], origin);
         }
     }
 }

@@ -94,14 +94,14 @@ impl Store for ReplicaStore<'_> {
         if self.resync.epoch() {
             copy.flags |= flags::RESYNCED;
         }
-        let mut applied = self.pipeline.apply_copy(now, from, copy);
+        let mut applied = self.pipeline.replicas().apply(now, from, copy);
         // One of two connections with a tuple in common has to go: packets go to that of the node that holds the addresses,
         // and where both hold some, that of the lower number stays.
         let gives_way = if self.pipeline.is_sharing() { from < self.node } else { !self.speaks_for_all };
         if applied == Applied::Conflict && gives_way {
             self.counters.conflicts += 1;
-            self.pipeline.give_way(&copy);
-            applied = self.pipeline.apply_copy(now, from, copy);
+            self.pipeline.replicas().give_way(&copy);
+            applied = self.pipeline.replicas().apply(now, from, copy);
         }
         match applied {
             Applied::Taken => {
@@ -122,10 +122,10 @@ impl Store for ReplicaStore<'_> {
 
     fn delete(&mut self, now: Instant, from: NodeId, attributes: &[u8]) -> Result<(), ApplyError> {
         let ended = precise::decode_ended(attributes)?;
-        if ended.has_timed_out && self.pipeline.refuse_end(now, from, &ended.original) {
+        if ended.has_timed_out && self.pipeline.replicas().refuse_end(now, from, &ended.original) {
             return Ok(());
         }
-        if self.pipeline.delete_copy(from, &ended.original, ended.version) {
+        if self.pipeline.replicas().delete(from, &ended.original, ended.version) {
             self.counters.removed += 1;
         }
         Ok(())

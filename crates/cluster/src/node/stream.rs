@@ -30,7 +30,7 @@ impl Node {
         let speaks_for_all = self.speaks_for_all();
         let peer = self.replication.peers.find(from)?;
         if let (Some(theirs), StreamInput::Bytes(_)) = (peer.refused, input) {
-            let ours = self.pipeline.shard.place().steering.workers();
+            let ours = self.pipeline.place().steering.workers();
             return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
         }
         let place = self.replication.peers.place(from)?;

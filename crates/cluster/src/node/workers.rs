@@ -163,12 +163,12 @@ impl Node {
     /// Which of the node's workers this is.
     #[must_use]
     pub const fn place(&self) -> Place {
-        self.pipeline.shard.place()
+        self.pipeline.place()
     }
 
     /// As [`Node::handle_packets`], for frames that another worker handed over.
     pub fn handle_handed_over(&mut self, now: Instant, batch: &mut PacketBatch<'_>) {
-        self.pipeline.shard.counters.taken += batch.len() as u64;
+        self.pipeline.count_taken(batch.len());
         self.note_living();
         let mut surroundings = Surroundings {
             forwarder: &mut self.forwarder,

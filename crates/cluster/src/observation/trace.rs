@@ -4,9 +4,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use flow::conntrack::Next;
-use flow::wire::Headers;
-use flow::{Direction, DropReason, Instant, NodeId, PortId, Tuple, WorkerId};
+use flow::connection::flags;
+use flow::conntrack::{Advance, Next, ProtocolState, state_name};
+use flow::wire::{Headers, Transport};
+use flow::{Connection, Direction, DropReason, Instant, NodeId, PortId, Tuple, WorkerId};
 use network_functions::chain::CallOutcome;
 
 /// Steps that are recorded of a packet; what comes behind them is left out.
@@ -126,6 +127,41 @@ pub enum Step {
     HandedOver(WorkerId),
     /// There is a way to its destination, or none.
     Routed(Option<Way>),
+}
+
+impl Step {
+    /// A packet was looked up. `found` is its connection, and which way the packet goes on it.
+    pub(crate) fn looked_up(headers: &Headers, found: Option<(&Connection, Direction)>) -> Self {
+        let Some((connection, direction)) = found else { return Self::Unknown };
+        let original = connection.original;
+        if matches!(headers.transport, Transport::IcmpError(_)) {
+            return Self::QuotesPacketOf { original };
+        }
+        Self::Known {
+            direction,
+            state: state_name(original.protocol, &connection.protocol),
+            original,
+            master: connection.owner,
+            is_copy: connection.flags & flags::COPY != 0,
+        }
+    }
+
+    /// A packet moved the automaton of its connection on, from the state `before`.
+    pub(crate) fn tracked(connection: &Connection, before: u8, advance: &Advance) -> Self {
+        let protocol = connection.original.protocol;
+        Self::Tracked {
+            before: state_name(protocol, &ProtocolState { state: before, ..ProtocolState::default() }),
+            after: state_name(protocol, &connection.protocol),
+            verdict: advance.verdict,
+            next: advance.next,
+        }
+    }
+
+    /// A packet was a plain segment, which moves windows and no state.
+    pub(crate) fn plain_segment(connection: &Connection) -> Self {
+        let state = state_name(connection.original.protocol, &connection.protocol);
+        Self::Tracked { before: state, after: state, verdict: Ok(()), next: Next::Keep }
+    }
 }
 
 /// What became of a packet.

@@ -3,10 +3,14 @@
 use flow::steering::is_link_local_control;
 use flow::table::Slot;
 use flow::wire::{self, Headers, Packet, Parsed, Transport};
-use flow::{Direction, Disposition, DropReason, Frame, Instant, PacketBatch, Tuple};
+use flow::{Disposition, DropReason, Frame, Instant, PacketBatch, WorkerId};
 
+use super::Pipeline;
+use super::arrival::{Arrival, Origin};
+use super::connections::Connections;
+use super::edge::Edge;
 use super::shard::Shard;
-use super::{Edge, Pipeline, Recollection};
+use super::waiting::count_released;
 use crate::forwarding::{Admission, is_path_frame};
 
 /// Packets that are parsed between the two prefetches of a lookup: as much work as a cache miss takes time.
@@ -33,37 +37,69 @@ impl Pending {
 }
 
 impl Pipeline {
-    /// Handles a batch to completion: each frame's disposition is decided when this returns.
+    /// Handles a batch that came in on ports to completion: each frame's disposition is decided when this returns.
     pub fn handle_packets<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
-        self.counters.received += batch.len() as u64;
-        self.observation.set_now(now);
-        if self.observation.looks_at_packets() {
-            self.observation.note_arrivals(batch);
+        self.handle_batch(now, batch, Origin::PORT, edge);
+    }
+
+    /// As [`Pipeline::handle_packets`], for packets that were steered already: handed over by another worker, or kept here
+    /// for a while.
+    pub fn handle_steered<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, edge: &mut E) {
+        self.handle_batch(now, batch, Origin::STEERED, edge);
+    }
+
+    /// As [`Pipeline::handle_packets`], for packets of any origin.
+    pub(crate) fn handle_batch<E: Edge>(
+        &mut self,
+        now: Instant,
+        batch: &mut PacketBatch<'_>,
+        mut origin: Origin,
+        edge: &mut E,
+    ) {
+        origin.is_steering &= !self.connections.shard.place().is_alone();
+        self.connections.counters.received += batch.len() as u64;
+        let observation = &mut self.connections.observation;
+        observation.set_now(now);
+        if observation.looks_at_packets() {
+            observation.note_arrivals(batch);
         }
+        let others_waiting = self.waiting.len();
+        self.handle_frames(now, batch, origin, edge);
+        if let Some(deadline) = origin.waits_until
+            && let Some(sharing) = self.connections.sharing.as_deref_mut()
+        {
+            count_released(&mut sharing.counters, now, deadline, self.waiting.len() > others_waiting);
+        }
+        let Connections { observation, shard, .. } = &mut self.connections;
+        if observation.is_active() {
+            observation.note_outcomes(batch, |headers| shard.elsewhere(headers).filter(|_| origin.is_steering));
+        }
+        self.count_dispositions(batch);
+    }
+
+    fn handle_frames<E: Edge>(&mut self, now: Instant, batch: &mut PacketBatch<'_>, origin: Origin, edge: &mut E) {
         let mut pending = core::mem::take(&mut self.pending);
-        let waiting = self.look_at_batch(now, batch, &mut pending, edge);
+        let waiting = self.look_at_batch(now, batch, origin, &mut pending, edge);
         for Pending { headers, frame, hash, likely, is_local } in &mut pending[..waiting] {
-            if self.observation.is_active() {
-                self.observation.attend_to(*frame);
+            if self.connections.observation.is_active() {
+                self.connections.observation.attend_to(*frame);
             }
+            let table = &self.connections.table;
             let found = match &headers.transport {
                 // The error goes against the packet that it quotes.
-                Transport::IcmpError(error) => self.table.lookup_likely(*likely, *hash, &error.inner.inverse()),
-                _ => self.table.lookup_likely(*likely, *hash, &headers.tuple),
+                Transport::IcmpError(error) => table.lookup_likely(*likely, *hash, &error.inner.inverse()),
+                _ => table.lookup_likely(*likely, *hash, &headers.tuple),
             };
+            let arrival = Arrival { now, origin, hash: *hash, is_local: *is_local };
             let mut packet = Packet { frame: &mut batch[*frame], headers };
             let disposition = if packet.headers.is_fragment {
-                self.handle_fragment(now, &mut packet, *hash, *is_local, edge)
+                self.handle_fragment(&arrival, &mut packet, edge)
             } else {
-                self.handle_packet(now, &mut packet, *hash, found, *is_local, edge)
+                self.handle_packet(&arrival, &mut packet, found, edge)
             };
             packet.frame.disposition = disposition.unwrap_or_else(Disposition::Drop);
         }
         self.pending = pending;
-        if self.observation.is_active() {
-            self.observation.note_outcomes(batch, |headers| self.shard.elsewhere(headers));
-        }
-        self.count_dispositions(batch);
     }
 
     /// Parses the batch: what needs no connection is dealt with at once, the rest waits for the lookup in `pending`, with
@@ -72,6 +108,7 @@ impl Pipeline {
         &mut self,
         now: Instant,
         batch: &mut PacketBatch<'_>,
+        origin: Origin,
         pending: &mut [Pending],
         edge: &mut E,
     ) -> usize {
@@ -81,16 +118,16 @@ impl Pipeline {
             let place = &mut pending[waiting];
             match wire::parse_into(frame, &mut place.headers) {
                 Err(DropReason::UnsupportedLinkProtocol) if is_path_frame(frame.bytes()) => {
-                    // The lead alone detects failures.
-                    if !self.shard.takes_from_lead(frame) {
+                    if !self.hands_to_lead(origin, frame) {
                         frame.disposition = edge.handle_path_frame(now, frame);
                     }
                 }
                 Err(reason) => frame.disposition = Disposition::Drop(reason),
-                Ok(Parsed::Arp(_)) if self.shard.takes_from_lead(frame) => {}
+                Ok(Parsed::Arp(_)) if self.hands_to_lead(origin, frame) => {}
                 Ok(Parsed::Arp(offset)) => frame.disposition = edge.handle_arp(now, frame, offset),
                 Ok(Parsed::Ip(())) => {
-                    if let Some(is_local) = admit(now, frame, &mut place.headers, &mut self.shard, edge) {
+                    let mut packet = Packet { frame, headers: &mut place.headers };
+                    if let Some(is_local) = admit(now, &mut packet, origin, &mut self.connections.shard, edge) {
                         (place.frame, place.is_local) = (index, is_local);
                         self.await_lookup(&mut pending[..=waiting]);
                         waiting += 1;
@@ -104,16 +141,21 @@ impl Pipeline {
         waiting
     }
 
+    /// Hands a frame to the lead worker, which alone detects failures and learns neighbours, unless this one is it.
+    fn hands_to_lead(&mut self, origin: Origin, frame: &mut Frame<'_>) -> bool {
+        origin.is_steering && self.connections.shard.hands_over(WorkerId::LEAD, frame)
+    }
+
     /// Has the last packet's index bucket fetched, and the record of the one that waited for its bucket long enough.
     #[inline(always)]
     fn await_lookup(&self, pending: &mut [Pending]) {
         let Some((last, before)) = pending.split_last_mut() else { return };
         last.hash = match &last.headers.transport {
             // The connection is that of the packet quoted; its hash is the same in both directions.
-            Transport::IcmpError(error) => self.table.hash(&error.inner),
-            _ => self.table.hash(&last.headers.tuple),
+            Transport::IcmpError(error) => self.connections.table.hash(&error.inner),
+            _ => self.connections.table.hash(&last.headers.tuple),
         };
-        self.table.prefetch_index(last.hash);
+        self.connections.table.prefetch_index(last.hash);
         if let Some(earlier) = before.len().checked_sub(PREFETCH_DISTANCE) {
             self.prefetch_record(&mut before[earlier]);
         }
@@ -121,47 +163,11 @@ impl Pipeline {
 
     #[inline(always)]
     fn prefetch_record(&self, pending: &mut Pending) {
-        pending.likely = self.table.prefetch_record(pending.hash);
+        pending.likely = self.connections.table.prefetch_record(pending.hash);
         if let Some(slot) = pending.likely
-            && self.packets_use_states
+            && self.connections.functions.packets_use_states
         {
-            self.table.prefetch_functions(slot);
-        }
-    }
-
-    pub(super) fn handle_packet<E: Edge>(
-        &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        hash: u64,
-        found: Option<(Slot, Direction)>,
-        is_local: bool,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        if self.observation.attends() {
-            self.observe_lookup(packet, found);
-        }
-        if found.is_none()
-            && let Some(elsewhere) = self.shard.redirect(packet, &wanted(packet.headers))
-        {
-            self.observe_redirect();
-            return elsewhere;
-        }
-        let found = match found {
-            None if self.recovery.is_some() => match self.recollect(now, packet, is_local, edge) {
-                Recollection::Known(slot, direction) => Some((slot, direction)),
-                Recollection::Unknown => None,
-                Recollection::Done(disposition) => return disposition,
-            },
-            found => found,
-        };
-        match (&packet.headers.transport, found) {
-            (Transport::IcmpError(error), found) => {
-                let error = *error;
-                self.translate_icmp_error(now, packet, &error, found, edge)
-            }
-            (_, Some((slot, direction))) => self.handle_known(now, packet, slot, direction, is_local, edge),
-            (_, None) => self.handle_unknown(now, packet, hash, is_local, edge),
+            self.connections.table.prefetch_functions(slot);
         }
     }
 
@@ -172,7 +178,7 @@ impl Pipeline {
             }
             match frame.disposition {
                 Disposition::Drop(reason) => self.count_drop(reason),
-                Disposition::Transmit(_) => self.counters.forwarded += 1,
+                Disposition::Transmit(_) => self.connections.counters.forwarded += 1,
                 Disposition::Consumed | Disposition::Undecided => {}
             }
         }
@@ -183,30 +189,20 @@ impl Pipeline {
 #[inline(always)]
 fn admit<E: Edge>(
     now: Instant,
-    frame: &mut Frame<'_>,
-    headers: &mut Headers,
+    packet: &mut Packet<'_, '_>,
+    origin: Origin,
     shard: &mut Shard,
     edge: &mut E,
 ) -> Option<bool> {
-    let mut packet = Packet { frame, headers };
-    let disposition = match edge.admit(now, &packet) {
+    let disposition = match edge.admit(now, packet) {
         Admission::Refused(reason) => Disposition::Drop(reason),
-        Admission::Own => edge.handle_local(now, &mut packet),
-        _ if shard.takes_elsewhere(&mut packet) => return None,
+        Admission::Own => edge.handle_local(now, packet),
+        _ if origin.is_steering && shard.hands_to_owner(packet) => return None,
         Admission::Local if !packet.headers.is_fragment && is_link_local_control(packet.headers) => {
-            edge.handle_local(now, &mut packet)
+            edge.handle_local(now, packet)
         }
         admission => return Some(admission == Admission::Local),
     };
     packet.frame.disposition = disposition;
     None
-}
-
-/// The tuple under which a packet's connection is looked up.
-pub(super) fn wanted(headers: &Headers) -> Tuple {
-    match &headers.transport {
-        // The error goes against the packet that it quotes.
-        Transport::IcmpError(error) => error.inner.inverse(),
-        _ => headers.tuple,
-    }
 }

@@ -1,272 +1,86 @@
-//! Packets of connections: those of known ones move them on, others begin one.
+//! The connections of a node: the table, and all that changes when a connection enters it, changes hands or leaves it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use flow::connection::flags;
-use flow::conntrack::{Advance, Change, Next, state_name};
-use flow::table::{InsertError, Slot};
-use flow::wire::{Headers, Packet, Transport};
-use flow::{Connection, Direction, Disposition, DropReason, Frame, Instant, SegmentationKind};
-use network_functions::chain::{Chain, Runtime};
-use network_functions::function::{CloseReason, Judgement, Verdict};
+use flow::conntrack::{Change, Tracker};
+use flow::table::{InsertError, Slot, Table};
+use flow::wire::Packet;
+use flow::{BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, Tuple};
+use network_functions::chain::Chain;
+use network_functions::expectation::Fulfilled;
+use network_functions::function::{CloseReason, Verdict};
 use replication::representation::precise::Ended;
 
-use super::{Edge, Pipeline, TableChange, record, record_mut};
-use crate::observation::{ConnectionChange, Step};
+use super::change::TableChange;
+use super::counters::PipelineCounters;
+use super::elsewhere::ForwardedElsewhere;
+use super::functions::Functions;
+use super::limits::Sources;
+use super::relations::Relations;
+use super::shard::Shard;
+use super::sharing::Sharing;
+use super::tombstones::Tombstones;
+use crate::observation::{ConnectionChange, Observation, Step};
 
-impl Pipeline {
-    pub(super) fn handle_known<E: Edge>(
-        &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        slot: Slot,
-        direction: Direction,
-        is_local: bool,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        if self.unjudged_from.is_some_and(|from| from <= slot) && self.judge(now, slot) == Judgement::Ends {
-            self.observe(Step::Disallowed);
-            return Err(DropReason::FirewallDenied);
-        }
-        if self.advance_plain(now, packet, slot, direction) {
-            if self.observation.attends() {
-                self.observe_plain_segment(slot);
-            }
-            let (verdict, states_changed) = self.run_chain(now, packet, slot, direction);
-            if states_changed {
-                self.changes.push(TableChange::FunctionsChanged { slot });
-            }
-            return self.send_known(now, packet, slot, direction, verdict, edge);
-        }
-        let known = record(&self.table, slot);
-        let previous_state = known.protocol.state;
-        let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
-        if is_first_reply && edge.holds_first_reply(now, slot, packet) {
-            self.observe(Step::HeldForBackup);
-            return Ok(Disposition::Consumed);
-        }
-        let master = known.owner;
-        let Some((advance, mut taken_over)) = self.track(now, packet, slot, direction, edge) else {
-            return Ok(Disposition::Consumed);
-        };
-        if self.recovery.is_some() && advance.verdict.is_ok() {
-            self.note_if_disowned(packet, slot, direction);
-        }
-        if self.observation.attends() {
-            self.observe_tracking(slot, previous_state, &advance, taken_over.then_some(master));
-        }
-        if advance.next == Next::Reopen {
-            if taken_over {
-                self.changes.push(TableChange::TakenOver { slot });
-            }
-            return self.reopen(now, packet, slot, is_local, edge);
-        }
-        let (verdict, states_changed) = match advance.verdict {
-            Ok(()) => self.run_chain(now, packet, slot, direction),
-            Err(reason) => (Verdict::Drop(reason), false),
-        };
-        taken_over |= states_changed && self.take_over_if_guest(now, slot);
-        let sent = self.send_known(now, packet, slot, direction, verdict, edge);
-        if taken_over {
-            // Also of one that ends: of the end of a connection that was never told of, peers are not told.
-            self.changes.push(TableChange::TakenOver { slot });
-        }
-        if advance.next == Next::Close {
-            self.end(slot, CloseReason::TcpClosed);
-        } else if taken_over {
-            self.follow(ConnectionChange::TakenOver, slot);
-        } else if states_changed {
-            self.changes.push(TableChange::FunctionsChanged { slot });
-        } else if advance.change != Change::None {
-            self.note_change(slot, advance.change, previous_state);
-        }
-        sent
-    }
+/// See the [module](self).
+pub(super) struct Connections {
+    pub(super) node: NodeId,
+    pub(super) table: Table,
+    pub(super) tracker: Tracker,
+    pub(super) functions: Functions,
+    pub(super) relations: Relations,
+    pub(super) sources: Sources,
+    pub(super) tombstones: Tombstones,
+    pub(super) shard: Shard,
+    /// Other nodes forward beside this one.
+    pub(super) sharing: Option<Box<Sharing>>,
+    pub(super) forwarded_elsewhere: ForwardedElsewhere,
+    pub(super) observation: Observation,
+    pub(super) changes: Vec<TableChange>,
+    pub(super) counters: PipelineCounters,
+}
 
-    /// A connection has ended and another begins with its tuple. It may begin elsewhere than the former one was told from:
-    /// its versions count from where those of the former one cannot come to.
-    fn reopen<E: Edge>(
-        &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        slot: Slot,
-        is_local: bool,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        let version = record(&self.table, slot).version_of_successor();
-        self.end(slot, CloseReason::TcpClosed);
-        let tuple = packet.headers.tuple;
-        let sent = self.handle_unknown(now, packet, self.table.hash(&tuple), is_local, edge);
-        if let Some((slot, _)) = self.lookup(&tuple) {
-            record_mut(&mut self.table, slot).version = version;
-        }
-        sent
-    }
-
-    /// Sends a packet of a connection on its way; what stays behind is noted as it was received.
-    #[inline(always)]
-    fn send_known<E: Edge>(
-        &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        slot: Slot,
-        direction: Direction,
-        verdict: Verdict,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        let sent = self.send(now, packet, verdict, edge);
-        if let Ok(Disposition::Transmit(port)) = sent {
-            record_mut(&mut self.table, slot).note_egress(direction, port);
-        } else {
-            let as_received = *record(&self.table, slot).tuple(direction);
-            edge.note_not_sent(now, packet, &as_received);
-        }
-        sent
-    }
-
-    /// Moves the connection's automaton on, taking the connection over if it was a copy.
-    pub(super) fn advance(
-        &mut self,
-        now: Instant,
-        packet: &Packet<'_, '_>,
-        slot: Slot,
-        direction: Direction,
-    ) -> (Advance, bool) {
-        let connection = record_mut(&mut self.table, slot);
-        let taken_over = connection.flags & flags::COPY != 0;
-        if taken_over {
-            connection.flags &= !flags::COPY;
-            self.tracker.take_over(connection.original.protocol, &mut connection.protocol);
-            self.counters.taken_over += 1;
-        } else if connection.owner == self.node && self.forwarded_elsewhere.concerns(now, &self.tracker, connection) {
-            self.tracker.take_over(connection.original.protocol, &mut connection.protocol);
-            self.counters.relearnt += 1;
-        }
-        if connection.owner != self.node {
-            connection.take_over(self.node);
-        }
-        let renumbered = as_sent(&self.chain, connection, packet, direction);
-        let headers = renumbered.as_ref().unwrap_or(packet.headers);
-        let advance = self.tracker.advance(now, &mut connection.protocol, &mut connection.flags, direction, headers);
-        if advance.verdict.is_ok() {
-            count(connection, packet, direction);
-        }
-        if advance.change != Change::None {
-            connection.bump_version();
-        }
-        if let Some(timeout) = advance.timeout {
-            self.set_expiry(slot, now + timeout);
-        }
-        (advance, taken_over)
-    }
-
-    /// Moves the automaton on for what most packets are: a plain segment of a connection that this node is master of. False,
-    /// and nothing done, for all others.
-    #[inline(always)]
-    fn advance_plain(&mut self, now: Instant, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) -> bool {
-        let connection = record_mut(&mut self.table, slot);
-        if connection.owner != self.node || connection.flags & flags::COPY != 0 {
-            return false;
-        }
-        if self.forwarded_elsewhere.concerns(now, &self.tracker, connection) {
-            return false;
-        }
-        // What a function has renumbered is not what the tracker is to see, and needs a second look.
-        if as_sent(&self.chain, connection, packet, direction).is_some() {
-            return false;
-        }
-        let flags = connection.flags;
-        let Some(timeout) = self.tracker.advance_plain(&mut connection.protocol, flags, direction, packet.headers)
-        else {
-            return false;
-        };
-        count(connection, packet, direction);
-        self.set_expiry(slot, now + timeout);
-        true
-    }
-
-    #[inline(always)]
-    pub(super) fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
-        let connection = record_mut(&mut self.table, slot);
-        if expires_at.as_nanos() >= connection.expires_at_nanos {
-            connection.expires_at_nanos = expires_at.as_nanos();
-        } else {
-            self.table.expire_sooner(slot, expires_at);
+impl Connections {
+    pub(super) fn new(node: NodeId, connections_max: u32, key: HashKey, tracker: Tracker, chain: Chain) -> Self {
+        Self {
+            node,
+            table: Table::new(connections_max, key),
+            tracker,
+            functions: Functions::new(chain),
+            relations: Relations::default(),
+            sources: Sources::default(),
+            tombstones: Tombstones::new(connections_max),
+            shard: Shard::default(),
+            sharing: None,
+            forwarded_elsewhere: ForwardedElsewhere::Never,
+            observation: Observation::default(),
+            changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
+            counters: PipelineCounters::default(),
         }
     }
 
-    /// Whether packets of no connection may begin one from now on.
-    pub(crate) const fn set_begins(&mut self, begins: bool) {
-        self.begins = begins;
+    /// The connection that has `tuple`, and which way it goes on it.
+    pub(super) fn lookup(&self, tuple: &Tuple) -> Option<(Slot, Direction)> {
+        self.table.lookup(self.table.hash(tuple), tuple)
     }
 
-    pub(super) fn handle_unknown<E: Edge>(
-        &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        hash: u64,
-        is_local: bool,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        let tuple = packet.headers.tuple;
-        let first_version = self.first_version(&tuple);
-        if self.sharing.is_some()
-            && self.may_be_answer(now, packet, is_local)
-            && self.waits_for_peer(now, packet, DropReason::NoConnection)
-        {
-            return Ok(Disposition::Consumed);
-        }
-        if is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
-            return Ok(edge.handle_local(now, packet));
-        }
-        if !self.begins {
-            return Err(DropReason::NotActive);
-        }
-        let (protocol, timeout) = self.tracker.begin(packet.headers)?;
-        self.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
-        self.check_source(now, &tuple)?;
-        let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
-        connection.version = first_version;
-        let mut runtime = Runtime {
-            now,
-            node: self.node,
-            counters: &mut self.chain_counters,
-            log: &mut self.log,
-            expectations: &mut self.expectations,
-        };
-        let tuples = self.shard.tuples(&self.table);
-        if self.observation.attends() {
-            let mut onlooker = self.observation.onlooker(&self.chain, tuple);
-            self.chain.init_watched(&mut runtime, &tuples, &mut connection, packet, &mut onlooker)?;
-        } else {
-            self.chain.init(&mut runtime, &tuples, &mut connection, packet)?;
-        }
-        if is_local && connection.reply.source == tuple.destination {
-            return Err(DropReason::LocalUnhandled);
-        }
-        count(&mut connection, packet, Direction::Original);
-        let slot = self.enter(now, connection, hash)?;
-        let (verdict, _) = self.run_chain(now, packet, slot, Direction::Original);
-        let sent = self.send(now, packet, verdict, edge);
-        if !is_on_its_way(sent) {
-            edge.note_not_sent(now, packet, &tuple);
-        }
-        match sent {
-            Err(reason) | Ok(Disposition::Drop(reason)) => {
-                // A connection whose first packet went nowhere never was.
-                self.remove_untold(slot);
-                Err(reason)
-            }
-            Ok(disposition) => {
-                if let Disposition::Transmit(port) = disposition {
-                    record_mut(&mut self.table, slot).note_egress(Direction::Original, port);
-                }
-                self.note_begun(now, &tuple);
-                self.counters.begun += 1;
-                self.note_if_expected(now, slot, &tuple);
-                self.changes.push(TableChange::Began { slot });
-                self.follow(ConnectionChange::Began, slot);
-                Ok(disposition)
-            }
-        }
+    /// A number for a tuple, and another one for its inverse; the table's hash is the same for both.
+    pub(super) fn directed_hash(&self, tuple: &Tuple) -> u64 {
+        let is_reversed = (tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port);
+        self.table.hash(tuple) ^ u64::from(is_reversed)
+    }
+
+    /// The version that a new connection with this tuple begins with: newer than all of an ended one that is remembered.
+    #[inline]
+    pub(super) fn first_version(&self, original: &Tuple) -> u32 {
+        if self.tombstones.is_empty() { 1 } else { self.tombstones.first_version(self.directed_hash(original)) }
+    }
+
+    /// Another node forwards beside this one and is alive.
+    pub(super) fn has_living_peer(&self) -> bool {
+        self.sharing.as_ref().is_some_and(|sharing| !sharing.living.is_empty())
     }
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.
@@ -286,134 +100,193 @@ impl Pipeline {
         }
     }
 
+    /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.
+    /// `hash` is that of its original tuple.
+    pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
+        let slot = self.table.insert_hashed(connection, hash, now)?;
+        self.sources.add(&connection.original);
+        self.shard.note_entered(&connection);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.note_entered(now, slot);
+        }
+        Ok(slot)
+    }
+
+    /// Takes a connection out of the table and out of all that [`Connections::insert`] entered it into, with what is known of
+    /// its relations to others. Peers are not informed.
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<Connection> {
+        let removed = self.table.remove(slot)?;
+        if removed.owner != self.node {
+            self.changes.push(TableChange::Copied { slot });
+        }
+        self.sources.subtract(&removed.original);
+        self.shard.note_removed(&removed);
+        self.relations.forget(&removed);
+        Some(removed)
+    }
+
+    /// Ends a connection; peers are informed.
+    pub(super) fn end(&mut self, slot: Slot, reason: CloseReason) {
+        let entered_at = self.entered_at(slot);
+        let Some(connection) = self.remove(slot) else { return };
+        self.functions.chain.close(&connection, reason);
+        self.counters.ended += 1;
+        if self.observation.is_following() {
+            self.observation.note_connection(ConnectionChange::Ended, &connection, entered_at);
+        }
+        let has_timed_out = self.sharing.is_some() && reason == CloseReason::Timeout;
+        let ended = Ended { has_timed_out, ..Ended::from(&connection) };
+        self.changes.push(TableChange::Ended { slot, ended });
+    }
+
+    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it. When the last
+    /// one came is not known: the connection gets its state's whole time from now.
+    pub(super) fn claim(&mut self, now: Instant, slot: Slot) {
+        let node = self.node;
+        let Some(connection) = self.table.get_mut(slot).filter(|connection| connection.owner != node) else { return };
+        connection.take_over(node);
+        let timeout = self.tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
+        self.table.expire_sooner(slot, now + timeout);
+    }
+
+    /// This node becomes master of a connection that it knows as well as its former master did.
+    pub(super) fn take_over_shared(&mut self, now: Instant, slot: Slot) {
+        let connection = record_mut(&mut self.table, slot);
+        connection.flags &= !flags::COPY;
+        connection.take_over(self.node);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.note_update(now, slot);
+        }
+    }
+
+    /// A function has changed its state by a packet of a peer-owned connection: this node replicates that, and so is its
+    /// master. True if it was peer-owned.
+    pub(super) fn take_over_if_peer_owned(&mut self, now: Instant, slot: Slot) -> bool {
+        let is_peer_owned = self.sharing.is_some() && record(&self.table, slot).owner != self.node;
+        if is_peer_owned {
+            self.take_over_shared(now, slot);
+            self.counters.taken_over += 1;
+        }
+        is_peer_owned
+    }
+
+    #[inline(always)]
+    pub(super) fn set_expiry(&mut self, slot: Slot, expires_at: Instant) {
+        let connection = record_mut(&mut self.table, slot);
+        if expires_at.as_nanos() >= connection.expires_at_nanos {
+            connection.expires_at_nanos = expires_at.as_nanos();
+        } else {
+            self.table.expire_sooner(slot, expires_at);
+        }
+    }
+
+    /// Has the functions begin a connection with its first packet.
+    pub(super) fn init(
+        &mut self,
+        now: Instant,
+        connection: &mut Connection,
+        packet: &Packet<'_, '_>,
+    ) -> Result<(), DropReason> {
+        let Functions { chain, output, .. } = &mut self.functions;
+        let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
+        let tuples = self.shard.tuples(&self.table);
+        if self.observation.attends() {
+            let mut onlooker = self.observation.onlooker(chain, packet.headers.tuple);
+            chain.init_watched(&mut runtime, &tuples, connection, packet, &mut onlooker)
+        } else {
+            chain.init(&mut runtime, &tuples, connection, packet)
+        }
+    }
+
     /// What the chain says of a packet, and whether a function changed its state.
-    fn run_chain(
+    pub(super) fn process(
         &mut self,
         now: Instant,
         packet: &mut Packet<'_, '_>,
         slot: Slot,
         direction: Direction,
     ) -> (Verdict, bool) {
-        let revision = self.expectations.revision();
+        let revision = self.relations.expectations.revision();
         let connection = record_mut(&mut self.table, slot);
-        let mut runtime = Runtime {
-            now,
-            node: self.node,
-            counters: &mut self.chain_counters,
-            log: &mut self.log,
-            expectations: &mut self.expectations,
-        };
+        let Functions { chain, output, .. } = &mut self.functions;
+        let mut runtime = output.runtime(now, self.node, &mut self.relations.expectations);
         let processed = if self.observation.attends() {
-            let mut onlooker = self.observation.onlooker(&self.chain, packet.headers.tuple);
-            self.chain.process_watched(&mut runtime, connection, packet, direction, &mut onlooker)
+            let mut onlooker = self.observation.onlooker(chain, packet.headers.tuple);
+            chain.process_watched(&mut runtime, connection, packet, direction, &mut onlooker)
         } else {
-            self.chain.process(&mut runtime, connection, packet, direction)
+            chain.process(&mut runtime, connection, packet, direction)
         };
         if processed.states_changed {
             connection.bump_version();
-            if self.expectations.has(&connection.original) {
+            if self.relations.expectations.has(&connection.original) {
                 connection.flags |= flags::EXPECTS;
             }
-            if self.expectations.revision() != revision {
-                let master = connection.original;
-                self.tell_workers_expected(&master);
+            if self.relations.expectations.revision() != revision {
+                self.relations.announce(&connection.original);
             }
         }
         (processed.verdict, processed.states_changed)
     }
 
-    fn note_change(&mut self, slot: Slot, change: Change, previous_state: u8) {
+    /// A connection has begun in `slot`. If it was expected, its master's backups learn that it has come.
+    pub(super) fn note_if_expected(&mut self, now: Instant, slot: Slot, tuple: &Tuple) {
+        let Some(Fulfilled { master, is_used_up }) = self.relations.expectations.fulfil(now, tuple) else { return };
+        record_mut(&mut self.table, slot).flags |= flags::RELATED;
+        self.relations.set_master(tuple, Some(master));
+        self.counters.related += 1;
+        if is_used_up {
+            self.note_used_up(&master, tuple);
+        }
+    }
+
+    /// What was expected as `tuple` has come: the backups of the connection that announced it must learn so. That one may be
+    /// another worker's.
+    pub(super) fn note_used_up(&mut self, master: &Tuple, tuple: &Tuple) {
+        if let Some((slot, Direction::Original)) = self.lookup(master) {
+            record_mut(&mut self.table, slot).bump_version();
+            self.changes.push(TableChange::FunctionsChanged { slot });
+            self.relations.announce(master);
+        } else {
+            self.relations.announce_begun(master, tuple);
+        }
+    }
+
+    pub(super) fn note_change(&mut self, slot: Slot, change: Change, previous_state: u8) {
         self.changes.push(TableChange::Changed { slot, change, previous_state });
         if change == Change::State {
             self.follow(ConnectionChange::Changed, slot);
         }
     }
 
-    /// Ends a connection and leaves word of it.
-    pub(super) fn end(&mut self, slot: Slot, reason: CloseReason) {
-        let entered_at = self.entered_at(slot);
-        if let Some(connection) = self.remove_untold(slot) {
-            self.chain.close(&connection, reason);
-            self.counters.ended += 1;
-            if self.observation.is_following() {
-                self.observation.note_connection(ConnectionChange::Ended, &connection, entered_at);
-            }
-            let has_timed_out = self.sharing.is_some() && reason == CloseReason::Timeout;
-            let ended = Ended { has_timed_out, ..Ended::from(&connection) };
-            self.changes.push(TableChange::Ended { slot, ended });
+    /// Shows a change of the connection in a slot to those who watch connections.
+    #[inline]
+    pub(super) fn follow(&mut self, change: ConnectionChange, slot: Slot) {
+        if self.observation.is_following() {
+            let entered_at = self.entered_at(slot);
+            self.observation.note_connection(change, record(&self.table, slot), entered_at);
         }
     }
 
-    /// Enters a connection into the table, counted to its source, and known to the worker that its replies come to.
-    /// `hash` is that of its original tuple.
-    pub(super) fn insert(&mut self, connection: Connection, hash: u64, now: Instant) -> Result<Slot, InsertError> {
-        let slot = self.table.insert_hashed(connection, hash, now)?;
-        self.count_of_source(&connection.original);
-        self.shard.note_entered(&connection);
-        self.begin_mark(now, slot);
-        Ok(slot)
-    }
-
-    /// Takes a connection out of the table and out of all that [`Pipeline::insert`] entered it into, with what is known of
-    /// its relations to others.
-    pub(super) fn remove_untold(&mut self, slot: Slot) -> Option<Connection> {
-        let removed = self.table.remove(slot)?;
-        self.note_copy_gone(slot, &removed);
-        self.discount_of_source(&removed.original);
-        self.shard.note_removed(&removed);
-        self.forget_relations(&removed);
-        Some(removed)
-    }
-
-    /// Does with a packet what the chain says.
-    #[inline(always)]
-    pub(super) fn send<E: Edge>(
-        &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        verdict: Verdict,
-        edge: &mut E,
-    ) -> Result<Disposition, DropReason> {
-        match verdict {
-            Verdict::Forward => Ok(self.forward(now, packet, edge)),
-            Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
-            Verdict::Queued => Ok(Disposition::Consumed),
-            Verdict::Drop(reason) => Err(reason),
+    /// Notes a step of the packet that is being handled, if it is watched.
+    #[inline]
+    pub(super) fn observe(&mut self, step: Step) {
+        if self.observation.attends() {
+            self.observation.step(step);
         }
     }
-}
 
-/// The headers of a packet as connection tracking is to see them, where they differ from those that came in: a function gives
-/// segments of this connection other numbers.
-#[inline(always)]
-pub(super) fn as_sent(
-    chain: &Chain,
-    connection: &Connection,
-    packet: &Packet<'_, '_>,
-    direction: Direction,
-) -> Option<Headers> {
-    if chain.renumbers() { chain.as_sent(connection, packet.headers, direction) } else { None }
-}
-
-/// Counts a packet that passes.
-#[inline(always)]
-pub(super) fn count(connection: &mut Connection, packet: &Packet<'_, '_>, direction: Direction) {
-    connection.packets[direction.index()] += packets_in(packet.frame);
-    connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
-}
-
-/// The packet leaves with its batch: nobody has to be told anything.
-#[inline(always)]
-pub(super) const fn is_on_its_way(sent: Result<Disposition, DropReason>) -> bool {
-    matches!(sent, Ok(Disposition::Transmit(_)))
-}
-
-/// Packets that the frame stands for on the wire.
-fn packets_in(frame: &Frame<'_>) -> u64 {
-    let segmentation = frame.segmentation;
-    if segmentation.kind == SegmentationKind::None || segmentation.size_bytes == 0 {
-        return 1;
+    /// When the connection in a slot was entered.
+    fn entered_at(&self, slot: Slot) -> Instant {
+        self.table.cold(slot).map_or(Instant::ZERO, |cold| Instant::from_nanos(cold.created_at_nanos))
     }
-    let payload = frame.bytes().len().saturating_sub(usize::from(segmentation.header_bytes));
-    payload.div_ceil(usize::from(segmentation.size_bytes)).max(1) as u64
+}
+
+/// The connection in a slot that a lookup has just given.
+pub(super) fn record(table: &Table, slot: Slot) -> &Connection {
+    table.get(slot).expect("lookups give occupied slots")
+}
+
+/// As [`record`], to be changed.
+pub(super) fn record_mut(table: &mut Table, slot: Slot) -> &mut Connection {
+    table.get_mut(slot).expect("lookups give occupied slots")
 }

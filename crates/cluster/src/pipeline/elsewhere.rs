@@ -16,8 +16,6 @@ use flow::connection::flags;
 use flow::conntrack::Tracker;
 use flow::{Connection, Instant};
 
-use super::Pipeline;
-
 /// A connection whose packets come here does not pause so long while its packets are forwarded elsewhere as well.
 pub const QUIET_MIN: Duration = Duration::from_millis(200);
 
@@ -34,6 +32,15 @@ pub(super) enum ForwardedElsewhere {
 }
 
 impl ForwardedElsewhere {
+    /// A peer may be forwarding packets of this node's connections now, or may not any more.
+    pub(super) fn set(&mut self, now: Instant, may_be: bool) {
+        *self = match *self {
+            _ if may_be => Self::Now,
+            Self::Now => Self::Until(now),
+            before => before,
+        };
+    }
+
     /// Whether packets of the connection, which is this node's own, may have been forwarded elsewhere since its last packet
     /// was seen here.
     #[inline]
@@ -59,15 +66,4 @@ fn is_quiet(now: Instant, tracker: &Tracker, connection: &Connection, until: Ins
     // The expiry is the time of the last packet and what the connection was given then.
     let expires_at = connection.expires_at();
     expires_at < until + lives_for && expires_at + QUIET_MIN <= now + lives_for
-}
-
-impl Pipeline {
-    /// Whether a peer may be forwarding packets of this node's connections now.
-    pub fn set_forwarded_elsewhere(&mut self, now: Instant, may_be: bool) {
-        self.forwarded_elsewhere = match self.forwarded_elsewhere {
-            _ if may_be => ForwardedElsewhere::Now,
-            ForwardedElsewhere::Now => ForwardedElsewhere::Until(now),
-            before => before,
-        };
-    }
 }

@@ -3,35 +3,36 @@
 use flow::fragments::{Fate, Look, Way};
 use flow::table::Slot;
 use flow::wire::{Fragment, Headers, Packet, Transport};
-use flow::{Direction, Disposition, DropReason, Instant, OwnedFrame, Tuple};
+use flow::{Direction, Disposition, DropReason, Instant, Tuple};
 
-use super::connections::is_on_its_way;
-use super::{Edge, Pipeline, record, record_mut};
+use super::Pipeline;
+use super::arrival::Arrival;
+use super::connections::{Connections, record, record_mut};
+use super::edge::Edge;
+use super::egress::{forward, is_on_its_way};
 use crate::observation::Step;
 
 impl Pipeline {
-    /// A fragment that came in. `hash` is that of its tuple.
+    /// A fragment that came in.
     ///
     /// # Errors
     /// Why it is dropped.
     #[cold]
     pub(super) fn handle_fragment<E: Edge>(
         &mut self,
-        now: Instant,
+        arrival: &Arrival,
         packet: &mut Packet<'_, '_>,
-        hash: u64,
-        is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let fragment = Fragment::of(packet)?;
-        let look = self.fragments.handle_fragment(now, &fragment, packet.frame);
+        let look = self.fragments.handle_fragment(arrival.now, &fragment, packet.frame);
         let disposition = match look {
-            Ok(Look::First) => self.handle_first_fragment(now, packet, &fragment, hash, is_local, edge),
-            Ok(Look::Follows(way)) => self.follow_first_fragment(now, packet, &fragment, &way, edge),
+            Ok(Look::First) => self.handle_first_fragment(arrival, packet, &fragment, edge),
+            Ok(Look::Follows(way)) => self.follow_first_fragment(arrival.now, packet, &fragment, &way, edge),
             Ok(Look::Held) => Ok(Disposition::Consumed),
             Ok(Look::Elsewhere(worker)) => {
-                self.observe(Step::HandedOver(worker));
-                Ok(self.shard.hand_to(worker, packet))
+                self.connections.observe(Step::HandedOver(worker));
+                Ok(self.connections.shard.hand_to(worker, packet))
             }
             Err(reason) => Err(reason),
         };
@@ -41,11 +42,9 @@ impl Pipeline {
 
     fn handle_first_fragment<E: Edge>(
         &mut self,
-        now: Instant,
+        arrival: &Arrival,
         packet: &mut Packet<'_, '_>,
         fragment: &Fragment,
-        hash: u64,
-        is_local: bool,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
         let incoming = *packet.headers;
@@ -53,17 +52,19 @@ impl Pipeline {
             // An error quotes less than any link takes, and nobody may cut neighbour discovery (RFC 6980).
             Transport::IcmpError(_) | Transport::IcmpOther(..) => Err(DropReason::Fragment),
             _ => {
-                let found = self.table.lookup(hash, &incoming.tuple);
+                let found = self.connections.table.lookup(arrival.hash, &incoming.tuple);
                 // Fragments come to the worker of their addresses, which is seldom that of their ports.
                 if found.is_none()
-                    && let Some(worker) = self.shard.worker_of_fragments(&incoming)
+                    && let Some(worker) = self.connections.shard.worker_of_fragments(&incoming)
                 {
                     self.fragments.note_first(fragment, Fate::Elsewhere(worker));
-                    self.observe(Step::HandedOver(worker));
-                    return Ok(self.shard.hand_to(worker, packet));
+                    self.connections.observe(Step::HandedOver(worker));
+                    return Ok(self.connections.shard.hand_to(worker, packet));
                 }
-                let disposition = self.handle_packet(now, packet, hash, found, is_local, edge);
-                if disposition == Ok(Disposition::Consumed) && self.is_first_reply_awaited(&incoming.tuple) {
+                let disposition = self.handle_packet(arrival, packet, found, edge);
+                if disposition == Ok(Disposition::Consumed)
+                    && is_first_reply_awaited(&self.connections, &incoming.tuple)
+                {
                     self.fragments.note_first(fragment, Fate::KeptBack);
                     return disposition;
                 }
@@ -91,13 +92,14 @@ impl Pipeline {
         way: &Way,
         edge: &mut E,
     ) -> Result<Disposition, DropReason> {
-        self.observe(Step::FollowsFirstFragment);
-        let (slot, direction) = self.lookup(&way.incoming).ok_or(DropReason::NoConnection)?;
-        let connection = record_mut(&mut self.table, slot);
+        self.connections.observe(Step::FollowsFirstFragment);
+        let (slot, direction) = self.connections.lookup(&way.incoming).ok_or(DropReason::NoConnection)?;
+        let Connections { table, tracker, observation, .. } = &mut self.connections;
+        let connection = record_mut(table, slot);
         connection.packets[direction.index()] += 1;
         connection.bytes[direction.index()] += u64::from(packet.headers.l3_bytes);
         if let Some(base) = way.sequence_base {
-            self.tracker.extend(&mut connection.protocol, direction, base.wrapping_add(fragment.end.into()));
+            tracker.extend(&mut connection.protocol, direction, base.wrapping_add(fragment.end.into()));
         }
         let as_received = packet.headers.tuple;
         let Tuple { source, destination, .. } = way.outgoing;
@@ -105,31 +107,11 @@ impl Pipeline {
         if outgoing != packet.headers.tuple {
             packet.rewrite(&outgoing);
         }
-        let sent = Ok(self.forward(now, packet, edge));
+        let sent = Ok(forward(now, packet, observation, edge));
         if !is_on_its_way(sent) {
             edge.note_not_sent(now, packet, &as_received);
         }
         sent
-    }
-
-    /// The packet that was consumed is a first reply that is kept back until a backup knows the connection: only then
-    /// has a packet of the reply direction gone by without the connection being marked as answered.
-    fn is_first_reply_awaited(&self, incoming: &Tuple) -> bool {
-        use flow::connection::flags::{COPY, REPLIED};
-        let is_unanswered = |slot: Slot| record(&self.table, slot).flags & (REPLIED | COPY) == 0;
-        matches!(self.lookup(incoming), Some((slot, Direction::Reply)) if is_unanswered(slot))
-    }
-
-    /// Fragments whose first one has passed since they were held. They are to be handed in again as they came.
-    #[must_use]
-    pub fn take_released_fragments(&mut self) -> Option<alloc::vec::Vec<OwnedFrame>> {
-        self.fragments.take_released()
-    }
-
-    /// Packets in pieces that are under way.
-    #[must_use]
-    pub const fn fragments(&self) -> &flow::fragments::FragmentTable {
-        &self.fragments
     }
 
     /// Gives up packets whose fragments did not come in time.
@@ -140,9 +122,17 @@ impl Pipeline {
 
     fn count_lost_fragments(&mut self) {
         for (reason, frames) in self.fragments.take_lost() {
-            self.counters.drops[reason as usize] += frames;
+            self.connections.counters.drops[reason as usize] += frames;
         }
     }
+}
+
+/// The packet that was consumed is a first reply that is kept back until a backup knows the connection: only then
+/// has a packet of the reply direction gone by without the connection being marked as answered.
+fn is_first_reply_awaited(connections: &Connections, incoming: &Tuple) -> bool {
+    use flow::connection::flags::{COPY, REPLIED};
+    let is_unanswered = |slot: Slot| record(&connections.table, slot).flags & (REPLIED | COPY) == 0;
+    matches!(connections.lookup(incoming), Some((slot, Direction::Reply)) if is_unanswered(slot))
 }
 
 /// See [`Way::sequence_base`]: what the segment would end at, had it neither header nor data.

@@ -5,8 +5,6 @@ use flow::source_counts::{SourceCounts, SourcePrefixes};
 use flow::source_rates::SourceRates;
 use flow::{DropReason, HashKey, Instant, Tuple};
 
-use super::Pipeline;
-
 /// Limits of a pipeline; the default limits no source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
@@ -30,6 +28,7 @@ pub struct SourceLimit {
 
 /// The connections of each source. Copies of other nodes' connections count too, so that a source has no more after a
 /// take-over than before; they are never refused.
+#[derive(Default)]
 pub(super) struct Sources {
     limited: Option<(u32, SourceCounts)>,
     rates: Option<SourceRates>,
@@ -45,7 +44,8 @@ impl Sources {
         }
     }
 
-    fn check(&self, now: Instant, tuple: &Tuple) -> Result<(), DropReason> {
+    /// Whether the source of a packet may begin another connection.
+    pub(super) fn check(&self, now: Instant, tuple: &Tuple) -> Result<(), DropReason> {
         if self.limited.as_ref().is_some_and(|(of_one, counts)| counts.count(tuple) >= *of_one) {
             return Err(DropReason::SourceLimit);
         }
@@ -54,37 +54,28 @@ impl Sources {
         }
         Ok(())
     }
-}
-
-impl Pipeline {
-    /// Whether the source of a packet may begin another connection.
-    pub(super) fn check_source(&self, now: Instant, tuple: &Tuple) -> Result<(), DropReason> {
-        self.sources.as_ref().map_or(Ok(()), |sources| sources.check(now, tuple))
-    }
 
     /// The source of a packet has begun a connection here.
     pub(super) fn note_begun(&mut self, now: Instant, tuple: &Tuple) {
-        if let Some(rates) = self.sources.as_mut().and_then(|sources| sources.rates.as_mut()) {
+        if let Some(rates) = &mut self.rates {
             rates.note_begun(now, tuple);
         }
     }
 
-    pub(super) fn count_of_source(&mut self, original: &Tuple) {
-        if let Some((_, counts)) = self.sources.as_mut().and_then(|sources| sources.limited.as_mut()) {
+    pub(super) fn add(&mut self, original: &Tuple) {
+        if let Some((_, counts)) = &mut self.limited {
             counts.add(original, 1);
         }
     }
 
-    pub(super) fn discount_of_source(&mut self, original: &Tuple) {
-        if let Some((_, counts)) = self.sources.as_mut().and_then(|sources| sources.limited.as_mut()) {
+    pub(super) fn subtract(&mut self, original: &Tuple) {
+        if let Some((_, counts)) = &mut self.limited {
             counts.subtract(original, 1);
         }
     }
 
     /// Connections that the source of `tuple` has, if they are limited.
-    #[must_use]
-    pub fn connections_of_source(&self, tuple: &Tuple) -> Option<u32> {
-        let (_, counts) = self.sources.as_ref()?.limited.as_ref()?;
-        Some(counts.count(tuple))
+    pub(super) fn count(&self, tuple: &Tuple) -> Option<u32> {
+        self.limited.as_ref().map(|(_, counts)| counts.count(tuple))
     }
 }

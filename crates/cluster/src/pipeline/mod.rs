@@ -8,327 +8,514 @@
 //! ```
 //! Fragments go the way of their first one, which alone has the ports: see [`flow::fragments`].
 //!
+//! In files, a packet visits `batch`, `fragments` if it is one, and `packet`. From there it goes on to `recovery` if no
+//! connection has it and filters of other nodes may name one, to `tracking` (`peer_owned`, `waiting` where other nodes forward
+//! as well), to the chain in `connections`, and to `egress`. None of these calls one before it.
+//!
 //! The pipeline knows connections; what lies around it (addresses, routes, neighbours) is the [`Edge`]'s.
-//! What changes is left in [`Pipeline::take_changes`] for whoever tells the backups.
+//! What changes is left in [`Pipeline::take_changes`] for those who replicate it.
 
-mod announcing;
+mod arrival;
 mod batch;
+mod change;
 mod connections;
 mod counters;
+mod edge;
+mod egress;
 mod elsewhere;
 mod expiry;
 mod fragments;
-mod guests;
-mod icmp_error;
-mod lazily;
+mod functions;
 mod limits;
-mod observing;
+mod packet;
+mod peer_owned;
 mod recovery;
-mod related;
-mod renewal;
+mod reevaluation;
+mod relations;
 mod replica;
 mod shard;
 mod sharing;
 #[cfg(test)]
 mod tests;
 mod tombstones;
+mod tracking;
 mod waiting;
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use flow::conntrack::{Change, Tracker};
+use flow::connection::flags;
+use flow::conntrack::Tracker;
 use flow::fragments::FragmentTable;
 use flow::table::{Slot, Table};
-use flow::wire::Packet;
-use flow::{BATCH_FRAMES_MAX, Connection, Disposition, DropReason, Frame, HashKey, Instant, NodeId, Tuple};
+use flow::wire::ip_protocol;
+use flow::wire::tlv::TlvError;
+use flow::{
+    BATCH_FRAMES_MAX, Connection, Direction, DropReason, HashKey, Instant, NodeId, OwnedFrame, Tuple, WorkerId,
+};
 use network_functions::chain::{Chain, ChainCounters};
 use network_functions::expectation::Expectations;
+use network_functions::function::CloseReason;
 use network_functions::log::Log;
+use replication::lazy::Age;
+use replication::representation::precise::{Ended, Relations};
 
-use replication::representation::precise::Ended;
-
-use crate::forwarding::Admission;
-use crate::observation::{Observation, Way};
-use announcing::Announcements;
+use crate::observation::Observation;
 use batch::Pending;
-use elsewhere::ForwardedElsewhere;
+use connections::{Connections, record_mut};
 use limits::Sources;
+use reevaluation::Reevaluation;
 use shard::Shard;
 use sharing::Sharing;
+use waiting::Waiting;
 
-pub use announcing::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
+pub(crate) use arrival::Origin;
+pub use change::TableChange;
 pub use counters::PipelineCounters;
+pub use edge::{Edge, Recalled};
 pub use elsewhere::QUIET_MIN;
 pub use expiry::CopyExpiry;
 pub use limits::{Limits, SourceLimit};
-pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recalled, RecoveryConfig, RecoveryCounters};
-use recovery::{Recollection, Recovery};
-use related::Related;
-pub use replica::{Applied, Remnants};
+pub use recovery::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT, Recovery, RecoveryConfig, RecoveryCounters};
+pub use relations::{ANNOUNCEMENTS_WAITING_MAX, Announcement};
+pub use replica::{Applied, Remnants, Replicas};
 pub use shard::{HandedFrame, Place, Redirect, ShardCounters};
 pub use sharing::{SharingConfig, SharingCounters, WAIT_FOR_PEER_DEFAULT};
-use tombstones::Tombstones;
 pub use tombstones::{TOMBSTONE_LIFETIME, TOMBSTONES_MAX, TombstoneCounters};
 pub(crate) use waiting::Released;
 pub use waiting::{WAITING_BYTES_MAX, WAITING_FRAMES_MAX, WAITING_FRAMES_PER_SOURCE_MAX};
 
-/// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
-pub trait Edge {
-    /// An ARP packet that begins at `offset` in the frame.
-    fn handle_arp(&mut self, now: Instant, frame: &mut Frame<'_>, offset: u16) -> Disposition;
-
-    /// A frame by which a peer is detected over this link (see [`crate::forwarding::PATH_ETHER_TYPE`]).
-    fn handle_path_frame(&mut self, now: Instant, frame: &mut Frame<'_>) -> Disposition {
-        let _ = (now, frame);
-        Disposition::Drop(DropReason::UnsupportedLinkProtocol)
-    }
-
-    /// Whether a packet is to pass, is for the node itself, or is refused: judged as it came in, before any function.
-    fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission;
-
-    /// A packet for the node itself that belongs to no connection: neighbour discovery, a ping.
-    fn handle_local(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
-
-    /// Whether the first answer to a connection is kept back until a backup knows the connection. True takes the packet:
-    /// the edge keeps a copy and hands it in again.
-    fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
-        let _ = (now, slot, packet);
-        false
-    }
-
-    /// What another node that is gone, or stands by, told of the connection that began with this tuple. Only while a recovery
-    /// lasts ([`Pipeline::begin_recovery`]).
-    fn recall(&self, original: &Tuple) -> Option<Recalled> {
-        let _ = original;
-        None
-    }
-
-    /// Sends a packet, already translated, on its way.
-    fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
-
-    /// Sends a packet that the pipeline made itself, already translated, on its way: it leaves with the node's own frames, or
-    /// not at all where there is no room for it. Only while a recovery lasts.
-    fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {
-        let _ = (now, packet);
-    }
-
-    /// Where [`Edge::forward`] would send a packet with this tuple, for those who look on.
-    fn way(&self, tuple: &Tuple) -> Option<Way> {
-        let _ = tuple;
-        None
-    }
-
-    /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it
-    /// was dropped, or it waits for something. It came in with the tuple `as_received`. Whoever sent it may have to be told
-    /// why, now or later, in terms of the packet as it was sent.
-    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
-        let _ = (now, packet, as_received);
-    }
-}
-
-/// What happened to a connection that the backups may have to be told.
-#[derive(Clone, Copy, Debug)]
-pub enum TableChange {
-    /// It began.
-    Began {
-        /// Where it lies.
-        slot: Slot,
-    },
-    /// This node became its master. The former one and the other backups must learn of it whatever state the connection
-    /// is in: what they say of it themselves no longer counts here.
-    TakenOver {
-        /// Where it lies.
-        slot: Slot,
-    },
-    /// A function changed its state, or what is expected on its behalf changed: its backups must learn of it whatever
-    /// state it is in.
-    FunctionsChanged {
-        /// Where it lies.
-        slot: Slot,
-    },
-    /// It changed.
-    Changed {
-        /// Where it lies.
-        slot: Slot,
-        /// How much changed.
-        change: Change,
-        /// Its protocol's state before.
-        previous_state: u8,
-    },
-    /// It ended; the slot may hold another connection by now.
-    Ended {
-        /// Where it lay.
-        slot: Slot,
-        /// Its name.
-        ended: Ended,
-    },
-    /// What lies in the slot has another node for its master, or had: a copy came, changed or went.
-    Copied {
-        /// Where it lies or lay.
-        slot: Slot,
-    },
-    /// A connection that this node was master of gave way to a peer's word of one with the same tuple: it has not ended.
-    Displaced {
-        /// Where it lay.
-        slot: Slot,
-        /// Its tuple.
-        original: Tuple,
-    },
-    /// A peer told of a connection that has ended here: it must learn so.
-    Refused {
-        /// The peer.
-        to: NodeId,
-        /// The end, newer than the peer's word.
-        ended: Ended,
-    },
-}
-
-/// The connection table with everything that acts on it.
+/// The connections with everything that acts on packets.
 pub struct Pipeline {
-    node: NodeId,
-    table: Table,
-    tracker: Tracker,
-    chain: Chain,
-    /// [`Chain::packets_use_states`].
-    packets_use_states: bool,
-    chain_counters: ChainCounters,
-    log: Log,
-    expectations: Expectations,
-    related: Related,
-    tombstones: Tombstones,
-    announcements: Announcements,
-    counters: PipelineCounters,
-    changes: Vec<TableChange>,
+    connections: Connections,
     /// A place for each packet of a batch.
     pending: Vec<Pending>,
-    /// Connections from this slot on are still to be held against the configuration in force.
-    unjudged_from: Option<Slot>,
     fragments: FragmentTable,
-    sources: Option<Sources>,
-    /// Packets of no connection are asked for.
-    recovery: Option<Box<Recovery>>,
-    recovery_counters: RecoveryCounters,
+    /// Packets that only an update of a peer can judge.
+    waiting: Waiting,
+    /// Connections that only filters of other nodes know.
+    pub recovery: Recovery,
+    reevaluation: Reevaluation,
     key: HashKey,
-    /// Other nodes forward beside this one.
-    sharing: Option<Box<Sharing>>,
-    forwarded_elsewhere: ForwardedElsewhere,
     /// Connections may begin.
     begins: bool,
-    pub(crate) shard: Shard,
-    pub(crate) observation: Observation,
 }
 
+/// Construction and configuration.
 impl Pipeline {
     /// A pipeline of `node` for at most `connections_max` connections.
     #[must_use]
     pub fn new(node: NodeId, connections_max: u32, key: HashKey, tracker: Tracker, chain: Chain) -> Self {
-        let chain_counters = chain.new_counters();
         Self {
-            node,
-            table: Table::new(connections_max, key),
-            tracker,
-            packets_use_states: chain.packets_use_states(),
-            chain,
-            chain_counters,
-            log: Log::default(),
-            expectations: Expectations::default(),
-            related: Related::default(),
-            tombstones: Tombstones::new(connections_max),
-            announcements: Announcements::default(),
-            counters: PipelineCounters::default(),
-            changes: Vec::with_capacity(4 * BATCH_FRAMES_MAX),
+            waiting: Waiting::new(key, &chain),
+            connections: Connections::new(node, connections_max, key, tracker, chain),
             pending: vec![Pending::EMPTY; BATCH_FRAMES_MAX],
-            unjudged_from: None,
             fragments: FragmentTable::new(Limits::default().fragments, key),
-            sources: None,
-            recovery: None,
-            recovery_counters: RecoveryCounters::default(),
+            recovery: Recovery::new(key),
+            reevaluation: Reevaluation::default(),
             key,
-            sharing: None,
-            forwarded_elsewhere: ForwardedElsewhere::Never,
             begins: true,
-            shard: Shard::default(),
-            observation: Observation::default(),
         }
     }
 
     /// The same pipeline, which holds nothing yet, with these limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
-        debug_assert!(self.table.is_empty(), "what is there already would not be counted");
-        let connections_max = self.table.capacity();
+        debug_assert!(self.connections.table.is_empty(), "what is there already would not be counted");
+        let connections_max = self.connections.table.capacity();
         self.fragments = FragmentTable::new(limits.fragments, self.key);
-        self.sources = limits.sources.map(|limit| Sources::new(limit, connections_max, self.key));
+        let sources = limits.sources.map(|limit| Sources::new(limit, connections_max, self.key));
+        self.connections.sources = sources.unwrap_or_default();
         self
     }
 
+    /// The same pipeline, for a node beside which others forward.
+    #[must_use]
+    pub fn with_sharing(mut self, config: SharingConfig) -> Self {
+        self.connections.sharing = Some(Sharing::new(self.connections.table.capacity()).into());
+        self.waiting.wait_max = config.wait_for_peer;
+        self
+    }
+
+    /// Gives the pipeline its place among a node's workers. Before the first packet.
+    pub fn set_place(&mut self, place: Place) {
+        let redirects_max = usize::try_from(self.connections.table.capacity()).unwrap_or(usize::MAX);
+        self.connections.shard = Shard::new(place, redirects_max);
+        self.connections.relations.set_place(place);
+    }
+
+    /// Takes a chain that [continues](Chain::continues) its own, and a tracker. Counters go on under their names;
+    /// timeouts count from a connection's next packet.
+    pub fn renew(&mut self, tracker: Tracker, chain: Chain) {
+        self.waiting.renew(&chain);
+        self.connections.functions.renew(chain);
+        self.connections.tracker = tracker;
+    }
+
+    /// Whether packets of no connection may begin one from now on.
+    pub(crate) const fn set_begins(&mut self, begins: bool) {
+        self.begins = begins;
+    }
+
+    /// Packets that cannot be judged wait so long at most from now on.
+    pub const fn set_wait_for_peer(&mut self, wait_for_peer: Duration) {
+        self.waiting.wait_max = wait_for_peer;
+    }
+
+    /// The nodes that are alive and receive what this one replicates: their connections are theirs.
+    pub fn set_living(&mut self, living: impl Iterator<Item = NodeId>) {
+        if let Some(sharing) = &mut self.connections.sharing {
+            sharing.living.clear();
+            sharing.living.extend(living);
+        }
+    }
+
+    /// Whether a peer may be forwarding packets of this node's connections now.
+    pub fn set_forwarded_elsewhere(&mut self, now: Instant, may_be: bool) {
+        self.connections.forwarded_elsewhere.set(now, may_be);
+    }
+
+    /// From now on connections are judged by the chain as it is now: see [`Pipeline::judge_some`].
+    pub const fn begin_judging(&mut self) {
+        self.reevaluation.begin();
+    }
+
+    /// Stops judging, whatever is left.
+    pub const fn stop_judging(&mut self) {
+        self.reevaluation.stop();
+    }
+}
+
+/// Status.
+impl Pipeline {
     /// The connections.
     #[must_use]
     pub const fn table(&self) -> &Table {
-        &self.table
+        &self.connections.table
     }
 
     /// The connections, to be changed behind the node's back: for simulations that break something on purpose.
     pub const fn table_to_break(&mut self) -> &mut Table {
-        &mut self.table
+        &mut self.connections.table
+    }
+
+    /// The connection that has `tuple`, and which way it goes on it.
+    #[must_use]
+    pub fn lookup(&self, tuple: &Tuple) -> Option<(Slot, Direction)> {
+        self.connections.lookup(tuple)
+    }
+
+    /// A connection, to be read.
+    #[must_use]
+    pub fn connection(&self, slot: Slot) -> Option<&Connection> {
+        self.connections.table.get(slot)
     }
 
     /// The chain.
     #[must_use]
     pub const fn chain(&self) -> &Chain {
-        &self.chain
+        &self.connections.functions.chain
     }
 
     /// The chain's counters.
     #[must_use]
     pub const fn chain_counters(&self) -> &ChainCounters {
-        &self.chain_counters
+        &self.connections.functions.output.counters
     }
 
     /// What functions said to the operator.
     pub const fn log(&mut self) -> &mut Log {
-        &mut self.log
+        &mut self.connections.functions.output.log
     }
 
     /// Entries of functions that were not logged because of a limit.
     #[must_use]
     pub const fn dropped_log_entries(&self) -> u64 {
-        self.log.dropped_entries()
+        self.connections.functions.output.log.dropped_entries()
     }
 
     /// The pipeline's counters.
     #[must_use]
     pub const fn counters(&self) -> &PipelineCounters {
-        &self.counters
+        &self.connections.counters
     }
 
     /// Counts a packet that was dropped outside the pipeline's sight.
     pub const fn count_drop(&mut self, reason: DropReason) {
-        self.counters.drops[reason as usize] += 1;
+        self.connections.counters.drops[reason as usize] += 1;
     }
 
+    /// Who watches packets and connections.
+    pub(crate) const fn observation(&self) -> &Observation {
+        &self.connections.observation
+    }
+
+    /// As [`Pipeline::observation`], to be changed.
+    pub(crate) const fn observation_mut(&mut self) -> &mut Observation {
+        &mut self.connections.observation
+    }
+
+    /// Its place among the node's workers.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        self.connections.shard.place()
+    }
+
+    /// What was handed over, and what was taken.
+    #[must_use]
+    pub const fn shard_counters(&self) -> ShardCounters {
+        self.connections.shard.counters
+    }
+
+    /// Counts frames that another worker has handed over.
+    pub(crate) const fn count_taken(&mut self, frames: usize) {
+        self.connections.shard.counters.taken += frames as u64;
+    }
+
+    /// Reply tuples of other workers' connections that are known here.
+    #[must_use]
+    pub fn redirects(&self) -> usize {
+        self.connections.shard.redirects.len()
+    }
+
+    /// Announcements that found no room.
+    #[must_use]
+    pub const fn announcements_lost(&self) -> u64 {
+        self.connections.relations.announcements_lost
+    }
+
+    /// The connections that are expected.
+    #[must_use]
+    pub const fn expectations(&self) -> &Expectations {
+        &self.connections.relations.expectations
+    }
+
+    /// The original tuple of the connection on whose behalf this one was expected, if it was.
+    #[must_use]
+    pub fn related_to(&self, connection: &Connection) -> Option<&Tuple> {
+        self.connections.relations.master_of(connection)
+    }
+
+    /// Connections that the source of `tuple` has, if they are limited.
+    #[must_use]
+    pub fn connections_of_source(&self, tuple: &Tuple) -> Option<u32> {
+        self.connections.sources.count(tuple)
+    }
+
+    /// Packets in pieces that are under way.
+    #[must_use]
+    pub const fn fragments(&self) -> &FragmentTable {
+        &self.fragments
+    }
+
+    /// Whether other nodes forward beside this one.
+    #[must_use]
+    pub const fn is_sharing(&self) -> bool {
+        self.connections.sharing.is_some()
+    }
+
+    /// What was counted of shared connections; all zero while nobody forwards beside this node.
+    #[must_use]
+    pub fn sharing_counters(&self) -> SharingCounters {
+        self.connections.sharing.as_ref().map_or_else(SharingCounters::default, |sharing| sharing.counters)
+    }
+
+    /// The connection's master is another node, which lives and forwards: nobody else replicates it.
+    #[must_use]
+    pub fn is_in_living_hands(&self, connection: &Connection) -> bool {
+        self.connections.sharing.as_ref().is_some_and(|sharing| sharing.living.contains(&connection.owner))
+    }
+
+    /// Packets that wait for an update of a peer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// When the first of them has waited long enough.
+    #[must_use]
+    pub fn waiting_deadline(&self) -> Option<Instant> {
+        self.waiting.deadline()
+    }
+
+    /// Ends that are remembered, and what came of them.
+    #[must_use]
+    pub fn tombstones(&self) -> TombstoneCounters {
+        self.connections.tombstones.counters()
+    }
+
+    /// Whether connections are being judged by the chain.
+    #[must_use]
+    pub const fn is_judging(&self) -> bool {
+        self.reevaluation.is_active()
+    }
+
+    /// Whether the connection, which has just begun or changed, is of use to others before it is old: connections are
+    /// expected on its behalf, or it was expected, or its packets come to other nodes as well.
+    pub(crate) fn is_needed_by_others(&self, slot: Slot) -> bool {
+        let related = |flags: u8| flags & (flags::RELATED | flags::EXPECTS | flags::SHARED) != 0;
+        self.is_sharing() || self.connection(slot).is_some_and(|connection| related(connection.flags))
+    }
+
+    /// How old a connection of this node's is that began at `began`. One whose ends have both spoken, and will say so when
+    /// they have no more to say, is open until then; what others last is from their first packet to the last.
+    pub(crate) fn age(&self, slot: Slot, began: Instant) -> Age {
+        let Connections { node, table, tracker, .. } = &self.connections;
+        let Some(connection) = table.get(slot).filter(|connection| connection.owner == *node) else { return Age::Gone };
+        if connection.original.protocol == ip_protocol::TCP && connection.flags & flags::REPLIED != 0 {
+            return Age::Open;
+        }
+        let timeout = tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
+        let last_packet_ns = connection.expires_at_nanos.saturating_sub(timeout.as_nanos() as u64);
+        Age::Heard(Instant::from_nanos(last_packet_ns).saturating_since(began))
+    }
+}
+
+/// What happens between batches: time passes, and peers and other workers send messages.
+impl Pipeline {
     /// What changed since the last call, oldest first. The caller gives the vector back empty with
     /// [`Pipeline::return_changes`], so that none is allocated on the packet path.
     #[must_use]
     pub fn take_changes(&mut self) -> Vec<TableChange> {
-        core::mem::take(&mut self.changes)
+        core::mem::take(&mut self.connections.changes)
     }
 
     /// Takes back what [`Pipeline::take_changes`] gave, to be filled again.
     pub fn return_changes(&mut self, mut changes: Vec<TableChange>) {
         changes.clear();
-        self.changes = changes;
+        self.connections.changes = changes;
     }
-}
 
-/// The connection in a slot that a lookup has just given.
-fn record(table: &Table, slot: Slot) -> &Connection {
-    table.get(slot).expect("lookups give occupied slots")
-}
+    /// Ends connections whose time has come by `now`, at most `connections_max` a call, and gives up packets whose
+    /// fragments did not all come. `copies` says what becomes of a master's copies. True when more may be waiting.
+    pub fn expire(&mut self, now: Instant, connections_max: usize, copies: impl Fn(NodeId) -> CopyExpiry) -> bool {
+        self.connections.observation.set_now(now);
+        self.expire_fragments(now);
+        self.connections.tombstones.forget_old(now);
+        expiry::expire(&mut self.connections, now, connections_max, copies)
+    }
 
-/// As [`record`], to be changed.
-fn record_mut(table: &mut Table, slot: Slot) -> &mut Connection {
-    table.get_mut(slot).expect("lookups give occupied slots")
+    /// When [`Pipeline::expire`] has something to do next, at the earliest.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Instant> {
+        [self.connections.table.next_expiry(), self.fragments.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Judges up to `connections_max` more connections, those of other masters only if `is_of_all`, and ends those that the
+    /// chain does not allow any more.
+    pub fn judge_some(&mut self, now: Instant, connections_max: usize, is_of_all: bool) {
+        self.reevaluation.step(&mut self.connections, now, connections_max, is_of_all);
+    }
+
+    /// Fragments whose first one has passed since they were held. They are to be handled once more as they came.
+    #[must_use]
+    pub fn take_released_fragments(&mut self) -> Option<Vec<OwnedFrame>> {
+        self.fragments.take_released()
+    }
+
+    /// The packets whose connections peers have replicated, and those that have waited long enough, oldest first. Each is to be
+    /// handled once more, alone, with its origin.
+    pub(crate) fn take_released(&mut self, now: Instant) -> Vec<Released> {
+        self.waiting.take_released(now)
+    }
+
+    /// The next frame for another worker. To be polled after every batch, until there is none.
+    pub fn poll_handed_over(&mut self) -> Option<HandedFrame> {
+        self.connections.shard.handed.pop_front()
+    }
+
+    /// The next redirect for another worker.
+    pub fn poll_redirect(&mut self) -> Option<(WorkerId, Redirect)> {
+        self.connections.shard.notes.pop_front()
+    }
+
+    /// A redirect from another worker.
+    pub fn handle_redirect(&mut self, from: WorkerId, redirect: Redirect) {
+        let Connections { shard, table, .. } = &mut self.connections;
+        match redirect {
+            Redirect::Begins(tuple) => {
+                if shard.begin_redirect(from, tuple, table) {
+                    self.waiting.note_known(table.hash(&tuple));
+                }
+            }
+            Redirect::Ends(tuple) => shard.end_redirect(from, &tuple),
+            Redirect::Refused(tuple) => {
+                // Its replies would be taken for another connection's: better none than half a connection.
+                if let Some((slot, Direction::Reply)) = self.connections.lookup(&tuple) {
+                    self.connections.end(slot, CloseReason::Terminated);
+                }
+            }
+        }
+    }
+
+    /// The next announcement to another worker.
+    pub fn poll_announcement(&mut self) -> Option<(WorkerId, Announcement)> {
+        self.connections.relations.announcements.pop_front()
+    }
+
+    /// An announcement of another worker.
+    pub fn handle_announcement(&mut self, now: Instant, announcement: &Announcement) {
+        let relations = &mut self.connections.relations;
+        match announcement {
+            Announcement::Expects { master, expected } => relations.expectations.replace(now, master, expected),
+            Announcement::HasCome { master, tuple } => {
+                if relations.is_used_up_by(now, master, tuple) {
+                    self.connections.note_used_up(master, tuple);
+                }
+            }
+        }
+    }
+
+    /// The copies of other nodes' connections, to be changed as those nodes replicate them.
+    pub const fn replicas(&mut self) -> Replicas<'_> {
+        Replicas { connections: &mut self.connections, waiting: &mut self.waiting }
+    }
+
+    /// Another node has the connection that this one was master of: it is removed here, and peers are not informed.
+    pub fn let_go(&mut self, slot: Slot) {
+        let _ = self.connections.remove(slot);
+    }
+
+    /// A connection that this node is master of may go on elsewhere: should its packets come here again, its windows are learnt
+    /// afresh, as a copy's.
+    pub fn keep_as_copy(&mut self, slot: Slot) {
+        if let Some(connection) = self.connections.table.get_mut(slot) {
+            connection.flags |= flags::COPY;
+        }
+    }
+
+    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it.
+    pub fn claim(&mut self, now: Instant, slot: Slot) {
+        self.connections.claim(now, slot);
+    }
+
+    /// Remembers that a connection has ended of which a peer may know and has not learnt so.
+    pub fn remember_ended(&mut self, now: Instant, ended: &Ended) {
+        let name = self.connections.directed_hash(&ended.original);
+        self.connections.tombstones.add(now, name, ended.version);
+    }
+
+    /// Appends what a backup must know of the connection's relations to others.
+    pub fn encode_relations(&self, now: Instant, connection: &Connection, out: &mut Vec<u8>) {
+        self.connections.relations.encode(now, connection, out);
+    }
+
+    /// Enters the relations of a replica that was just taken. They replace what was known.
+    ///
+    /// # Errors
+    /// The attributes are malformed; nothing is changed then.
+    pub fn apply_relations(
+        &mut self,
+        now: Instant,
+        original: &Tuple,
+        relations: &Relations<'_>,
+    ) -> Result<(), TlvError> {
+        let set = self.connections.relations.apply(now, original, relations)?;
+        if let Some((slot, _)) = self.lookup(original).filter(|_| *relations != Relations::default()) {
+            let connection = record_mut(&mut self.connections.table, slot);
+            connection.flags = connection.flags & !(flags::EXPECTS | flags::RELATED) | set;
+        }
+        Ok(())
+    }
 }

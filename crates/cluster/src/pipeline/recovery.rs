@@ -24,8 +24,11 @@
 
 mod asking;
 mod blocked;
+mod context;
 mod counters;
+mod keep_alive;
 mod missed;
+mod outcome;
 mod work;
 
 use alloc::boxed::Box;
@@ -33,19 +36,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::connection::flags;
-use flow::conntrack::{ProtocolState, TcpState, UdpState, peer_flags};
 use flow::source_counts::SourcePrefixes;
 use flow::source_rates::SourceRates;
-use flow::table::Slot;
-use flow::wire::{Headers, Packet, Transport, ip_protocol, tcp_flags};
-use flow::{Connection, Direction, Disposition, DropReason, Instant, NodeId, PortId, Tuple};
+use flow::wire::{Headers, Packet, Transport, tcp_flags};
+use flow::{Connection, Direction, DropReason, HashKey, Instant, PortId, Tuple};
 
 use self::asking::Asking;
 use self::blocked::Blocked;
+use self::context::Context;
 pub use self::counters::RecoveryCounters;
+pub(super) use self::outcome::RecoveryOutcome;
 use self::work::{Admittance, TUPLES_PER_PROBE, Work};
-use super::batch::wanted;
-use super::{Edge, Pipeline};
+use super::arrival::{Arrival, wanted};
+use super::connections::Connections;
+use super::edge::{Edge, Recalled};
 
 /// How long filters are asked after a take-over, unless it is configured: longer than the keep-alive interval of hosts that
 /// keep an idle connection (two hours, RFC 1122 section 4.2.3.6) with the retries behind it.
@@ -81,23 +85,120 @@ impl Default for RecoveryConfig {
     }
 }
 
-/// What a filter of another node remembers of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recalled {
-    /// The node that told of it.
-    pub owner: NodeId,
-    /// Where its automaton stands, with the record's [`flags`]; `None` where no more was told than that it is there.
-    pub state: Option<(ProtocolState, u8)>,
-    /// The filter holds pairs of hosts. It holds no translated connection: those are replicated as records.
-    pub is_of_hosts: bool,
+/// Recoveries, of which one may be under way.
+pub struct Recovery {
+    key: HashKey,
+    counters: RecoveryCounters,
+    current: Option<Box<Current>>,
+}
+
+impl Recovery {
+    pub(super) fn new(key: HashKey) -> Self {
+        Self { key, counters: RecoveryCounters::default(), current: None }
+    }
+
+    /// From `now` on packets of no connection are looked for in filters. `entries` is how many connections were replicated. A
+    /// recovery that is under way goes on, for as long again; whether none was is returned.
+    pub fn begin(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
+        let until = now + config.lasts;
+        if let Some(current) = &mut self.current {
+            (current.until, current.replicated_max, current.restored) = (until, entries, 0);
+            return false;
+        }
+        self.counters.begun += 1;
+        self.current = Some(Box::new(Current {
+            config: config.clone(),
+            until,
+            replicated_max: entries,
+            restored: 0,
+            misses: SourceRates::new(self.key, SourcePrefixes::default(), config.misses_per_source_max),
+            blocked: Blocked::default(),
+            asking: Asking::default(),
+            work: Work::new(self.key, config.misses_per_source_max),
+            originals: Vec::new(),
+            recalled: Vec::new(),
+        }));
+        true
+    }
+
+    /// So many connections have been replicated by now; a peer that left in good order may go on replicating.
+    pub fn note_entries(&mut self, entries: u64) {
+        if let Some(current) = &mut self.current {
+            current.replicated_max = current.replicated_max.max(entries);
+        }
+    }
+
+    /// Whether packets of no connection are looked for in filters.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// When the recovery ends, if one is under way.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<Instant> {
+        self.current.as_ref().map(|current| current.until)
+    }
+
+    /// Ends the recovery if its time is over, or nothing is left that could come back.
+    pub fn end_if_over(&mut self, now: Instant) {
+        let Some(current) = &self.current else { return };
+        let is_used_up = current.is_used_up() && !current.admits_unnamed();
+        if is_used_up || current.until <= now {
+            self.counters.used_up += u64::from(is_used_up);
+            self.current = None;
+        }
+    }
+
+    /// Filters are not asked any more.
+    pub fn end(&mut self) {
+        self.current = None;
+    }
+
+    /// What was counted of all recoveries.
+    #[must_use]
+    pub const fn counters(&self) -> RecoveryCounters {
+        self.counters
+    }
+
+    /// Looks for a packet's connection in the filters of other nodes, and enters it if it is there.
+    #[cold]
+    pub(super) fn look_up<E: Edge>(
+        &mut self,
+        connections: &mut Connections,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        edge: &mut E,
+    ) -> RecoveryOutcome {
+        if !may_have_begun_elsewhere(packet.headers, arrival.is_local) {
+            return RecoveryOutcome::Unknown;
+        }
+        if self.ends_at().is_some_and(|until| until <= arrival.now) {
+            self.current = None;
+        }
+        let Some(current) = self.current.as_deref_mut() else { return RecoveryOutcome::Unknown };
+        let mut context = Context { connections, counters: &mut self.counters, now: arrival.now };
+        current.look_up(&mut context, packet, edge)
+    }
+
+    /// Counts a reset that is the first packet of its end point on a connection of which the other's packets have come here.
+    #[cold]
+    pub(super) fn count_if_disowned(&mut self, connection: &Connection, headers: &Headers, direction: Direction) {
+        let is_reset = matches!(headers.transport, Transport::Tcp(segment) if segment.has(tcp_flags::RST));
+        let is_first =
+            connection.packets[direction.index()] == 0 && connection.packets[direction.reverse().index()] > 0;
+        // One that begins here and is refused has never been assured.
+        let is_disowned = is_reset && is_first && connection.flags & flags::ASSURED != 0;
+        self.counters.disowned += u64::from(is_disowned);
+    }
 }
 
 /// A recovery that is under way.
-pub(super) struct Recovery {
+struct Current {
     config: RecoveryConfig,
     until: Instant,
-    /// Connections that were told, at most.
-    told: u64,
+    /// Connections that were replicated, at most.
+    replicated_max: u64,
     /// Connections that this recovery restored.
     restored: u64,
     misses: SourceRates,
@@ -110,330 +211,122 @@ pub(super) struct Recovery {
     recalled: Vec<(Tuple, Recalled)>,
 }
 
-impl Recovery {
+impl Current {
     /// Connections that no filter names may come back.
-    const fn makes_good(&self) -> bool {
+    const fn admits_unnamed(&self) -> bool {
         self.config.blocks || !self.config.cold_start.is_empty()
     }
 
     /// As many connections came back as were told, and a few more.
     const fn is_used_up(&self) -> bool {
-        self.restored >= self.told + self.told / RESTORED_BEYOND + RESTORED_BEYOND
-    }
-}
-
-/// What became of a packet that no connection in the table has.
-pub(super) enum Recollection {
-    /// Its connection is in the table now.
-    Known(Slot, Direction),
-    /// What becomes of any such packet.
-    Unknown,
-    /// It has been dealt with.
-    Done(Result<Disposition, DropReason>),
-}
-
-impl Pipeline {
-    /// From `now` on packets of no connection are asked for. `entries` is how many connections were told. One that is under way
-    /// goes on, for as long again; whether it was not is returned.
-    pub fn begin_recovery(&mut self, now: Instant, config: &RecoveryConfig, entries: u64) -> bool {
-        let until = now + config.lasts;
-        if let Some(recovery) = &mut self.recovery {
-            (recovery.until, recovery.told, recovery.restored) = (until, entries, 0);
-            return false;
-        }
-        let misses = SourceRates::new(self.key, SourcePrefixes::default(), config.misses_per_source_max);
-        self.recovery_counters.begun += 1;
-        self.recovery = Some(Box::new(Recovery {
-            config: config.clone(),
-            until,
-            told: entries,
-            restored: 0,
-            misses,
-            blocked: Blocked::default(),
-            asking: Asking::default(),
-            work: Work::new(self.key, config.misses_per_source_max),
-            originals: Vec::new(),
-            recalled: Vec::new(),
-        }));
-        true
+        self.restored >= self.replicated_max + self.replicated_max / RESTORED_BEYOND + RESTORED_BEYOND
     }
 
-    /// So many connections have been told by now; whoever left in good order may go on telling.
-    pub fn note_told_entries(&mut self, entries: u64) {
-        if let Some(recovery) = &mut self.recovery {
-            recovery.told = recovery.told.max(entries);
-        }
-    }
-
-    /// Whether packets of no connection are asked for.
-    #[must_use]
-    pub const fn is_recovering(&self) -> bool {
-        self.recovery.is_some()
-    }
-
-    /// When the recovery ends, if one is under way.
-    #[must_use]
-    pub fn recovery_ends_at(&self) -> Option<Instant> {
-        self.recovery.as_ref().map(|recovery| recovery.until)
-    }
-
-    /// Ends the recovery if its time is over, or nothing is left that could come back.
-    pub fn end_recovery_if_over(&mut self, now: Instant) {
-        let Some(recovery) = &self.recovery else { return };
-        let is_used_up = recovery.is_used_up() && !recovery.makes_good();
-        if is_used_up || recovery.until <= now {
-            self.recovery_counters.used_up += u64::from(is_used_up);
-            self.recovery = None;
-        }
-    }
-
-    /// Nobody is asked any more.
-    pub fn end_recovery(&mut self) {
-        self.recovery = None;
-    }
-
-    /// What was counted of recoveries.
-    #[must_use]
-    pub const fn recovery_counters(&self) -> RecoveryCounters {
-        self.recovery_counters
-    }
-
-    /// Looks for a packet's connection in what other nodes told, and enters it if it is there.
-    #[cold]
-    pub(super) fn recollect<E: Edge>(
+    fn look_up<E: Edge>(
         &mut self,
-        now: Instant,
-        packet: &mut Packet<'_, '_>,
-        is_local: bool,
-        edge: &mut E,
-    ) -> Recollection {
-        if !may_be_remembered(packet.headers, is_local) {
-            return Recollection::Unknown;
-        }
-        let Some(mut recovery) = self.recovery.take().filter(|recovery| now < recovery.until) else {
-            return Recollection::Unknown;
-        };
-        let recollection = self.ask(now, &mut recovery, packet, edge);
-        self.recovery = Some(recovery);
-        recollection
-    }
-
-    fn ask<E: Edge>(
-        &mut self,
-        now: Instant,
-        recovery: &mut Recovery,
+        context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
         edge: &mut E,
-    ) -> Recollection {
-        let (source, wanted) = (packet.headers.tuple, wanted(packet.headers));
+    ) -> RecoveryOutcome {
+        let (source, wanted, now) = (packet.headers.tuple, wanted(packet.headers), context.now);
         let is_tcp = matches!(packet.headers.transport, Transport::Tcp(_));
-        if self.is_denial(recovery, packet) {
-            self.recovery_counters.denials += 1;
-            return Recollection::Done(Err(DropReason::RecoveryDenial));
+        if self.asking.is_denial(context.connections, packet) {
+            context.counters.denials += 1;
+            return RecoveryOutcome::Dropped(DropReason::RecoveryDenial);
         }
-        let unasked = |reason| if is_tcp { Recollection::Done(Err(reason)) } else { Recollection::Unknown };
-        if !recovery.misses.may_begin(now, &source) {
-            self.recovery_counters.unasked += 1;
-            return unasked(DropReason::RecoverySourceLimit);
+        let refused = |reason| if is_tcp { RecoveryOutcome::Dropped(reason) } else { RecoveryOutcome::Unknown };
+        if !self.misses.may_begin(now, &source) {
+            context.counters.unasked += 1;
+            return refused(DropReason::RecoverySourceLimit);
         }
-        let ingress = packet.frame.ingress;
-        recovery.originals.clear();
+        let ingress = Some(packet.frame.ingress);
+        self.originals.clear();
         let mut found = None;
-        if !recovery.is_used_up()
-            && let Some(recalled) = self.recall(edge, &wanted, Some(ingress))
+        if !self.is_used_up()
+            && let Some(recalled) = context.recall(edge, &wanted, ingress)
         {
-            found = self.enter_recalled(now, recovery, wanted, Some(ingress), recalled, &wanted);
+            found = self.restore(context, (wanted, ingress, recalled), &wanted);
         }
-        if found.is_none() && (!recovery.is_used_up() || recovery.makes_good()) {
-            match recovery.work.admit(now, &source) {
-                Admittance::Admitted => found = self.ask_for_originals(now, recovery, packet, &wanted, edge),
+        if found.is_none() && (!self.is_used_up() || self.admits_unnamed()) {
+            match self.work.admit(now, &source) {
+                Admittance::Admitted => found = self.look_up_originals(context, packet, edge),
                 Admittance::SourceOverdrawn => {
-                    self.recovery_counters.unasked += 1;
-                    return unasked(DropReason::RecoverySourceLimit);
+                    context.counters.unasked += 1;
+                    return refused(DropReason::RecoverySourceLimit);
                 }
                 Admittance::Overdrawn => {
-                    self.recovery_counters.over_budget += 1;
-                    return unasked(DropReason::RecoveryWorkLimit);
+                    context.counters.over_budget += 1;
+                    return refused(DropReason::RecoveryWorkLimit);
                 }
             }
         }
         if let Some(found) = found {
             // An ambiguous match is charged as work; what finds no room is a miss like others.
-            let is_refused =
-                matches!(found, Recollection::Done(Err(reason)) if reason != DropReason::RecoveryAmbiguous);
-            if is_refused {
-                recovery.misses.note_begun(now, &source);
+            if matches!(found, RecoveryOutcome::Dropped(reason) if reason != DropReason::RecoveryAmbiguous) {
+                self.misses.note_begun(now, &source);
             }
             return found;
         }
-        self.recovery_counters.missed += 1;
-        recovery.misses.note_begun(now, &source);
-        if is_tcp { self.make_good(now, recovery, packet, edge) } else { Recollection::Unknown }
+        context.counters.missed += 1;
+        self.misses.note_begun(now, &source);
+        if is_tcp { self.handle_unnamed(context, packet) } else { RecoveryOutcome::Unknown }
     }
 
     /// Looks for the connections that a packet may be an answer to. The work is charged, unless it restores one of them.
-    fn ask_for_originals<E: Edge>(
+    fn look_up_originals<E: Edge>(
         &mut self,
-        now: Instant,
-        recovery: &mut Recovery,
+        context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
-        wanted: &Tuple,
         edge: &mut E,
-    ) -> Option<Recollection> {
-        let source = packet.headers.tuple;
-        let mut tuples = self.chain.originals_of(wanted, &mut recovery.originals);
+    ) -> Option<RecoveryOutcome> {
+        let (source, wanted) = (packet.headers.tuple, wanted(packet.headers));
+        let mut tuples = context.connections.functions.chain.originals_of(&wanted, &mut self.originals);
         let mut found = None;
-        if !recovery.is_used_up() {
-            tuples += self.recall_originals(recovery, edge);
-            found = match recovery.recalled[..] {
+        if !self.is_used_up() {
+            self.recalled.clear();
+            let named = |original: &Tuple| Some((*original, context.recall(edge, original, None)?));
+            self.recalled.extend(self.originals.iter().filter_map(named));
+            tuples += self.originals.len();
+            found = match self.recalled[..] {
                 [] => None,
-                [(original, recalled)] => self.enter_recalled(now, recovery, original, None, recalled, wanted),
+                [(original, recalled)] => self.restore(context, (original, None, recalled), &wanted),
                 _ => {
-                    tuples += TUPLES_PER_PROBE * self.ask_those_inside(now, recovery, packet, edge);
-                    Some(Recollection::Done(Err(DropReason::RecoveryAmbiguous)))
+                    tuples += TUPLES_PER_PROBE * self.asking.ask(context, packet, &self.recalled, edge);
+                    Some(RecoveryOutcome::Dropped(DropReason::RecoveryAmbiguous))
                 }
             };
         }
-        self.recovery_counters.tuples += tuples as u64;
-        if !matches!(found, Some(Recollection::Known(..))) {
-            recovery.work.charge(now, &source, tuples);
+        context.counters.tuples += tuples as u64;
+        if !matches!(found, Some(RecoveryOutcome::Known(..))) {
+            self.work.charge(context.now, &source, tuples);
         }
         found
     }
 
-    fn recall<E: Edge>(&self, edge: &E, original: &Tuple, ingress: Option<PortId>) -> Option<Recalled> {
-        let recalled = self.lies_here(original).then(|| edge.recall(original)).flatten()?;
-        self.may_stand_for(&recalled, original, ingress).then_some(recalled)
-    }
-
-    /// Whether the answer of a filter may stand for the connection that began with `original`. A pair of hosts never stands for
-    /// a translated connection: the same two hosts may have others that are not translated, or translated another way, and a
-    /// packet under the wrong translation is reset by the host that receives it.
-    pub(crate) fn may_stand_for(&self, recalled: &Recalled, original: &Tuple, ingress: Option<PortId>) -> bool {
-        let is_translated = || {
-            let restored = self.chain.restore(original, ingress);
-            restored.is_some_and(|restored| restored.reply != original.inverse())
-        };
-        !recalled.is_of_hosts || !is_translated()
-    }
-
-    /// Notes which of the tuples that a reply may belong to are named by a filter. Returns how many were looked for.
-    fn recall_originals<E: Edge>(&self, recovery: &mut Recovery, edge: &E) -> usize {
-        let Recovery { originals, recalled, .. } = recovery;
-        recalled.clear();
-        let named = originals.iter().filter_map(|original| Some((*original, self.recall(edge, original, None)?)));
-        recalled.extend(named);
-        originals.len()
-    }
-
-    /// Enters a connection that a filter names, for a packet that is looked up as `wanted`. `None`: there is no such connection
-    /// by the rules.
-    fn enter_recalled(
-        &mut self,
-        now: Instant,
-        recovery: &mut Recovery,
-        original: Tuple,
-        ingress: Option<PortId>,
-        recalled: Recalled,
-        wanted: &Tuple,
-    ) -> Option<Recollection> {
-        match self.restore(now, original, ingress, recalled) {
-            Ok(Some(())) => {
-                recovery.restored += 1;
-                self.recovery_counters.restored += 1;
-                Some(self.known_by(wanted))
-            }
-            Ok(None) => None,
-            Err(reason) => Some(Recollection::Done(Err(reason))),
-        }
-    }
-
-    /// What stands for a tuple: another number for its inverse, of which the table's hash is the same.
-    fn name_of(&self, tuple: &Tuple) -> u64 {
-        let is_reversed = (tuple.source, tuple.source_port) > (tuple.destination, tuple.destination_port);
-        self.table.hash(tuple) ^ u64::from(is_reversed)
-    }
-
-    /// Counts a reset that is the first word of its end point on a connection of which the other has been heard here.
-    #[cold]
-    pub(super) fn note_if_disowned(&mut self, packet: &Packet<'_, '_>, slot: Slot, direction: Direction) {
-        let is_reset = matches!(packet.headers.transport, Transport::Tcp(segment) if segment.has(tcp_flags::RST));
-        let Some(connection) = self.table.get(slot).filter(|_| is_reset) else { return };
-        let is_first_word =
-            connection.packets[direction.index()] == 0 && connection.packets[direction.reverse().index()] > 0;
-        // One that begins here and is refused has never been assured.
-        self.recovery_counters.disowned += u64::from(is_first_word && connection.flags & flags::ASSURED != 0);
-    }
-
-    /// The connection is this worker's share.
-    fn lies_here(&self, original: &Tuple) -> bool {
-        let place = self.shard.place();
-        place.is_alone() || place.steering.worker_of_tuple(original) == place.worker
-    }
-
-    fn known_by(&self, wanted: &Tuple) -> Recollection {
-        self.lookup(wanted).map_or(Recollection::Unknown, |(slot, direction)| Recollection::Known(slot, direction))
-    }
-
-    /// Enters a connection as a copy of `recalled.owner`'s, to be taken over by the packet that it was asked for. `None`: the
-    /// rules would not let it begin, or its translation is another's.
-    ///
-    /// # Errors
-    /// There is no room.
+    /// Restores a connection that a filter names, for a packet that is looked up as `wanted`. `None`: there is no such
+    /// connection by the rules.
     fn restore(
         &mut self,
-        now: Instant,
-        original: Tuple,
-        ingress: Option<PortId>,
-        recalled: Recalled,
-    ) -> Result<Option<()>, DropReason> {
-        let Some(restored) = self.chain.restore(&original, ingress) else {
-            self.recovery_counters.denied += 1;
-            return Ok(None);
-        };
-        let (protocol, told) = recalled.state.unwrap_or_else(|| assumed_state(original.protocol));
-        let told = told & (flags::REPLIED | flags::ASSURED);
-        let timeout = self.tracker.timeout(original.protocol, &protocol, told);
-        let mut copy = Connection::new(original, recalled.owner, protocol, now + timeout);
-        copy.version = self.first_version(&original);
-        copy.flags = told | flags::COPY;
-        (copy.reply, copy.functions) = (restored.reply, restored.functions);
-        match self.enter(now, copy, self.table.hash(&original)) {
-            Ok(_) => Ok(Some(())),
-            Err(DropReason::TupleInUse) => {
-                self.recovery_counters.conflicts += 1;
-                Ok(None)
-            }
-            Err(reason) => Err(reason),
+        context: &mut Context<'_>,
+        named: (Tuple, Option<PortId>, Recalled),
+        wanted: &Tuple,
+    ) -> Option<RecoveryOutcome> {
+        let found = context.restore(named, wanted)?;
+        if !matches!(found, RecoveryOutcome::Dropped(_)) {
+            self.restored += 1;
+            context.counters.restored += 1;
         }
+        Some(found)
     }
 }
 
 /// Whether a packet may be of a connection that began elsewhere. What begins one is let begin.
-fn may_be_remembered(headers: &Headers, is_local: bool) -> bool {
+fn may_have_begun_elsewhere(headers: &Headers, is_local: bool) -> bool {
     match &headers.transport {
         Transport::Tcp(segment) => !segment.has(tcp_flags::SYN) || segment.has(tcp_flags::ACK),
         Transport::Sctp(packet) => !packet.has(flow::wire::sctp::chunk::INIT),
         Transport::Udp | Transport::Other | Transport::IcmpError(_) => true,
         Transport::IcmpQuery(_) => !is_local || headers.tuple.discriminator & flow::key::QUERY_REPLY != 0,
         Transport::IcmpOther(..) => false,
-    }
-}
-
-/// What is assumed of a connection of which no more is known than that it is there: that both sides have agreed to talk.
-fn assumed_state(protocol: u8) -> (ProtocolState, u8) {
-    let mut state = ProtocolState::default();
-    match protocol {
-        ip_protocol::TCP => {
-            state.state = TcpState::Established as u8;
-            // The window scales are unknown, so windows cannot be reckoned.
-            state.peers.iter_mut().for_each(|peer| peer.flags = peer_flags::SACK_PERMITTED | peer_flags::LIBERAL);
-            (state, flags::REPLIED | flags::ASSURED)
-        }
-        ip_protocol::UDP => {
-            state.state = UdpState::Replied as u8;
-            (state, flags::REPLIED)
-        }
-        _ => (state, flags::REPLIED),
     }
 }

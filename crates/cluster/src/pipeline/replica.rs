@@ -1,12 +1,15 @@
 //! Copies of other nodes' connections.
 
 use flow::connection::flags;
+use flow::serial::is_before;
 use flow::table::{InsertError, Slot};
-use flow::{Connection, Direction, Instant, NodeId, Tuple};
+use flow::{Connection, Direction, Instant, NodeId, Tuple, conntrack};
 use network_functions::function::CloseReason;
+use replication::representation::precise::Ended;
 
-use super::sharing::Word;
-use super::{Pipeline, TableChange, record, record_mut};
+use super::change::TableChange;
+use super::connections::{Connections, record, record_mut};
+use super::waiting::Waiting;
 
 /// What became of a copy that a peer sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,64 +35,67 @@ pub enum Remnants {
     Claim,
 }
 
-impl Pipeline {
-    /// Enters what `from` says of a connection. What the same node said earlier is replaced, whatever the versions (its
+/// The copies of other nodes' connections in a pipeline.
+pub struct Replicas<'a> {
+    pub(super) connections: &'a mut Connections,
+    pub(super) waiting: &'a mut Waiting,
+}
+
+impl Replicas<'_> {
+    /// Enters a connection as `from` replicates it. What the same node sent earlier is replaced, whatever the versions (its
     /// messages come in order, and a tuple may have been used again); what another node is master of only by a newer
-    /// version. Nodes that did not hear each other may both be master of a connection with the same version: then that of
+    /// version. Nodes that could not reach each other may both be master of a connection with the same version: then that of
     /// the lower number counts, on both, or they would differ for ever.
-    pub fn apply_copy(&mut self, now: Instant, from: NodeId, mut copy: Connection) -> Applied {
-        if let Some(refused) = self.refuse_ended(from, &copy) {
-            return refused;
+    pub fn apply(&mut self, now: Instant, from: NodeId, copy: Connection) -> Applied {
+        let applied = self.enter(now, from, copy);
+        if applied == Applied::Taken && self.waiting.len() > 0 {
+            let table = &self.connections.table;
+            [copy.original, copy.reply].iter().for_each(|tuple| self.waiting.note_known(table.hash(tuple)));
+        }
+        applied
+    }
+
+    fn enter(&mut self, now: Instant, from: NodeId, mut copy: Connection) -> Applied {
+        let known = self.connections.lookup(&copy.original);
+        let known_as_original = known.filter(|(_, direction)| *direction == Direction::Original).map(|(slot, _)| slot);
+        if self.is_refused(from, &copy, known_as_original) {
+            return Applied::Ended;
         }
         copy.flags = copy.flags & !flags::UNSEEN | flags::COPY;
-        let known = self.lookup(&copy.original);
-        if let Some((slot, Direction::Original)) = known {
-            let connection = record(&self.table, slot);
+        if let Some(slot) = known_as_original {
+            let connection = record(&self.connections.table, slot);
             if !prevails(from, copy.version, connection) {
-                if connection.owner == self.node {
-                    // The other node has not heard yet that this one knows better, or has forgotten it.
-                    self.changes.push(TableChange::TakenOver { slot });
+                if connection.owner == self.connections.node {
+                    // The other node has not learnt yet that this one knows better, or has forgotten it.
+                    self.connections.changes.push(TableChange::TakenOver { slot });
                 }
                 return Applied::Stale;
             }
             if connection.reply == copy.reply {
-                let word = self.weigh_word(now, from, slot, &mut copy);
-                let connection = record_mut(&mut self.table, slot);
-                copy.packets = connection.packets;
-                copy.bytes = connection.bytes;
-                let expires_at = Instant::from_nanos(copy.expires_at_nanos);
-                let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
-                *connection = copy.with_timer_of(connection);
-                if is_sooner {
-                    self.table.expire_sooner(slot, expires_at);
-                }
-                self.changes.push(TableChange::Copied { slot });
-                if word == Word::LacksSomething {
-                    self.take_over_shared(now, slot);
-                    self.changes.push(TableChange::TakenOver { slot });
-                }
-                self.note_told(slot);
+                self.update(now, from, slot, copy);
                 return Applied::Taken;
             }
         }
         // Where both ends use one port (IKE, NTP, SIP), one connection may have both of the copy's tuples, the other way round.
-        let by_reply = self.lookup(&copy.reply).filter(|(slot, _)| known.is_none_or(|(known, _)| known != *slot));
+        let by_reply =
+            self.connections.lookup(&copy.reply).filter(|(slot, _)| known.is_none_or(|(known, _)| known != *slot));
         for (slot, _) in [known, by_reply].into_iter().flatten() {
             // A remnant of the same peer gives way; what this node or a third one is master of does not.
-            let gives_way = self.table.get(slot).is_some_and(|other| {
+            let gives_way = self.connections.table.get(slot).is_some_and(|other| {
                 other.owner == from || (other.original == copy.original && prevails(from, copy.version, other))
             });
             if !gives_way {
                 return Applied::Conflict;
             }
-            if let Some(removed) = self.remove_untold(slot).filter(|removed| removed.owner == self.node) {
-                self.changes.push(TableChange::Displaced { slot, original: removed.original });
+            if let Some(removed) =
+                self.connections.remove(slot).filter(|removed| removed.owner == self.connections.node)
+            {
+                self.connections.changes.push(TableChange::Displaced { slot, original: removed.original });
             }
         }
-        match self.insert(copy, self.table.hash(&copy.original), now) {
+        match self.connections.insert(copy, self.connections.table.hash(&copy.original), now) {
             Ok(slot) => {
-                self.changes.push(TableChange::Copied { slot });
-                self.note_told(slot);
+                self.connections.changes.push(TableChange::Copied { slot });
                 Applied::Taken
             }
             Err(InsertError::Full) => Applied::Full,
@@ -97,45 +103,88 @@ impl Pipeline {
         }
     }
 
+    /// Whether a replica is of a connection that has ended here, and `from` must learn so: see [`super::tombstones`]. `known` is where
+    /// a connection with the same original tuple lies.
+    fn is_refused(&mut self, from: NodeId, copy: &Connection, known: Option<Slot>) -> bool {
+        if self.connections.tombstones.is_empty() {
+            return false;
+        }
+        let name = self.connections.directed_hash(&copy.original);
+        let Connections { node, table, tombstones, changes, .. } = &mut *self.connections;
+        let is_own = known.map(|slot| record(table, slot).owner == *node);
+        let Some(version) = tombstones.refusal(name, copy, is_own) else { return false };
+        changes.push(match known {
+            // The tuple was used again here since: the new connection is replicated, with a version that counts more.
+            Some(slot) => {
+                let connection = record_mut(table, slot);
+                if !is_before(copy.version, connection.version) {
+                    connection.version = version;
+                }
+                TableChange::TakenOver { slot }
+            }
+            None => {
+                let ended = Ended { original: copy.original, version, owner: *node, has_timed_out: false };
+                TableChange::Refused { to: from, ended }
+            }
+        });
+        true
+    }
+
+    /// Replaces the record in a slot by the same connection as `from` knows it.
+    fn update(&mut self, now: Instant, from: NodeId, slot: Slot, mut copy: Connection) {
+        let Connections { node, table, sharing, changes, .. } = &mut *self.connections;
+        let connection = record_mut(table, slot);
+        let lacks_something =
+            sharing.as_mut().is_some_and(|sharing| sharing.merge(now, (*node, from), slot, connection, &mut copy));
+        copy.packets = connection.packets;
+        copy.bytes = connection.bytes;
+        let expires_at = Instant::from_nanos(copy.expires_at_nanos);
+        let is_sooner = copy.expires_at_nanos < connection.expires_at_nanos;
+        *connection = copy.with_timer_of(connection);
+        if is_sooner {
+            table.expire_sooner(slot, expires_at);
+        }
+        changes.push(TableChange::Copied { slot });
+        if lacks_something {
+            self.connections.take_over_shared(now, slot);
+            self.connections.changes.push(TableChange::TakenOver { slot });
+        }
+    }
+
     /// Ends what this node is master of and what stands in the way of a copy: a connection with one of its tuples, which
-    /// began while the nodes could not hear each other (a server's answer that no connection was known for, say).
+    /// began while the nodes could not reach each other (a server's answer that no connection was known for, say).
     pub fn give_way(&mut self, copy: &Connection) {
         for tuple in [&copy.original, &copy.reply] {
-            let Some((slot, _)) = self.lookup(tuple) else { continue };
-            if record(&self.table, slot).owner == self.node {
-                self.end(slot, CloseReason::Terminated);
+            let Some((slot, _)) = self.connections.lookup(tuple) else { continue };
+            if record(&self.connections.table, slot).owner == self.connections.node {
+                self.connections.end(slot, CloseReason::Terminated);
             }
         }
     }
 
-    /// Removes the copy that `from` says has ended, unless another node has become its master since. A connection of this
-    /// node's ends if `from` became its master and ended it without this node having heard: other backups are told. True if
-    /// it was there.
-    pub fn delete_copy(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
-        let Some((slot, Direction::Original)) = self.lookup(original) else { return false };
-        let is_its = self.table.get(slot).is_some_and(|connection| prevails(from, version, connection));
-        if is_its && record(&self.table, slot).owner == self.node {
-            let connection = record_mut(&mut self.table, slot);
+    /// Removes the copy that has ended according to `from`, unless another node has become its master since. A connection of
+    /// this node's ends if `from` became its master and ended it without this node having learnt so: other backups are
+    /// informed. True if it was there.
+    pub fn delete(&mut self, from: NodeId, original: &Tuple, version: u32) -> bool {
+        let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
+        let connection = record_mut(&mut self.connections.table, slot);
+        if !prevails(from, version, connection) {
+            return false;
+        }
+        if connection.owner == self.connections.node {
             if connection.is_older_than(version) {
                 connection.version = version;
             }
-            self.end(slot, CloseReason::Terminated);
-        } else if is_its {
-            self.remove_untold(slot);
+            self.connections.end(slot, CloseReason::Terminated);
+        } else {
+            self.connections.remove(slot);
         }
-        is_its
+        true
     }
 
-    /// What lies in the slot is a peer's, or was: sessions look again.
-    pub(super) fn note_copy_gone(&mut self, slot: Slot, removed: &Connection) {
-        if removed.owner != self.node {
-            self.changes.push(TableChange::Copied { slot });
-        }
-    }
-
-    /// Does with copies of `from` that it has not told again, those whose [`flags::RESYNCED`] is not `told`, what
+    /// Does with copies of `from` that it has not replicated again, those whose [`flags::RESYNCED`] is not `told`, what
     /// `remnants` says. Looks at `slots_max` connections from `cursor` on; returns where to go on, `None` at the end.
-    pub fn sweep_copies(
+    pub fn sweep(
         &mut self,
         now: Instant,
         from: NodeId,
@@ -146,17 +195,17 @@ impl Pipeline {
     ) -> Option<Slot> {
         let mut next = cursor;
         for _ in 0..slots_max {
-            let slot = self.table.next_occupied(next)?;
-            let connection = record(&self.table, slot);
+            let slot = self.connections.table.next_occupied(next)?;
+            let connection = record(&self.connections.table, slot);
             let is_remnant = connection.owner == from
                 && connection.flags & flags::COPY != 0
                 && (connection.flags & flags::RESYNCED != 0) != told;
             match remnants {
                 _ if !is_remnant => {}
-                Remnants::Remove => drop(self.remove_untold(slot)),
+                Remnants::Remove => drop(self.connections.remove(slot)),
                 Remnants::Claim => {
-                    self.claim(now, slot);
-                    self.changes.push(TableChange::TakenOver { slot });
+                    self.connections.claim(now, slot);
+                    self.connections.changes.push(TableChange::TakenOver { slot });
                 }
             }
             next = Slot(slot.0 + 1);
@@ -164,43 +213,28 @@ impl Pipeline {
         Some(next)
     }
 
-    /// Another node has the connection that this one was master of: it goes, untold.
-    pub fn let_go(&mut self, slot: Slot) {
-        let _ = self.remove_untold(slot);
-    }
-
-    /// A connection that this node is master of may go on elsewhere: should its packets come here again, its windows are learnt
-    /// afresh, as a copy's.
-    pub fn keep_as_copy(&mut self, slot: Slot) {
-        if let Some(connection) = self.table.get_mut(slot) {
-            connection.flags |= flags::COPY;
+    /// The master's timer has run out for a connection of which a packet was forwarded here a moment ago: it lives, and this
+    /// node is its master now. True if so.
+    pub fn refuse_end(&mut self, now: Instant, from: NodeId, original: &Tuple) -> bool {
+        let Some((slot, Direction::Original)) = self.connections.lookup(original) else { return false };
+        let connection = record(&self.connections.table, slot);
+        if connection.owner != from || conntrack::is_closing(original.protocol, &connection.protocol) {
+            return false;
         }
-    }
-
-    /// The connection that has `tuple`, and which way it goes on it.
-    #[must_use]
-    pub fn lookup(&self, tuple: &Tuple) -> Option<(Slot, Direction)> {
-        self.table.lookup(self.table.hash(tuple), tuple)
-    }
-
-    /// A connection, to be read.
-    #[must_use]
-    pub fn connection(&self, slot: Slot) -> Option<&Connection> {
-        self.table.get(slot)
-    }
-
-    /// This node becomes master of a connection that it holds a copy of, without having seen a packet of it. When the last
-    /// one came is not known: the connection gets its state's whole time from now.
-    pub fn claim(&mut self, now: Instant, slot: Slot) {
-        let node = self.node;
-        let Some(connection) = self.table.get_mut(slot).filter(|connection| connection.owner != node) else { return };
-        connection.take_over(node);
-        let timeout = self.tracker.timeout(connection.original.protocol, &connection.protocol, connection.flags);
-        self.table.expire_sooner(slot, now + timeout);
+        let timeout = self.connections.tracker.timeout(original.protocol, &connection.protocol, connection.flags);
+        let Some(sharing) = &mut self.connections.sharing else { return false };
+        if !sharing.was_just_forwarded(now, slot, timeout) {
+            return false;
+        }
+        sharing.counters.ends_refused += 1;
+        self.connections.take_over_shared(now, slot);
+        self.connections.set_expiry(slot, now + timeout);
+        self.connections.changes.push(TableChange::TakenOver { slot });
+        true
     }
 }
 
-/// Whether `version` in the word of `from` counts more than what is known.
+/// Whether `version` in an update of `from` counts more than what is known.
 fn prevails(from: NodeId, version: u32, known: &Connection) -> bool {
     known.owner == from || known.is_older_than(version) || (known.version == version && from < known.owner)
 }

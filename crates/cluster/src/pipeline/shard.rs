@@ -3,8 +3,8 @@
 //! A connection lies with the worker that its original direction is steered to (see [`flow::steering`]), and so do its
 //! replies but for two cases, in which they come to another worker, which hands them over:
 //!
-//! * Destination NAT changes the reply tuple to one that nobody can choose. The connection's worker leaves word of it
-//!   ([`Redirect`]) with the worker that the replies come to.
+//! * Destination NAT changes the reply tuple to one that nobody can choose. The connection's worker sends a
+//!   [`Redirect`] to the worker that the replies come to.
 //! * The kernel's program could not follow a packet's headers.
 //!
 //! What was handed over once is not handed over again: where its connection is not found, it is dropped, unless it belongs
@@ -16,11 +16,8 @@ use alloc::vec::Vec;
 use flow::table::Table;
 use flow::wire::{Headers, Packet};
 use flow::{Checksum, Connection, Disposition, DropReason, Frame, PortId, Segmentation, Steering, Tuple, WorkerId};
-use network_functions::expectation::PortShare;
 use network_functions::ftp::GROWTH_BYTES_MAX;
 use network_functions::function::TupleUse;
-
-use super::{Edge, Pipeline};
 
 /// Room before a frame that is handed over, for whatever the backend that sends it puts there, in bytes.
 const HEADROOM_BYTES: usize = 64;
@@ -94,7 +91,7 @@ impl HandedFrame {
     }
 }
 
-/// Word from a connection's worker to the worker that its replies come to.
+/// A message from a connection's worker to the worker that its replies come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Redirect {
     /// Packets with this tuple belong to the sender.
@@ -120,17 +117,15 @@ pub struct ShardCounters {
 #[derive(Debug)]
 pub(crate) struct Shard {
     place: Place,
-    /// Packets go to the worker that they belong to. Not so those that were handed over already.
-    is_steering: bool,
     /// Reply tuples of other workers' connections whose packets come here.
-    redirects: BTreeMap<Tuple, WorkerId>,
+    pub(super) redirects: BTreeMap<Tuple, WorkerId>,
     /// The most of them; further ones are refused.
     redirects_max: usize,
-    /// Word for other workers. It holds what one call makes (a batch's connections, a datagram's copies): the node polls it
-    /// empty after each, into letters that are bounded.
-    notes: VecDeque<(WorkerId, Redirect)>,
+    /// Messages for other workers. It holds what one call makes (a batch's connections, a datagram's copies): the node polls it
+    /// empty after each, into mailboxes that are bounded.
+    pub(super) notes: VecDeque<(WorkerId, Redirect)>,
     /// Frames for other workers: at most a batch of them and the fragments that it released, polled empty likewise.
-    handed: VecDeque<HandedFrame>,
+    pub(super) handed: VecDeque<HandedFrame>,
     pub(crate) counters: ShardCounters,
 }
 
@@ -138,7 +133,6 @@ impl Default for Shard {
     fn default() -> Self {
         Self {
             place: Place::ALONE,
-            is_steering: false,
             redirects: BTreeMap::new(),
             redirects_max: 0,
             notes: VecDeque::new(),
@@ -150,32 +144,22 @@ impl Default for Shard {
 
 impl Shard {
     pub(crate) fn new(place: Place, redirects_max: usize) -> Self {
-        Self { place, is_steering: !place.is_alone(), redirects_max, ..Self::default() }
+        Self { place, redirects_max, ..Self::default() }
     }
 
     pub(crate) const fn place(&self) -> Place {
         self.place
     }
 
-    pub(super) const fn is_steering(&self) -> bool {
-        self.is_steering
-    }
-
-    /// Hands an ARP frame to the worker that speaks with neighbours, unless it is this one.
-    pub(super) fn takes_from_lead(&mut self, frame: &mut Frame<'_>) -> bool {
-        self.is_steering && self.hands_over(WorkerId::LEAD, frame)
-    }
-
     /// Hands a packet to the worker that it belongs to, unless it is this one.
     #[inline]
-    pub(super) fn takes_elsewhere(&mut self, packet: &mut Packet<'_, '_>) -> bool {
-        self.is_steering && {
-            let to = self.place.steering.worker_of(packet.headers);
-            self.hands_over(to, packet.frame)
-        }
+    pub(super) fn hands_to_owner(&mut self, packet: &mut Packet<'_, '_>) -> bool {
+        let to = self.place.steering.worker_of(packet.headers);
+        self.hands_over(to, packet.frame)
     }
 
-    fn hands_over(&mut self, to: WorkerId, frame: &mut Frame<'_>) -> bool {
+    /// Hands a frame to a worker, unless it is this one.
+    pub(super) fn hands_over(&mut self, to: WorkerId, frame: &mut Frame<'_>) -> bool {
         let is_elsewhere = to != self.place.worker;
         if is_elsewhere {
             self.handed.push_back(HandedFrame::copy(to, frame));
@@ -188,25 +172,27 @@ impl Shard {
     /// The worker that a packet, or without headers an ARP frame, was handed to before it was looked up, if it was.
     pub(super) fn elsewhere(&self, headers: Option<&Headers>) -> Option<WorkerId> {
         let to = headers.map_or(WorkerId::LEAD, |headers| self.place.steering.worker_of(headers));
-        (self.is_steering && to != self.place.worker).then_some(to)
+        (to != self.place.worker).then_some(to)
     }
 
-    /// The worker that the last frame was handed to, while frames are handed over at all.
+    /// The worker that the last frame was handed to.
     pub(super) fn last_handed_to(&self) -> Option<WorkerId> {
-        self.handed.back().filter(|_| self.is_steering).map(|frame| frame.to)
+        self.handed.back().map(|frame| frame.to)
     }
 
-    /// What becomes of a packet that no connection here has; `None`: what becomes of any such packet.
+    /// What becomes of a packet that no connection here has; `None`: what becomes of any such packet. `is_steering`: it may be
+    /// handed over.
     #[inline]
     pub(super) fn redirect(
         &mut self,
         packet: &mut Packet<'_, '_>,
         wanted: &Tuple,
+        is_steering: bool,
     ) -> Option<Result<Disposition, DropReason>> {
         if self.place.is_alone() {
             return None;
         }
-        if self.is_steering {
+        if is_steering {
             let to = *self.redirects.get(wanted)?;
             self.hands_over(to, packet.frame);
             return Some(Ok(Disposition::Consumed));
@@ -255,6 +241,26 @@ impl Shard {
         }
     }
 
+    /// Packets with `tuple` belong to `from`. False, and that worker learns it: there is no room, or a connection here has it.
+    pub(super) fn begin_redirect(&mut self, from: WorkerId, tuple: Tuple, table: &Table) -> bool {
+        let has_room = self.redirects.len() < self.redirects_max || self.redirects.contains_key(&tuple);
+        let is_taken = has_room && !table.is_used(&tuple);
+        if is_taken {
+            self.redirects.insert(tuple, from);
+        } else {
+            self.counters.redirects_refused += 1;
+            self.notes.push_back((from, Redirect::Refused(tuple)));
+        }
+        is_taken
+    }
+
+    /// Packets with `tuple` do not belong to `from` any more.
+    pub(super) fn end_redirect(&mut self, from: WorkerId, tuple: &Tuple) {
+        if self.redirects.get(tuple) == Some(&from) {
+            self.redirects.remove(tuple);
+        }
+    }
+
     /// The worker that a connection's replies come to, if it is another.
     fn replies_come_to(&self, connection: &Connection) -> Option<WorkerId> {
         if self.place.is_alone() {
@@ -279,72 +285,5 @@ impl TupleUse for ShardTuples<'_> {
     fn is_elsewhere(&self, tuple: &Tuple) -> bool {
         let place = self.shard.place;
         !place.is_alone() && place.steering.worker_of_tuple(tuple) != place.worker
-    }
-}
-
-impl Pipeline {
-    /// Gives the pipeline its place among a node's workers. Before the first packet.
-    pub fn set_place(&mut self, place: Place) {
-        let redirects_max = usize::try_from(self.table.capacity()).unwrap_or(usize::MAX);
-        self.shard = Shard::new(place, redirects_max);
-        self.expectations.set_port_share(PortShare::of(place.worker, place.steering.workers()));
-    }
-
-    /// As [`Pipeline::handle_packets`], for packets that were steered already: handed over by another worker, or kept here
-    /// for a while.
-    pub fn handle_steered<E: Edge>(&mut self, now: flow::Instant, batch: &mut flow::PacketBatch<'_>, edge: &mut E) {
-        let is_steering = core::mem::replace(&mut self.shard.is_steering, false);
-        self.handle_packets(now, batch, edge);
-        self.shard.is_steering = is_steering;
-    }
-
-    /// The next frame for another worker. To be polled after every batch, until there is none.
-    pub fn poll_handed_over(&mut self) -> Option<HandedFrame> {
-        self.shard.handed.pop_front()
-    }
-
-    /// The next word for another worker.
-    pub fn poll_redirect(&mut self) -> Option<(WorkerId, Redirect)> {
-        self.shard.notes.pop_front()
-    }
-
-    /// Word from another worker.
-    pub fn handle_redirect(&mut self, from: WorkerId, redirect: Redirect) {
-        match redirect {
-            Redirect::Begins(tuple) => {
-                let has_room =
-                    self.shard.redirects.len() < self.shard.redirects_max || self.shard.redirects.contains_key(&tuple);
-                if has_room && !self.table.is_used(&tuple) {
-                    self.shard.redirects.insert(tuple, from);
-                    self.note_told_tuple(&tuple);
-                } else {
-                    self.shard.counters.redirects_refused += 1;
-                    self.shard.notes.push_back((from, Redirect::Refused(tuple)));
-                }
-            }
-            Redirect::Ends(tuple) => {
-                if self.shard.redirects.get(&tuple) == Some(&from) {
-                    self.shard.redirects.remove(&tuple);
-                }
-            }
-            Redirect::Refused(tuple) => {
-                // Its replies would be taken for another connection's: better none than half a connection.
-                if let Some((slot, flow::Direction::Reply)) = self.lookup(&tuple) {
-                    self.end(slot, network_functions::function::CloseReason::Terminated);
-                }
-            }
-        }
-    }
-
-    /// Reply tuples of other workers' connections that are known here.
-    #[must_use]
-    pub fn redirects(&self) -> usize {
-        self.shard.redirects.len()
-    }
-
-    /// What was handed over, and what was taken.
-    #[must_use]
-    pub const fn shard_counters(&self) -> ShardCounters {
-        self.shard.counters
     }
 }

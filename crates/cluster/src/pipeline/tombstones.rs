@@ -1,27 +1,24 @@
-//! Connections that have ended while a node that knows them was not there to be told.
+//! Tombstones: connections that have ended while a peer that knows them could not be informed.
 //!
-//! Such a node may come back and tell of them: it goes on with copies of connections whose master it no longer hears, and
-//! with its own that another has taken over and ended since. So what it says of a connection that is remembered here counts
-//! only if there is something behind it:
+//! Such a peer may come back and replicate them: it goes on with copies of connections whose master it no longer reaches, and
+//! with its own that another node has taken over and ended since. So its update of a connection with a tombstone counts only
+//! if packets have reached it since:
 //!
-//! | the peer's word | is |
+//! | the peer's update | is |
 //! |---|---|
 //! | of its first master, and the one that ended had only one master, too: this node | of another connection with the same tuple: taken |
 //! | of a master that has seen no packet | of the copy that it has from before: refused |
 //! | newer than the end | of a connection that packets reach there: taken |
 //! | as new or older | of what has ended here: refused |
 //!
-//! Whoever is refused is told of the end with a version that is newer than its own, and forgets the connection as well.
+//! A peer that is refused receives the end with a version that is newer than its own, and removes the connection as well.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use flow::connection::flags;
 use flow::serial::is_before;
-use flow::{Connection, Direction, Instant, NodeId, Tuple};
-use replication::representation::precise::Ended;
-
-use super::{Applied, Pipeline, TableChange, record, record_mut};
+use flow::{Connection, Instant};
 
 /// How long an end is remembered: a peer that comes back later than that may bring back what it knew.
 pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(15 * 60);
@@ -45,7 +42,7 @@ pub struct TombstoneCounters {
     pub held: u32,
     /// Ends that gave way to newer ones before their time was over.
     pub displaced: u64,
-    /// Word of connections that have ended, refused.
+    /// Updates of connections that have ended, refused.
     pub refused: u64,
 }
 
@@ -77,7 +74,8 @@ impl Tombstones {
         self.ring.is_empty()
     }
 
-    fn add(&mut self, now: Instant, name: u64, version: u32) {
+    /// Remembers that the connection of this name has ended.
+    pub(super) fn add(&mut self, now: Instant, name: u64, version: u32) {
         self.forget_old(now);
         if self.ring.len() >= self.held_max {
             self.pop();
@@ -87,7 +85,7 @@ impl Tombstones {
         self.ring.push_back(Tombstone { name, version, ended_at: now });
     }
 
-    fn forget_old(&mut self, now: Instant) {
+    pub(super) fn forget_old(&mut self, now: Instant) {
         for _ in 0..FORGOTTEN_AT_ONCE_MAX {
             if self.ring.front().is_none_or(|oldest| now < oldest.ended_at + TOMBSTONE_LIFETIME) {
                 return;
@@ -108,93 +106,42 @@ impl Tombstones {
         self.index.get(&name).map(|place| (place - self.first) as usize)
     }
 
-    fn version(&self, name: u64) -> Option<u32> {
-        Some(self.ring[self.place(name)?].version)
-    }
-
-    /// The end is newer than was thought.
-    fn renew(&mut self, name: u64, version: u32) {
-        if let Some(place) = self.place(name) {
-            self.ring[place].version = version;
-        }
-    }
-
-    /// A connection with the name is there again.
-    fn remove(&mut self, name: u64) {
-        self.index.remove(&name);
-    }
-}
-
-impl Pipeline {
-    /// Remembers that a connection has ended of which a peer may know and has not been told.
-    pub fn remember_ended(&mut self, now: Instant, ended: &Ended) {
-        let name = self.tombstone_name(&ended.original);
-        self.tombstones.add(now, name, ended.version);
-    }
-
     /// Ends that are remembered, and what came of them.
-    #[must_use]
-    pub fn tombstones(&self) -> TombstoneCounters {
-        TombstoneCounters { held: self.tombstones.index.len() as u32, ..self.tombstones.counters }
+    pub(super) fn counters(&self) -> TombstoneCounters {
+        TombstoneCounters { held: self.index.len() as u32, ..self.counters }
     }
 
-    pub(super) fn forget_old_tombstones(&mut self, now: Instant) {
-        self.tombstones.forget_old(now);
+    /// The version that a new connection with this name begins with: newer than all of an earlier one, if its end is
+    /// remembered, and two masters on, as in [`Connection::version_of_successor`].
+    pub(super) fn first_version(&self, name: u64) -> u32 {
+        self.version(name).map_or(1, |version| beyond(beyond(version)))
     }
 
-    /// The version that a new connection with this tuple begins with: newer than all of an earlier one, if there is word of it,
-    /// and two masters on, as in [`Connection::version_of_successor`].
-    #[inline]
-    pub(super) fn first_version(&self, original: &Tuple) -> u32 {
-        if self.tombstones.is_empty() {
-            return 1;
-        }
-        let ended = self.tombstones.version(self.tombstone_name(original));
-        ended.map_or(1, |version| beyond(beyond(version)))
-    }
-
-    /// The table's hash is the same both ways; the names of ends are not.
-    fn tombstone_name(&self, original: &Tuple) -> u64 {
-        let is_reversed = (original.source, original.source_port) > (original.destination, original.destination_port);
-        self.table.hash(original) ^ u64::from(is_reversed)
-    }
-
-    /// Refuses the word of `from` of a connection that has ended here: see the [module](self). `None`: it is to be taken.
-    pub(super) fn refuse_ended(&mut self, from: NodeId, copy: &Connection) -> Option<Applied> {
-        if self.tombstones.is_empty() {
-            return None;
-        }
-        let name = self.tombstone_name(&copy.original);
-        let ended = self.tombstones.version(name)?;
+    /// Whether a replica is of a connection that has ended here (see the [module](self)), and then the version that the end
+    /// must have to count more. `known` says of a connection with the
+    /// same original tuple in the table whether it is this node's own.
+    pub(super) fn refusal(&mut self, name: u64, copy: &Connection, known: Option<bool>) -> Option<u32> {
+        let ended = self.version(name)?;
         let is_of_another = is_first_masters(copy.version) && is_first_masters(ended);
         let is_newer = copy.flags & flags::UNSEEN == 0 && is_before(ended, copy.version);
-        let known = self.lookup(&copy.original).filter(|(_, direction)| *direction == Direction::Original);
-        let is_copy = known.is_some_and(|(slot, _)| record(&self.table, slot).owner != self.node);
-        if is_of_another || is_newer || is_copy {
+        if is_of_another || is_newer || known == Some(false) {
             if known.is_none() {
-                self.tombstones.remove(name);
+                self.index.remove(&name);
             }
             return None;
         }
-        self.tombstones.counters.refused += 1;
-        let latest = if is_before(copy.version, ended) { ended } else { copy.version };
-        match known {
-            // The tuple was used again here since: the new connection is told, with a version that counts more.
-            Some((slot, _)) => {
-                let connection = record_mut(&mut self.table, slot);
-                if !is_before(copy.version, connection.version) {
-                    connection.version = beyond(latest);
-                }
-                self.changes.push(TableChange::TakenOver { slot });
-            }
-            None => {
-                self.tombstones.renew(name, beyond(latest));
-                let ended =
-                    Ended { original: copy.original, version: beyond(latest), owner: self.node, has_timed_out: false };
-                self.changes.push(TableChange::Refused { to: from, ended });
-            }
+        self.counters.refused += 1;
+        let version = beyond(if is_before(copy.version, ended) { ended } else { copy.version });
+        if known.is_none()
+            && let Some(place) = self.place(name)
+        {
+            self.ring[place].version = version;
         }
-        Some(Applied::Ended)
+        Some(version)
+    }
+
+    fn version(&self, name: u64) -> Option<u32> {
+        Some(self.ring[self.place(name)?].version)
     }
 }
 

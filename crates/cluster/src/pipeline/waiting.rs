@@ -1,29 +1,29 @@
-//! Packets that can be judged only with what a peer is about to tell: a SYN/ACK whose SYN went by way of the other node, the
-//! answer to a query that went there, an ICMP error about its packets.
+//! Packets that can be judged only by an update of a peer: a SYN/ACK whose SYN went by way of the other node, the answer to a
+//! query that went there, an ICMP error about its packets.
 //!
-//! Such a packet is kept for a moment and handed in again when a peer has told of a connection with its tuple, or when its time
-//! is over; then it is judged as it would have been at once. Nothing is asked for: the peer has sent its word before it sent the
-//! packet that this one answers, and a word that is lost is sent again within a few round trips, sooner than a question could be
-//! answered whose own way is as lossy.
+//! Such a packet is kept for a moment. It is handled once more when a peer has replicated a connection with its tuple, or when
+//! its time is over; then it is judged as it would have been at once. Nothing is asked for: the peer has sent its update before
+//! it sent the packet that this one answers, and an update that is lost is retransmitted within a few round trips, sooner than
+//! a question could be answered whose own way is as lossy.
 //!
 //! Strangers can send such packets too. What waits is bounded in number, in bytes and for each source, and for a time so short
-//! that room comes free all the while. When there is none, the **newest** does not wait: whoever sprays packets can keep others
-//! from waiting, which costs them a retransmission at worst, but cannot push out who waits already; and to keep the room full
-//! takes a flood of [`WAITING_FRAMES_MAX`] packets each waiting time, from many sources.
+//! that room comes free all the while. When there is none, the **newest** does not wait: a flood can keep other packets from
+//! waiting, which costs a retransmission at worst, but cannot push out those that wait already; and to keep the room full takes
+//! a flood of [`WAITING_FRAMES_MAX`] packets each waiting time, from many sources.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::source_counts::{SourceCounts, SourcePrefixes};
-use flow::table::Slot;
 use flow::wire::{Packet, Transport, tcp_flags};
 use flow::{Connection, DropReason, HashKey, Instant, OwnedFrame, Tuple};
-use network_functions::chain::Runtime;
+use network_functions::chain::Chain;
 
-use super::batch::wanted;
-use super::sharing::Sharing;
-use super::{Pipeline, record};
+use super::arrival::{Arrival, Origin};
+use super::connections::Connections;
+use super::functions::Output;
+use super::sharing::SharingCounters;
 use crate::observation::Step;
 
 /// Packets that wait at a time, at most.
@@ -39,17 +39,14 @@ struct WaitingFrame {
     hash: u64,
     tuple: Tuple,
     deadline: Instant,
-    /// It came from a port, and not from another worker.
     is_steering: bool,
     frame: OwnedFrame,
 }
 
 /// A packet whose waiting is over.
 pub(crate) struct Released {
-    /// Until when it may wait again if that did not help.
-    pub(crate) deadline: Instant,
-    /// It is to be steered to the worker that it belongs to.
-    pub(crate) is_steering: bool,
+    /// How it is to be handled once more.
+    pub(crate) origin: Origin,
     /// The packet as it came.
     pub(crate) frame: OwnedFrame,
 }
@@ -62,24 +59,110 @@ pub(super) struct Waiting {
     bytes: usize,
     /// How many wait for each hash.
     awaited: BTreeMap<u64, u32>,
-    /// Hashes of which a peer has told since the last release.
-    told: BTreeSet<u64>,
+    /// Hashes of connections that peers have replicated since the last release.
+    known: BTreeSet<u64>,
     sources: SourceCounts,
-    /// The deadline of the packet that is being handled again.
-    again: Option<Instant>,
+    /// What functions count and log while they are only asked whether a packet may begin a connection.
+    rehearsal: Output,
 }
 
 impl Waiting {
-    pub(super) fn new(wait_max: Duration, key: HashKey) -> Self {
+    /// No packet waits until `wait_max` is set.
+    pub(super) fn new(key: HashKey, chain: &Chain) -> Self {
         Self {
-            wait_max,
+            wait_max: Duration::ZERO,
             queue: VecDeque::new(),
             bytes: 0,
             awaited: BTreeMap::new(),
-            told: BTreeSet::new(),
+            known: BTreeSet::new(),
             sources: SourceCounts::new(key, SourcePrefixes::default(), WAITING_FRAMES_MAX),
-            again: None,
+            rehearsal: rehearsal(chain),
         }
+    }
+
+    /// Packets are judged by another chain from now on.
+    pub(super) fn renew(&mut self, chain: &Chain) {
+        self.rehearsal = rehearsal(chain);
+    }
+
+    /// Keeps a packet that would be dropped for `reason` until a peer has replicated its connection. False if that would not
+    /// help, or it has waited already, or there is no room.
+    pub(super) fn hold(
+        &mut self,
+        connections: &mut Connections,
+        arrival: &Arrival,
+        packet: &Packet<'_, '_>,
+        reason: DropReason,
+    ) -> bool {
+        let Some(sharing) = connections.sharing.as_deref_mut() else { return false };
+        let Arrival { now, origin, hash, .. } = *arrival;
+        let deadline = origin.waits_until.unwrap_or(now + self.wait_max);
+        let may_help = matches!(
+            reason,
+            DropReason::NoConnection
+                | DropReason::InvalidTcpState
+                | DropReason::OutOfWindow
+                | DropReason::UnrelatedIcmpError
+                | DropReason::FirewallDenied
+        );
+        if sharing.living.is_empty() || deadline <= now || !may_help || packet.headers.is_fragment {
+            return false;
+        }
+        if !self.has_room(packet) {
+            sharing.counters.no_room += 1;
+            return false;
+        }
+        sharing.counters.held += u64::from(origin.waits_until.is_none());
+        self.push(WaitingFrame {
+            hash,
+            tuple: packet.headers.tuple,
+            deadline,
+            is_steering: origin.is_steering,
+            frame: OwnedFrame::copy_of(packet.frame),
+        });
+        connections.observe(Step::WaitsForPeer);
+        true
+    }
+
+    /// Whether a packet that no connection has may be an answer on one that a peer is about to replicate, and must not begin
+    /// one of its own before that is known: what cannot begin a connection, or may not.
+    pub(super) fn may_be_answer(
+        &mut self,
+        connections: &mut Connections,
+        arrival: &Arrival,
+        packet: &Packet<'_, '_>,
+    ) -> bool {
+        let Arrival { now, is_local, .. } = *arrival;
+        match &packet.headers.transport {
+            Transport::Tcp(segment) => {
+                let is_syn = segment.flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN;
+                !is_syn && connections.tracker.begin(packet.headers) != Err(DropReason::InvalidTcpFlags)
+            }
+            Transport::IcmpQuery(query) => {
+                query.is_reply || (!is_local && !self.would_begin(connections, now, packet, false))
+            }
+            Transport::Udp | Transport::Sctp(_) | Transport::Other => {
+                !self.would_begin(connections, now, packet, is_local)
+            }
+            Transport::IcmpError(_) | Transport::IcmpOther(..) => false,
+        }
+    }
+
+    /// Whether the packet could begin a connection here: the chain is asked, and nothing comes of it.
+    fn would_begin(
+        &mut self,
+        connections: &mut Connections,
+        now: Instant,
+        packet: &Packet<'_, '_>,
+        is_local: bool,
+    ) -> bool {
+        let Connections { node, table, tracker, functions, relations, shard, .. } = connections;
+        let tuple = packet.headers.tuple;
+        let Ok((protocol, timeout)) = tracker.begin(packet.headers) else { return false };
+        let mut connection = Connection::new(tuple, *node, protocol, now + timeout);
+        let mut runtime = self.rehearsal.runtime(now, *node, &mut relations.expectations);
+        let begins = functions.chain.init(&mut runtime, &shard.tuples(table), &mut connection, packet).is_ok();
+        begins && !(is_local && connection.reply.source == tuple.destination)
     }
 
     fn has_room(&self, packet: &Packet<'_, '_>) -> bool {
@@ -109,149 +192,53 @@ impl Waiting {
         Some(taken)
     }
 
-    fn note_told(&mut self, hash: u64) {
+    /// A connection with a tuple of this hash is known now.
+    pub(super) fn note_known(&mut self, hash: u64) {
         if self.awaited.contains_key(&hash) {
-            self.told.insert(hash);
-        }
-    }
-}
-
-impl Pipeline {
-    /// Keeps a packet that would be dropped for `reason` until a peer has told of its connection. False if that would not
-    /// help, or it has waited already, or there is no room.
-    pub(super) fn waits_for_peer(&mut self, now: Instant, packet: &Packet<'_, '_>, reason: DropReason) -> bool {
-        let Some(sharing) = self.sharing.as_deref_mut() else { return false };
-        let Sharing { living, waiting, counters, .. } = sharing;
-        let deadline = waiting.again.unwrap_or(now + waiting.wait_max);
-        let may_help = matches!(
-            reason,
-            DropReason::NoConnection
-                | DropReason::InvalidTcpState
-                | DropReason::OutOfWindow
-                | DropReason::UnrelatedIcmpError
-                | DropReason::FirewallDenied
-        );
-        if living.is_empty() || deadline <= now || !may_help || packet.headers.is_fragment {
-            return false;
-        }
-        if !waiting.has_room(packet) {
-            counters.no_room += 1;
-            return false;
-        }
-        counters.held += u64::from(waiting.again.is_none());
-        waiting.push(WaitingFrame {
-            hash: self.table.hash(&wanted(packet.headers)),
-            tuple: packet.headers.tuple,
-            deadline,
-            is_steering: self.shard.is_steering(),
-            frame: OwnedFrame::copy_of(packet.frame),
-        });
-        self.observe(Step::WaitsForPeer);
-        true
-    }
-
-    /// Whether a packet that no connection has may be an answer on one that a peer is about to tell of, and must not begin one
-    /// of its own before that is known: what cannot begin a connection, or may not.
-    pub(super) fn may_be_answer(&mut self, now: Instant, packet: &Packet<'_, '_>, is_local: bool) -> bool {
-        if self.sharing.as_ref().is_none_or(|sharing| sharing.living.is_empty()) {
-            return false;
-        }
-        match &packet.headers.transport {
-            Transport::Tcp(segment) => {
-                let is_syn = segment.flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN;
-                !is_syn && self.tracker.begin(packet.headers) != Err(DropReason::InvalidTcpFlags)
-            }
-            Transport::IcmpQuery(query) => query.is_reply || (!is_local && !self.would_begin(now, packet, false)),
-            Transport::Udp | Transport::Sctp(_) | Transport::Other => !self.would_begin(now, packet, is_local),
-            Transport::IcmpError(_) | Transport::IcmpOther(..) => false,
+            self.known.insert(hash);
         }
     }
 
-    /// Whether the packet could begin a connection here: the chain is asked, and nothing comes of it.
-    fn would_begin(&mut self, now: Instant, packet: &Packet<'_, '_>, is_local: bool) -> bool {
-        let Some(sharing) = self.sharing.as_deref_mut() else { return true };
-        let tuple = packet.headers.tuple;
-        let Ok((protocol, timeout)) = self.tracker.begin(packet.headers) else { return false };
-        let mut connection = Connection::new(tuple, self.node, protocol, now + timeout);
-        let mut runtime = Runtime {
-            now,
-            node: self.node,
-            counters: &mut sharing.rehearsal.counters,
-            log: &mut sharing.rehearsal.log,
-            expectations: &mut self.expectations,
-        };
-        let tuples = self.shard.tuples(&self.table);
-        let begins = self.chain.init(&mut runtime, &tuples, &mut connection, packet).is_ok();
-        begins && !(is_local && connection.reply.source == tuple.destination)
-    }
-
-    /// A peer has told of the connection in a slot.
-    pub(super) fn note_told(&mut self, slot: Slot) {
-        let Some(sharing) = self.sharing.as_deref_mut() else { return };
-        if sharing.waiting.queue.is_empty() {
-            return;
-        }
-        let connection = record(&self.table, slot);
-        for tuple in [&connection.original, &connection.reply] {
-            sharing.waiting.note_told(self.table.hash(tuple));
-        }
-    }
-
-    /// Another worker has told where packets with this tuple belong.
-    pub(super) fn note_told_tuple(&mut self, tuple: &Tuple) {
-        if let Some(sharing) = self.sharing.as_deref_mut() {
-            sharing.waiting.note_told(self.table.hash(tuple));
-        }
-    }
-
-    /// The packets of whose connections a peer has told, and those whose time is over, oldest first. Each is to be handed in
-    /// again between [`Pipeline::begin_again`] and [`Pipeline::end_again`].
-    pub(crate) fn take_released(&mut self, now: Instant) -> Vec<Released> {
-        let Some(sharing) = self.sharing.as_deref_mut() else { return Vec::new() };
-        let Waiting { queue, told, .. } = &mut sharing.waiting;
-        if told.is_empty() && queue.front().is_none_or(|first| now < first.deadline) {
+    /// The packets whose connections are known now, and those whose time is over, oldest first.
+    pub(super) fn take_released(&mut self, now: Instant) -> Vec<Released> {
+        if self.known.is_empty() && self.deadline().is_none_or(|deadline| now < deadline) {
             return Vec::new();
         }
-        let told = core::mem::take(told);
+        let known = core::mem::take(&mut self.known);
         let mut released = Vec::new();
         let mut at = 0;
-        while let Some(waiting) = sharing.waiting.queue.get(at) {
-            if waiting.deadline > now && !told.contains(&waiting.hash) {
+        while let Some(waiting) = self.queue.get(at) {
+            if waiting.deadline > now && !known.contains(&waiting.hash) {
                 at += 1;
-            } else if let Some(WaitingFrame { deadline, is_steering, frame, .. }) = sharing.waiting.take(at) {
-                released.push(Released { deadline, is_steering, frame });
+            } else if let Some(WaitingFrame { deadline, is_steering, frame, .. }) = self.take(at) {
+                released.push(Released { origin: Origin { is_steering, waits_until: Some(deadline) }, frame });
             }
         }
         released
     }
 
-    /// The packet that comes next has waited.
-    pub(crate) fn begin_again(&mut self, deadline: Instant) {
-        if let Some(sharing) = self.sharing.as_deref_mut() {
-            sharing.waiting.again = Some(deadline);
-        }
-    }
-
-    /// It has been handled.
-    pub(crate) fn end_again(&mut self, now: Instant, waits_again: bool) {
-        let Some(sharing) = self.sharing.as_deref_mut() else { return };
-        let Some(deadline) = sharing.waiting.again.take() else { return };
-        if deadline <= now {
-            sharing.counters.overdue += 1;
-        } else if !waits_again {
-            sharing.counters.helped += 1;
-        }
-    }
-
     /// Packets that wait.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.sharing.as_ref().map_or(0, |sharing| sharing.waiting.queue.len())
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
     }
 
     /// When the first of them has waited long enough.
-    #[must_use]
-    pub fn waiting_deadline(&self) -> Option<Instant> {
-        self.sharing.as_ref()?.waiting.queue.front().map(|first| first.deadline)
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.queue.front().map(|first| first.deadline)
     }
+}
+
+/// The packet that had waited until `deadline` at most has been handled.
+pub(super) const fn count_released(counters: &mut SharingCounters, now: Instant, deadline: Instant, waits_again: bool) {
+    if deadline.as_nanos() <= now.as_nanos() {
+        counters.overdue += 1;
+    } else if !waits_again {
+        counters.helped += 1;
+    }
+}
+
+fn rehearsal(chain: &Chain) -> Output {
+    let mut output = Output::new(chain);
+    output.log.set_limit(Some(0));
+    output
 }

@@ -64,9 +64,9 @@ fn a_connection_that_began_during_a_split_gives_way_to_one_of_the_node_that_serv
     let original = Tuple::v4(ip_protocol::TCP, (CLIENT, 41_000), (SERVER, 80));
     let mut copy = known;
     copy.original = original;
-    assert_eq!(standby.apply_copy(now, NodeId(0), copy), Applied::Conflict, "its answers come as the other's do");
-    standby.give_way(&copy);
-    assert_eq!(standby.apply_copy(now, NodeId(0), copy), Applied::Taken);
+    assert_eq!(standby.replicas().apply(now, NodeId(0), copy), Applied::Conflict, "its answers come as the other's do");
+    standby.replicas().give_way(&copy);
+    assert_eq!(standby.replicas().apply(now, NodeId(0), copy), Applied::Taken);
     assert!(standby.lookup(&known.original).is_none());
 }
 
@@ -83,7 +83,8 @@ fn a_copy_that_ended_is_cleared_out_though_a_round_was_given_up_for_another() {
     resync.start();
     resync.complete();
     let pipeline = &mut node.pipeline;
-    let remove = |epoch, cursor, slots| pipeline.sweep_copies(now, NodeId(0), epoch, Remnants::Remove, cursor, slots);
+    let remove =
+        |epoch, cursor, slots| pipeline.replicas().sweep(now, NodeId(0), epoch, Remnants::Remove, cursor, slots);
     assert!(resync.step(remove), "what the first round told is still in doubt");
     assert_eq!(node.pipeline.table().len(), 0);
 }

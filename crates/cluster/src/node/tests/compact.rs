@@ -288,7 +288,7 @@ fn a_recovery_is_told_of_and_ends() {
     cluster.now = ends_at;
     cluster.run(Duration::from_millis(2));
     assert!(events(&mut cluster, 1).contains(&NodeEvent::RecoveryEnded { restored: 10 }));
-    assert!(!cluster.node(1).pipeline().is_recovering());
+    assert!(!cluster.node(1).pipeline().recovery.is_active());
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn what_is_told_on_ends_with_the_recovery_and_is_forgotten_by_those_who_heard_it
     take_over(&mut cluster, 0);
     comes_back(&mut cluster, 0);
     assert!(cluster.node(0).recalls(&outwards(20_000)).is_some());
-    cluster.run_until("the recovery to end", |cluster| !cluster.node(1).pipeline().is_recovering());
+    cluster.run_until("the recovery to end", |cluster| !cluster.node(1).pipeline().recovery.is_active());
     assert_eq!(heirlooms(&cluster, 1), HeirloomStatus::default());
     // It is told no more: that shows by the silence.
     cluster.run(Duration::from_secs(40));

@@ -27,8 +27,10 @@ use flow::wire::{Headers, Packet, Parsed, Transport, parse_into, tcp_flags};
 use flow::{Direction, Instant, OwnedFrame, Tuple};
 use network_functions::function::Verdict;
 
-use super::missed::make_keep_alive;
-use super::{Edge, Pipeline, Recovery};
+use super::super::connections::Connections;
+use super::super::edge::{Edge, Recalled};
+use super::context::Context;
+use super::keep_alive::{make_keep_alive, translate};
 
 /// Answers of which it is remembered who has denied them; the oldest gives way, and its next repetition is asked about anew.
 const ANSWERS_MAX: usize = 4096;
@@ -74,67 +76,75 @@ impl Asking {
     fn has_denied(&self, answer: u64, name: u64) -> bool {
         self.answers.get(&answer).is_some_and(|known| known.denied.contains(&name))
     }
-}
 
-impl Pipeline {
-    /// Whether the packet is an end point's reset in answer to a question. If so, that end point is not asked again.
-    pub(super) fn is_denial(&self, recovery: &mut Recovery, packet: &Packet<'_, '_>) -> bool {
+    /// Whether the packet is an end point's reset in answer to a keep-alive. If so, that end point is not asked again.
+    pub(super) fn is_denial(&mut self, connections: &Connections, packet: &Packet<'_, '_>) -> bool {
         let is_reset = matches!(packet.headers.transport, Transport::Tcp(segment) if segment.has(tcp_flags::RST));
-        if !is_reset || recovery.asking.answers.is_empty() {
+        if !is_reset || self.answers.is_empty() {
             return false;
         }
         let tuple = packet.headers.tuple;
-        let Some(restored) = self.chain.restore(&tuple, Some(packet.frame.ingress)) else { return false };
-        let (answer, name) = (self.name_of(&restored.reply), self.name_of(&tuple));
-        let Some(known) = recovery.asking.answers.get_mut(&answer) else { return false };
+        let restored = connections.functions.chain.restore(&tuple, Some(packet.frame.ingress));
+        let Some(restored) = restored else { return false };
+        let name = connections.directed_hash(&tuple);
+        let Some(known) = self.answers.get_mut(&connections.directed_hash(&restored.reply)) else { return false };
         known.denied.insert(name);
         true
     }
 
-    /// The answer `packet` may be to any of the connections in `recovery.recalled`: each end point that has not denied it
-    /// is asked. Returns how many were.
-    pub(super) fn ask_those_inside<E: Edge>(
+    /// The answer `packet` may be to any of the connections in `recalled`: each end point that has not denied it is asked.
+    /// Returns how many were.
+    pub(super) fn ask<E: Edge>(
         &mut self,
-        now: Instant,
-        recovery: &mut Recovery,
+        context: &mut Context<'_>,
         packet: &mut Packet<'_, '_>,
+        recalled: &[(Tuple, Recalled)],
         edge: &mut E,
     ) -> usize {
-        self.recovery_counters.ambiguous += 1;
+        context.counters.ambiguous += 1;
         let Transport::Tcp(segment) = packet.headers.transport else { return 0 };
         let is_of_open_connection =
             segment.has(tcp_flags::ACK) && segment.flags & (tcp_flags::SYN | tcp_flags::RST) == 0;
         if !is_of_open_connection || packet.headers.is_fragment {
             return 0;
         }
-        let answer = self.name_of(&packet.headers.tuple);
-        if !recovery.asking.may_ask(now, answer) || !make_keep_alive(packet, segment.sequence, segment.acknowledgement)
-        {
+        let answer = context.connections.directed_hash(&packet.headers.tuple);
+        if !self.may_ask(context.now, answer) || !make_keep_alive(packet, segment.sequence, segment.acknowledgement) {
             return 0;
         }
         let mut asked = 0;
-        for at in 0..recovery.recalled.len() {
-            let (original, _) = recovery.recalled[at];
-            if !recovery.asking.has_denied(answer, self.name_of(&original)) && self.lookup(&original).is_none() {
-                self.ask_one(now, original, packet, edge);
+        for (original, _) in recalled {
+            let has_denied = self.has_denied(answer, context.connections.directed_hash(original));
+            if !has_denied && context.connections.lookup(original).is_none() {
+                let passes = ask_one(context.connections, context.now, *original, packet, edge);
+                context.counters.asked += u64::from(passes);
                 asked += 1;
             }
         }
         asked
     }
+}
 
-    /// Sends a copy of a keep-alive to the end point of one connection that it may belong to.
-    fn ask_one<E: Edge>(&mut self, now: Instant, original: Tuple, keep_alive: &Packet<'_, '_>, edge: &mut E) {
-        let Some(restored) = self.chain.restore(&original, None) else { return };
-        let mut copy = OwnedFrame::copy_of(keep_alive.frame);
-        let (mut frame, mut headers) = (copy.frame(), Headers::NONE);
-        if !matches!(parse_into(&frame, &mut headers), Ok(Parsed::Ip(()))) {
-            return;
-        }
-        let mut packet = Packet { frame: &mut frame, headers: &mut headers };
-        if self.translate(now, &mut packet, original, &restored, Direction::Reply) == Verdict::Forward {
-            self.recovery_counters.asked += 1;
-            edge.post(now, &mut packet);
-        }
+/// Sends a copy of a keep-alive to the end point of one connection that it may belong to. False if the rules do not let it
+/// pass.
+fn ask_one<E: Edge>(
+    connections: &mut Connections,
+    now: Instant,
+    original: Tuple,
+    keep_alive: &Packet<'_, '_>,
+    edge: &mut E,
+) -> bool {
+    let Some(restored) = connections.functions.chain.restore(&original, None) else { return false };
+    let mut copy = OwnedFrame::copy_of(keep_alive.frame);
+    let (mut frame, mut headers) = (copy.frame(), Headers::NONE);
+    if !matches!(parse_into(&frame, &mut headers), Ok(Parsed::Ip(()))) {
+        return false;
     }
+    let mut packet = Packet { frame: &mut frame, headers: &mut headers };
+    let verdict = translate(connections, now, &mut packet, original, &restored, Direction::Reply);
+    let passes = verdict == Verdict::Forward;
+    if passes {
+        edge.post(now, &mut packet);
+    }
+    passes
 }

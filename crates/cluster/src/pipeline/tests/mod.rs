@@ -14,14 +14,15 @@ use std::vec::Vec;
 use flow::conntrack::TrackerConfig;
 use flow::wire::build::{self, Envelope};
 use flow::wire::ipv6::FragmentHeader;
-use flow::wire::{Parsed, ip_protocol, parse, tcp_flags};
-use flow::{OwnedFrame, PacketBatch, PortId, Tuple};
+use flow::wire::{Packet, Parsed, ip_protocol, parse, tcp_flags};
+use flow::{Disposition, Frame, OwnedFrame, PacketBatch, PortId, Tuple};
 use network_functions::chain::ChainBuilder;
 use network_functions::nat::{Nat, NatConfig, SourceAction, SourceRule};
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
 
 use super::*;
+use crate::forwarding::Admission;
 
 const INSIDE: PortId = PortId(0);
 const OUTSIDE: PortId = PortId(1);

@@ -37,7 +37,7 @@ fn bench_with(config: RecoveryConfig, told: Vec<(Tuple, Recalled)>, translates: 
     let chain = ChainBuilder::new().push(firewall.unwrap()).push(nat.unwrap()).build().unwrap();
     let tracker = Tracker::new(TrackerConfig::default());
     let mut bench = Bench::of(Pipeline::new(NodeId(0), 256, HashKey([1, 2]), tracker, chain));
-    let _ = bench.pipeline.begin_recovery(bench.now, &config, told.len() as u64);
+    let _ = bench.pipeline.recovery.begin(bench.now, &config, told.len() as u64);
     bench.links.told = told;
     bench
 }
@@ -85,7 +85,7 @@ fn a_connection_goes_on_whichever_side_speaks_first() {
                 let expected = if port == INSIDE { reply.inverse() } else { outwards(4000).inverse() };
                 assert_eq!(segment_of(&sent).0, expected, "translated as before");
             }
-            let counters = bench.pipeline.recovery_counters();
+            let counters = bench.pipeline.recovery.counters();
             assert_eq!((counters.restored, counters.missed, bench.pipeline.counters().taken_over), (1, 0, 1));
             let (_, connection) = bench.pipeline.table().iter().next().unwrap();
             assert_eq!((connection.owner, connection.protocol.state), (NodeId(0), TcpState::Established as u8));
@@ -131,7 +131,7 @@ fn an_answer_that_may_be_to_several_ports_of_a_host_is_asked_about_and_its_owner
     assert!(answer(&mut bench).is_some(), "now it is known whose it is");
     let other = *ports.iter().find(|port| **port != 4000).unwrap();
     assert!(bench.feed_one(INSIDE, tcp(&outwards(other), tcp_flags::RST, 900, 0, b"")).is_none(), "a late denial");
-    let counters = bench.pipeline.recovery_counters();
+    let counters = bench.pipeline.recovery.counters();
     assert_eq!((counters.restored, counters.ambiguous, counters.denials), (1, 3, denials as u64 + 1));
 }
 
@@ -149,7 +149,7 @@ fn a_pair_of_hosts_restores_what_is_not_translated_and_nothing_that_is() {
     let reply = answers(&translating, 4000);
     assert!(translating.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"answer")).is_none());
     assert!(asked(&mut translating).is_empty(), "no port is asked for that the filter cannot hold");
-    let counters = translating.pipeline.recovery_counters();
+    let counters = translating.pipeline.recovery.counters();
     assert_eq!((counters.restored, counters.missed), (0, 3));
 
     let mut plain = bench_with(RecoveryConfig::default(), told(), false);
@@ -157,7 +157,7 @@ fn a_pair_of_hosts_restores_what_is_not_translated_and_nothing_that_is() {
         let sent = says(&mut plain, &tuple).expect("it goes on under its own addresses");
         assert_eq!(segment_of(&sent).0, tuple);
     }
-    assert_eq!(plain.pipeline.recovery_counters().restored, 2);
+    assert_eq!(plain.pipeline.recovery.counters().restored, 2);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn of_several_ports_that_a_filter_seems_to_know_none_gets_the_answer_before_one_
     let is_other = |original: &&Tuple| original.source_ip() == CLIENT && original.source_port != 4000;
     let mistaken = *originals.iter().find(is_other).unwrap();
     bench.links.told = std::vec![(mistaken, MEMBER), (outwards(4000), MEMBER)];
-    let _ = bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 2);
+    let _ = bench.pipeline.recovery.begin(bench.now, &RecoveryConfig::default(), 2);
     assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 700, 900, b"whose?")).is_none());
     let mut ports = asked(&mut bench);
     ports.sort_unstable();
@@ -201,14 +201,14 @@ fn ambiguous_replies_of_one_source_are_charged_and_those_of_others_are_not_held_
         let reply = answers(&bench, port);
         assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_none());
     }
-    let counters = bench.pipeline.recovery_counters();
+    let counters = bench.pipeline.recovery.counters();
     assert!(counters.ambiguous > 0 && counters.ambiguous + counters.unasked == 100, "{counters:?}");
     assert_eq!(bench.dropped(DropReason::RecoverySourceLimit), counters.unasked);
     // What two misses allow, and the work of the packet that overdrew it.
     let of_one = counters.tuples / counters.ambiguous;
     assert!(counters.tuples <= 2 * 160 + 2 * of_one, "{counters:?}");
     assert!(bench.feed_one(OUTSIDE, tcp(&bogus(1), ACK, 1, 1, b"")).is_none());
-    assert_eq!(bench.pipeline.recovery_counters().missed, 1, "another source is asked for");
+    assert_eq!(bench.pipeline.recovery.counters().missed, 1, "another source is asked for");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_flood_of_bogus_replies_causes_no_more_work_than_the_budget_and_holds_up_no_
             assert!(bench.feed_one(INSIDE, tcp(&inside, ACK, 1, 1, b"")).is_some(), "inside hosts go on at once");
         }
     }
-    let counters = bench.pipeline.recovery_counters();
+    let counters = bench.pipeline.recovery.counters();
     // A second, a tenth at once, and the packet that overdrew the budget.
     let budget = 65_536 * 11 / 10 + 2 * 4096;
     assert!(counters.tuples > 50_000 && counters.tuples <= budget, "{counters:?}");
@@ -250,7 +250,7 @@ fn replies_that_restore_their_connections_are_not_charged() {
         let reply = answers(&bench, port);
         assert!(bench.feed_one(OUTSIDE, tcp(&reply, ACK, 1, 1, b"")).is_some(), "port {port}");
     }
-    assert_eq!(bench.pipeline.recovery_counters().restored, 200);
+    assert_eq!(bench.pipeline.recovery.counters().restored, 200);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn what_no_filter_names_is_dropped_and_a_new_connection_begins_as_ever() {
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4001), ACK, 5, 5, b"who?")).is_none());
     assert_eq!(bench.dropped(DropReason::NoConnection), 1);
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4002), tcp_flags::SYN, 5, 0, b"")).is_some());
-    assert_eq!((bench.pipeline.recovery_counters().missed, bench.pipeline.counters().begun), (1, 1));
+    assert_eq!((bench.pipeline.recovery.counters().missed, bench.pipeline.counters().begun), (1, 1));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn nothing_passes_by_a_false_hit_that_the_rules_deny() {
     let stranger = Tuple::v4(ip_protocol::TCP, (SERVER, 99), (SHARED, 22));
     let mut bench = bench(RecoveryConfig::default(), std::vec![(stranger, state(TcpState::Established))]);
     assert!(bench.feed_one(OUTSIDE, tcp(&stranger, ACK, 5, 5, b"let me in")).is_none());
-    let counters = bench.pipeline.recovery_counters();
+    let counters = bench.pipeline.recovery.counters();
     assert_eq!((counters.denied, counters.restored, bench.pipeline.table().len()), (1, 0, 0));
 }
 
@@ -298,7 +298,7 @@ fn one_source_asks_no_more_often_than_it_may_and_others_are_not_held_to_that() {
     let mut bench = bench(config, std::vec![(outwards(9999), MEMBER)]);
     let stranger = |port| Tuple::v4(ip_protocol::TCP, (Ipv4Addr::new(203, 0, 113, 9), port), (SHARED, 80));
     (1..=50).for_each(|port| assert!(bench.feed_one(OUTSIDE, tcp(&stranger(port), ACK, 1, 1, b"")).is_none()));
-    let counters = bench.pipeline.recovery_counters();
+    let counters = bench.pipeline.recovery.counters();
     assert_eq!((counters.missed, counters.unasked, bench.dropped(DropReason::RecoverySourceLimit)), (10, 40, 40));
     assert!(bench.feed_one(INSIDE, tcp(&outwards(9999), ACK, 1, 1, b"")).is_some());
 }
@@ -308,11 +308,11 @@ fn no_more_comes_back_than_was_told() {
     let told: Vec<_> = (4000..4200).map(|port| (outwards(port), MEMBER)).collect();
     let mut bench = bench(RecoveryConfig::default(), told);
     // The peer said that it had one connection.
-    let _ = bench.pipeline.begin_recovery(bench.now, &RecoveryConfig::default(), 1);
+    let _ = bench.pipeline.recovery.begin(bench.now, &RecoveryConfig::default(), 1);
     (4000..4200).for_each(|port| drop(bench.feed_one(INSIDE, tcp(&outwards(port), ACK, 1, 1, b""))));
-    assert_eq!(bench.pipeline.recovery_counters().restored, 65);
-    bench.pipeline.end_recovery_if_over(bench.now);
-    assert!(!bench.pipeline.is_recovering() && bench.pipeline.recovery_counters().used_up == 1);
+    assert_eq!(bench.pipeline.recovery.counters().restored, 65);
+    bench.pipeline.recovery.end_if_over(bench.now);
+    assert!(!bench.pipeline.recovery.is_active() && bench.pipeline.recovery.counters().used_up == 1);
 }
 
 #[test]
@@ -324,8 +324,8 @@ fn a_recovery_ends_in_time() {
     bench.now = bench.now + Duration::from_secs(1);
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4001), ACK, 1, 1, b"")).is_none());
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4000), ACK, 1, 1, b"")).is_some(), "what is back stays");
-    bench.pipeline.end_recovery_if_over(bench.now);
-    assert!(!bench.pipeline.is_recovering());
+    bench.pipeline.recovery.end_if_over(bench.now);
+    assert!(!bench.pipeline.recovery.is_active());
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn after_a_cold_start_trusted_hosts_go_on_at_once_and_others_by_way_of_them() {
     assert!(bench.feed_one(INSIDE, tcp(&outwards(4001), ACK, 8000, 7000, b"")).is_some(), "the client knows it");
     let again = bench.feed_one(OUTSIDE, tcp(&reply, ACK, 7000, 8000, b"to be seen")).expect("sent again");
     assert_eq!(segment_of(&again).1.payload_bytes, 10);
-    let counters = bench.pipeline.recovery_counters();
+    let counters = bench.pipeline.recovery.counters();
     assert_eq!((counters.cold_started, counters.probed), (2, 1));
 }
 
@@ -378,7 +378,7 @@ fn a_blocked_segment_passes_when_it_is_sent_again() {
     let reply = outwards(4000).inverse();
     let mut sends = |sequence| bench.feed_one(OUTSIDE, tcp(&reply, ACK, sequence, 1, b"data")).is_some();
     assert_eq!([sends(100), sends(104), sends(100), sends(104)], [false, false, true, true]);
-    let counters = bench.pipeline.recovery_counters();
+    let counters = bench.pipeline.recovery.counters();
     assert_eq!((counters.blocked, counters.unblocked, bench.dropped(DropReason::RecoveryBlocked)), (2, 1, 2));
 }
 

@@ -19,7 +19,7 @@ fn a_stale_replica_with_the_tuples_of_a_new_connection_in_the_other_direction_gi
             let now = Instant::from_millis(1000);
             let there = Tuple::v4(ip_protocol::UDP, (CLIENT, port), (SERVER, port));
             for original in [there, there.inverse()] {
-                assert_eq!(pipeline.apply_copy(now, peer, replica(original, peer)), Applied::Taken, "{original}");
+                assert_eq!(pipeline.replicas().apply(now, peer, replica(original, peer)), Applied::Taken, "{original}");
                 assert_eq!(pipeline.table().len(), 1);
                 let found = pipeline.lookup(&original).map(|(_, direction)| direction);
                 assert_eq!(found, Some(Direction::Original), "port {port}, node {node:?}");
@@ -34,6 +34,6 @@ fn a_connection_of_this_node_in_the_other_direction_does_not_give_way_to_a_repli
     let there = Tuple::v4(ip_protocol::UDP, (CLIENT, 500), (SERVER, 500));
     bench.feed_one(INSIDE, build::udp(&there, b"?")).expect("it begins");
     let back = replica(there.inverse(), NodeId(1));
-    assert_eq!(bench.pipeline.apply_copy(bench.now, NodeId(1), back), Applied::Conflict);
+    assert_eq!(bench.pipeline.replicas().apply(bench.now, NodeId(1), back), Applied::Conflict);
     assert_eq!(bench.pipeline.lookup(&there).map(|(_, direction)| direction), Some(Direction::Original));
 }

@@ -28,7 +28,7 @@ fn a_source_has_so_many_connections_and_another_when_one_ends() {
     assert!(bench.feed_one(INSIDE, build::tcp(&tuple, data, b"x")).is_some(), "what it has goes on");
 
     let (slot, _) = bench.pipeline.lookup(&tuple).unwrap();
-    bench.pipeline.end(slot, CloseReason::Terminated);
+    bench.pipeline.connections.end(slot, CloseReason::Terminated);
     assert!(bench.feed_one(INSIDE, syn(CLIENT, 4002)).is_some());
 }
 
@@ -65,12 +65,12 @@ fn copies_of_other_nodes_connections_count_and_are_never_refused() {
         Connection::new(tuple, NodeId(1), flow::conntrack::ProtocolState::default(), Instant::from_millis(90_000))
     };
     for port in 1..=3 {
-        assert_eq!(bench.pipeline.apply_copy(bench.now, NodeId(1), copy(port)), Applied::Taken);
+        assert_eq!(bench.pipeline.replicas().apply(bench.now, NodeId(1), copy(port)), Applied::Taken);
     }
     assert_eq!(bench.pipeline.connections_of_source(&copy(1).original), Some(3));
     assert!(bench.feed_one(INSIDE, syn(CLIENT, 4000)).is_none());
     for port in 1..=3 {
-        assert!(bench.pipeline.delete_copy(NodeId(1), &copy(port).original, 1));
+        assert!(bench.pipeline.replicas().delete(NodeId(1), &copy(port).original, 1));
     }
     assert_eq!(bench.pipeline.connections_of_source(&copy(1).original), Some(0));
     assert!(bench.feed_one(INSIDE, syn(CLIENT, 4000)).is_some());

@@ -76,7 +76,7 @@ fn measure(args: &BenchAttackRecoveryArgs) -> Result<Report, BenchError> {
         }
         Ok::<_, BenchError>(())
     })?;
-    let counters = node.pipeline.recovery_counters();
+    let counters = node.pipeline.recovery.counters();
     (figures.flood.over_budget, figures.flood.tuples) = (counters.over_budget, counters.tuples);
     Ok(Report::new(args, &figures))
 }
@@ -133,7 +133,7 @@ impl Recovering {
         // A false hit needs room, too.
         let connections_max = 2 * connections + 1024;
         let mut pipeline = Pipeline::new(NODES[0], connections_max, HASH_KEY, tracker, setting::chain());
-        let _ = pipeline.begin_recovery(now, &RecoveryConfig::default(), u64::from(2 * connections));
+        let _ = pipeline.recovery.begin(now, &RecoveryConfig::default(), u64::from(2 * connections));
         let mut node = Self {
             pipeline,
             around: Around { filter },

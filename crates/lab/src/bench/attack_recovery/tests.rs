@@ -13,7 +13,7 @@ fn a_flood_passes_nothing_and_loses_no_legitimate_packet() {
     // So many bogus replies that the budget is used up, whatever the machine.
     let per_s = node.pass(2000, 10_000_000, &mut flood).unwrap();
     assert!(per_s > 0.0 && flood.bogus > 0);
-    let counters = node.pipeline.recovery_counters();
+    let counters = node.pipeline.recovery.counters();
     assert!(counters.over_budget > 0 && counters.over_budget + counters.missed + counters.restored >= flood.bogus);
     assert!(node.pipeline.table().len() <= 2000 + 64, "hardly one is taken for a connection");
 }

@@ -49,7 +49,7 @@ impl ReplicationSet {
     /// What peers told compactly of the connection that began with this tuple, whether this node asks at present or not.
     pub(in crate::node) fn recalls(&self, pipeline: &Pipeline, original: &Tuple) -> Option<Recalled> {
         let recalled = recall(&self.peers, original)?;
-        pipeline.may_stand_for(&recalled, original, None).then_some(recalled)
+        recalled.may_stand_for(pipeline.chain(), original, None).then_some(recalled)
     }
 
     /// A compact datagram from a peer.
@@ -127,7 +127,7 @@ impl ReplicationSet {
             return None;
         }
         compact.awaits_entries_until = None;
-        let is_new = pipeline.begin_recovery(now, &compact.recovery, told);
+        let is_new = pipeline.recovery.begin(now, &compact.recovery, told);
         // The peer may come back with nothing before all its connections have sent something.
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(true));
@@ -163,7 +163,7 @@ impl ReplicationSet {
     }
 
     fn ask_no_more(&mut self, pipeline: &mut Pipeline) {
-        pipeline.end_recovery();
+        pipeline.recovery.end();
         let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
         receivers.for_each(|receiver| receiver.set_retaining(false));
         self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
@@ -175,13 +175,13 @@ impl ReplicationSet {
         pipeline: &mut Pipeline,
         forwards: bool,
     ) -> Option<NodeEvent> {
-        if pipeline.is_recovering() {
+        if pipeline.recovery.is_active() {
             let told = self.said_entries(pipeline);
-            pipeline.note_told_entries(told);
-            pipeline.end_recovery_if_over(now);
-            if !pipeline.is_recovering() {
+            pipeline.recovery.note_entries(told);
+            pipeline.recovery.end_if_over(now);
+            if !pipeline.recovery.is_active() {
                 self.end_recovery(pipeline);
-                let restored = pipeline.recovery_counters().restored;
+                let restored = pipeline.recovery.counters().restored;
                 return Some(NodeEvent::RecoveryEnded { restored });
             }
             return None;

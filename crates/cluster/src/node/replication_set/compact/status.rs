@@ -52,8 +52,8 @@ impl Compact {
             sender: self.sender.status(),
             heirlooms: self.heirlooms.status(),
             precision: self.counters,
-            recovery: pipeline.recovery_counters(),
-            recovery_ends_at: pipeline.recovery_ends_at(),
+            recovery: pipeline.recovery.counters(),
+            recovery_ends_at: pipeline.recovery.ends_at(),
         }
     }
 }

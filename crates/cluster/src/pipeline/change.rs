@@ -1,0 +1,63 @@
+//! What happens to connections, for those who replicate them.
+
+use flow::conntrack::Change;
+use flow::table::Slot;
+use flow::{NodeId, Tuple};
+use replication::representation::precise::Ended;
+
+/// What happened to a connection that the backups may have to be told.
+#[derive(Clone, Copy, Debug)]
+pub enum TableChange {
+    /// It began.
+    Began {
+        /// Where it lies.
+        slot: Slot,
+    },
+    /// This node became its master. The former one and the other backups must learn of it whatever state the connection
+    /// is in: what they say of it themselves no longer counts here.
+    TakenOver {
+        /// Where it lies.
+        slot: Slot,
+    },
+    /// A function changed its state, or what is expected on its behalf changed: its backups must learn of it whatever
+    /// state it is in.
+    FunctionsChanged {
+        /// Where it lies.
+        slot: Slot,
+    },
+    /// It changed.
+    Changed {
+        /// Where it lies.
+        slot: Slot,
+        /// How much changed.
+        change: Change,
+        /// Its protocol's state before.
+        previous_state: u8,
+    },
+    /// It ended; the slot may hold another connection by now.
+    Ended {
+        /// Where it lay.
+        slot: Slot,
+        /// Its name.
+        ended: Ended,
+    },
+    /// What lies in the slot has another node for its master, or had: a copy came, changed or went.
+    Copied {
+        /// Where it lies or lay.
+        slot: Slot,
+    },
+    /// A connection that this node was master of gave way to a peer's word of one with the same tuple: it has not ended.
+    Displaced {
+        /// Where it lay.
+        slot: Slot,
+        /// Its tuple.
+        original: Tuple,
+    },
+    /// A peer told of a connection that has ended here: it must learn so.
+    Refused {
+        /// The peer.
+        to: NodeId,
+        /// The end, newer than the peer's word.
+        ended: Ended,
+    },
+}

@@ -1,0 +1,87 @@
+//! What the pipeline needs from outside: addresses, routes, neighbours and the filters of other nodes.
+
+use flow::conntrack::ProtocolState;
+use flow::table::Slot;
+use flow::wire::Packet;
+use flow::{Disposition, DropReason, Frame, Instant, NodeId, PortId, Tuple};
+use network_functions::chain::Chain;
+
+use crate::forwarding::Admission;
+use crate::observation::Way;
+
+/// What lies around the pipeline: the node's own addresses, the ways out, and the backups.
+pub trait Edge {
+    /// An ARP packet that begins at `offset` in the frame.
+    fn handle_arp(&mut self, now: Instant, frame: &mut Frame<'_>, offset: u16) -> Disposition;
+
+    /// A frame by which a peer is detected over this link (see [`crate::forwarding::PATH_ETHER_TYPE`]).
+    fn handle_path_frame(&mut self, now: Instant, frame: &mut Frame<'_>) -> Disposition {
+        let _ = (now, frame);
+        Disposition::Drop(DropReason::UnsupportedLinkProtocol)
+    }
+
+    /// Whether a packet is to pass, is for the node itself, or is refused: judged as it came in, before any function.
+    fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission;
+
+    /// A packet for the node itself that belongs to no connection: neighbour discovery, a ping.
+    fn handle_local(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// Whether the first answer to a connection is kept back until a backup knows the connection. True takes the packet:
+    /// the edge keeps a copy and hands it in again.
+    fn holds_first_reply(&mut self, now: Instant, slot: Slot, packet: &Packet<'_, '_>) -> bool {
+        let _ = (now, slot, packet);
+        false
+    }
+
+    /// What another node that is gone, or stands by, told of the connection that began with this tuple. Only while a recovery
+    /// lasts ([`Pipeline::begin_recovery`]).
+    fn recall(&self, original: &Tuple) -> Option<Recalled> {
+        let _ = original;
+        None
+    }
+
+    /// Sends a packet, already translated, on its way.
+    fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition;
+
+    /// Sends a packet that the pipeline made itself, already translated, on its way: it leaves with the node's own frames, or
+    /// not at all where there is no room for it. Only while a recovery lasts.
+    fn post(&mut self, now: Instant, packet: &mut Packet<'_, '_>) {
+        let _ = (now, packet);
+    }
+
+    /// Where [`Edge::forward`] would send a packet with this tuple, for those who look on.
+    fn way(&self, tuple: &Tuple) -> Option<Way> {
+        let _ = tuple;
+        None
+    }
+
+    /// The packet that was given to [`Edge::forward`] last, or was not for a function's verdict, does not leave at once: it
+    /// was dropped, or it waits for something. It came in with the tuple `as_received`. Whoever sent it may have to be told
+    /// why, now or later, in terms of the packet as it was sent.
+    fn note_not_sent(&mut self, now: Instant, packet: &mut Packet<'_, '_>, as_received: &Tuple) {
+        let _ = (now, packet, as_received);
+    }
+}
+
+/// What a filter of another node remembers of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recalled {
+    /// The node that told of it.
+    pub owner: NodeId,
+    /// Where its automaton stands, with the record's [`flags`]; `None` where no more was told than that it is there.
+    pub state: Option<(ProtocolState, u8)>,
+    /// The filter holds pairs of hosts. It holds no translated connection: those are replicated as records.
+    pub is_of_hosts: bool,
+}
+
+impl Recalled {
+    /// Whether the answer of a filter may stand for the connection that began with `original`. A pair of hosts never stands for
+    /// a translated connection: the same two hosts may have others that are not translated, or translated another way, and a
+    /// packet under the wrong translation is reset by the host that receives it.
+    #[must_use]
+    pub fn may_stand_for(&self, chain: &Chain, original: &Tuple, ingress: Option<PortId>) -> bool {
+        let is_translated =
+            || chain.restore(original, ingress).is_some_and(|restored| restored.reply != original.inverse());
+        !self.is_of_hosts || !is_translated()
+    }
+}

@@ -1,0 +1,45 @@
+//! Where a packet leaves the pipeline: what the chain said is done with it.
+
+use flow::wire::Packet;
+use flow::{Disposition, DropReason, Instant};
+use network_functions::function::Verdict;
+
+use super::edge::Edge;
+use crate::observation::{Observation, Step};
+
+/// Does with a packet what the chain says.
+#[inline(always)]
+pub(super) fn send<E: Edge>(
+    now: Instant,
+    packet: &mut Packet<'_, '_>,
+    verdict: Verdict,
+    observation: &mut Observation,
+    edge: &mut E,
+) -> Result<Disposition, DropReason> {
+    match verdict {
+        Verdict::Forward => Ok(forward(now, packet, observation, edge)),
+        Verdict::Reply => Ok(Disposition::Transmit(packet.frame.ingress)),
+        Verdict::Queued => Ok(Disposition::Consumed),
+        Verdict::Drop(reason) => Err(reason),
+    }
+}
+
+/// Sends a packet, already translated, on its way.
+#[inline]
+pub(super) fn forward<E: Edge>(
+    now: Instant,
+    packet: &mut Packet<'_, '_>,
+    observation: &mut Observation,
+    edge: &mut E,
+) -> Disposition {
+    if observation.attends() {
+        observation.step(Step::Routed(edge.way(&packet.headers.tuple)));
+    }
+    edge.forward(now, packet)
+}
+
+/// The packet leaves with its batch: nobody has to be informed.
+#[inline(always)]
+pub(super) const fn is_on_its_way(sent: Result<Disposition, DropReason>) -> bool {
+    matches!(sent, Ok(Disposition::Transmit(_)))
+}

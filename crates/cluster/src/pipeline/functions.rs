@@ -1,0 +1,50 @@
+//! The chain of functions, and what its functions count and log.
+
+use flow::{Instant, NodeId};
+use network_functions::chain::{Chain, ChainCounters, Runtime};
+use network_functions::expectation::Expectations;
+use network_functions::log::Log;
+
+/// What functions count and log.
+pub(super) struct Output {
+    pub(super) counters: ChainCounters,
+    pub(super) log: Log,
+}
+
+impl Output {
+    pub(super) fn new(chain: &Chain) -> Self {
+        Self { counters: chain.new_counters(), log: Log::default() }
+    }
+
+    /// What the chain is lent for a packet.
+    pub(super) const fn runtime<'a>(
+        &'a mut self,
+        now: Instant,
+        node: NodeId,
+        expectations: &'a mut Expectations,
+    ) -> Runtime<'a> {
+        Runtime { now, node, counters: &mut self.counters, log: &mut self.log, expectations }
+    }
+}
+
+/// The chain with its output.
+pub(super) struct Functions {
+    pub(super) chain: Chain,
+    /// [`Chain::packets_use_states`].
+    pub(super) packets_use_states: bool,
+    pub(super) output: Output,
+}
+
+impl Functions {
+    pub(super) fn new(chain: Chain) -> Self {
+        Self { packets_use_states: chain.packets_use_states(), output: Output::new(&chain), chain }
+    }
+
+    /// Takes a chain that [continues](Chain::continues) the one before. Counters go on under their names.
+    pub(super) fn renew(&mut self, chain: Chain) {
+        debug_assert!(chain.continues(&self.chain), "the records are laid out for the chain that was");
+        self.output.counters = chain.continue_counters(&self.chain, &self.output.counters);
+        self.packets_use_states = chain.packets_use_states();
+        self.chain = chain;
+    }
+}

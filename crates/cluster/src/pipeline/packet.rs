@@ -1,0 +1,300 @@
+//! A packet that has been looked up: it goes on by its connection, begins one, or is dropped.
+
+use flow::connection::flags;
+use flow::conntrack::{Change, Next, state_name};
+use flow::table::Slot;
+use flow::wire::{IcmpError, Packet, Transport};
+use flow::{Connection, Direction, Disposition, DropReason};
+use network_functions::function::{CloseReason, Verdict};
+
+use super::Pipeline;
+use super::arrival::{Arrival, wanted};
+use super::change::TableChange;
+use super::connections::{Connections, record, record_mut};
+use super::edge::Edge;
+use super::egress::{forward, is_on_its_way, send};
+use super::peer_owned;
+use super::recovery::RecoveryOutcome;
+use super::tracking::{advance, advance_plain, count};
+use crate::observation::{ConnectionChange, Step};
+
+impl Pipeline {
+    pub(super) fn handle_packet<E: Edge>(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        found: Option<(Slot, Direction)>,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let Connections { table, shard, observation, .. } = &mut self.connections;
+        if observation.attends() {
+            let found = found.map(|(slot, direction)| (record(table, slot), direction));
+            observation.step(Step::looked_up(packet.headers, found));
+        }
+        let is_steering = arrival.origin.is_steering;
+        if found.is_none()
+            && let Some(elsewhere) = shard.redirect(packet, &wanted(packet.headers), is_steering)
+        {
+            if observation.attends()
+                && let Some(worker) = shard.last_handed_to().filter(|_| is_steering)
+            {
+                observation.step(Step::HandedOver(worker));
+            }
+            return elsewhere;
+        }
+        let found = match found {
+            None if self.recovery.is_active() => {
+                match self.recovery.look_up(&mut self.connections, arrival, packet, edge) {
+                    RecoveryOutcome::Known(slot, direction) => Some((slot, direction)),
+                    RecoveryOutcome::Unknown => None,
+                    RecoveryOutcome::Dropped(reason) => return Err(reason),
+                    RecoveryOutcome::KeepAlive(verdict) => {
+                        return send(arrival.now, packet, verdict, &mut self.connections.observation, edge);
+                    }
+                }
+            }
+            found => found,
+        };
+        match (&packet.headers.transport, found) {
+            (Transport::IcmpError(error), found) => {
+                let error = *error;
+                self.translate_icmp_error(arrival, packet, &error, found, edge)
+            }
+            (_, Some((slot, direction))) => self.handle_known(arrival, packet, slot, direction, edge),
+            (_, None) => self.handle_unknown(arrival, packet, edge),
+        }
+    }
+
+    fn handle_known<E: Edge>(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let (connections, now) = (&mut self.connections, arrival.now);
+        if self.reevaluation.ends(connections, now, slot) {
+            connections.observe(Step::Disallowed);
+            return Err(DropReason::FirewallDenied);
+        }
+        if !advance_plain(connections, now, packet, slot, direction) {
+            return self.handle_any_known(arrival, packet, slot, direction, edge);
+        }
+        if connections.observation.attends() {
+            connections.observation.step(Step::plain_segment(record(&connections.table, slot)));
+        }
+        let (verdict, states_changed) = connections.process(now, packet, slot, direction);
+        if states_changed {
+            connections.changes.push(TableChange::FunctionsChanged { slot });
+        }
+        send_known(connections, arrival, packet, (slot, direction), verdict, edge)
+    }
+
+    /// Handles what is not a plain segment of a connection that this node is master of.
+    fn handle_any_known<E: Edge>(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        direction: Direction,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let (connections, now) = (&mut self.connections, arrival.now);
+        let known = record(&connections.table, slot);
+        let (previous_state, master) = (known.protocol.state, known.owner);
+        let is_first_reply = direction == Direction::Reply && known.flags & (flags::REPLIED | flags::COPY) == 0;
+        if is_first_reply && edge.holds_first_reply(now, slot, packet) {
+            connections.observe(Step::HeldForBackup);
+            return Ok(Disposition::Consumed);
+        }
+        let tracked = if connections.sharing.is_none() {
+            Some(advance(connections, now, packet, slot, direction))
+        } else {
+            peer_owned::track(connections, &mut self.waiting, arrival, packet, (slot, direction), edge)
+        };
+        let Some((advance, mut taken_over)) = tracked else { return Ok(Disposition::Consumed) };
+        if self.recovery.is_active() && advance.verdict.is_ok() {
+            self.recovery.count_if_disowned(record(&connections.table, slot), packet.headers, direction);
+        }
+        if connections.observation.attends() {
+            if taken_over {
+                connections.observation.step(Step::TakenOver { from: master });
+            }
+            let step = Step::tracked(record(&connections.table, slot), previous_state, &advance);
+            connections.observation.step(step);
+        }
+        if advance.next == Next::Reopen {
+            if taken_over {
+                connections.changes.push(TableChange::TakenOver { slot });
+            }
+            return self.reopen(arrival, packet, slot, edge);
+        }
+        let (verdict, states_changed) = match advance.verdict {
+            Ok(()) => connections.process(now, packet, slot, direction),
+            Err(reason) => (Verdict::Drop(reason), false),
+        };
+        taken_over |= states_changed && connections.take_over_if_peer_owned(now, slot);
+        let sent = send_known(connections, arrival, packet, (slot, direction), verdict, edge);
+        if taken_over {
+            // Also of one that ends: peers are not informed of the end of a connection that was never replicated.
+            connections.changes.push(TableChange::TakenOver { slot });
+        }
+        if advance.next == Next::Close {
+            connections.end(slot, CloseReason::TcpClosed);
+        } else if taken_over {
+            connections.follow(ConnectionChange::TakenOver, slot);
+        } else if states_changed {
+            connections.changes.push(TableChange::FunctionsChanged { slot });
+        } else if advance.change != Change::None {
+            connections.note_change(slot, advance.change, previous_state);
+        }
+        sent
+    }
+
+    /// A connection has ended and another begins with its tuple. It may begin at another node than the one that replicated the
+    /// former one: its versions count from where those of the former one cannot come to.
+    fn reopen<E: Edge>(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        slot: Slot,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let version = record(&self.connections.table, slot).version_of_successor();
+        self.connections.end(slot, CloseReason::TcpClosed);
+        let tuple = packet.headers.tuple;
+        let sent = self.handle_unknown(arrival, packet, edge);
+        if let Some((slot, _)) = self.connections.lookup(&tuple) {
+            record_mut(&mut self.connections.table, slot).version = version;
+        }
+        sent
+    }
+
+    fn handle_unknown<E: Edge>(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let connections = &mut self.connections;
+        if connections.has_living_peer()
+            && self.waiting.may_be_answer(connections, arrival, packet)
+            && self.waiting.hold(connections, arrival, packet, DropReason::NoConnection)
+        {
+            return Ok(Disposition::Consumed);
+        }
+        if arrival.is_local && matches!(packet.headers.transport, Transport::IcmpQuery(_)) {
+            return Ok(edge.handle_local(arrival.now, packet));
+        }
+        if !self.begins {
+            return Err(DropReason::NotActive);
+        }
+        let slot = begin(connections, arrival, packet)?;
+        send_first(connections, arrival, packet, slot, edge)
+    }
+
+    /// Translates an ICMP error back to what the quoted packet's sender knows, and sends it there (RFC 5508 section 4, RFC 4443
+    /// section 2.4). `found` is the connection, and the direction in which the error goes on it: against the packet that it
+    /// quotes.
+    ///
+    /// # Errors
+    /// The quoted packet is of no connection.
+    fn translate_icmp_error<E: Edge>(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut Packet<'_, '_>,
+        error: &IcmpError,
+        found: Option<(Slot, Direction)>,
+        edge: &mut E,
+    ) -> Result<Disposition, DropReason> {
+        let reason = DropReason::UnrelatedIcmpError;
+        if found.is_none() && self.waiting.hold(&mut self.connections, arrival, packet, reason) {
+            return Ok(Disposition::Consumed);
+        }
+        let (slot, direction) = found.ok_or(reason)?;
+        let connection = self.connections.table.get(slot).ok_or(reason)?;
+        let as_sent = *connection.tuple(direction.reverse());
+        let outer = packet.headers.tuple;
+        // A router on the way speaks for itself, unless it is on the side that the translation hides: nobody on the other
+        // would take a packet from an address there. It then speaks, as the end host does, under the address that the end
+        // host is known by (RFC 5508 section 4.2, and Linux).
+        let is_hidden = error.inner.destination != as_sent.destination;
+        let source = if is_hidden { as_sent.destination } else { outer.source };
+        packet.rewrite_icmp_error(&as_sent, &source, &as_sent.source);
+        let sent = Ok(forward(arrival.now, packet, &mut self.connections.observation, edge));
+        if !is_on_its_way(sent) {
+            edge.note_not_sent(arrival.now, packet, &outer);
+        }
+        sent
+    }
+}
+
+/// Sends a packet of a connection on its way; what stays behind is noted as it was received.
+#[inline(always)]
+fn send_known<E: Edge>(
+    connections: &mut Connections,
+    arrival: &Arrival,
+    packet: &mut Packet<'_, '_>,
+    (slot, direction): (Slot, Direction),
+    verdict: Verdict,
+    edge: &mut E,
+) -> Result<Disposition, DropReason> {
+    let sent = send(arrival.now, packet, verdict, &mut connections.observation, edge);
+    if let Ok(Disposition::Transmit(port)) = sent {
+        record_mut(&mut connections.table, slot).note_egress(direction, port);
+    } else {
+        let as_received = *record(&connections.table, slot).tuple(direction);
+        edge.note_not_sent(arrival.now, packet, &as_received);
+    }
+    sent
+}
+
+/// Enters the connection that a packet begins, if the rules and the limits allow it.
+fn begin(connections: &mut Connections, arrival: &Arrival, packet: &Packet<'_, '_>) -> Result<Slot, DropReason> {
+    let (now, tuple) = (arrival.now, packet.headers.tuple);
+    let (protocol, timeout) = connections.tracker.begin(packet.headers)?;
+    connections.observe(Step::Begins { state: state_name(tuple.protocol, &protocol) });
+    connections.sources.check(now, &tuple)?;
+    let mut connection = Connection::new(tuple, connections.node, protocol, now + timeout);
+    connection.version = connections.first_version(&tuple);
+    connections.init(now, &mut connection, packet)?;
+    if arrival.is_local && connection.reply.source == tuple.destination {
+        return Err(DropReason::LocalUnhandled);
+    }
+    count(&mut connection, packet, Direction::Original);
+    connections.enter(now, connection, arrival.hash)
+}
+
+/// Sends the packet that has begun the connection in `slot`. A connection whose first packet is dropped is removed.
+fn send_first<E: Edge>(
+    connections: &mut Connections,
+    arrival: &Arrival,
+    packet: &mut Packet<'_, '_>,
+    slot: Slot,
+    edge: &mut E,
+) -> Result<Disposition, DropReason> {
+    let (now, tuple) = (arrival.now, packet.headers.tuple);
+    let (verdict, _) = connections.process(now, packet, slot, Direction::Original);
+    let sent = send(now, packet, verdict, &mut connections.observation, edge);
+    if !is_on_its_way(sent) {
+        edge.note_not_sent(now, packet, &tuple);
+    }
+    match sent {
+        Err(reason) | Ok(Disposition::Drop(reason)) => {
+            connections.remove(slot);
+            Err(reason)
+        }
+        Ok(disposition) => {
+            if let Disposition::Transmit(port) = disposition {
+                record_mut(&mut connections.table, slot).note_egress(Direction::Original, port);
+            }
+            connections.sources.note_begun(now, &tuple);
+            connections.counters.begun += 1;
+            connections.note_if_expected(now, slot, &tuple);
+            connections.changes.push(TableChange::Began { slot });
+            connections.follow(ConnectionChange::Began, slot);
+            Ok(disposition)
+        }
+    }
+}

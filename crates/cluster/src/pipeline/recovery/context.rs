@@ -1,0 +1,63 @@
+//! What a recovery works on while it looks for the connection of a packet.
+
+use flow::connection::flags;
+use flow::{Connection, DropReason, Instant, PortId, Tuple};
+
+use super::super::connections::Connections;
+use super::super::edge::{Edge, Recalled};
+use super::counters::RecoveryCounters;
+use super::keep_alive::assumed_state;
+use super::outcome::RecoveryOutcome;
+
+/// See the [module](self).
+pub(super) struct Context<'a> {
+    pub(super) connections: &'a mut Connections,
+    pub(super) counters: &'a mut RecoveryCounters,
+    pub(super) now: Instant,
+}
+
+impl Context<'_> {
+    /// What filters of other nodes name as the connection that began with `original`, and came in by `ingress`.
+    pub(super) fn recall<E: Edge>(&self, edge: &E, original: &Tuple, ingress: Option<PortId>) -> Option<Recalled> {
+        let recalled = self.lies_here(original).then(|| edge.recall(original)).flatten()?;
+        recalled.may_stand_for(&self.connections.functions.chain, original, ingress).then_some(recalled)
+    }
+
+    /// The connection is this worker's share.
+    pub(super) fn lies_here(&self, original: &Tuple) -> bool {
+        let place = self.connections.shard.place();
+        place.is_alone() || place.steering.worker_of_tuple(original) == place.worker
+    }
+
+    /// Enters a connection as a copy of `recalled.owner`'s, to be taken over by the packet that is looked up as `wanted`.
+    /// `None`: the rules would not let it begin, or its translation is another's.
+    pub(super) fn restore(
+        &mut self,
+        (original, ingress, recalled): (Tuple, Option<PortId>, Recalled),
+        wanted: &Tuple,
+    ) -> Option<RecoveryOutcome> {
+        let Self { connections, counters, now } = self;
+        let Some(restored) = connections.functions.chain.restore(&original, ingress) else {
+            counters.denied += 1;
+            return None;
+        };
+        let (protocol, known) = recalled.state.unwrap_or_else(|| assumed_state(original.protocol));
+        let known = known & (flags::REPLIED | flags::ASSURED);
+        let timeout = connections.tracker.timeout(original.protocol, &protocol, known);
+        let mut copy = Connection::new(original, recalled.owner, protocol, *now + timeout);
+        copy.version = connections.first_version(&original);
+        copy.flags = known | flags::COPY;
+        (copy.reply, copy.functions) = (restored.reply, restored.functions);
+        match connections.enter(*now, copy, connections.table.hash(&original)) {
+            Ok(_) => {
+                let found = connections.lookup(wanted);
+                Some(found.map_or(RecoveryOutcome::Unknown, |(slot, way)| RecoveryOutcome::Known(slot, way)))
+            }
+            Err(DropReason::TupleInUse) => {
+                counters.conflicts += 1;
+                None
+            }
+            Err(reason) => Some(RecoveryOutcome::Dropped(reason)),
+        }
+    }
+}

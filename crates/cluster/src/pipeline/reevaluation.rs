@@ -1,0 +1,77 @@
+//! Re-evaluation: after a reload, connections are judged by the new rules.
+//!
+//! The reload itself touches no record: the pause is the same whether there are ten connections or ten million. Where
+//! re-evaluation is wanted, it goes through the table in bounded steps. A connection whose packet comes first is judged then:
+//! a connection that is not allowed any more passes no packet.
+
+use flow::Instant;
+use flow::table::Slot;
+use network_functions::function::{CloseReason, Judgement};
+
+use super::connections::Connections;
+
+/// A re-evaluation, if one is under way.
+#[derive(Default)]
+pub(super) struct Reevaluation {
+    /// Connections from this slot on are still to be judged.
+    next: Option<Slot>,
+}
+
+impl Reevaluation {
+    /// Begins with the first connection.
+    pub(super) const fn begin(&mut self) {
+        self.next = Some(Slot(0));
+    }
+
+    /// Stops, whatever is left.
+    pub(super) const fn stop(&mut self) {
+        self.next = None;
+    }
+
+    pub(super) const fn is_active(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Judges a connection whose packet has come, if it is still to be judged. True if it has ended.
+    #[inline]
+    pub(super) fn ends(&self, connections: &mut Connections, now: Instant, slot: Slot) -> bool {
+        self.next.is_some_and(|next| next <= slot) && reevaluate(connections, now, slot)
+    }
+
+    /// Judges up to `connections_max` more connections, those of other masters only if `is_of_all`.
+    pub(super) fn step(
+        &mut self,
+        connections: &mut Connections,
+        now: Instant,
+        connections_max: usize,
+        is_of_all: bool,
+    ) {
+        for _ in 0..connections_max {
+            let Some(next) = self.next else { return };
+            let Some(slot) = connections.table.next_occupied(next) else {
+                self.next = None;
+                return;
+            };
+            let is_own = |connections: &Connections| {
+                connections.table.get(slot).is_some_and(|connection| connection.owner == connections.node)
+            };
+            if is_of_all || is_own(connections) {
+                reevaluate(connections, now, slot);
+            }
+            self.next = slot.0.checked_add(1).map(Slot);
+        }
+    }
+}
+
+/// Judges a connection by the chain, and ends it if it is not allowed any more. True if so.
+fn reevaluate(connections: &mut Connections, now: Instant, slot: Slot) -> bool {
+    let Some(connection) = connections.table.get_mut(slot) else { return false };
+    let ends = connections.functions.chain.reevaluate(connection) == Judgement::Ends;
+    if ends {
+        // Peers accept the end of a connection only from its master.
+        connections.claim(now, slot);
+        connections.end(slot, CloseReason::Terminated);
+        connections.counters.disallowed += 1;
+    }
+    ends
+}
