@@ -18,6 +18,8 @@ mod dialect;
 mod host;
 mod link;
 mod many;
+mod node_config;
+mod options;
 pub mod random;
 pub mod report;
 mod sabotage;
@@ -35,28 +37,13 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flow::Instant;
-use replication::compact::Representation;
 
 pub use link::LinkConfig;
 pub use many::run_many;
+pub use options::Options;
 use report::{Outcome, Problem};
 pub use sabotage::Sabotage;
-use scenario::{FaultSet, Scenario};
-
-/// How a run is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Options {
-    /// Keep a line for everything that happens, in [`Outcome::trace`].
-    pub trace: bool,
-    /// Kinds of trouble that a seed's run is drawn from.
-    pub faults: FaultSet,
-    /// By which filter the nodes tell each other of connections; `None`: as the seed draws it.
-    pub representation: Option<Representation>,
-    /// Nodes are to end connections of which a node that they could not hear saw the end.
-    pub expects_no_zombies: bool,
-    /// Break something on purpose.
-    pub sabotage: Option<Sabotage>,
-}
+use scenario::Scenario;
 
 /// Runs the scenario of a seed.
 #[must_use]

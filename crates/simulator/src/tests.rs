@@ -5,7 +5,7 @@ use std::time::Duration;
 use replication::compact::Representation;
 
 use super::*;
-use crate::scenario::Family;
+use crate::scenario::{Family, FaultSet};
 
 /// Seeds that the tests play: few enough to be quick.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=12;

@@ -26,7 +26,6 @@ use flow::conntrack;
 use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
-use crate::RunError;
 use crate::logging;
 use config::validate::mapping::formulas;
 use config::validated::Config;
@@ -39,6 +38,12 @@ use workers::Workers;
 /// Why a gateway cannot run. Its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] config::ConfigError),
+    /// Logging cannot begin.
+    #[error(transparent)]
+    Logging(#[from] logging::LoggingError),
     /// The system refuses something: an interface, an address, a privilege.
     #[error(transparent)]
     System(#[from] packet_io::IoError),
@@ -83,14 +88,14 @@ pub enum GatewayError {
 ///
 /// # Errors
 /// The configuration cannot be used, or the system refuses what it asks for.
-pub fn run(path: &Path) -> Result<(), RunError> {
+pub fn run(path: &Path) -> Result<(), GatewayError> {
     let checked = config::load(path)?;
     logging::begin(&checked.config.node)?;
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
     note_mappings(&checked.config);
-    Ok(serve(path, &checked.config)?)
+    serve(path, &checked.config)
 }
 
 /// Logs how the hosts behind computed translations are found (RFC 7422 section 3): nothing else need be kept of them.

@@ -24,7 +24,6 @@ use packet_io::poller::Waker;
 use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
-use crate::RunError;
 use crate::gateway::credentials::SecretError;
 use crate::logging;
 use config::sync::{self, SyncConfig};
@@ -38,6 +37,12 @@ pub use build::TIMEOUT_FLOOR;
 /// Why `mainstay sync` cannot run. Its text is all that the operator is told.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] config::ConfigError),
+    /// Logging cannot begin.
+    #[error(transparent)]
+    Logging(#[from] logging::LoggingError),
     /// The system refuses something: an address, a privilege, connection tracking.
     #[error(transparent)]
     System(#[from] packet_io::IoError),
@@ -65,13 +70,13 @@ pub enum SyncError {
 ///
 /// # Errors
 /// The configuration cannot be used, or the system refuses what it asks for.
-pub fn run(path: &Path) -> Result<(), RunError> {
+pub fn run(path: &Path) -> Result<(), SyncError> {
     let checked = sync::load(path)?;
     logging::begin(&checked.config.node)?;
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
-    Ok(serve(path, &checked.config)?)
+    serve(path, &checked.config)
 }
 
 fn serve(path: &Path, config: &SyncConfig) -> Result<(), SyncError> {

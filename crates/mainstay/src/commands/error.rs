@@ -8,7 +8,8 @@ use config::key_file::KeyNotWritten;
 use config::{ConfigError, FILE_BYTES_MAX};
 use control::client::ClientError;
 use control::remote::RemoteError;
-use daemon::RunError;
+use daemon::gateway::GatewayError;
+use daemon::sync::SyncError;
 use packet_io::pcap::PcapError;
 
 use super::finding::CheckFailed;
@@ -36,9 +37,12 @@ pub enum CommandError {
     /// What clients of the control API from afar must show cannot be had.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// The gateway, or `mainstay sync`, cannot run.
+    /// The gateway cannot run.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Gateway(#[from] GatewayError),
+    /// `mainstay sync` cannot run.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
     /// The laboratory has no result, or one that shows a broken promise.
     #[cfg(feature = "lab")]
     #[error(transparent)]

@@ -5,31 +5,20 @@ mod sender;
 pub(crate) mod tcp;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use flow::wire::arp::{ArpOperation, ArpView};
 use flow::wire::icmpv6::{self, NeighbourMessage, advertisement_flags};
-use flow::wire::{self, Headers, MacAddress, Parsed, TcpSegment, Transport, build, ip_protocol, tcp_flags};
+use flow::wire::{self, Headers, Parsed, TcpSegment, Transport, build, ip_protocol, tcp_flags};
 use flow::{Frame, Instant, PortId, Tuple};
 
 use crate::random::Random;
 use crate::scenario::{Conversation, Kind};
+use crate::topology::{HostConfig, SERVICE_PORT};
 use neighbours::Neighbours;
 use tcp::{Endpoint, WindowConfig};
 
-/// The port that servers listen on, for TCP and UDP.
-pub(crate) const SERVICE_PORT: u16 = 80;
 const ECHO_MARK: &[u8; 4] = b"MSTY";
-
-/// Who a host is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostConfig {
-    pub(crate) mac: MacAddress,
-    pub(crate) v4: Ipv4Addr,
-    pub(crate) v6: Ipv6Addr,
-    pub(crate) gateway_v4: Ipv4Addr,
-    pub(crate) gateway_v6: Ipv6Addr,
-}
 
 /// A request-and-answer conversation (UDP or echo) as its client sees it: it goes on until enough were answered.
 #[derive(Clone, Debug)]

@@ -14,7 +14,6 @@ use replication::compact::Representation;
 use replication::representation::Selection;
 use replication::representation::selection::TcpStates;
 
-use crate::host::SERVICE_PORT;
 use crate::link::LinkConfig;
 use crate::random::Random;
 use crate::stream::{HEADER_BYTES, Way};
@@ -210,8 +209,8 @@ fn conversation(random: &mut Random, number: u32, begins_last_ms: u64) -> Conver
     let server = random.between(0, 1) as usize;
     let (client, target) = match random.between(0, 4) {
         0 if kind != Kind::Echo => (topology::OUTSIDE_FIRST + server, topology::forwarded_address()),
-        1 | 2 => (server, topology::server_address(random.between(0, 1) as usize, true, SERVICE_PORT)),
-        _ => (server, topology::server_address(random.between(0, 1) as usize, false, SERVICE_PORT)),
+        1 | 2 => (server, topology::server_address(random.between(0, 1) as usize, true, topology::SERVICE_PORT)),
+        _ => (server, topology::server_address(random.between(0, 1) as usize, false, topology::SERVICE_PORT)),
     };
     let small = random.chance(400);
     let bytes_max = if small { 4_000 } else { 150_000 };

@@ -13,9 +13,10 @@ use crate::Sabotage;
 use crate::checkers::Conditions;
 use crate::dialect::Interpreter;
 use crate::link::{Link, LinkConfig, Rate};
+use crate::node_config::{self, CONNECTIONS_MAX};
 use crate::scenario::{Channels, Fault, Room, Who};
 use crate::schedule::Event;
-use crate::topology::{self, CONNECTIONS_MAX, NODES, Side};
+use crate::topology::{self, NODES, Side};
 
 /// How often a process that is about to end looks whether its peers have heard it.
 const LAST_WORDS_LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -30,7 +31,7 @@ impl World<'_> {
         let with_replication = self.options.sabotage != Some(Sabotage::NoReplication);
         let session = with_replication.then(|| session(machine.room));
         let connections_max = machine.room.map_or(CONNECTIONS_MAX, |room| room.connections_max);
-        let config = topology::node_config(self.scenario, node, machine.incarnation, session, connections_max);
+        let config = node_config::node_config(self.scenario, node, machine.incarnation, session, connections_max);
         let mut value = Node::new(config, now).expect("the configuration is sound");
         let put_off = match self.options.sabotage {
             Some(Sabotage::LazyNodes) => MUCH_TOO_LONG,
@@ -39,7 +40,7 @@ impl World<'_> {
         let lazy = (!put_off.is_zero()).then_some(replication::lazy::Config::Fixed(put_off));
         value.set_lazy(now, lazy).expect("a time is a threshold");
         value.set_tracking(now, topology::tracking());
-        if topology::has_service_paths(self.scenario) {
+        if node_config::has_service_paths(self.scenario) {
             let detector = failure_detector::Config::default();
             let seed = u64::from(machine.incarnation) << 8 | node as u64;
             value.set_service_paths(&topology::service_paths(), detector, seed).expect("the configuration is sound");

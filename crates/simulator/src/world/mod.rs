@@ -9,10 +9,10 @@ mod serving;
 use flow::Instant;
 
 use self::machine::Machine;
-use crate::Options;
 use crate::checkers::{Checkers, View};
 use crate::host::Host;
 use crate::link::Link;
+use crate::options::Options;
 use crate::random::Random;
 use crate::report::Outcome;
 use crate::scenario::{Fault, Scenario};

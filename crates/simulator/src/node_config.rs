@@ -1,0 +1,187 @@
+//! What the simulated nodes are made from: cluster, rules, detection of failures, as a scenario asks for it.
+
+use std::net::IpAddr;
+use std::num::NonZeroU8;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::node::{CompactNodeConfig, NodeConfig, PeerConfig, WhichPrecise};
+use cluster::pipeline::RecoveryConfig;
+use cluster::{failure_detector, forwarding, role};
+use flow::conntrack::{Timeouts, TrackerConfig};
+use flow::random::mix;
+use flow::wire::ip_protocol;
+use flow::{HashKey, NodeId};
+use network_functions::address::Prefix;
+use network_functions::chain::{Chain, ChainBuilder};
+use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
+use network_functions::nat::{
+    DestinationRule, Mapping, Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule,
+};
+use network_functions::port_range::PortRange;
+use network_functions::rule_set::Conditions;
+use replication::compact::{CompactConfig, Representation};
+use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotation, Security, Seed};
+use replication::{SessionConfig, Transport};
+
+use crate::scenario::{FaultSet, Scenario};
+use crate::topology::{
+    FORWARDED_PORT, NODES, PREFIX_V4_BITS, PREFIX_V6_BITS, SERVICE_PORT, Side, host_config, node_mac,
+};
+
+/// Connections that a node holds at most, unless its room is small.
+pub(crate) const CONNECTIONS_MAX: u32 = 1024;
+/// How long a node remembers requests and answers that no more follow.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The inside hosts whose translation is computed: so few that each has thousands of ports.
+const COMPUTED_PREFIX_BITS: u8 = 28;
+
+/// Two of three seeds' nodes detect failures over the links of their ports as well; the others over the replication link alone.
+pub(crate) fn has_service_paths(scenario: &Scenario) -> bool {
+    !mix(scenario.seed ^ 0x9a7).is_multiple_of(3)
+}
+
+/// What a node is made from. `incarnation` counts its starts, so that secrets differ from start to start.
+pub(crate) fn node_config(
+    scenario: &Scenario,
+    node: usize,
+    incarnation: u32,
+    session: Option<SessionConfig>,
+    connections_max: u32,
+) -> NodeConfig {
+    let secret = mix(scenario.seed ^ (node as u64) << 32 ^ u64::from(incarnation) << 40);
+    let key = HashKey([secret, mix(secret)]);
+    let id = NodeId(node as u8);
+    let peer = NodeId(1 - node as u8);
+    NodeConfig {
+        node: id,
+        connections_max,
+        limits: cluster::pipeline::Limits::default(),
+        hash_key: key,
+        seed: mix(secret ^ 1),
+        tracker: tracker(),
+        chain: chain(id, key, scenario.representation.is_some()),
+        forwarding: forwarding(node, secret),
+        role: role::Config::new(id, Vec::new()),
+        selection: scenario.selection,
+        hold_first_reply: scenario.hold_first_reply,
+        sharing: None,
+        compact: scenario.representation.map(|representation| compact(representation, secret)),
+        peers: vec![PeerConfig {
+            id: peer,
+            detector: failure_detector::Config::default(),
+            session,
+            transport: Transport::Native,
+        }],
+        security: is_secured(scenario).then(|| security(scenario, secret, incarnation)),
+    }
+}
+
+/// Every other seed's nodes encrypt what they say to each other, if nothing goes wrong but what does by default: faults that
+/// meet heartbeats alone, say, have to tell them apart.
+pub(crate) fn is_secured(scenario: &Scenario) -> bool {
+    let is_usual = scenario.families().into_iter().all(|family| FaultSet::DEFAULT.contains(family));
+    is_usual && mix(scenario.seed ^ 0x5ec).is_multiple_of(2)
+}
+
+/// The nodes have a key in common; what is random differs from start to start.
+fn security(scenario: &Scenario, secret: u64, incarnation: u32) -> Security {
+    let mut key = [0; PRE_SHARED_KEY_BYTES];
+    key[..8].copy_from_slice(&scenario.seed.to_be_bytes());
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&secret.to_be_bytes());
+    let credentials =
+        Credentials::new(vec![PreSharedKey::new(key)], None).expect("one key is neither none nor too many");
+    Security {
+        credentials: Arc::new(credentials),
+        // Several exchanges in a run.
+        rotation: Rotation { interval: Duration::from_secs(2), ..Rotation::default() },
+        seed: Seed::new(seed),
+        // A clock that goes on between two starts, by an hour each time.
+        unix_time: Duration::from_secs(1_800_000_000 + 3600 * u64::from(incarnation)),
+    }
+}
+
+/// Short ends, so that connections also leave the tables in a run; long enough for what is still in use.
+fn tracker() -> TrackerConfig {
+    let timeouts = Timeouts {
+        // As with the 120 seconds of a real node, it outlasts any cut of a link: ends send their last segments again.
+        tcp_time_wait: Duration::from_secs(10),
+        tcp_close: Duration::from_secs(1),
+        udp: EXCHANGE_TIMEOUT,
+        udp_stream: EXCHANGE_TIMEOUT,
+        icmp: EXCHANGE_TIMEOUT,
+        ..Timeouts::default()
+    };
+    TrackerConfig { timeouts, ..TrackerConfig::default() }
+}
+
+/// A filter with room for what the table has room for, and a mixture of none.
+fn compact(representation: Representation, secret: u64) -> CompactNodeConfig {
+    CompactNodeConfig {
+        config: CompactConfig::new(representation, CONNECTIONS_MAX.into(), [mix(secret ^ 2), mix(secret ^ 3)]),
+        precise: WhichPrecise::None,
+        recovery: RecoveryConfig::default(),
+    }
+}
+
+/// Where another node is to find a translation by itself, it is computed.
+fn chain(node: NodeId, key: HashKey, computes: bool) -> Chain {
+    let accept = |name: &str, conditions| Rule { name: name.into(), conditions, action: Action::Accept, log: false };
+    let forwarded = Conditions {
+        // Named, so that an answer that comes first leads back to it.
+        destinations: vec![IpAddr::from(Side::Outside.v4(1)).into()],
+        protocols: vec![ip_protocol::TCP, ip_protocol::UDP],
+        destination_ports: vec![PortRange::single(FORWARDED_PORT)],
+        ingress: vec![Side::Outside.port()],
+        ..Conditions::default()
+    };
+    let from_inside = Conditions { ingress: vec![Side::Inside.port()], ..Conditions::default() };
+    let outside = vec![Side::Outside.v4(1).into()];
+    let (action, bits) = if computes {
+        (SourceAction::Compute(outside, Mapping::default()), COMPUTED_PREFIX_BITS)
+    } else {
+        (SourceAction::Translate(outside), PREFIX_V4_BITS)
+    };
+    // NAT's rules name addresses, as the daemon's do: of an answer that comes first nobody knows where its connection came in.
+    let sources = vec![Prefix::new(Side::Inside.v4(0).into(), bits).expect("a length of IPv4")];
+    let to_forwarded = Conditions { ingress: Vec::new(), ..forwarded.clone() };
+    let firewall = FirewallConfig {
+        rules: vec![accept("outwards", from_inside), accept("forwarded", forwarded)],
+        ..FirewallConfig::default()
+    };
+    let nat = NatConfig {
+        destination_rules: vec![DestinationRule {
+            conditions: to_forwarded,
+            address: host_config(0).v4.into(),
+            port: Some(SERVICE_PORT),
+        }],
+        source_rules: vec![SourceRule { conditions: Conditions { sources, ..Conditions::default() }, action }],
+        ports: SOURCE_PORTS_DEFAULT,
+        node,
+        nodes: const { NonZeroU8::new(NODES as u8).unwrap() },
+        key,
+    };
+    let firewall = Firewall::new(firewall).expect("the rules are few and sound");
+    let nat = Nat::new(nat).expect("the rules are few and sound");
+    ChainBuilder::new().push(firewall).push(nat).build().expect("the two functions go together")
+}
+
+fn forwarding(node: usize, seed: u64) -> forwarding::Config {
+    let port = |side: Side| {
+        let own = [IpAddr::V4(side.v4(2 + node as u8)), IpAddr::V6(side.v6(2 + node as u16))];
+        forwarding::Port {
+            mac: node_mac(node, side),
+            mtu_bytes: 1500,
+            own: own.map(prefix).into(),
+            shared: side.shared().map(|address| prefix(address).into()).into(),
+            mss_clamp: None,
+        }
+    };
+    forwarding::Config { ports: vec![port(Side::Inside), port(Side::Outside)], routes: Vec::new(), seed }
+}
+
+const fn prefix(address: IpAddr) -> forwarding::Prefix {
+    let length_bits = if address.is_ipv4() { PREFIX_V4_BITS } else { PREFIX_V6_BITS };
+    forwarding::Prefix::new(address, length_bits)
+}
