@@ -171,6 +171,15 @@ impl CompactSender {
         telling.into_iter().filter(|telling| telling.is_away).for_each(|telling| telling.return_at(now));
     }
 
+    /// A peer is back that was started anew: it has nothing, and late answers of its former self count no more.
+    pub fn peer_restarted(&mut self, now: Instant, peer: NodeId) {
+        let Self { common, source, tellings, .. } = self;
+        for telling in tellings.iter_mut().filter(|telling| telling.peer == peer) {
+            telling.is_away = false;
+            telling.restart(now, common, source, 0);
+        }
+    }
+
     /// Whether a peer has been told a whole filter and is there.
     #[must_use]
     pub fn is_told(&self, peer: NodeId) -> bool {

@@ -197,8 +197,8 @@ impl Telling {
         }
     }
 
-    /// The peer has nothing, and offers a number for the stream that begins now.
-    fn restart(&mut self, now: Instant, common: &Common, source: &mut Source, hearing: u32) {
+    /// The peer has nothing, and offers a number for the stream that begins now, or has yet to offer one: 0.
+    pub(super) fn restart(&mut self, now: Instant, common: &Common, source: &mut Source, hearing: u32) {
         let memory = source.memory_mut();
         memory.unmark(self.mark);
         self.mark = memory.mark().expect("the peer's mark was just given back");

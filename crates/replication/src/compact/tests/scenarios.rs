@@ -7,7 +7,7 @@ use flow::conntrack::TcpState;
 use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 
-use super::harness::{EVERY, FAIR, FOUL, PEER, Pair, config, tcp, tuple};
+use super::harness::{EVERY, FAIR, FOUL, PEER, Pair, Weather, config, tcp, tuple};
 use crate::compact::{CompactConfig, CompactReceiver, CompactSender, ReceiverLimits, Representation, UpdateRule};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -121,6 +121,17 @@ fn a_peer_that_was_away_is_told_what_changed_meanwhile() {
     let after = pair.sender.status();
     assert_eq!(after.beginnings, 1, "it still had its filter");
     assert!(after.words - before.words <= 20);
+}
+
+#[test]
+fn a_peer_that_was_restarted_has_the_filter_at_once_though_nothing_changes_and_much_is_lost() {
+    let mut pair = Pair::new(config(Representation::HostAggregate, 2000), Weather { lost: 300, ..FAIR });
+    (0..50).for_each(|number| pair.set(number, tcp(TcpState::Established)));
+    pair.until_equal(SECOND);
+    pair.restart_receiver();
+    pair.sender.peer_restarted(pair.now, PEER);
+    pair.until_equal(SECOND);
+    assert_eq!(pair.sender.status().beginnings, 2);
 }
 
 #[test]

@@ -81,6 +81,10 @@ impl Heirlooms {
         self.senders_mut().for_each(|sender| sender.peer_back(now, peer));
     }
 
+    pub(in crate::node) fn peer_restarted(&mut self, now: Instant, peer: NodeId) {
+        self.senders_mut().for_each(|sender| sender.peer_restarted(now, peer));
+    }
+
     pub(in crate::node) fn peer_lost(&mut self, peer: NodeId) {
         self.senders_mut().for_each(|sender| sender.peer_lost(peer));
     }

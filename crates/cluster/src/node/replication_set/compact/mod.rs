@@ -105,9 +105,14 @@ impl Compact {
     /// The peer listens, or does not.
     pub(in crate::node) fn note_session(&mut self, now: Instant, peer: NodeId, event: SessionEvent) {
         match event {
-            SessionEvent::PeerUp | SessionEvent::PeerRestarted => {
+            SessionEvent::PeerUp => {
                 self.sender.peer_back(now, peer);
                 self.heirlooms.peer_back(now, peer);
+            }
+            // It may have been away for too short a time to be missed: what it had is gone all the same.
+            SessionEvent::PeerRestarted => {
+                self.sender.peer_restarted(now, peer);
+                self.heirlooms.peer_restarted(now, peer);
             }
             SessionEvent::PeerSilent | SessionEvent::PeerLeft => {
                 self.sender.peer_lost(peer);
