@@ -88,7 +88,7 @@ impl Checkers {
     pub(crate) fn after_step(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let Some(value) = view.nodes[node] else { return };
         if self.limits.gave_up(node, value) {
-            self.survival.gave_up(now, value, view);
+            self.survival.gave_up(now, node, value, view);
         }
         self.roles.after_step(now, node, value, outcome);
         self.claims.reach(now, self.roles.unreached());

@@ -82,11 +82,13 @@ impl Survival {
     }
 
     /// A node whose table is full has given up a connection for another: one that was never answered, or whose ends had yet
-    /// to prove that they go on. Which one, its absence tells.
-    pub(super) fn gave_up(&mut self, now: Instant, value: &Node, view: &View<'_>) {
+    /// to prove that they go on. Which one, its absence tells; or that its next packet, dealt with in the same step, has begun
+    /// another one.
+    pub(super) fn gave_up(&mut self, now: Instant, node: usize, value: &Node, view: &View<'_>) {
         for conversation in &view.scenario.conversations {
             let tuple = client_tuple(conversation, view.hosts);
-            if tuple.is_none_or(|tuple| knows(value, &tuple)) || is_finished(conversation, view.hosts) {
+            let goes_on = |tuple| knows(value, &tuple) && !has_begun_now(value, node, &tuple);
+            if tuple.is_none_or(goes_on) || is_finished(conversation, view.hosts) {
                 continue;
             }
             self.may_move.insert(conversation.number);
@@ -165,8 +167,10 @@ impl Survival {
                 }
                 self.hand_over(now, other, view, outcome);
             }
-        } else if self.holds[other] {
-            self.end_split(now, view);
+        } else {
+            if self.holds[other] {
+                self.end_split(now, view);
+            }
             let leaves = view.nodes[node].as_ref().is_some_and(is_leaving);
             if leaves && is_sound {
                 self.excuse_handshakes(node, view);
@@ -327,6 +331,13 @@ fn is_told_of(scenario: &Scenario, node: &Node, tuple: &Tuple) -> bool {
 
 fn knows(node: &Node, tuple: &Tuple) -> bool {
     node.pipeline().lookup(tuple).is_some() || node.recalls(tuple).is_some()
+}
+
+/// Whether the node itself began the connection, with the only packet of it so far.
+fn has_begun_now(value: &Node, node: usize, tuple: &Tuple) -> bool {
+    let slot = value.pipeline().lookup(tuple).map(|(slot, _)| slot);
+    let known = slot.and_then(|slot| value.pipeline().connection(slot));
+    known.is_some_and(|known| known.owner == NodeId(node as u8) && known.packets.iter().sum::<u64>() <= 1)
 }
 
 fn client_end<'a>(conversation: &Conversation, hosts: &'a [Host]) -> Option<&'a Endpoint> {
