@@ -17,7 +17,6 @@ pub mod node;
 pub mod redundancy;
 pub mod session;
 pub mod trace;
-pub mod transports;
 pub mod tunnel;
 pub mod tunnel_datagram;
 pub mod tunnel_record;

@@ -304,8 +304,6 @@ pub struct RawReplication {
     pub representation: Option<Text>,
     /// The representation may break established connections, and the operator knows.
     pub experimental: Option<Spanned<bool>>,
-    /// What carries it.
-    pub transport: Option<Text>,
     /// How long at most first replies wait for a peer's confirmation.
     pub hold_first_reply: Option<Text>,
     /// How long at most a packet that cannot be judged waits for what a peer tells, where nodes forward at the same time.

@@ -8,7 +8,6 @@ mod lazy;
 mod reachability;
 mod security;
 mod shape;
-mod transport;
 
 use std::path::Path;
 use std::time::Duration;

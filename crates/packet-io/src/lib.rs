@@ -45,7 +45,6 @@ pub mod service_manager;
 pub mod signal;
 pub mod sysctl;
 mod system;
-pub mod tcp;
 pub mod tun;
 pub mod udp;
 pub mod usage;

@@ -3,7 +3,6 @@
 //! * [`session`]: the FT-FW protocol (seed 001, section 5) between two nodes, as a value. A [`Session`] is told which
 //!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
-//! * [`baseline`]: the same over plain UDP and over TCP, to measure the protocol against; a [`PeerSession`] is any of the three.
 //! * [`compact`]: connections as entries of a filter instead of messages each (seed 000), which a peer is told and keeps equal.
 //! * [`symbol`]: how changes of a filter look in datagrams, the constant parts left out.
 //! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
@@ -68,14 +67,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod baseline;
 pub mod compact;
 pub mod conntrackd;
 mod handle;
 mod item;
 pub mod lazy;
 pub mod message;
-mod peer_session;
 pub mod representation;
 mod resync;
 pub mod secure;
@@ -83,7 +80,6 @@ pub mod session;
 pub mod symbol;
 
 pub use message::{Kind, PROTOCOL_VERSION};
-pub use peer_session::{PeerSession, Transport};
 pub use resync::Resync;
 pub use session::{
     AgreementStatus, ApplyError, ConfigError, Handle, Holding, Item, Link, PeerError, Session, SessionConfig,

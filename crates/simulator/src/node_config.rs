@@ -20,9 +20,9 @@ use network_functions::nat::{
 };
 use network_functions::port_range::PortRange;
 use network_functions::rule_set::Conditions;
+use replication::SessionConfig;
 use replication::compact::{CompactConfig, Representation};
 use replication::secure::{Credentials, PRE_SHARED_KEY_BYTES, PreSharedKey, Rotation, Security, Seed};
-use replication::{SessionConfig, Transport};
 
 use crate::scenario::{FaultSet, Scenario};
 use crate::topology::{
@@ -67,12 +67,7 @@ pub(crate) fn node_config(
         hold_first_reply: scenario.hold_first_reply,
         sharing: None,
         compact: scenario.representation.map(|representation| compact(representation, secret)),
-        peers: vec![PeerConfig {
-            id: peer,
-            detector: failure_detector::Config::default(),
-            session,
-            transport: Transport::Native,
-        }],
+        peers: vec![PeerConfig { id: peer, detector: failure_detector::Config::default(), session }],
         security: is_secured(scenario).then(|| security(scenario, secret, incarnation)),
     }
 }

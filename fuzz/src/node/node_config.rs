@@ -14,8 +14,8 @@ use network_functions::chain::ChainBuilder;
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::nat::{Nat, NatConfig, SOURCE_PORTS_DEFAULT, SourceAction, SourceRule};
 use network_functions::rule_set::Conditions;
+use replication::SessionConfig;
 use replication::representation::Selection;
-use replication::{SessionConfig, Transport};
 
 /// Few, so that the table is full now and then.
 pub(super) const CONNECTIONS_MAX: u32 = 8;
@@ -62,7 +62,6 @@ pub(super) fn node_config() -> NodeConfig {
             id: NodeId(1),
             detector: failure_detector::Config::default(),
             session: Some(session),
-            transport: Transport::Native,
         }],
         security: None,
     }

@@ -12,7 +12,7 @@ use network_functions::restoration::ChainUnrestorable;
 use replication::compact::{CompactConfigError, CompactReceiver};
 use replication::representation::Selection;
 use replication::secure::{OVERHEAD_BYTES, Security, UnnamedPeer};
-use replication::{PeerSession, Resync, SessionConfig, Transport};
+use replication::{Resync, Session, SessionConfig};
 
 use super::elsewhere::{Announcing, LastKnown};
 use super::event::Events;
@@ -78,8 +78,6 @@ pub struct PeerConfig {
     pub detector: failure_detector::Config,
     /// How connections are told to it; `None`: not at all.
     pub session: Option<SessionConfig>,
-    /// What carries it.
-    pub transport: Transport,
 }
 
 /// So that what a peer is told compactly is numbered otherwise than its session.
@@ -123,9 +121,6 @@ pub enum ConfigError {
     /// A function's state cannot be had from tuples.
     #[error("connections cannot be told by a filter: {0}")]
     Unrestorable(#[from] ChainUnrestorable),
-    /// A stream is not encrypted.
-    #[error("replication over TCP is not encrypted: take the native transport, or say mode = \"plain\"")]
-    StreamNotSecured,
 }
 
 impl NodeConfig {
@@ -196,17 +191,15 @@ impl NodeConfig {
     /// Refuses what cannot be had together with compact words, and makes what tells them.
     fn build_compact(&self, peers: &[NodeId]) -> Result<Option<Box<Compact>>, ConfigError> {
         let Some(config) = &self.compact else { return Ok(None) };
-        let is_foreign = |peer: &PeerConfig| peer.session.is_none() || peer.transport != Transport::Native;
+        let lacks_session = |peer: &PeerConfig| peer.session.is_none();
         if self.sharing.is_some() {
             return Err(ConfigError::NotWithCompact("several nodes that forward at a time"));
         }
         if !self.hold_first_reply.is_zero() {
             return Err(ConfigError::NotWithCompact("first replies that wait for a backup's confirmation"));
         }
-        if self.peers.iter().any(is_foreign) {
-            return Err(ConfigError::NotWithCompact(
-                "peers that are told nothing, or by another than the native transport",
-            ));
+        if self.peers.iter().any(lacks_session) {
+            return Err(ConfigError::NotWithCompact("peers to which nothing is replicated"));
         }
         self.chain.restorable()?;
         let room_bytes = if self.security.is_some() { OVERHEAD_BYTES } else { 0 };
@@ -224,7 +217,7 @@ impl NodeConfig {
                 let room_bytes = if channel.is_some() { OVERHEAD_BYTES } else { 0 };
                 let datagram_bytes_max = config.datagram_bytes_max.saturating_sub(room_bytes);
                 let config = SessionConfig { connections_max: self.connections_max, datagram_bytes_max, ..config };
-                Some(PeerSession::new(peer.transport, config, self.node, peer.id, seed)?)
+                Some(Session::new(config, self.node, peer.id, seed)?)
             }
         };
         // RFC 5880 section 6.8.1: unique among this system's sessions and not 0; random besides.

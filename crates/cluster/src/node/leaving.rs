@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use flow::Instant;
-use replication::{Link, PeerSession, SessionStatus};
+use replication::{Link, Session, SessionStatus};
 
 use super::peer::{self, Peer};
 use super::{DRAIN_HANDOVER_MAX, Node};
@@ -97,7 +97,7 @@ impl Node {
     /// connections with him that nobody else knows.
     #[must_use]
     pub fn has_last_words(&self) -> bool {
-        let statuses = self.replication.peers.iter().filter_map(|peer| peer.session.as_ref()).map(PeerSession::status);
+        let statuses = self.replication.peers.iter().filter_map(|peer| peer.session.as_ref()).map(Session::status);
         let has_words =
             statuses.into_iter().any(|status| status.link == Link::Open && (status.queued > 0 || status.in_flight > 0));
         has_words || self.replication.has_compact_words()
@@ -124,7 +124,7 @@ impl Node {
             status.link == Link::Open && status.told && status.queued == 0 && status.in_flight == 0
         };
         self.replication.deferred() == 0
-            && statuses.map(PeerSession::status).all(has_all)
+            && statuses.map(Session::status).all(has_all)
             && !self.replication.has_compact_words()
     }
 
@@ -133,7 +133,7 @@ impl Node {
         if let Some(compact) = &mut self.replication.compact {
             compact.sender.flush(now);
         }
-        peer::sessions(&mut self.replication.peers).for_each(PeerSession::ask_for_acknowledgement);
+        peer::sessions(&mut self.replication.peers).for_each(Session::ask_for_acknowledgement);
     }
 
     fn give_addresses_up(&mut self, now: Instant) {

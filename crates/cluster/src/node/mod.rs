@@ -35,7 +35,6 @@ mod sharing;
 mod split_brain;
 mod status;
 mod store;
-mod stream;
 mod surroundings;
 mod tracking;
 mod wan;
@@ -46,10 +45,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use flow::{Checksum, Instant, NodeId, PacketBatch, PortId, Segmentation};
-use replication::baseline::StreamError;
+use replication::PeerError;
 use replication::compact::CompactError;
 use replication::secure::ChannelError;
-use replication::{PeerError, PeerSession};
 use tunnel::mirror::{self, MirrorError};
 
 use crate::failure_detector::{self, BfdError};
@@ -72,7 +70,6 @@ pub use replication_set::compact::{CompactNodeConfig, CompactStatus, HeirloomSta
 pub use split_brain::SplitBrain;
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};
-pub use stream::StreamInput;
 pub use tracking::{
     Consequence, LinkState, NEXT_HOPS_TRACKED_MAX, NextHopState, NextHopTrack, PortTrack, TRACKED_WEIGHT_MAX, Target,
     Tracked, TrackingConfig,
@@ -128,9 +125,6 @@ pub enum NodeError {
     /// The replication session discarded it.
     #[error(transparent)]
     Replication(#[from] PeerError),
-    /// The stream with the peer is of no more use.
-    #[error(transparent)]
-    Stream(#[from] StreamError),
     /// The peer divides its packets otherwise.
     #[error(
         "node {} runs {theirs} workers, this node {ours}: give both the same workers.count, and the same release", .peer.0
@@ -327,7 +321,7 @@ impl Node {
             let needs_another = peer
                 .resync
                 .step(|epoch, cursor, slots| pipeline.replicas().sweep(now, id, epoch, remnants, cursor, slots));
-            if needs_another && let Some(session) = peer.session.as_mut().and_then(PeerSession::native) {
+            if needs_another && let Some(session) = &mut peer.session {
                 session.request_resync();
             }
         }

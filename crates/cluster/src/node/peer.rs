@@ -6,7 +6,7 @@ use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::compact::CompactReceiver;
 use replication::secure::Channel;
-use replication::{Handle, PeerSession, Resync, SessionEvent};
+use replication::{Handle, Resync, Session, SessionEvent};
 
 use super::elsewhere::LastKnown;
 use super::event::{Events, NodeEvent};
@@ -21,7 +21,7 @@ use crate::role::{Division, Heartbeats};
 pub(super) struct Peer {
     pub(super) id: NodeId,
     pub(super) detector: failure_detector::Session,
-    pub(super) session: Option<PeerSession>,
+    pub(super) session: Option<Session>,
     pub(super) resync: Resync,
     pub(super) replica: ReplicaCounters,
     /// The paths over service ports, and how all paths stand.
@@ -114,7 +114,7 @@ impl Peer {
         let detector = detector.chain(self.paths.poll_timeout()).min();
         let told_on = self.told_on.as_ref().and_then(ToldOn::poll_timeout);
         let compact = self.compact.as_ref().and_then(CompactReceiver::poll_timeout).into_iter().chain(told_on).min();
-        [detector, session.and_then(PeerSession::poll_timeout), compact, channel]
+        [detector, session.and_then(Session::poll_timeout), compact, channel]
     }
 
     /// Notes it if the peer has told all its connections.
@@ -133,7 +133,7 @@ impl Peer {
 }
 
 /// The sessions with all peers that are told of connections.
-pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut PeerSession> {
+pub(super) fn sessions(peers: &mut [Peer]) -> impl Iterator<Item = &mut Session> {
     peers.iter_mut().filter_map(|peer| peer.session.as_mut())
 }
 

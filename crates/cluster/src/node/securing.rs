@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::{Instant, NodeId};
-use replication::Transport;
 use replication::secure::{
     Channel, ChannelError, ChannelEvent, Content, Security, SecurityReconfiguration, UnnamedPeer, is_channel,
 };
@@ -24,16 +23,13 @@ pub(super) struct PlainText {
     pub(super) incoming: Vec<u8>,
 }
 
-/// The channel with a peer that is told by this transport.
+/// The channel with a peer.
 pub(super) fn channel(
     security: &Security,
     local: NodeId,
     peer: &PeerConfig,
     now: Instant,
 ) -> Result<Channel, ConfigError> {
-    if peer.transport == Transport::Tcp && security.credentials.knows(peer.id) {
-        return Err(ConfigError::StreamNotSecured);
-    }
     Ok(security.channel(local, peer.id, now)?)
 }
 

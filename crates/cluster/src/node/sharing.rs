@@ -11,7 +11,7 @@ use crate::pipeline::Released;
 impl Peer {
     /// Its connections are its own, and what happens to them is told: it lives, hears this node and has told what it has.
     fn holds_its_own(&self) -> bool {
-        let is_heard = self.session.as_ref().is_some_and(replication::PeerSession::is_open);
+        let is_heard = self.session.as_ref().is_some_and(replication::Session::is_open);
         self.is_up() && self.refused.is_none() && is_heard && self.resync.is_settled()
     }
 }

@@ -181,7 +181,7 @@ fn group_status(node: &Node, group: GroupId) -> GroupStatus {
 pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
     let leads = node.place().leads();
     let peers = node.replication.peers.iter().map(|peer| {
-        let session = peer.session.as_ref().map(replication::PeerSession::status);
+        let session = peer.session.as_ref().map(replication::Session::status);
         PeerStatus {
             id: peer.id,
             detector: detector_status(peer),

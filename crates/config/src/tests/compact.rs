@@ -98,9 +98,6 @@ fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
     let workers = said(&with(filter, "[workers]\ncount = 2\n"));
     assert!(workers.contains("write count = 1 in [workers]"), "{workers}");
 
-    let udp = said(&with(&format!("{filter}\ntransport = \"udp\""), ""));
-    assert!(udp.contains("filters are not told over transport \"udp\""), "{udp}");
-
     let groups = "[[group]]\nname = \"one\"\n[[group]]\nname = \"two\"\n";
     let groups = said(&with(filter, groups));
     assert!(groups.contains("nodes that forward at the same time must know each other's connections"), "{groups}");

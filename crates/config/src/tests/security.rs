@@ -63,8 +63,6 @@ fn each_mistake_is_named() {
 #[test]
 fn what_encryption_does_not_go_with_is_refused() {
     let keys = "[replication.security]\npre_shared_keys = [\"/a\"]\n";
-    let tcp = with(keys).replace("local = \"10.99.0.1:3781\"", "local = \"10.99.0.1:3781\"\ntransport = \"tcp\"");
-    assert!(said(&tcp).contains("replication over TCP is not encrypted"), "{}", said(&tcp));
     let small =
         with(keys).replace("local = \"10.99.0.1:3781\"", "local = \"10.99.0.1:3781\"\ndatagram_bytes_max = 1030");
     assert!(said(&small).contains("write at least 1057"), "{}", said(&small));

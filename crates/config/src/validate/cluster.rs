@@ -58,7 +58,6 @@ pub(super) fn cluster(
     let security = super::security::security(section.get_ref(), &replication, findings);
     let compact = super::compact::compact(section.get_ref(), &replication, connections_max, ports, findings);
     let replication = Replication { security, compact, ..replication };
-    super::transport::check(section.get_ref(), &replication, findings);
     super::lazy::check(raw, section.get_ref(), &replication, findings);
     Some(Cluster { replication, failure_detection })
 }
@@ -141,7 +140,6 @@ pub(super) fn replication(
         local,
         representation: representation.unwrap_or_default(),
         compact: None,
-        transport: super::transport::transport(raw, findings),
         hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), findings),
         wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), findings),
         test_loss: test_loss(raw.test_loss.as_ref(), findings),

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use cluster::pipeline::{MISSES_PER_SOURCE_MAX_DEFAULT, RECOVERY_LASTS_DEFAULT};
-use replication::Transport;
 use replication::compact::{CompactConfig, CompactConfigError, UpdateRule};
 use toml::Spanned;
 
@@ -197,7 +196,7 @@ pub(super) fn check(raw: &RawConfig, config: &Config, findings: &mut Findings<'_
     let name = compact.representation.name();
     check_stream(section.get_ref(), text, compact, replication, config.workers.count, findings);
     check_nat(text, name, config, findings);
-    check_replication(section.get_ref(), text, replication, findings);
+    check_replication(section.get_ref(), replication, findings);
     if let Some(second) = raw.group.get(1) {
         let mistake = Mistake::new(
             format!(
@@ -237,19 +236,12 @@ fn check_nat(text: &Text, name: &str, config: &Config, findings: &mut Findings<'
     }
 }
 
-fn check_replication(raw: &RawReplication, text: &Text, replication: &Replication, findings: &mut Findings<'_>) {
+fn check_replication(raw: &RawReplication, replication: &Replication, findings: &mut Findings<'_>) {
     if let Some(hold) = raw.hold_first_reply.as_ref().filter(|_| !replication.hold_first_reply.is_zero()) {
         let mistake = Mistake::new(
             "a first reply cannot wait until a peer has confirmed the connection: filters are confirmed, not their entries",
             "remove it, or write representation = \"precise-selective\"",
         );
         findings.error(hold.span(), "replication.hold_first_reply", mistake);
-    }
-    if replication.transport != Transport::Native {
-        let mistake = Mistake::new(
-            format!("filters are not told over transport {:?}", replication.transport.name()),
-            "remove transport, or write representation = \"precise-selective\"",
-        );
-        findings.error(text.span(), SUBJECT, mistake);
     }
 }

@@ -20,7 +20,6 @@ mod reachability;
 mod redundancy;
 mod security;
 pub(super) mod sync;
-mod transport;
 mod workers;
 
 use std::path::PathBuf;

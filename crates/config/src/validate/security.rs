@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use flow::NodeId;
-use replication::Transport;
 use replication::secure::{OVERHEAD_BYTES, PRE_SHARED_KEYS_MAX, Rotation};
 use toml::Spanned;
 
@@ -64,13 +63,6 @@ fn check_absence(raw: &RawReplication, peers: &[Peer], findings: &mut Findings<'
 }
 
 fn check_transport(raw: &RawReplication, replication: &Replication, findings: &mut Findings<'_>) {
-    if let Some(text) = raw.transport.as_ref().filter(|_| replication.transport == Transport::Tcp) {
-        let mistake = Mistake::new(
-            "replication over TCP is not encrypted",
-            "use the native transport, or write mode = \"plain\" in [replication.security]",
-        );
-        findings.error(text.span(), "replication.transport", mistake);
-    }
     let least = *DATAGRAM_BYTES.start() as usize + OVERHEAD_BYTES;
     let written = raw.datagram_bytes_max.as_ref();
     if let Some(written) = written.filter(|_| usize::from(replication.datagram_bytes_max) < least) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use filters::Insertion;
 use flow::NodeId;
-use replication::{Transport, compact};
+use replication::compact;
 
 use super::{Compact, Security};
 
@@ -72,8 +72,6 @@ pub struct Replication {
     pub representation: Representation,
     /// The filter, where connections are told as entries of one.
     pub compact: Option<Compact>,
-    /// What carries it.
-    pub transport: Transport,
     /// How long at most the first reply of a connection waits until a peer has confirmed the connection; zero: not at all.
     pub hold_first_reply: Duration,
     /// Where nodes forward at the same time: how long at most a packet that cannot be judged without what a peer is about to

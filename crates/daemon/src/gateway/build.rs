@@ -169,15 +169,14 @@ fn sharing(config: &Config) -> Option<SharingConfig> {
 pub(super) fn fingerprint(config: &Config) -> u64 {
     let ports: Vec<_> = config.ports.iter().map(|port| (&port.name, &port.addresses)).collect();
     let groups: Vec<_> = config.groups.iter().map(|group| &group.name).collect();
-    let told =
-        config.cluster.as_ref().map(|cluster| (cluster.replication.representation, cluster.replication.transport));
+    let representation = config.cluster.as_ref().map(|cluster| cluster.replication.representation);
     fnv(&format!(
         "{:?}",
         (
             (config.workers.count, groups, &config.reachability),
             (config.node.nodes, ports, &config.routes, config.connections_max, &config.timeouts, config.tracking),
             (&config.chain, &config.firewall, config.on_reload, config.related, &config.ftp),
-            (&config.nat_ports, &config.source_nat, &config.destination_nat, told, &config.redundancy),
+            (&config.nat_ports, &config.source_nat, &config.destination_nat, representation, &config.redundancy),
         )
     ))
 }
@@ -285,11 +284,7 @@ fn peers(cluster: &Cluster) -> Vec<PeerConfig> {
     // New connections are told at once all the same when their first reply waits; other changes then keep company.
     let batch_delay = if replication.hold_first_reply.is_zero() { Duration::ZERO } else { BATCH_DELAY };
     let session = (replication.representation != Representation::None).then_some(session(replication, batch_delay));
-    replication
-        .peers
-        .iter()
-        .map(|peer| PeerConfig { id: peer.id, detector, session, transport: replication.transport })
-        .collect()
+    replication.peers.iter().map(|peer| PeerConfig { id: peer.id, detector, session }).collect()
 }
 
 /// A session with a peer, as the configuration has it.

@@ -197,7 +197,6 @@ impl Changes {
             local,
             representation,
             compact,
-            transport,
             hold_first_reply,
             wait_for_peer,
             test_loss,
@@ -221,7 +220,6 @@ impl Changes {
             self.restart("replication.representation", representation, &new.representation);
         }
         self.compact(compact.as_ref(), new.compact.as_ref());
-        self.restart("replication.transport", transport, &new.transport);
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
         self.restart("replication.test_loss", test_loss, &new.test_loss);

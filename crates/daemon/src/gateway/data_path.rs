@@ -14,7 +14,6 @@ use packet_io::poller::{Poller, Token, Waker};
 use packet_io::signal::{Signal, Signals};
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::{IoError, PacketIo, clock};
-use replication::Transport;
 
 use super::credentials;
 use super::links::Links;
@@ -23,7 +22,6 @@ use super::outgoing::FrameSender;
 use super::ports::Ports;
 use super::reporting::Reporting;
 use super::service::{self, Service};
-use super::streams::PeerStreams;
 use super::utilisation::Utilisation;
 use crate::logging;
 use api::EventKind;
@@ -36,7 +34,6 @@ const DETECTION: Token = Token(2);
 const CONTROL: Token = Token(3);
 const SIGNALS: Token = Token(4);
 const MAIL: Token = Token(5);
-const STREAMS: Token = Token(6);
 const LINKS: Token = Token(20);
 
 /// The longest wait: ports that went down are looked for, and rates are taken, at least this often.
@@ -55,12 +52,10 @@ struct PeerSockets {
     detection: Option<UdpSocket>,
     /// Of each peer: its number and where its replication and its failure detection are.
     peers: Vec<(NodeId, SocketAddr, SocketAddr)>,
-    /// Where replication goes over TCP.
-    streams: Option<PeerStreams>,
 }
 
 impl PeerSockets {
-    fn open(cluster: &Cluster, node: NodeId, worker: WorkerId) -> Result<Self, IoError> {
+    fn open(cluster: &Cluster, worker: WorkerId) -> Result<Self, IoError> {
         // Same-numbered workers speak with each other. The configuration was checked for ports that do not exist.
         let of_worker = |address| replication_address(address, worker).unwrap_or(address);
         let replication = UdpSocket::bind(of_worker(cluster.replication.local), &UdpOptions::default())?;
@@ -76,11 +71,7 @@ impl PeerSockets {
         }
         let peers = cluster.replication.peers.iter();
         let peers = peers.map(|peer| (peer.id, of_worker(peer.address), peer.failure_detection_address)).collect();
-        let streams = (cluster.replication.transport == Transport::Tcp).then(|| {
-            let peers = cluster.replication.peers.iter().map(|peer| (*peer, of_worker(peer.address)));
-            PeerStreams::open(node, of_worker(cluster.replication.local), peers)
-        });
-        Ok(Self { replication, detection, peers, streams: streams.transpose()? })
+        Ok(Self { replication, detection, peers })
     }
 
     /// Sends a datagram to a peer. What the kernel does not take is lost like any other datagram.
@@ -155,11 +146,7 @@ impl DataPath {
         let Setting { mut node, ports, signals, waker, receiver, post, credentials } = setting;
         node.set_stopwatch(Box::new(MonotonicClock));
         let place = node.place();
-        let peers = config
-            .cluster
-            .as_ref()
-            .map(|cluster| PeerSockets::open(cluster, config.node.id, place.worker))
-            .transpose()?;
+        let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
         let links = place.leads().then(|| Links::open(&config.ports, &mut node, clock::now())).transpose()?;
         let poller = Poller::new()?;
         for descriptor in ports.descriptors() {
@@ -168,8 +155,6 @@ impl DataPath {
         if let Some(peers) = &peers {
             poller.add(&peers.replication, REPLICATION)?;
             peers.detection.iter().try_for_each(|detection| poller.add(detection, DETECTION))?;
-            let mut descriptors = peers.streams.iter().flat_map(PeerStreams::descriptors);
-            descriptors.try_for_each(|descriptor| poller.add(descriptor, STREAMS))?;
         }
         poller.add(&*waker, CONTROL)?;
         signals.iter().try_for_each(|(signals, _)| poller.add(signals, SIGNALS))?;
@@ -267,7 +252,6 @@ impl DataPath {
         if ready.contains(&REPLICATION) {
             self.receive_replication()?;
         }
-        self.receive_streams(ready);
         let now = clock::now();
         // A port that went down is never readable and must be looked for.
         if ready.contains(&PORTS) || self.look_at_ports_at <= now {
@@ -392,17 +376,6 @@ impl DataPath {
         Ok(())
     }
 
-    fn receive_streams(&mut self, ready: &[Token]) {
-        let now = clock::now();
-        let Self { node, peers: Some(PeerSockets { streams: Some(streams), .. }), datagram, reporting, .. } = self
-        else {
-            return;
-        };
-        if ready.contains(&STREAMS) || streams.is_due(now) {
-            streams.turn(now, node, datagram, reporting);
-        }
-    }
-
     fn send_all(&mut self, now: Instant) -> Result<(), IoError> {
         let Self { node, ports, peers, buffer, frames, .. } = self;
         if let Some(peers) = peers {
@@ -456,6 +429,5 @@ fn send_datagrams(node: &mut Node, peers: &mut PeerSockets, now: Instant, buffer
     while let Some(to) = node.poll_datagram(now, buffer) {
         peers.send(to, buffer)?;
     }
-    peers.streams.iter_mut().for_each(|streams| streams.send(now, node));
     Ok(())
 }

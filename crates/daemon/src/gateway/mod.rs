@@ -15,7 +15,6 @@ mod ports;
 mod reload;
 mod reporting;
 pub(crate) mod service;
-mod streams;
 mod utilisation;
 mod workers;
 

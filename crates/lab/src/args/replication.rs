@@ -11,10 +11,6 @@ pub enum Subject {
     Native,
     /// The same, whose first replies wait until the standby has the connection
     NativeHeld,
-    /// Nodes that say every change once, over plain UDP
-    Udp,
-    /// Nodes that say every change, in order, over TCP
-    Tcp,
     /// Linux routers with conntrackd, which speaks its reliable protocol (FTFW)
     Conntrackd,
     /// The same, which says every change once, over UDP (NOTRACK)
@@ -25,7 +21,8 @@ pub enum Subject {
 
 impl Subject {
     /// What is compared unless something else is asked for.
-    pub const ALL: [Self; 5] = [Self::Native, Self::NativeHeld, Self::Udp, Self::Tcp, Self::Conntrackd];
+    pub const ALL: [Self; 5] =
+        [Self::Native, Self::NativeHeld, Self::Conntrackd, Self::ConntrackdUdp, Self::ConntrackdTcp];
 
     /// As it is called in tables and arguments.
     #[must_use]
@@ -33,8 +30,6 @@ impl Subject {
         match self {
             Self::Native => "native",
             Self::NativeHeld => "native-held",
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
             Self::Conntrackd => "conntrackd",
             Self::ConntrackdUdp => "conntrackd-udp",
             Self::ConntrackdTcp => "conntrackd-tcp",
@@ -52,7 +47,7 @@ const OBJECT_KB: std::ops::RangeInclusive<i64> = 0..=100_000;
 pub struct BenchReplicationArgs {
     /// What is compared [default: all that this machine has]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub transports: Vec<Subject>,
+    pub subjects: Vec<Subject>,
     /// Shares of the packets between the gateways that are lost, 0 to 0.9 [default: 0,0.2]
     #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = super::share)]
     pub losses: Vec<f64>,
@@ -101,7 +96,7 @@ impl BenchReplicationArgs {
     /// What is compared.
     #[must_use]
     pub fn subjects(&self) -> Vec<Subject> {
-        Self::or(&self.transports, false, &[], &Subject::ALL)
+        Self::or(&self.subjects, false, &[], &Subject::ALL)
     }
 
     /// The losses.
@@ -156,8 +151,8 @@ mod tests {
         assert_eq!((full.subjects(), full.rtts_ms(), full.rounds()), (Subject::ALL.to_vec(), vec![0, 50], 2));
         let quick = parsed("--quick");
         assert_eq!((quick.losses(), quick.rtts_ms(), quick.rounds()), (vec![0.0, 0.2], vec![0], 1));
-        let chosen = parsed("--transports native-held,udp --losses 0.1 --objects-kb 10,1,10 --rounds 4");
-        assert_eq!(chosen.subjects(), [Subject::NativeHeld, Subject::Udp]);
+        let chosen = parsed("--subjects native-held,conntrackd-udp --losses 0.1 --objects-kb 10,1,10 --rounds 4");
+        assert_eq!(chosen.subjects(), [Subject::NativeHeld, Subject::ConntrackdUdp]);
         assert_eq!((chosen.losses(), chosen.objects_kb(), chosen.rounds()), (vec![0.1], vec![1, 10], 4));
     }
 }

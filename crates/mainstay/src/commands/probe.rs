@@ -7,9 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flow::WorkerId;
-use packet_io::tcp::TcpListener;
 use packet_io::udp::{UdpOptions, UdpSocket};
-use replication::Transport;
 
 use super::finding::Finding;
 use config::secret_file::{self, SecretFileError};
@@ -150,11 +148,6 @@ pub(super) fn peers_ports(cluster: &Cluster, workers: u8) -> Vec<Finding> {
     for worker in 0..workers {
         let Some(address) = replication_address(replication.local, WorkerId(worker)) else { continue };
         findings.extend(udp_port("replication.local", address));
-        if replication.transport == Transport::Tcp
-            && let Err(error) = TcpListener::bind(address)
-        {
-            findings.push(Finding::error("replication.local", &error.to_string()));
-        }
     }
     // Where the channels are secured, failure detection travels in them.
     if replication.security.is_none() {

@@ -22,7 +22,7 @@ use flow::wire::ip_protocol;
 use flow::{Connection, Instant, NodeId};
 use replication::representation::precise::{self, Ended};
 use replication::representation::{Selection, is_worth_telling};
-use replication::{Handle, PeerSession, Session};
+use replication::{Handle, Session};
 
 use super::NodeError;
 use super::peer::{Peer, sessions};
@@ -136,7 +136,7 @@ impl ReplicationSet {
         pipeline: &'a mut Pipeline,
         speaks_for_all: bool,
         place: usize,
-    ) -> Option<(&'a mut PeerSession, ReplicaStore<'a>)> {
+    ) -> Option<(&'a mut Session, ReplicaStore<'a>)> {
         let Peer { session, resync, replica, .. } = &mut self.peers[place];
         let store = ReplicaStore {
             node: self.id,
@@ -189,11 +189,10 @@ impl ReplicationSet {
     fn note_copied(&mut self, pipeline: &Pipeline, slot: Slot) {
         let node = self.id;
         for peer in &mut self.peers {
-            let session = peer.session.as_mut().and_then(PeerSession::native);
             let id = peer.id;
-            session.into_iter().for_each(|session| {
+            if let Some(session) = &mut peer.session {
                 session.note_copy(Handle(slot.0), |key| holding(pipeline, node, id, key, slot));
-            });
+            }
         }
     }
 
@@ -214,8 +213,7 @@ impl ReplicationSet {
 
     /// A peer replicated a connection that has ended here.
     fn send_end(&mut self, to: NodeId, ended: &Ended) {
-        let session: Option<&mut Session> = self.peers.get_mut(to).and_then(|peer| peer.session.as_mut()?.native());
-        if let Some(session) = session {
+        if let Some(session) = self.peers.get_mut(to).and_then(|peer| peer.session.as_mut()) {
             self.attributes.clear();
             precise::encode_ended(ended, &mut self.attributes);
             session.tell_end(&self.attributes);
@@ -225,7 +223,7 @@ impl ReplicationSet {
     /// Remembers the ends that cannot be sent to peers.
     pub(super) fn remember_unsent_ends(&mut self, now: Instant, pipeline: &mut Pipeline) {
         for peer in &mut self.peers {
-            let Some(session) = peer.session.as_mut().and_then(PeerSession::native) else { continue };
+            let Some(session) = &mut peer.session else { continue };
             while session.poll_untold_end(&mut self.attributes) {
                 // They were encoded here.
                 if let Ok(ended) = precise::decode_ended(&self.attributes) {

@@ -20,7 +20,7 @@ use network_functions::rule_set::Conditions;
 use replication::compact::{CompactConfig, Representation};
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
-use replication::{ApplyError, PeerError, SessionConfig, Transport, lazy};
+use replication::{ApplyError, PeerError, SessionConfig, lazy};
 
 use crate::failure_detector::BfdError;
 use crate::forwarding::{MssClamp, PATH_ETHER_TYPE, PathId};
@@ -56,7 +56,6 @@ pub(super) struct Options {
     /// As `connections_max`, of the second node.
     pub(super) standby_connections_max: Option<u32>,
     pub(super) replicates: bool,
-    pub(super) transport: Transport,
     pub(super) limits: Limits,
     pub(super) outside_mtu_bytes: u32,
     pub(super) mss_clamp: Option<MssClamp>,
@@ -121,7 +120,6 @@ impl Default for Options {
             connections_max: 64,
             standby_connections_max: None,
             replicates: true,
-            transport: Transport::Native,
             limits: Limits::default(),
             outside_mtu_bytes: 1500,
             mss_clamp: None,
@@ -262,7 +260,6 @@ pub(super) fn node_config(id: u8, options: Options) -> NodeConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),
             session: options.replicates.then_some(session),
-            transport: options.transport,
         }],
         security: options.keys.map(|keys| security(keys[usize::from(id)], id, Instant::ZERO)),
     }
@@ -318,8 +315,6 @@ pub(super) struct Cluster {
     /// Frames that reached the client and the server.
     at_client: VecDeque<Vec<u8>>,
     at_server: VecDeque<Vec<u8>>,
-    /// The nodes have a stream between them.
-    pub(super) has_stream: bool,
     /// What nodes refused of each other, where channels are secured.
     pub(super) refusals: Vec<(u8, NodeError)>,
     /// Nodes do not receive each other's frames while set.
@@ -366,7 +361,6 @@ impl Cluster {
             via: None,
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
-            has_stream: false,
             refusals: Vec::new(),
             is_link_cut: false,
             announced: Vec::new(),
@@ -379,10 +373,6 @@ impl Cluster {
             let peer = &node.status(self.now).peers[0];
             peer.session.is_none_or(|session| session.is_synchronised() && session.in_flight == 0)
         })
-    }
-
-    pub(super) fn lives(&self, id: u8) -> bool {
-        self.nodes[usize::from(id)].is_some()
     }
 
     pub(super) fn node(&self, id: u8) -> &Node {
@@ -453,7 +443,7 @@ impl Cluster {
                 is_quiet = false;
                 self.carry(id, transmit, &buffer);
             }
-            if is_quiet && self.carry_streams() {
+            if is_quiet {
                 return;
             }
         }

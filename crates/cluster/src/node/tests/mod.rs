@@ -24,7 +24,6 @@ mod secured;
 mod sharing;
 mod site;
 mod tracking;
-mod transports;
 mod wan;
 mod workers;
 

@@ -159,14 +159,6 @@ fn native(section: &Spanned<RawReplication>, node: &Node, findings: &mut Finding
             findings.error(text.span(), &format!("replication.{key}"), mistake);
         }
     }
-    if let Some(text) = raw.transport.as_ref().filter(|text| text.get_ref() != "native") {
-        let mistake = Mistake::new(
-            format!("connections of the kernel are not told over {:?}", text.get_ref()),
-            "write \"native\" or remove it",
-        );
-        findings.error(text.span(), "replication.transport", mistake);
-        return None;
-    }
     for peer in &raw.peer {
         if let Some(text) = &peer.get_ref().failure_detection_address {
             let mistake = Mistake::new("keepalived finds out who is dead, not this node", "remove it");

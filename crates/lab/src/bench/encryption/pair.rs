@@ -17,9 +17,9 @@ use network_functions::rule_set::Conditions;
 use packet_io::clock;
 use packet_io::udp::{TTL_MAX, UdpOptions, UdpSocket};
 use packet_io::usage::thread_cpu_time;
+use replication::SessionConfig;
 use replication::representation::Selection;
 use replication::secure::{Credentials, PreSharedKey, Rotation, Security, Seed};
-use replication::{SessionConfig, Transport};
 
 use crate::bench::BenchError;
 
@@ -259,7 +259,6 @@ fn node_config(id: u8, connections_max: u32, is_encrypted: bool) -> NodeConfig {
             id: NodeId(1 - id),
             detector: failure_detector::Config::default(),
             session: Some(SessionConfig { peer_timeout: Duration::from_secs(600), ..SessionConfig::default() }),
-            transport: Transport::Native,
         }],
         sharing: None,
         compact: None,

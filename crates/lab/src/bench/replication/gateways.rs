@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use replication::Transport;
-
 use super::network::Network;
 use super::pair::{Pair, TakeOver};
 use crate::bench::BenchError;
@@ -33,7 +31,7 @@ impl Gateways {
     ///
     /// # Errors
     /// A process cannot be started.
-    pub(super) fn start(network: &Network, transport: Transport, holds_first_reply: bool) -> Result<Self, BenchError> {
+    pub(super) fn start(network: &Network, holds_first_reply: bool) -> Result<Self, BenchError> {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated: true,
@@ -42,9 +40,8 @@ impl Gateways {
             workers: 1,
             backend: Backend::default(),
             tuning: Tuning {
-                transport,
                 holds_first_reply,
-                // As conntrackd does it, and as streams do.
+                // As conntrackd does it.
                 is_plain: true,
                 route: network.route().map(|route| (route.to, route.via)),
                 ..Tuning::default()

@@ -1,5 +1,4 @@
-//! `mainstay bench replication`: what survives when the active of two gateways dies, by the transport that carries what
-//! they tell each other.
+//! `mainstay bench replication`: what survives when the active of two gateways dies, by what replicates its connections.
 //!
 //! A client fetches objects of several sizes, up to two hundred at a time, through a pair of gateways that filter and
 //! translate. The active one is killed in the midst of it, and the link between the two is cut at the same moment. Of the

@@ -54,7 +54,7 @@ fn charts(report: &Report, loss: f64, rtt_ms: u32) -> Section {
     )
 }
 
-/// A line for each transport, by the size of objects; `figure` says a row's figure and between what it may lie.
+/// A line for each subject, by the size of objects; `figure` says a row's figure and between what it may lie.
 fn plot(
     report: &Report,
     (loss, rtt_ms): (f64, u32),
@@ -68,7 +68,7 @@ fn plot(
             let (y, span) = figure?;
             Some(Point { x: size as f64, y, span: Some(span) })
         });
-        Series { points: points.collect(), ..Series::new(cell.transport, []) }
+        Series { points: points.collect(), ..Series::new(cell.subject, []) }
     });
     let sizes = report.settings.object_kb.iter().map(ToString::to_string);
     Block::Plot(Plot::new(PlotKind::Line, title, Axis::of_categories("object", "KB", sizes), y, series.collect()))
@@ -85,7 +85,7 @@ fn comparison(report: &Report) -> Section {
 
 fn cell_figures(report: &Report) -> Section {
     let headings = [
-        "transport",
+        "subject",
         "loss",
         "RTT, ms",
         "kills",
@@ -107,7 +107,7 @@ fn cell_figures(report: &Report) -> Section {
 
 fn cell_figure(cell: &CellReport) -> Vec<String> {
     vec![
-        cell.transport.into(),
+        cell.subject.into(),
         percent(Some(cell.loss)),
         cell.rtt_ms.to_string(),
         cell.kills.to_string(),
@@ -126,7 +126,7 @@ fn cell_figure(cell: &CellReport) -> Vec<String> {
 
 fn row_figures(report: &Report) -> Section {
     let headings = [
-        "transport",
+        "subject",
         "loss",
         "RTT, ms",
         "object, KB",
@@ -147,7 +147,7 @@ fn row_figure(row: &Row) -> Vec<String> {
     let because = row.lost_because.iter().map(|(why, number)| format!("{why}: {number}"));
     let bound = |index: usize| percent(row.recovered_interval.map(|interval| interval[index]));
     vec![
-        row.transport.into(),
+        row.subject.into(),
         percent(Some(row.loss)),
         row.rtt_ms.to_string(),
         row.object_kb.to_string(),

@@ -54,7 +54,7 @@ pub(super) struct Report {
 /// Flows of one size.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Row {
-    pub(super) transport: &'static str,
+    pub(super) subject: &'static str,
     /// Share of the packets on the dedicated link that were lost.
     pub(super) loss: f64,
     /// Round trip between client and server.
@@ -81,7 +81,7 @@ pub(super) struct Row {
 /// What is the same for all sizes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct CellReport {
-    pub(super) transport: &'static str,
+    pub(super) subject: &'static str,
     pub(super) loss: f64,
     pub(super) rtt_ms: u32,
     pub(super) kills: usize,
@@ -128,7 +128,7 @@ impl Cell {
     fn row(&self, object_kb: u32) -> Row {
         let tally = Tally::of(self.outcomes.iter(), |sample| sample.object_kilobytes == object_kb);
         Row {
-            transport: self.subject.name(),
+            subject: self.subject.name(),
             loss: self.loss,
             rtt_ms: self.rtt_ms,
             object_kb,
@@ -148,7 +148,7 @@ impl Cell {
         let take_overs = || self.outcomes.iter().map(|outcome| outcome.take_over);
         let late = self.rejected.iter().filter(|why| matches!(why, Rejected::Late { .. })).count();
         CellReport {
-            transport: self.subject.name(),
+            subject: self.subject.name(),
             loss: self.loss,
             rtt_ms: self.rtt_ms,
             kills: self.outcomes.len(),

@@ -79,20 +79,19 @@ fn distance(report: &Report) -> Comparison {
     Comparison {
         what: "Recovered, round trip 50 ms, nothing lost",
         theirs: "better than with a negligible round trip",
-        here: format!("{}; {}", shares(report, Subject::Native, 0.0, 50), shares(report, Subject::Udp, 0.0, 50)),
+        here: format!("{}; {}", shares(report, Subject::Native, 0.0, 50), shares(report, Subject::Conntrackd, 0.0, 50)),
         why: "A flow that waits for its server changes less often, so that there is more time to tell of it.",
     }
 }
 
 fn loss(report: &Report) -> Comparison {
-    let subjects = [Subject::Native, Subject::Tcp, Subject::Udp];
+    let subjects = [Subject::Native, Subject::Conntrackd, Subject::ConntrackdTcp, Subject::ConntrackdUdp];
     Comparison {
         what: "Recovered, a fifth lost between the gateways",
         theirs: "FT-FW better than TCP and UDP, which give no good results beyond 10 KB",
         here: subjects.map(|subject| shares(report, subject, 0.2, 0)).join("; "),
-        why: "The native protocol tells the newest state again within milliseconds. Over UDP a lost word is lost, but a later \
-              change of the same connection brings its state, so that most long flows are known; over TCP whatever is lost \
-              delays all that follows by TCP's timeout, 200 ms at the least.",
+        why: "The native protocol sends the newest state again within milliseconds. Over UDP a lost message is lost; over TCP \
+              whatever is lost delays all that follows by TCP's timeout, 200 ms at the least. Theirs are conntrackd's modes.",
     }
 }
 
@@ -136,10 +135,10 @@ fn shares(report: &Report, subject: Subject, loss: f64, rtt_ms: u32) -> String {
 
 fn times(report: &Report, loss: f64, rtt_ms: u32) -> String {
     let cells = cells(report, loss, rtt_ms);
-    let times = cells.map(|cell| format!("{} {} ms", cell.transport, spread(cell.time_to_recover_ms, 0)));
+    let times = cells.map(|cell| format!("{} {} ms", cell.subject, spread(cell.time_to_recover_ms, 0)));
     format!("median (99 %): {}", times.collect::<Vec<_>>().join("; "))
 }
 
 fn cell_of(report: &Report, subject: Subject, loss: f64, rtt_ms: u32) -> Option<&CellReport> {
-    cells(report, loss, rtt_ms).find(|cell| cell.transport == subject.name())
+    cells(report, loss, rtt_ms).find(|cell| cell.subject == subject.name())
 }

@@ -1,7 +1,5 @@
 //! Whether a subject can be measured on this machine, and how it is started.
 
-use replication::Transport;
-
 use super::conntrackd::{self, ConntrackdPair, ConntrackdPlan, Mode};
 use super::gateways::Gateways;
 use super::network::Network;
@@ -14,7 +12,7 @@ impl Subject {
     #[must_use]
     pub fn hindrance(self, both_active: bool) -> Option<String> {
         match self {
-            Self::Native | Self::NativeHeld | Self::Udp | Self::Tcp => None,
+            Self::Native | Self::NativeHeld => None,
             Self::Conntrackd | Self::ConntrackdUdp | Self::ConntrackdTcp => {
                 let one_active = || "with both gateways at work it is not set up here".to_owned();
                 if both_active { Some(one_active()) } else { conntrackd::available().err() }
@@ -31,14 +29,11 @@ impl Subject {
             let plan = ConntrackdPlan { mode, ..ConntrackdPlan::default() };
             Ok(Box::new(ConntrackdPair::start(network, plan)?))
         };
-        let transport = match self {
-            Self::Native | Self::NativeHeld => Transport::Native,
-            Self::Udp => Transport::Udp,
-            Self::Tcp => Transport::Tcp,
-            Self::Conntrackd => return conntrackd(Mode::Ftfw),
-            Self::ConntrackdUdp => return conntrackd(Mode::Notrack),
-            Self::ConntrackdTcp => return conntrackd(Mode::Tcp),
-        };
-        Ok(Box::new(Gateways::start(network, transport, self == Self::NativeHeld)?))
+        match self {
+            Self::Native | Self::NativeHeld => Ok(Box::new(Gateways::start(network, self == Self::NativeHeld)?)),
+            Self::Conntrackd => conntrackd(Mode::Ftfw),
+            Self::ConntrackdUdp => conntrackd(Mode::Notrack),
+            Self::ConntrackdTcp => conntrackd(Mode::Tcp),
+        }
     }
 }

@@ -58,8 +58,8 @@ pub(super) fn cells(report: &Report, loss: f64, rtt_ms: u32) -> impl Iterator<It
 
 /// The rows of a cell, one for each size.
 pub(super) fn rows_of<'a>(report: &'a Report, cell: &CellReport) -> impl Iterator<Item = &'a Row> {
-    let (transport, loss, rtt_ms) = (cell.transport, cell.loss, cell.rtt_ms);
-    report.rows.iter().filter(move |row| (row.transport, row.loss, row.rtt_ms) == (transport, loss, rtt_ms))
+    let (subject, loss, rtt_ms) = (cell.subject, cell.loss, cell.rtt_ms);
+    report.rows.iter().filter(move |row| (row.subject, row.loss, row.rtt_ms) == (subject, loss, rtt_ms))
 }
 
 fn recovered(report: &Report, loss: f64, rtt_ms: u32) -> Table {
@@ -69,7 +69,7 @@ fn recovered(report: &Report, loss: f64, rtt_ms: u32) -> Table {
     let mut table = Table::new(&columns);
     for cell in cells(report, loss, rtt_ms) {
         let shares = rows_of(report, cell).map(|row| format!("{} ({})", percent(row.recovered), row.at_risk));
-        table.row([cell.transport.to_owned()].into_iter().chain(shares));
+        table.row([cell.subject.to_owned()].into_iter().chain(shares));
     }
     table
 }
@@ -80,7 +80,7 @@ fn times(report: &Report, loss: f64, rtt_ms: u32) -> Table {
     );
     for cell in cells(report, loss, rtt_ms) {
         table.row([
-            cell.transport.to_owned(),
+            cell.subject.to_owned(),
             spread(cell.time_to_recover_ms, 0),
             spread(cell.detection_ms, 0),
             spread(cell.announcement_ms, 1),

@@ -31,8 +31,8 @@ fn report() -> Report {
         cell(Subject::Native, 0.0, 20, 0),
         cell(Subject::NativeHeld, 0.0, 20, 0),
         cell(Subject::Native, 0.2, 19, 1),
-        cell(Subject::Udp, 0.2, 10, 10),
-        cell(Subject::Tcp, 0.2, 0, 20),
+        cell(Subject::ConntrackdUdp, 0.2, 10, 10),
+        cell(Subject::ConntrackdTcp, 0.2, 0, 20),
     ];
     let sizes = vec![0, 100];
     Report {
@@ -59,7 +59,7 @@ fn report() -> Report {
 #[test]
 fn rows_tell_shares_with_their_spread_and_times_from_the_kill() {
     let json = serde_json::to_value(report()).unwrap();
-    let row = json["rows"].as_array().unwrap().iter().find(|row| row["transport"] == "udp").unwrap();
+    let row = json["rows"].as_array().unwrap().iter().find(|row| row["subject"] == "conntrackd-udp").unwrap();
     assert_eq!((row["object_kb"].as_u64(), row["at_risk"].as_u64()), (Some(0), Some(40)));
     assert_eq!((row["recovered"].as_f64(), row["loss"].as_f64()), (Some(0.5), Some(0.2)));
     assert_eq!(row["recovered_interval"], serde_json::json!([0.352, 0.648]));
@@ -74,7 +74,7 @@ fn rows_tell_shares_with_their_spread_and_times_from_the_kill() {
         (cell["announcement_ms"]["p99"].as_f64(), cell["connect_ms"]["median"].as_f64()),
         (Some(1.0), Some(0.5))
     );
-    let nobody = json["rows"].as_array().unwrap().iter().find(|row| row["transport"] == "tcp").unwrap();
+    let nobody = json["rows"].as_array().unwrap().iter().find(|row| row["subject"] == "conntrackd-tcp").unwrap();
     assert!(nobody["time_to_recover_ms"].is_null() && nobody["recovered"] == 0.0);
 }
 
@@ -111,5 +111,5 @@ fn what_was_not_measured_is_not_compared() {
     little.rows.retain(|row| row.loss > 0.0);
     let compared = seed::compare(&little);
     assert_eq!(compared.len(), 3);
-    assert!(compared.iter().any(|row| row.here.contains("udp: 50 % up to 5 KB, 50 % from 10 KB")));
+    assert!(compared.iter().any(|row| row.here.contains("conntrackd-udp: 50 % up to 5 KB, 50 % from 10 KB")));
 }

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use packet_io::netlink::Prefix;
-use replication::Transport;
 use replication::lazy::{Config as Lazy, Dynamic};
 
 use super::SPARE_CONNECTIONS;
@@ -16,8 +15,6 @@ const ENTRIES_MIN: usize = 64;
 /// What experiments vary of the nodes' configuration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tuning {
-    /// What carries the changes of connections.
-    pub transport: Transport,
     /// How connections are told. Where it is by a filter, first replies do not wait, and translations are computed.
     pub representation: Representation,
     /// A connection's first reply waits for the standby to have the connection.
@@ -37,7 +34,6 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            transport: Transport::Native,
             representation: Representation::default(),
             holds_first_reply: true,
             is_plain: false,
@@ -54,7 +50,7 @@ impl Tuning {
     pub(super) fn replication(&self, hold_first_reply: &str, is_replicated: bool) -> String {
         let is_by_filter = is_replicated && self.representation.is_compact();
         let hold = if self.holds_first_reply && !is_by_filter { hold_first_reply } else { "0ms" };
-        format!("transport = \"{}\"\nhold_first_reply = \"{hold}\"\n", self.transport.name())
+        format!("hold_first_reply = \"{hold}\"\n")
     }
 
     /// What belongs into each source translation.

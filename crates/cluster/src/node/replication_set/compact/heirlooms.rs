@@ -227,7 +227,7 @@ impl ReplicationSet {
     pub(in crate::node) fn adopt_heirlooms(&mut self, now: Instant, restarted: Option<NodeId>) {
         let Some(compact) = &mut self.compact else { return };
         compact.heirlooms.kept_until = None;
-        let listens = |peer: &Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
+        let listens = |peer: &Peer| peer.session.as_ref().is_some_and(replication::Session::is_open);
         let peers: Vec<_> = self.peers.iter().map(|peer| (peer.id, listens(peer))).collect();
         for peer in &self.peers {
             let own = peer.compact.as_ref().filter(|_| !peer.is_up() || restarted == Some(peer.id));

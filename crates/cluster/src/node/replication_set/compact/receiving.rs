@@ -205,7 +205,7 @@ impl ReplicationSet {
 
     /// A peer that listens has not been told yet all that there is to tell compactly.
     pub(in crate::node) fn has_compact_words(&self) -> bool {
-        let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(replication::PeerSession::is_open);
+        let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(replication::Session::is_open);
         let Some(compact) = &self.compact else { return false };
         self.peers.iter().filter(listens).any(|peer| {
             let is_settled = compact.sender.is_settled(peer.id) && compact.heirlooms.is_settled(peer.id);

@@ -237,7 +237,7 @@ impl ReplicationSet {
             let connection = pipeline.connection(slot);
             let Some(connection) = connection.filter(|it| name(pipeline, &it.original) == known_as) else { continue };
             let is_confirmed =
-                |session: &replication::PeerSession| session.is_open() && session.is_acknowledged(Handle(slot.0));
+                |session: &replication::Session| session.is_open() && session.is_acknowledged(Handle(slot.0));
             if !self.peers.iter().filter_map(|peer| peer.session.as_ref()).all(is_confirmed) {
                 compact.mixture.await_confirmation(candidate);
             } else if let Some(state) = compact.cells.take_filtered(slot, known_as) {

@@ -1,4 +1,0 @@
-//! Replication over plain UDP and over TCP.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::transports::run(data));
