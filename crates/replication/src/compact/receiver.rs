@@ -120,8 +120,11 @@ impl CompactReceiver {
             return Err(CompactError::TooLarge { words, words_max });
         }
         if number == self.invitation {
-            // Before the new one is built, so that there are never three.
-            self.staging = None;
+            // One that never became whole is all that there is of what the peer told before.
+            let former = self.staging.take().filter(|_| self.retains && self.current.is_none());
+            if self.retained.is_none() {
+                self.retained = former;
+            }
             self.staging = Some(Hearing::new(now, number, announcement)?);
             self.invitation = draw_number(&mut self.random);
         } else {
@@ -155,7 +158,8 @@ impl CompactReceiver {
     /// When [`CompactReceiver::poll_transmit`] is to be called, if nothing comes before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.hearings().filter_map(Hearing::ack_at).min()
+        // Nothing of what is retained is acknowledged any more.
+        [&self.staging, &self.current].into_iter().flatten().filter_map(Hearing::ack_at).min()
     }
 
     /// Time has passed. There is nothing that it changes; datagrams that are due come from [`CompactReceiver::poll_transmit`].

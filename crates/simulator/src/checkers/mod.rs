@@ -60,6 +60,8 @@ pub(crate) struct Checkers {
     roles: roles::Roles,
     claims: claims::Claims,
     limits: limits::Limits,
+    /// Which nodes their peer has told everything at some time since they started.
+    were_told: [bool; NODES],
 }
 
 impl Checkers {
@@ -71,6 +73,7 @@ impl Checkers {
             roles: roles::Roles::default(),
             claims: claims::Claims::default(),
             limits: limits::Limits::default(),
+            were_told: [false; NODES],
         }
     }
 
@@ -81,12 +84,14 @@ impl Checkers {
         self.roles.disturbed(now);
         self.claims.returned(now, node);
         self.limits.started(node, connections_max);
+        self.were_told[node] = false;
         self.versions.started(now, node, speaks_anew);
     }
 
     /// A node has dealt with whatever came.
     pub(crate) fn after_step(&mut self, now: Instant, node: usize, view: &View<'_>, outcome: &mut Outcome) {
         let Some(value) = view.nodes[node] else { return };
+        self.were_told[node] = self.were_told[node] || has_been_told(value);
         if self.limits.gave_up(node, value) {
             self.survival.gave_up(now, node, value, view);
         }
@@ -129,7 +134,7 @@ impl Checkers {
         view: &View<'_>,
         outcome: &mut Outcome,
     ) {
-        let was_informed = view.nodes[node].as_ref().is_some_and(has_been_told);
+        let was_informed = self.were_told[node] || view.nodes[node].as_ref().is_some_and(has_been_told);
         self.survival.role_changed(now, node, holds, view, outcome);
         self.claims.role_changed(now, node, holds, was_informed, view, outcome);
     }

@@ -37,7 +37,7 @@ pub(super) struct Pair {
     /// The sender's connections as they are.
     pub(super) connections: BTreeMap<Tuple, CellState>,
     pub(super) weather: Weather,
-    under_way: Vec<(Instant, Vec<u8>)>,
+    pub(super) under_way: Vec<(Instant, Vec<u8>)>,
     random: SplitMix64,
     errors: Vec<CompactError>,
 }

@@ -89,6 +89,26 @@ fn a_receiver_that_is_started_anew_is_told_everything() {
 }
 
 #[test]
+fn what_was_received_of_a_filter_is_retained_though_it_never_became_whole() {
+    let mut pair = Pair::new(config(Representation::ALL[2], 2000), FAIR);
+    (0..50).for_each(|number| pair.set(number, tcp(TcpState::Established)));
+    while pair.receiver.lookup(&tuple(5)).is_none() {
+        pair.step();
+    }
+    assert!(!pair.receiver.is_complete());
+    // The peer dies, this node takes over, and the peer comes back with nothing.
+    pair.receiver.set_retaining(true);
+    pair.under_way.clear();
+    pair.connections.clear();
+    pair.restart_sender();
+    pair.run(SECOND);
+    assert!(pair.receiver.is_complete());
+    assert!(pair.receiver.lookup(&tuple(5)).is_some());
+    pair.receiver.set_retaining(false);
+    assert_eq!(pair.receiver.lookup(&tuple(5)), None);
+}
+
+#[test]
 fn the_former_filter_stays_until_the_new_one_is_whole() {
     let mut pair = Pair::new(config(Representation::ALL[2], 2000), FAIR);
     (0..500).for_each(|number| pair.set(number, tcp(TcpState::Established)));

@@ -4,6 +4,10 @@
 //! time, which of its own connections the other's filter has, and lets these go. The others stay, and stay in its own filter,
 //! from which the node that took over restores them when their packets come.
 //!
+//! For the first two seconds it lets nothing go: what it has received of the other's filter may be of before the other gave the
+//! addresses up for a moment, and both would let a connection go because of the other's entry. A connection that ends meanwhile is
+//! not missed: closed ones stay in the other's table, and filter, for ten seconds and more.
+//!
 //! What stays may be out of date when this node takes over again: it is marked as a copy, whose windows are learnt afresh.
 
 use core::time::Duration;
@@ -19,6 +23,8 @@ use crate::pipeline::Pipeline;
 const SLOTS_PER_STEP: usize = 256;
 /// From the end of one round to the beginning of the next.
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// For so long nothing is let go.
+const LETS_GO_AFTER: Duration = Duration::from_secs(2);
 
 /// Where the round stands.
 #[derive(Debug, Default)]
@@ -26,6 +32,8 @@ pub(in crate::node) struct StandingBy {
     cursor: Option<Slot>,
     /// The next round begins then, unless there is nothing to look at.
     next_at: Option<Instant>,
+    /// From then on connections are let go.
+    lets_go_at: Instant,
 }
 
 impl StandingBy {
@@ -38,7 +46,11 @@ impl ReplicationSet {
     /// This node forwards nothing any more: what it is master of is another's, or will be.
     pub(in crate::node) fn begin_standing_by(&mut self, now: Instant) {
         if let Some(compact) = &mut self.compact {
-            compact.standing_by = StandingBy { cursor: Some(Slot(0)), next_at: Some(now + ROUND_INTERVAL) };
+            compact.standing_by = StandingBy {
+                cursor: Some(Slot(0)),
+                next_at: Some(now + ROUND_INTERVAL),
+                lets_go_at: now + LETS_GO_AFTER,
+            };
         }
     }
 
@@ -53,13 +65,14 @@ impl ReplicationSet {
             return;
         }
         let is_due = standing_by.next_at.is_some_and(|at| at <= now);
+        let lets_go = standing_by.lets_go_at <= now;
         let Some(mut cursor) = standing_by.cursor.or_else(|| is_due.then_some(Slot(0))) else { return };
         for _ in 0..SLOTS_PER_STEP {
             let Some(slot) = pipeline.table().next_occupied(cursor) else {
                 self.end_round(now, pipeline);
                 return;
             };
-            self.look_at_own(pipeline, slot);
+            self.look_at_own(pipeline, slot, lets_go);
             cursor = Slot(slot.0 + 1);
         }
         if let Some(compact) = &mut self.compact {
@@ -76,7 +89,7 @@ impl ReplicationSet {
     }
 
     /// A connection of this node's goes if the node that took over has it, else it is kept as a copy is.
-    fn look_at_own(&mut self, pipeline: &mut Pipeline, slot: Slot) {
+    fn look_at_own(&mut self, pipeline: &mut Pipeline, slot: Slot, lets_go: bool) {
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return;
         };
@@ -86,7 +99,7 @@ impl ReplicationSet {
         let receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
         let is_taken =
             receivers.filter(|receiver| receiver.is_sure()).any(|receiver| receiver.lookup(&original).is_some());
-        if is_taken {
+        if is_taken && lets_go {
             let was_precise = self.tell_left_compactly(pipeline, slot, &original);
             pipeline.let_go(slot);
             if let Some(compact) = &mut self.compact {
