@@ -34,10 +34,10 @@ pub struct FilterStatus {
     pub memory_bytes: u64,
     /// Filters of nodes that are gone, which this one tells on.
     #[serde(default)]
-    pub heirlooms: u64,
+    pub inherited: u64,
     /// Their entries whose connections have not come back.
     #[serde(default)]
-    pub heirloom_entries: u64,
+    pub inherited_entries: u64,
     /// Connections told precisely because they have lived long.
     pub precise_long_lived: u64,
     /// Connections told precisely because a failover would lose them: the filter has no room for them, or the functions cannot
@@ -75,7 +75,7 @@ impl FilterStatus {
             (&mut self.incremental_updates, other.incremental_updates),
             (&mut self.drifts, other.drifts),
             (&mut self.memory_bytes, other.memory_bytes),
-            (&mut self.heirloom_entries, other.heirloom_entries),
+            (&mut self.inherited_entries, other.inherited_entries),
             (&mut self.precise_long_lived, other.precise_long_lived),
             (&mut self.precise_urgent, other.precise_urgent),
         ] {
@@ -83,7 +83,7 @@ impl FilterStatus {
         }
         self.bytes_per_s += other.bytes_per_s;
         // Each worker tells on its share of the same filters.
-        self.heirlooms = self.heirlooms.max(other.heirlooms);
+        self.inherited = self.inherited.max(other.inherited);
         self.recovery.add(recovery);
     }
 }

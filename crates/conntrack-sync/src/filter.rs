@@ -132,7 +132,7 @@ impl SyncFilter {
 
     /// Whether the peers are to be told of the connection as it is now.
     #[inline]
-    pub(super) fn is_worth_telling(&self, record: &Record) -> bool {
+    pub(super) fn is_worth_replicating(&self, record: &Record) -> bool {
         let tcp_state = record.tcp_state();
         let is_far_enough = match (tcp_state, self.others) {
             (Some(state), _) => self.tcp_states.contains(state),

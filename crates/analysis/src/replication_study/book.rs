@@ -9,7 +9,7 @@ use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant, Tuple};
 use replication::compact::CellState;
-use replication::representation::{Selection, is_worth_telling};
+use replication::representation::{Selection, is_worth_replicating};
 
 use super::config::{StudyConfig, THRESHOLDS_MAX};
 use super::hosts::Hosts;
@@ -277,7 +277,7 @@ impl Book {
         let record = *record;
         let is_member = self.is_member(slot);
         let is_told =
-            |selection| is_worth_telling(selection, protocol, state_before, connection.protocol.state, change);
+            |selection| is_worth_replicating(selection, protocol, state_before, connection.protocol.state, change);
         let (in_eager, in_selective) = (is_told(Selection::Eager), is_told(Selection::default()));
         for of in &mut self.of_threshold[..usize::from(record.told)] {
             if in_eager {

@@ -21,7 +21,7 @@ use super::judging::Judging;
 use super::passive::Passive;
 use super::paths::Paths;
 use super::peer::Peer;
-use super::replication_set::compact::{Compact, CompactNodeConfig, ToldOn};
+use super::replication_set::compact::{Compact, CompactNodeConfig, Readvertised};
 use super::replication_set::{Peers, ReplicationSet};
 use super::securing::{PlainText, channel};
 use super::split_brain::SplitWatch;
@@ -83,7 +83,7 @@ pub struct PeerConfig {
 /// So that what a peer is told compactly is numbered otherwise than its session.
 const RECEIVER_SEED: u64 = 0x7f4a_7c15_9e37_79b9;
 /// As above, for what it tells on.
-const TOLD_ON_SEED: u64 = 0x94d0_49bb_1331_11eb;
+const READVERTISED_SEED: u64 = 0x94d0_49bb_1331_11eb;
 
 /// Why a node cannot be made from its configuration: the part that is unsound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -244,7 +244,10 @@ impl NodeConfig {
                 .as_ref()
                 .map(|compact| CompactReceiver::new(compact.receiver_limits(), seed ^ RECEIVER_SEED)),
             heard_compactly_at: None,
-            told_on: self.compact.as_ref().map(|compact| ToldOn::new(compact.receiver_limits(), seed ^ TOLD_ON_SEED)),
+            readvertised: self
+                .compact
+                .as_ref()
+                .map(|compact| Readvertised::new(compact.receiver_limits(), seed ^ READVERTISED_SEED)),
         })
     }
 }

@@ -66,7 +66,9 @@ pub use readiness::{
     HEARTBEAT_AGE_MAX, LAG_MAX, NodeObstacle, Obstacle, Readiness, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX,
 };
 pub use reload::{PeerReconfiguration, Reconfiguration, Reevaluation, ReloadError, Reloaded};
-pub use replication_set::compact::{CompactNodeConfig, CompactStatus, HeirloomStatus, PrecisionCounters, WhichPrecise};
+pub use replication_set::compact::{
+    CompactNodeConfig, CompactStatus, InheritedStatus, PrecisionCounters, WhichPrecise,
+};
 pub use split_brain::SplitBrain;
 pub use status::{GroupStatus, NodeStatus, PeerStatus};
 pub use store::{ChainStates, ReplicaCounters};

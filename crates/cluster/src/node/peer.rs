@@ -11,7 +11,7 @@ use replication::{Handle, Resync, Session, SessionEvent};
 use super::elsewhere::LastKnown;
 use super::event::{Events, NodeEvent};
 use super::paths::Paths;
-use super::replication_set::compact::{Compact, ToldOn};
+use super::replication_set::compact::{Compact, Readvertised};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
 use crate::failure_detector;
@@ -48,7 +48,7 @@ pub(super) struct Peer {
     /// What it tells compactly.
     pub(super) compact: Option<CompactReceiver>,
     /// What it tells on for nodes that are gone.
-    pub(super) told_on: Option<ToldOn>,
+    pub(super) readvertised: Option<Readvertised>,
     /// When anything that it tells compactly was heard last.
     pub(super) heard_compactly_at: Option<Instant>,
 }
@@ -112,8 +112,9 @@ impl Peer {
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
         let detector = self.detector.poll_timeout().filter(|_| self.is_watched).into_iter();
         let detector = detector.chain(self.paths.poll_timeout()).min();
-        let told_on = self.told_on.as_ref().and_then(ToldOn::poll_timeout);
-        let compact = self.compact.as_ref().and_then(CompactReceiver::poll_timeout).into_iter().chain(told_on).min();
+        let readvertised = self.readvertised.as_ref().and_then(Readvertised::poll_timeout);
+        let compact =
+            self.compact.as_ref().and_then(CompactReceiver::poll_timeout).into_iter().chain(readvertised).min();
         [detector, session.and_then(Session::poll_timeout), compact, channel]
     }
 

@@ -196,7 +196,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
             replica: peer.replica,
             channel: peer.channel.as_ref().map(replication::secure::Channel::status),
             compact: peer.compact.as_ref().map(|receiver| receiver.status()),
-            has_told_filter: peer.has_told_filter() && peer.has_told_on(),
+            has_told_filter: peer.has_told_filter() && peer.has_readvertised(),
         }
     });
     let mut status = NodeStatus {

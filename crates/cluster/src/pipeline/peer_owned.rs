@@ -148,10 +148,10 @@ fn manner(sharing: &Sharing, now: Instant, slot: Slot, connection: &Connection) 
 /// was acknowledged it can, and of a copy that is behind it need not hear.
 fn is_news(before: u8, connection: &Connection, advance: &Advance, headers: &Headers) -> bool {
     let state = connection.protocol.state;
-    let is_worth_telling = match &headers.transport {
+    let is_worth_replicating = match &headers.transport {
         Transport::Tcp(segment) if segment.has(tcp_flags::RST) => true,
         Transport::Tcp(_) => state != before && state != TcpState::CloseWait as u8,
         _ => advance.change == Change::State,
     };
-    is_worth_telling || advance.next != Next::Keep
+    is_worth_replicating || advance.next != Next::Keep
 }

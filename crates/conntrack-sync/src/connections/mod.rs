@@ -136,7 +136,7 @@ impl Connections {
     pub(super) fn tell(&mut self, handle: Handle) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
         record.version = record.version.wrapping_add(1);
-        if !self.filter.is_worth_telling(record) {
+        if !self.filter.is_worth_replicating(record) {
             self.counters.withheld += u64::from(!record.is_any(flag::TOLD));
             return;
         }

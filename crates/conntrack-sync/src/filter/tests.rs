@@ -74,7 +74,7 @@ fn states_and_marks_are_looked_at_as_they_are_now() {
         entry.mark = Some(mark);
         entry.protocol_info = Some(ProtocolInfo::Tcp(TcpInfo { state, sides: None }));
         record.merge(&entry);
-        assert_eq!(filter.is_worth_telling(record), is_told, "{state:?} {mark}");
+        assert_eq!(filter.is_worth_replicating(record), is_told, "{state:?} {mark}");
     }
 }
 

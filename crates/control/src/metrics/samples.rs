@@ -102,7 +102,7 @@ fn add_filter(samples: &mut Samples, filter: &FilterStatus) {
         (Metric::FilterMemory, &[], filter.memory_bytes),
         (Metric::PreciseConnections, &["long_lived"], filter.precise_long_lived),
         (Metric::PreciseConnections, &["urgent"], filter.precise_urgent),
-        (Metric::FilterToldOn, &[], filter.heirloom_entries),
+        (Metric::FilterToldOn, &[], filter.inherited_entries),
     ];
     for (metric, labels, count) in counts {
         samples.add_count(metric, labels, count);

@@ -1,4 +1,4 @@
-//! What tellings of one filter have in common.
+//! What peers of one filter have in common.
 
 use super::budget::Budget;
 use super::held::Held;

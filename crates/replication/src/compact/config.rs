@@ -16,7 +16,7 @@ pub const DATAGRAM_BYTES_MIN: usize = 512;
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 /// Filters of gone nodes that a node tells on at the same time: a connection may be idle through as many failovers, and one
 /// more.
-pub const HEIRLOOMS_MAX: usize = 3;
+pub const INHERITED_FILTERS_MAX: usize = 3;
 /// An acknowledgement is due so long after the first datagram that it tells of. So late may a datagram come that
 /// another one has overtaken, and still be used.
 pub const ACK_DELAY: Duration = Duration::from_millis(2);

@@ -1,18 +1,18 @@
-//! Connections as entries of a filter, which a peer is told and keeps equal (seed 000, chapters 2 and 3).
+//! Connections as entries of a filter that is replicated to the peers ([MLCBF], chapters 2 and 3).
 //!
-//! Instead of a message with all that a connection is, a backup gets a few bytes: that there is one, and in which state. A
-//! [`CompactSender`] holds the filter of a node's own connections and tells it to the peers; a [`CompactReceiver`] holds what
-//! one peer tells, and is asked only when that peer is gone and packets of its connections come here.
+//! A backup receives a few bytes of a connection instead of its record: that it exists, and its state. A [`CompactSender`] holds the filter
+//! of a node's own connections and sends it to the peers. A [`CompactReceiver`] holds the filter of one peer. It is asked only when
+//! that peer is dead and packets of its connections arrive here.
 //!
-//! What is promised, whatever the network loses, doubles, delays or turns round:
-//! * once the network and the connections are quiet, the receiver's filter is the sender's, word by word;
-//! * of one cell, the receiver never takes over an older content after a newer one;
-//! * what differs all the same (memory, a defect) is found and mended within [`COMPARE_INTERVAL`] and a round trip;
-//! * while a peer that was started anew tells its filter, the former one can be looked up;
+//! Guarantees, whatever the network loses, duplicates, delays or reorders:
+//! * once network and connections are quiet, the receiver's filter equals the sender's, word by word;
+//! * the receiver never replaces a cell's newer content by an older one;
+//! * a difference from another cause (memory, a defect) is found and repaired within [`COMPARE_INTERVAL`] and a round trip;
+//! * while a restarted peer sends its new filter, its former one can be looked up;
 //! * memory is bounded by [`CompactConfig`] and [`ReceiverLimits`], whatever the peer sends.
 //!
-//! Asynchronous, as the native protocol: datagrams are numbered and acknowledged, what was lost is told again *as it is then*,
-//! and no cell is told twice at a time, so that order does not matter. `docs/protocol.md` has the datagrams.
+//! Datagrams are numbered and acknowledged, as in the native protocol. A lost word is sent again with its *present* content, and no word is in
+//! flight twice, so that order does not matter. `docs/protocol.md` describes the datagrams.
 //!
 //! ```
 //! use flow::{Instant, NodeId, Tuple};
@@ -44,31 +44,31 @@ mod cell;
 mod common;
 mod config;
 mod error;
-mod hearing;
-mod heirloom;
 mod held;
 mod in_flight;
+mod incoming;
+mod inherited;
 mod key;
+mod outgoing;
 mod receiver;
 mod schedule;
 mod sender;
 mod source;
 mod status;
-mod telling;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use cell::{CellState, STATE_BITS};
 pub use config::{
-    ACK_DELAY, CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, HEIRLOOMS_MAX,
+    ACK_DELAY, CompactConfig, CompactConfigError, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, INHERITED_FILTERS_MAX,
     Representation, UpdateRule,
 };
 pub use error::CompactError;
-pub use heirloom::Heirloom;
 pub use held::Known;
+pub use inherited::InheritedFilter;
+pub use outgoing::COMPARE_INTERVAL;
 pub use receiver::{CompactReceiver, ReceiverLimits};
 pub use sender::CompactSender;
 pub use status::{CompactReceiverStatus, CompactSenderStatus};
-pub use telling::COMPARE_INTERVAL;
-pub use wire::{Addressee, addressee, is_compact, set_stream, stream, telling_bytes, tells_entries};
+pub use wire::{Addressee, addressee, carries_entries, is_compact, set_stream, stream, telling_bytes};

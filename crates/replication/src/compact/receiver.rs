@@ -8,8 +8,8 @@ use flow::{Instant, Tuple};
 
 use super::config::Representation;
 use super::error::CompactError;
-use super::hearing::Hearing;
 use super::held::Known;
+use super::incoming::Incoming;
 use super::status::CompactReceiverStatus;
 use super::wire::{self, Announcement, kind};
 use crate::session::draw_number;
@@ -17,8 +17,7 @@ use crate::session::draw_number;
 /// What a peer may make this node keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverLimits {
-    /// Words of a filter, of four bytes each. There may be two of them: while a peer that was started anew tells its filter, the
-    /// former one stays.
+    /// Words of a filter, of four bytes each. Two filters may exist: while a restarted peer sends its new filter, the former one stays.
     pub words_max: usize,
 }
 
@@ -29,33 +28,33 @@ impl Default for ReceiverLimits {
     }
 }
 
-/// Hears one peer's filter, and looks up connections in it when their packets come here instead.
+/// Receives one peer's filter, and looks up connections in it when their packets arrive here instead.
 ///
 /// ```text
-///            the peer is new, or was started anew
+///            the peer is new, or has restarted
 /// current: ── whole ──────────────────────────────────── whole ──►  the new one
 /// staging:                └── being filled ── whole ──┘
 /// ```
 pub struct CompactReceiver {
     limits: ReceiverLimits,
     random: SplitMix64,
-    pub(super) current: Option<Hearing>,
-    pub(super) staging: Option<Hearing>,
-    /// What a peer that was started anew told before, if it is retained.
-    retained: Option<Hearing>,
+    pub(super) current: Option<Incoming>,
+    pub(super) staging: Option<Incoming>,
+    /// The filter of the peer's former process, if it is retained.
+    retained: Option<Incoming>,
     retains: bool,
-    /// What the next stream will be called. Who is told of it has heard from this node since the last one began: no
-    /// datagram of an earlier stream names it.
+    /// The number of the next stream. A peer that uses it has received it since the last stream began, so that no datagram of an
+    /// earlier stream carries it.
     invitation: u32,
-    /// A stream that is not known, and the epoch that it said, are to be answered with an invitation.
+    /// An unknown stream and its epoch, which an invitation must answer.
     unknown: Option<(u32, u64)>,
-    /// An epoch whose filter is too large is to be refused.
+    /// The epoch of a filter that is too large, which must be refused.
     refused: Option<u64>,
     status: CompactReceiverStatus,
 }
 
 impl CompactReceiver {
-    /// Without any filter. `seed` must differ from start to start.
+    /// A receiver without a filter. `seed` must differ from start to start.
     #[must_use]
     pub fn new(limits: ReceiverLimits, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
@@ -93,12 +92,12 @@ impl CompactReceiver {
         }
         let Self { current, staging, status, .. } = self;
         let known = match (staging, current) {
-            (Some(hearing), _) | (_, Some(hearing)) if hearing.number == number => Some(hearing),
+            (Some(incoming), _) | (_, Some(incoming)) if incoming.number == number => Some(incoming),
             _ => None,
         };
         match (known, message) {
-            (Some(hearing), kind::SHAPE) => hearing.answer_at_once(now),
-            (Some(hearing), _) => hearing.handle(now, message, body, status)?,
+            (Some(incoming), kind::SHAPE) => incoming.answer_at_once(now),
+            (Some(incoming), _) => incoming.handle(now, message, body, status)?,
             (None, kind::SHAPE) => return self.announced(now, number, Announcement::parse(body)?),
             (None, _) => self.unknown = Some((number, 0)),
         }
@@ -120,12 +119,12 @@ impl CompactReceiver {
             return Err(CompactError::TooLarge { words, words_max });
         }
         if number == self.invitation {
-            // One that never became whole is all that there is of what the peer told before.
+            // A filter that never became whole is all that was received of the peer's former process.
             let former = self.staging.take().filter(|_| self.retains && self.current.is_none());
             if self.retained.is_none() {
                 self.retained = former;
             }
-            self.staging = Some(Hearing::new(now, number, announcement)?);
+            self.staging = Some(Incoming::new(now, number, announcement)?);
             self.invitation = draw_number(&mut self.random);
         } else {
             self.unknown = Some((number, announcement.epoch()));
@@ -146,8 +145,8 @@ impl CompactReceiver {
             out.extend_from_slice(&epoch.to_be_bytes());
             out.extend_from_slice(&(self.limits.words_max as u64).to_be_bytes());
         } else {
-            let mut hearings = [staging.as_mut(), current.as_mut()].into_iter().flatten();
-            if !hearings.any(|hearing| hearing.poll(now, status, out)) {
+            let mut incoming_streams = [staging.as_mut(), current.as_mut()].into_iter().flatten();
+            if !incoming_streams.any(|incoming| incoming.poll(now, status, out)) {
                 return false;
             }
         }
@@ -158,26 +157,25 @@ impl CompactReceiver {
     /// When [`CompactReceiver::poll_transmit`] is to be called, if nothing comes before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        // Nothing of what is retained is acknowledged any more.
-        [&self.staging, &self.current].into_iter().flatten().filter_map(Hearing::ack_at).min()
+        // A retained filter acknowledges nothing.
+        [&self.staging, &self.current].into_iter().flatten().filter_map(Incoming::ack_at).min()
     }
 
-    /// Time has passed. There is nothing that it changes; datagrams that are due come from [`CompactReceiver::poll_transmit`].
+    /// Does nothing: datagrams that are due come from [`CompactReceiver::poll_transmit`].
     pub const fn handle_timeout(&mut self, _now: Instant) {}
 
-    /// What is known of a connection with this original tuple; nothing if it is not the peer's. It may be wrong in the ways of the
-    /// peer's representation.
+    /// The peer's entry for a connection with this original tuple. Errors have the odds of the peer's representation.
     #[must_use]
     pub fn lookup(&self, original: &Tuple) -> Option<Known> {
-        self.hearings().find_map(|hearing| {
-            let representation = hearing.announcement.representation;
-            hearing.held.lookup(representation, &hearing.secret, original)
+        self.incoming_streams().find_map(|incoming| {
+            let representation = incoming.announcement.representation;
+            incoming.held.lookup(representation, &incoming.secret, original)
         })
     }
 
-    /// While true, the filter that is whole now can be looked up even when the peer was started anew and has told another one: a
-    /// node that has taken the peer's connections over goes on asking for those that have sent nothing yet. There may then be
-    /// three filters. False forgets what was kept so.
+    /// While true, the present filter can be looked up even after a restarted peer has sent another one: a node that has taken the peer's
+    /// connections over still needs the entries of those that have sent nothing yet. Three filters may exist then. False drops the
+    /// retained one.
     pub fn set_retaining(&mut self, retains: bool) {
         self.retains = retains;
         if !retains {
@@ -185,52 +183,52 @@ impl CompactReceiver {
         }
     }
 
-    /// Whether an answer is seldom wrong, as the peer's entries have fingerprints of their connections.
+    /// Whether lookups are seldom wrong, because the peer's entries have fingerprints.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         matches!(self.representation(), Some(Representation::MultiLevel(_) | Representation::DLeft))
     }
 
     /// The newer one first.
-    fn hearings(&self) -> impl Iterator<Item = &Hearing> {
+    fn incoming_streams(&self) -> impl Iterator<Item = &Incoming> {
         [self.staging.as_ref(), self.current.as_ref(), self.retained.as_ref()].into_iter().flatten()
     }
 
-    /// How the peer represents its connections, once it has said so.
+    /// How the peer represents its connections, once known.
     #[must_use]
     pub fn representation(&self) -> Option<Representation> {
-        self.hearings().map(|hearing| hearing.announcement.representation).next()
+        self.incoming_streams().map(|incoming| incoming.announcement.representation).next()
     }
 
-    /// Whether there is a whole filter, and none that the peer began to tell since it was started anew.
+    /// Whether the filter is whole, and no newer one is being received.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.current.is_some() && self.staging.is_none()
     }
 
-    /// How long nothing was heard of the peer about the filter that is whole; nothing without one.
+    /// Time since the last datagram about the whole filter; `None` without one.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
-        self.current.as_ref().map(|hearing| now.saturating_since(hearing.heard_at))
+        self.current.as_ref().map(|incoming| now.saturating_since(incoming.last_received_at))
     }
 
-    /// What is in the whole filter, as the peer said last.
+    /// Entries in the whole filter, as the peer last reported.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.current.as_ref().map_or(0, |hearing| hearing.entries())
+        self.current.as_ref().map_or(0, |incoming| incoming.entries())
     }
 
-    /// How many entries there can be in all that is looked up. Counted, so that it is as new as the filter; what the peer says of
-    /// its entries comes with its digests. Takes as long as reading the filter.
+    /// Upper bound of the entries in all filters that are looked up. It is counted, and so as new as the filters; the peer's own figure
+    /// arrives with its digests. Reads all filters.
     #[must_use]
     pub fn occupied(&self) -> u64 {
-        self.hearings().map(|hearing| hearing.held.occupied()).sum()
+        self.incoming_streams().map(|incoming| incoming.held.occupied()).sum()
     }
 
-    /// What the filters take, in bytes.
+    /// Memory of the filters, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.hearings().map(|hearing| hearing.held.memory().bytes()).sum()
+        self.incoming_streams().map(|incoming| incoming.held.memory().bytes()).sum()
     }
 
     /// Its figures.

@@ -1,4 +1,4 @@
-//! A master's filter, and the peers that are told it.
+//! The filter of a node's own connections, and its streams to the peers.
 
 use alloc::vec::Vec;
 
@@ -10,16 +10,16 @@ use super::cell::CellState;
 use super::common::Common;
 use super::config::{CompactConfig, CompactConfigError};
 use super::error::CompactError;
+use super::outgoing::Outgoing;
 use super::schedule::Schedule;
 use super::source::Source;
 use super::status::CompactSenderStatus;
-use super::telling::Telling;
 use super::wire::{self, Announcement};
 use crate::symbol::Coding;
 
-/// Tells every peer the filter of this node's connections, and keeps theirs equal to it.
+/// Sends the filter of this node's connections to every peer, and keeps theirs equal to it.
 ///
-/// Whoever owns it calls [`CompactSender::insert`], [`CompactSender::modify`] and [`CompactSender::remove`] as connections
+/// The owner calls [`CompactSender::insert`], [`CompactSender::modify`] and [`CompactSender::remove`] as connections
 /// change, and at the end of a batch [`CompactSender::poll_transmit`] for each peer until it is false. Peers' answers go to
 /// [`CompactSender::handle_datagram`], and when [`CompactSender::poll_timeout`] has come, [`CompactSender::handle_timeout`] is
 /// called; after each of the two, `poll_transmit` again.
@@ -28,12 +28,12 @@ pub struct CompactSender {
     common: Common,
     pub(super) source: Source,
     schedule: Schedule,
-    tellings: Vec<Telling>,
+    peers: Vec<Outgoing>,
     bad_datagrams: u64,
 }
 
 impl CompactSender {
-    /// An empty filter that these nodes are to be told.
+    /// An empty filter that is replicated to these nodes.
     ///
     /// # Errors
     /// There is no such filter, or there are too many peers.
@@ -42,7 +42,7 @@ impl CompactSender {
         Self::with_source(config, config.shape(), Source::new(&config)?, peers)
     }
 
-    /// Tells these nodes a filter that is there already.
+    /// As [`CompactSender::new`], with a filter that exists already.
     pub(super) fn with_source(
         config: CompactConfig,
         shape: Shape,
@@ -66,9 +66,9 @@ impl CompactSender {
         };
         let mut source = source;
         let mark = |source: &mut Source| source.memory_mut().mark().expect("as many peers as there are marks");
-        let tellings = peers.iter().map(|peer| Telling::new(*peer, &common, mark(&mut source))).collect();
+        let peers = peers.iter().map(|peer| Outgoing::new(*peer, &common, mark(&mut source))).collect();
         let schedule = Schedule::new(config.update);
-        Ok(Self { config, common, source, schedule, tellings, bad_datagrams: 0 })
+        Ok(Self { config, common, source, schedule, peers, bad_datagrams: 0 })
     }
 
     /// Its configuration.
@@ -81,31 +81,31 @@ impl CompactSender {
         &self.common
     }
 
-    /// These bytes were told each peer by other means, and count as if they had been told here: they come off the budget.
+    /// These bytes were sent to each peer by other means. They count against the budget.
     pub fn charge(&mut self, now: Instant, bytes: usize) {
-        self.tellings.iter_mut().for_each(|telling| telling.charge(now, bytes));
+        self.peers.iter_mut().for_each(|outgoing| outgoing.charge(now, bytes));
     }
 
-    /// From when on others may use what this filter leaves of its budget: nothing of it waits to be told then. `None` while
-    /// something waits for it, or nobody is told, and without a budget.
+    /// From when on others may use the rest of the budget: no word of the filter waits then. `None` while words wait, without a
+    /// peer that receives changes, and without a budget.
     #[must_use]
     pub fn spare_budget_at(&self) -> Option<Instant> {
-        let mut told = self.tellings.iter().filter(|telling| telling.is_told());
-        let first = told.next()?.spare_budget_at(self.source.memory())?;
-        told.try_fold(first, |at, telling| Some(at.max(telling.spare_budget_at(self.source.memory())?)))
+        let mut complete = self.peers.iter().filter(|outgoing| outgoing.is_complete());
+        let first = complete.next()?.spare_budget_at(self.source.memory())?;
+        complete.try_fold(first, |at, outgoing| Some(at.max(outgoing.spare_budget_at(self.source.memory())?)))
     }
 
-    /// A connection begins. One that finds no room is counted, and is not in the filter until it does.
+    /// A connection begins. One for which the filter has no room is counted, and inserted once there is room.
     pub fn insert(&mut self, original: &Tuple, state: CellState) {
         self.source.insert(original, state);
     }
 
-    /// A connection's state changes. `before` is the one that was last said here.
+    /// A connection's state changes. `before` is the state that was last given here.
     pub fn modify(&mut self, original: &Tuple, before: CellState, after: CellState) {
         self.source.modify(original, before, after);
     }
 
-    /// A connection ends. `state` is the one that was last said here.
+    /// A connection ends. `state` is the one that was last given here.
     pub fn remove(&mut self, original: &Tuple, state: CellState) {
         self.source.remove(original, state);
     }
@@ -115,9 +115,9 @@ impl CompactSender {
     /// # Errors
     /// It cannot be used; nothing of it was.
     pub fn handle_datagram(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), CompactError> {
-        let Self { common, source, tellings, .. } = self;
-        let result = match tellings.iter_mut().find(|telling| telling.peer == from) {
-            Some(telling) => telling.handle(now, common, source, datagram),
+        let Self { common, source, peers, .. } = self;
+        let result = match peers.iter_mut().find(|outgoing| outgoing.peer == from) {
+            Some(outgoing) => outgoing.handle(now, common, source, datagram),
             None => Err(CompactError::UnknownPeer(from)),
         };
         self.bad_datagrams += u64::from(result.is_err());
@@ -126,19 +126,19 @@ impl CompactSender {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let Self { source, schedule, tellings, .. } = self;
-        let waiting = tellings.iter().filter(|telling| telling.has_changes(source.memory()));
-        let changes = waiting.map(|telling| telling.changes(source)).max();
+        let Self { source, schedule, peers, .. } = self;
+        let waiting = peers.iter().filter(|outgoing| outgoing.has_changes(source.memory()));
+        let changes = waiting.map(|outgoing| outgoing.changes(source)).max();
         if schedule.is_due(now, changes, source.entries) {
             self.flush(now);
         }
     }
 
-    /// Tells what has changed up to now, whatever the rule: before the node leaves, say.
+    /// Sends all changes up to now, whatever the update rule: for example before the node leaves.
     pub fn flush(&mut self, now: Instant) {
-        let Self { common, source, tellings, .. } = self;
-        for telling in tellings.iter_mut().filter(|telling| telling.is_told()) {
-            telling.begin_update(now, common, source);
+        let Self { common, source, peers, .. } = self;
+        for outgoing in peers.iter_mut().filter(|outgoing| outgoing.is_complete()) {
+            outgoing.begin_update(now, common, source);
         }
         self.schedule.note(now);
     }
@@ -147,60 +147,59 @@ impl CompactSender {
     pub fn poll_transmit(&mut self, now: Instant, to: NodeId, out: &mut Vec<u8>) -> bool {
         out.clear();
         self.handle_timeout(now);
-        let Self { common, source, tellings, .. } = self;
-        let telling = tellings.iter_mut().find(|telling| telling.peer == to);
-        telling.is_some_and(|telling| telling.poll(now, common, source, out))
+        let Self { common, source, peers, .. } = self;
+        let outgoing = peers.iter_mut().find(|outgoing| outgoing.peer == to);
+        outgoing.is_some_and(|outgoing| outgoing.poll(now, common, source, out))
     }
 
     /// When [`CompactSender::handle_timeout`] is to be called, if nothing comes before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let has_changes = self.tellings.iter().any(|telling| telling.has_changes(self.source.memory()));
+        let has_changes = self.peers.iter().any(|outgoing| outgoing.has_changes(self.source.memory()));
         let update_at = self.schedule.at().filter(|_| has_changes);
-        self.tellings.iter().filter_map(Telling::timeout).chain(update_at).min()
+        self.peers.iter().filter_map(Outgoing::timeout).chain(update_at).min()
     }
 
-    /// A peer is away: it is told nothing until it is back. What it had is kept in mind.
+    /// A peer is unreachable: nothing is sent to it until it is back.
     pub fn peer_lost(&mut self, peer: NodeId) {
-        self.tellings.iter_mut().filter(|telling| telling.peer == peer).for_each(|telling| telling.is_away = true);
+        self.peers.iter_mut().filter(|outgoing| outgoing.peer == peer).for_each(|outgoing| outgoing.is_away = true);
     }
 
-    /// A peer is back. If it still has its filter, it is told what changed since; if not, it says so and is told everything.
+    /// A peer is reachable again. If it still has the filter, it receives the changes since; if not, it asks for the whole filter.
     pub fn peer_back(&mut self, now: Instant, peer: NodeId) {
-        let telling = self.tellings.iter_mut().find(|telling| telling.peer == peer);
-        telling.into_iter().filter(|telling| telling.is_away).for_each(|telling| telling.return_at(now));
+        let outgoing = self.peers.iter_mut().find(|outgoing| outgoing.peer == peer);
+        outgoing.into_iter().filter(|outgoing| outgoing.is_away).for_each(|outgoing| outgoing.return_at(now));
     }
 
-    /// A peer is back that was started anew: it has nothing, and late answers of its former self count no more.
+    /// A peer has restarted: it has no filter, and late answers of its former process do not count.
     pub fn peer_restarted(&mut self, now: Instant, peer: NodeId) {
-        let Self { common, source, tellings, .. } = self;
-        for telling in tellings.iter_mut().filter(|telling| telling.peer == peer) {
-            telling.is_away = false;
-            telling.restart(now, common, source, 0);
+        let Self { common, source, peers, .. } = self;
+        for outgoing in peers.iter_mut().filter(|outgoing| outgoing.peer == peer) {
+            outgoing.is_away = false;
+            outgoing.restart(now, common, source, 0);
         }
     }
 
-    /// Whether a peer has been told a whole filter and is there.
+    /// Whether a peer has the whole filter and is reachable.
     #[must_use]
-    pub fn is_told(&self, peer: NodeId) -> bool {
-        self.tellings.iter().any(|telling| telling.peer == peer && telling.is_told())
+    pub fn is_complete_at(&self, peer: NodeId) -> bool {
+        self.peers.iter().any(|outgoing| outgoing.peer == peer && outgoing.is_complete())
     }
 
-    /// Whether nothing waits to be told to a peer, and nothing that was told waits for its acknowledgement.
+    /// Whether a peer has acknowledged the filter as it is.
     #[must_use]
     pub fn is_settled(&self, peer: NodeId) -> bool {
-        let telling = self.tellings.iter().find(|telling| telling.peer == peer);
-        telling.is_some_and(|telling| telling.is_settled(self.source.memory()))
+        let outgoing = self.peers.iter().find(|outgoing| outgoing.peer == peer);
+        outgoing.is_some_and(|outgoing| outgoing.is_settled(self.source.memory()))
     }
 
-    /// Insertions that found no room, since it was made.
+    /// Insertions for which there was no room, in all.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.source.refused
     }
 
-    /// The share of its cells that is taken in each level of the filter, the largest level first; nothing for filters without levels.
-    /// All cells are looked at.
+    /// The share of cells taken in each level, the largest level first; empty for filters without levels. Reads all cells.
     #[must_use]
     pub fn loads_by_level(&self) -> Vec<f64> {
         let Shape::MultiLevel(shape, _) = self.config.shape() else { return Vec::new() };
@@ -212,7 +211,7 @@ impl CompactSender {
     /// Its figures.
     #[must_use]
     pub fn status(&self) -> CompactSenderStatus {
-        let of_peers: usize = self.tellings.iter().map(|telling| telling.bytes(&self.common)).sum();
+        let of_peers: usize = self.peers.iter().map(|outgoing| outgoing.bytes(&self.common)).sum();
         let status = CompactSenderStatus {
             entries: self.source.entries,
             refused: self.source.refused,
@@ -222,8 +221,8 @@ impl CompactSender {
             memory_bytes: (self.source.bytes() + of_peers) as u64,
             ..CompactSenderStatus::default()
         };
-        self.tellings.iter().fold(status, |status, telling| {
-            let counters = &telling.counters;
+        self.peers.iter().fold(status, |status, outgoing| {
+            let counters = &outgoing.counters;
             CompactSenderStatus {
                 bytes: status.bytes + counters.bytes,
                 datagrams: status.datagrams + counters.datagrams,
@@ -234,8 +233,8 @@ impl CompactSender {
                 probes: status.probes + counters.probes,
                 drifts: status.drifts + counters.drifts,
                 beginnings: status.beginnings + counters.beginnings,
-                peers_told: status.peers_told + u64::from(telling.is_told()),
-                peers_refusing: status.peers_refusing + u64::from(telling.is_refused),
+                peers_told: status.peers_told + u64::from(outgoing.is_complete()),
+                peers_refusing: status.peers_refusing + u64::from(outgoing.is_refused),
                 ..status
             }
         })

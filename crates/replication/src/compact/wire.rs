@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! 0         1     2         6
-//! 0xc1      kind  hearing   …        0xc: compact; 1: version; kind: bits 4 to 6 are the stream, 0 the node's own filter,
-//!                                   1 and more those that it tells on (super::heirloom)
+//! 0xc1      kind  stream_number   …        0xc: compact; 1: version; kind: bits 4 to 6 are the stream, 0 the node's own filter,
+//!                                   1 and more those that it tells on (super::inherited)
 //!
 //! by the sender of a filter
 //!   1 shape     representation u8, flags u8 (1: symbols), 0 u16, secret 16, shape 32 (filters::shape)
@@ -14,7 +14,7 @@
 //!   6 digests   next number u32, entries u64, first section u32, a digest u32 for each section
 //! by its receiver
 //!   0x81 ack       number behind the highest received u32, held for µs u32, received: 256 bits, the highest number's first
-//!   0x82 ask       new hearing u32, epoch u64; `hearing` is the one that is not known
+//!   0x82 ask       new stream_number u32, epoch u64; `stream_number` is the one that is not known
 //!   0x83 sections  the number of each section that is to be told again u32
 //!   0x84 refuse    epoch u64, words that it would take at most u64
 //! ```
@@ -27,7 +27,7 @@ use filters::shape::SHAPE_BYTES;
 use super::config::Representation;
 use super::error::CompactError;
 
-/// Bytes of the header: magic number and version, kind, hearing.
+/// Bytes of the header: magic number and version, kind, stream_number.
 pub(super) const HEADER_BYTES: usize = 6;
 /// Bytes before the words or changes of a numbered datagram.
 pub(super) const NUMBERED_BYTES: usize = HEADER_BYTES + 4;
@@ -96,7 +96,7 @@ pub fn telling_bytes(datagram: &[u8]) -> usize {
 
 /// Whether a datagram tells of entries, or that there are none any more.
 #[must_use]
-pub fn tells_entries(datagram: &[u8]) -> bool {
+pub fn carries_entries(datagram: &[u8]) -> bool {
     let kind = datagram.get(1).filter(|_| is_compact(datagram)).map(|kind| kind & !kind::STREAM);
     matches!(kind, Some(kind::WORDS | kind::CHANGES))
 }
@@ -108,23 +108,23 @@ pub fn stream(datagram: &[u8]) -> u8 {
     datagram.get(1).map_or(0, |kind| (kind & kind::STREAM) >> kind::STREAM.trailing_zeros())
 }
 
-/// Makes a compact datagram one of this stream, up to [`super::HEIRLOOMS_MAX`]. Answers are of the stream that they answer.
+/// Makes a compact datagram one of this stream, up to [`super::INHERITED_FILTERS_MAX`]. Answers are of the stream that they answer.
 pub fn set_stream(datagram: &mut [u8], stream: u8) {
     if let Some(kind) = datagram.get_mut(1) {
         *kind = *kind & !kind::STREAM | stream << kind::STREAM.trailing_zeros() & kind::STREAM;
     }
 }
 
-const _: () = assert!(super::HEIRLOOMS_MAX <= (kind::STREAM >> kind::STREAM.trailing_zeros()) as usize);
+const _: () = assert!(super::INHERITED_FILTERS_MAX <= (kind::STREAM >> kind::STREAM.trailing_zeros()) as usize);
 
 /// Replaces what is in `out` by a header.
-pub(super) fn begin(out: &mut Vec<u8>, kind: u8, hearing: u32) {
+pub(super) fn begin(out: &mut Vec<u8>, kind: u8, stream_number: u32) {
     out.clear();
     out.extend_from_slice(&[MAGIC | VERSION, kind]);
-    out.extend_from_slice(&hearing.to_be_bytes());
+    out.extend_from_slice(&stream_number.to_be_bytes());
 }
 
-/// A datagram's kind, hearing, and what follows.
+/// A datagram's kind, stream_number, and what follows.
 pub(super) fn parse(datagram: &[u8]) -> Result<(u8, u32, Body<'_>), CompactError> {
     if !is_compact(datagram) {
         return Err(CompactError::NotOurs);

@@ -12,4 +12,4 @@ pub mod precise;
 pub mod selection;
 
 pub use item::item;
-pub use selection::{Selection, is_worth_telling};
+pub use selection::{Selection, is_worth_replicating};

@@ -55,7 +55,13 @@ impl Default for Selection {
 ///
 /// A change of state within one state (the connection became assured, say) counts as one to that state.
 #[must_use]
-pub fn is_worth_telling(selection: Selection, protocol: u8, previous_state: u8, new_state: u8, change: Change) -> bool {
+pub fn is_worth_replicating(
+    selection: Selection,
+    protocol: u8,
+    previous_state: u8,
+    new_state: u8,
+    change: Change,
+) -> bool {
     match selection {
         Selection::Eager => change != Change::None,
         Selection::Selective(_) if change != Change::State && previous_state == new_state => false,
@@ -72,16 +78,16 @@ mod tests {
     fn eager_tells_whatever_another_node_could_need() {
         for protocol in [TCP, UDP] {
             for state in 0..10 {
-                assert!(is_worth_telling(Selection::Eager, protocol, state, state, Change::Detail));
-                assert!(is_worth_telling(Selection::Eager, protocol, 0, state, Change::State));
-                assert!(!is_worth_telling(Selection::Eager, protocol, state, state, Change::None));
+                assert!(is_worth_replicating(Selection::Eager, protocol, state, state, Change::Detail));
+                assert!(is_worth_replicating(Selection::Eager, protocol, 0, state, Change::State));
+                assert!(!is_worth_replicating(Selection::Eager, protocol, state, state, Change::None));
             }
         }
     }
 
     #[test]
     fn selective_tells_of_tcp_only_the_states_that_matter() {
-        let told = |previous, new, change| is_worth_telling(Selection::default(), TCP, previous, new, change);
+        let told = |previous, new, change| is_worth_replicating(Selection::default(), TCP, previous, new, change);
         for previous in 0..10 {
             for new in 0..10 {
                 assert_eq!(told(previous, new, Change::State), [1, 3, 4, 7, 8].contains(&new), "{previous} to {new}");
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn selective_tells_every_change_of_state_of_other_protocols() {
-        let told = |previous, new, change| is_worth_telling(Selection::default(), UDP, previous, new, change);
+        let told = |previous, new, change| is_worth_replicating(Selection::default(), UDP, previous, new, change);
         assert!(told(0, 1, Change::State) && told(1, 1, Change::State) && told(0, 0, Change::State));
         assert!(!told(1, 1, Change::Detail));
     }
@@ -101,8 +107,8 @@ mod tests {
     #[test]
     fn an_operators_choice_of_states_is_kept() {
         let selection = Selection::Selective(TcpStates::of(&[2]));
-        assert!(is_worth_telling(selection, TCP, 1, 2, Change::State));
-        assert!(!is_worth_telling(selection, TCP, 2, 3, Change::State));
+        assert!(is_worth_replicating(selection, TCP, 1, 2, Change::State));
+        assert!(!is_worth_replicating(selection, TCP, 2, 3, Change::State));
         assert!(!TcpStates::of(&[15]).contains(200));
     }
 }

@@ -21,7 +21,7 @@ use flow::table::Slot;
 use flow::wire::ip_protocol;
 use flow::{Connection, Instant, NodeId};
 use replication::representation::precise::{self, Ended};
-use replication::representation::{Selection, is_worth_telling};
+use replication::representation::{Selection, is_worth_replicating};
 use replication::{Handle, Session};
 
 use super::NodeError;
@@ -58,33 +58,33 @@ impl ReplicationSet {
         match change {
             TableChange::Began { slot } => self.on_begun(now, pipeline, *slot),
             TableChange::Copied { slot } => {
-                self.note_copied_compactly(pipeline, *slot);
+                self.note_replica_compactly(pipeline, *slot);
                 self.note_copied(pipeline, *slot);
             }
             TableChange::TakenOver { slot } => {
                 self.note_copied(pipeline, *slot);
-                if !self.tell_compactly(now, pipeline, *slot) {
+                if !self.replicate_compactly(now, pipeline, *slot) {
                     self.on_taken_over(pipeline, *slot);
                 }
             }
             TableChange::FunctionsChanged { slot } => {
                 self.note_copied(pipeline, *slot);
-                if !self.tell_functions_compactly(now, pipeline, *slot) {
+                if !self.replicate_functions_compactly(now, pipeline, *slot) {
                     sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
             }
             TableChange::Changed { slot, change, previous_state } => {
-                if !self.tell_changed_compactly(now, pipeline, *slot, *change, *previous_state) {
+                if !self.replicate_change_compactly(now, pipeline, *slot, *change, *previous_state) {
                     self.on_automaton_changed(pipeline, *slot, *change, *previous_state);
                 }
             }
             TableChange::Ended { slot, ended } => {
-                if self.tell_left_compactly(pipeline, *slot, &ended.original) {
+                if self.remove_compactly(pipeline, *slot, &ended.original) {
                     self.on_ended(*slot, ended);
                 }
             }
             TableChange::Displaced { slot, original } => {
-                self.tell_left_compactly(pipeline, *slot, original);
+                self.remove_compactly(pipeline, *slot, original);
             }
             TableChange::Refused { to, ended } => self.send_end(*to, ended),
         }
@@ -154,7 +154,7 @@ impl ReplicationSet {
     fn on_begun(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) {
         // The slot may have held a copy of which the sessions still know something.
         sessions(&mut self.peers).for_each(|session| session.forget(Handle(slot.0)));
-        if self.tell_compactly(now, pipeline, slot) {
+        if self.replicate_compactly(now, pipeline, slot) {
             return;
         }
         self.mark_changed(slot, !self.hold_first_reply.is_zero());
@@ -178,7 +178,7 @@ impl ReplicationSet {
     fn on_automaton_changed(&mut self, pipeline: &Pipeline, slot: Slot, change: Change, previous_state: u8) {
         let Some(connection) = pipeline.connection(slot) else { return };
         let (protocol, state) = (connection.original.protocol, connection.protocol.state);
-        if is_worth_telling(self.selection, protocol, previous_state, state, change)
+        if is_worth_replicating(self.selection, protocol, previous_state, state, change)
             || is_needed_by_guests(connection, change)
         {
             sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));

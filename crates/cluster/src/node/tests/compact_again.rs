@@ -8,7 +8,7 @@ use flow::{DropReason, NodeId, Tuple, WorkerId};
 use network_functions::chain::{Chain, ChainBuilder};
 use network_functions::firewall::{Action, Firewall, FirewallConfig, Rule};
 use network_functions::rule_set::Conditions;
-use replication::compact::{HEIRLOOMS_MAX, Representation};
+use replication::compact::{INHERITED_FILTERS_MAX, Representation};
 use replication::lazy;
 
 use super::cluster::{CLIENT, Cluster, Compactly, Options, SERVER, segment, syn, syn_ack};
@@ -17,7 +17,7 @@ use super::compact::{
 };
 use super::site::Site;
 use super::{ACK, FIN_ACK};
-use crate::node::{HeirloomStatus, WhichPrecise};
+use crate::node::{InheritedStatus, WhichPrecise};
 
 const THRESHOLD: Duration = Duration::from_millis(500);
 
@@ -29,8 +29,8 @@ fn comes_back(cluster: &mut Cluster, id: u8) {
     });
 }
 
-fn heirlooms(cluster: &Cluster, id: u8) -> HeirloomStatus {
-    cluster.node(id).compact_status().expect("connections are told compactly").heirlooms
+fn inherited(cluster: &Cluster, id: u8) -> InheritedStatus {
+    cluster.node(id).compact_status().expect("connections are told compactly").inherited
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn what_a_node_told_before_it_started_anew_is_told_on_to_it_by_one_that_has_not_
     cluster.run_until("everything to be told", |cluster| is_told(cluster.node(0)));
     cluster.kill(0);
     cluster.restart(0);
-    cluster.run_until("node 1 to tell it on", |cluster| heirlooms(cluster, 1).entries == 40);
+    cluster.run_until("node 1 to tell it on", |cluster| inherited(cluster, 1).entries == 40);
     assert!(!cluster.node(1).holds_addresses(), "before it takes over");
     let recalled =
         |cluster: &Cluster| ports(40).filter(|port| cluster.node(0).recalls(&outwards(*port)).is_some()).count();
@@ -91,10 +91,10 @@ fn connections_outlive_an_active_node_that_starts_anew_while_the_standby_stands_
 fn what_is_told_on_is_what_has_not_come_back() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 100);
     take_over(&mut cluster, 0);
-    let told_on = heirlooms(&cluster, 1);
-    assert_eq!((told_on.filters, told_on.entries), (1, 100));
+    let readvertised = inherited(&cluster, 1);
+    assert_eq!((readvertised.filters, readvertised.entries), (1, 100));
     assert_eq!(ports(60).filter(|port| goes_on(&mut cluster, *port)).count(), 60);
-    assert_eq!(heirlooms(&cluster, 1).entries, 40);
+    assert_eq!(inherited(&cluster, 1).entries, 40);
     comes_back(&mut cluster, 0);
     let is_recalled = |cluster: &Cluster, port: u16| cluster.node(0).recalls(&outwards(port)).is_some();
     assert!(ports(100).all(|port| is_recalled(&cluster, port)), "from one filter or the other");
@@ -108,7 +108,7 @@ fn what_is_told_on_ends_with_the_recovery_and_is_forgotten_by_those_who_heard_it
     comes_back(&mut cluster, 0);
     assert!(cluster.node(0).recalls(&outwards(20_000)).is_some());
     cluster.run_until("the recovery to end", |cluster| !cluster.node(1).pipeline().recovery.is_active());
-    assert_eq!(heirlooms(&cluster, 1), HeirloomStatus::default());
+    assert_eq!(inherited(&cluster, 1), InheritedStatus::default());
     // It is told no more: that shows by the silence.
     cluster.run(Duration::from_secs(40));
     assert!(cluster.node(0).recalls(&outwards(20_000)).is_none());
@@ -117,15 +117,15 @@ fn what_is_told_on_ends_with_the_recovery_and_is_forgotten_by_those_who_heard_it
 #[test]
 fn no_more_filters_are_told_on_than_there_are_streams() {
     let mut cluster = connected(options(Compactly::of(MULTI_LEVEL)), 10);
-    for failover in 0..HEIRLOOMS_MAX as u8 + 2 {
+    for failover in 0..INHERITED_FILTERS_MAX as u8 + 2 {
         let from = failover % 2;
         take_over(&mut cluster, from);
         // Each filter has something that never comes back.
         connect(&mut cluster, 30_000 + u16::from(failover));
         comes_back(&mut cluster, from);
-        assert!(heirlooms(&cluster, 1 - from).filters <= HEIRLOOMS_MAX as u64);
+        assert!(inherited(&cluster, 1 - from).filters <= INHERITED_FILTERS_MAX as u64);
     }
-    assert_eq!(heirlooms(&cluster, 1).filters, HEIRLOOMS_MAX as u64);
+    assert_eq!(inherited(&cluster, 1).filters, INHERITED_FILTERS_MAX as u64);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn all_workers_tell_on_what_a_peer_told_that_has_handed_over_and_dies_later() {
     site.nodes[0][0].drain(now, false).expect("node 1 can take over");
     site.run_until("node 1 to have taken over", |site| site.lead(1).holds_addresses());
     let filters =
-        |site: &Site| [0, 1].map(|at| site.worker(1, WorkerId(at)).compact_status().unwrap().heirlooms.filters);
+        |site: &Site| [0, 1].map(|at| site.worker(1, WorkerId(at)).compact_status().unwrap().inherited.filters);
     assert_eq!(filters(&site), [0, 0], "node 0 lives and has its connections itself");
     site.kill(0);
     site.run_until("both workers to know that node 0 is gone", |site| filters(site) == [1, 1]);

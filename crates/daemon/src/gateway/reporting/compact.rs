@@ -21,7 +21,7 @@ pub(super) struct Filter {
 
 /// Bytes by which a node told of its connections, and what others told that are gone.
 const fn bytes_told(compact: &CompactStatus) -> u64 {
-    compact.sender.bytes + compact.heirlooms.bytes
+    compact.sender.bytes + compact.inherited.bytes
 }
 
 impl Filter {
@@ -59,9 +59,9 @@ impl Filter {
             whole_updates: sender.whole_updates,
             incremental_updates: sender.incremental_updates,
             drifts: sender.drifts,
-            memory_bytes: sender.memory_bytes + compact.heirlooms.memory_bytes,
-            heirlooms: compact.heirlooms.filters,
-            heirloom_entries: compact.heirlooms.entries,
+            memory_bytes: sender.memory_bytes + compact.inherited.memory_bytes,
+            inherited: compact.inherited.filters,
+            inherited_entries: compact.inherited.entries,
             precise_long_lived: precision.long_lived,
             precise_urgent: precision.urgent,
             recovery: RecoveryStatus {

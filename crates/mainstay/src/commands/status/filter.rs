@@ -49,8 +49,8 @@ pub(super) fn describe(filter: &FilterStatus) -> String {
     if filter.recovery.begun > 0 {
         text.push_str(&describe_recovery(&filter.recovery));
     }
-    if filter.heirlooms > 0 {
-        let (filters, entries) = (count(filter.heirlooms), count(filter.heirloom_entries));
+    if filter.inherited > 0 {
+        let (filters, entries) = (count(filter.inherited), count(filter.inherited_entries));
         let _ = writeln!(text, "Told on      {entries} entries in {filters} filters of nodes that are gone");
     }
     text
@@ -87,8 +87,8 @@ mod tests {
             entries: 1000,
             entries_max: 65_536,
             bytes_per_s: 2500.0,
-            heirlooms: 1,
-            heirloom_entries: 100,
+            inherited: 1,
+            inherited_entries: 100,
             recovery,
             ..FilterStatus::default()
         };

@@ -44,7 +44,7 @@ fn a_filter_that_is_too_large_is_refused_and_the_sender_learns_of_it() {
     pair.receiver = CompactReceiver::new(ReceiverLimits { words_max: 1000 }, 3);
     pair.run(5 * SECOND);
     assert_eq!((pair.receiver.memory_bytes(), pair.sender.status().peers_refusing), (0, 1));
-    assert!(pair.receiver.status().bad_datagrams > 0 && !pair.sender.is_told(PEER));
+    assert!(pair.receiver.status().bad_datagrams > 0 && !pair.sender.is_complete_at(PEER));
     assert!(pair.sender.status().bytes < 4000, "it asks ten times a second at most: {}", pair.sender.status().bytes);
     let mut shape = datagram_of_kind(&mut Pair::new(config(MULTI_LEVEL, 100_000), FAIR), 1);
     let error = pair.receiver.handle_datagram(pair.now, &shape).expect_err("too large");
@@ -167,11 +167,11 @@ proptest! {
         let mut pair = Pair::new(config(EVERY[representation], 100), FAIR);
         (0..50).for_each(|number| pair.set(number, tcp(TcpState::Established)));
         pair.until_equal(SECOND);
-        // The hearings are known, as if a peer had gone mad.
-        let hearing = pair.receiver.current.as_ref().expect("it is equal").number;
+        // The incoming_streams are known, as if a peer had gone mad.
+        let stream_number = pair.receiver.current.as_ref().expect("it is equal").number;
         for (kind, is_answer, body) in bodies {
             let mut datagram = std::vec![0xc1, kind | u8::from(is_answer) << 7];
-            datagram.extend_from_slice(&hearing.to_be_bytes());
+            datagram.extend_from_slice(&stream_number.to_be_bytes());
             datagram.extend_from_slice(&body);
             if is_answer {
                 let _ = pair.sender.handle_datagram(pair.now, PEER, &datagram);

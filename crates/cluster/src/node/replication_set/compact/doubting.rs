@@ -1,14 +1,12 @@
-//! Connections of which a peer says that they are its own, though this node goes on with them.
+//! Connections that a live peer claims, although this node forwards and owns them.
 //!
-//! A precise word of a peer that took a connection over makes this node's record a copy, whose windows are learnt afresh with its next
-//! packet. A filter says it less loudly: an entry appears in it. So a node that forwards looks through its own connections when a
-//! peer that lives tells of entries: those that the peer's filter has are marked as copies are. Both nodes may have passed
-//! packets of them while neither heard the other; what this one saw last may be far behind. A mistake costs little: the next
-//! packet is taken as the first of a copy is.
+//! An update of a peer that took a connection over turns this node's record into a copy, whose windows are learnt from its next packet. A
+//! filter reports this only by an entry. So an active node compares its own connections with a live peer's filter when entries
+//! arrive, and marks those that the filter has as copies: during a split both nodes may have forwarded their packets, and this node's
+//! windows may be far behind. A false match costs little.
 //!
-//! A node that stood by for a moment and forwards again has not looked at all its connections meanwhile
-//! ([`super::standing_by`]). The node that forwarded in its place may have let them go since, so that no filter names them: all
-//! that were not looked at are marked.
+//! A node that stood by only for a moment has not compared all its connections ([`super::standing_by`]). The other node may have
+//! removed them since, so that no filter has them: all that were not compared are marked.
 
 use core::time::Duration;
 
@@ -19,9 +17,9 @@ use flow::table::Slot;
 use crate::node::replication_set::ReplicationSet;
 use crate::pipeline::Pipeline;
 
-/// Slots looked at in one step.
+/// Slots that one step compares.
 const SLOTS_PER_STEP: usize = 256;
-/// From a peer's word to the round that follows it: what else it tells by then is looked at in the same one.
+/// From a peer's entries to the round that follows: entries that arrive meanwhile are compared in the same round.
 const ROUND_DELAY: Duration = Duration::from_millis(100);
 
 /// Where the round stands.
@@ -30,18 +28,18 @@ pub(in crate::node) struct Doubting {
     cursor: Option<Slot>,
     /// The next round begins then.
     next_at: Option<Instant>,
-    /// This round asks no filter: all connections from its cursor on are marked.
+    /// This round marks all connections from its cursor on.
     marks_all: bool,
 }
 
 impl Doubting {
-    /// Another node forwarded until now: what lies in slots from `from` on is of before.
+    /// Another node forwarded until now: marks all connections from slot `from` on.
     pub(in crate::node) const fn mark_all(&mut self, from: Slot) {
         (self.cursor, self.marks_all) = (Some(from), true);
     }
 
-    /// A peer that lives told of entries.
-    pub(in crate::node) fn note_told(&mut self, now: Instant) {
+    /// Entries of a live peer have arrived.
+    pub(in crate::node) fn note_entries_received(&mut self, now: Instant) {
         self.next_at = self.next_at.or(Some(now + ROUND_DELAY));
     }
 

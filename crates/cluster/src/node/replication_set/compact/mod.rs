@@ -1,27 +1,27 @@
-//! Connections told compactly: as entries of a filter beside the precise words of a session.
+//! Compact replication: connections as entries of a filter, beside the records that sessions replicate.
 //!
-//! The session with each peer goes on in every mode: it finds the peer, says who lives, and tells precisely what is told
-//! precisely. Beside it, in datagrams of its own, runs a [`CompactSender`] that tells all peers of this node's own connections,
-//! and for each peer a [`CompactReceiver`] that holds what the peer told. The table is not touched by the latter: only when
-//! this node takes over, packets of no connection are asked for in it ([`crate::pipeline::RecoveryConfig`]).
+//! The session with each peer runs in every mode: it finds the peer, reports liveness, and replicates the records of connections that
+//! the filter cannot represent. Beside it, in its own datagrams, a [`CompactSender`] replicates this node's connections to all
+//! peers, and a [`CompactReceiver`] for each peer holds that peer's filter. The filter does not change the table: only after a
+//! take-over, packets without a connection are looked up in it ([`crate::pipeline::RecoveryConfig`]).
 //!
 //! ```text
-//!   pipeline ─ changes ─► telling ─┬─ in the filter: CompactSender ════════► peers' CompactReceivers
-//!                                  └─ precise (mixture): sessions ─────────► peers' tables
-//!   peers' CompactSenders ════════► CompactReceivers ─ recall ─► pipeline, after a take-over
+//!   pipeline ─ changes ─►─┬─ in the filter: CompactSender ══► peers' CompactReceivers
+//!                         └─ as records (mixture): sessions ─► peers' tables
+//!   peers' CompactSenders ══► CompactReceivers ─ lookup ─► pipeline, after a take-over
 //! ```
 //!
 //! [`CompactSender`]: replication::compact::CompactSender
 //! [`CompactReceiver`]: replication::compact::CompactReceiver
 
 mod cells;
+mod changes;
 mod doubting;
-mod heirlooms;
+mod inherited;
 mod mixture;
 mod receiving;
 mod standing_by;
 mod status;
-mod telling;
 
 use flow::{Instant, NodeId};
 use replication::SessionEvent;
@@ -32,30 +32,30 @@ use crate::pipeline::RecoveryConfig;
 
 pub(in crate::node) use cells::Cells;
 use doubting::Doubting;
-use heirlooms::Heirlooms;
-pub(in crate::node) use heirlooms::ToldOn;
+use inherited::InheritedFilters;
+pub(in crate::node) use inherited::Readvertised;
 use mixture::Mixture;
 pub use mixture::WhichPrecise;
 pub(in crate::node) use receiving::recall;
 use standing_by::StandingBy;
-pub use status::{CompactStatus, HeirloomStatus, PrecisionCounters};
+pub use status::{CompactStatus, InheritedStatus, PrecisionCounters};
 
-/// How connections are told compactly.
+/// Configuration of compact replication.
 #[derive(Clone, Debug)]
 pub struct CompactNodeConfig {
     /// The stream of filters.
     pub config: CompactConfig,
-    /// Which connections are told precisely as well.
+    /// Which connections are replicated as records as well.
     pub precise: WhichPrecise,
-    /// How this node goes on with what it was told, once it takes over.
+    /// How this node recovers connections from a peer's filter after a take-over.
     pub recovery: RecoveryConfig,
 }
 
-/// A peer's filter may be larger than this node's by so much: a peer that is being given more room is not refused.
+/// How many times larger than this node's a peer's filter may be, so that a peer with a new, larger size is not refused.
 const PEERS_FILTER_LARGER_MAX: usize = 4;
 
 impl CompactNodeConfig {
-    /// How large a filter is taken from a peer.
+    /// How large a peer's filter may be.
     pub(in crate::node) fn receiver_limits(&self) -> ReceiverLimits {
         let own_words = self.config.filter_bytes().unwrap_or(0) / size_of::<u32>();
         let words_max = own_words.saturating_mul(PEERS_FILTER_LARGER_MAX).max(ReceiverLimits::default().words_max);
@@ -63,19 +63,19 @@ impl CompactNodeConfig {
     }
 }
 
-/// What a node has for telling connections compactly.
+/// State of compact replication.
 pub(in crate::node) struct Compact {
     pub(in crate::node) sender: CompactSender,
     pub(in crate::node) cells: Cells,
-    /// The filter holds pairs of hosts.
+    /// The filter's entries are pairs of hosts.
     is_of_hosts: bool,
     mixture: Mixture,
-    heirlooms: Heirlooms,
+    inherited: InheritedFilters,
     recovery: RecoveryConfig,
     standing_by: StandingBy,
     doubting: Doubting,
     counters: PrecisionCounters,
-    /// A recovery begins if something to recover is told until then.
+    /// A recovery begins if entries arrive until then.
     awaits_entries_until: Option<Instant>,
 }
 
@@ -86,14 +86,14 @@ impl Compact {
         connections_max: u32,
     ) -> Result<Self, ConfigError> {
         let mut sender = CompactSender::new(config.config, peers)?;
-        // They are told once their sessions hear them, and whatever is said reaches them.
+        // A peer is reachable once its session is open.
         peers.iter().for_each(|peer| sender.peer_lost(*peer));
         Ok(Self {
             sender,
             cells: Cells::new(connections_max),
             is_of_hosts: config.config.representation == Representation::HostAggregate,
             mixture: Mixture::new(config.precise, connections_max),
-            heirlooms: Heirlooms::default(),
+            inherited: InheritedFilters::default(),
             recovery: config.recovery.clone(),
             standing_by: StandingBy::default(),
             doubting: Doubting::default(),
@@ -102,21 +102,21 @@ impl Compact {
         })
     }
 
-    /// The peer listens, or does not.
+    /// Notes whether the peer is reachable.
     pub(in crate::node) fn note_session(&mut self, now: Instant, peer: NodeId, event: SessionEvent) {
         match event {
             SessionEvent::PeerUp => {
                 self.sender.peer_back(now, peer);
-                self.heirlooms.peer_back(now, peer);
+                self.inherited.peer_back(now, peer);
             }
-            // It may have been away for too short a time to be missed: what it had is gone all the same.
+            // It may have restarted before it was missed. Its filters are gone all the same.
             SessionEvent::PeerRestarted => {
                 self.sender.peer_restarted(now, peer);
-                self.heirlooms.peer_restarted(now, peer);
+                self.inherited.peer_restarted(now, peer);
             }
             SessionEvent::PeerSilent | SessionEvent::PeerLeft => {
                 self.sender.peer_lost(peer);
-                self.heirlooms.peer_lost(peer);
+                self.inherited.peer_lost(peer);
             }
             _ => {}
         }
@@ -125,8 +125,8 @@ impl Compact {
     /// When it has something to do next.
     pub(in crate::node) fn poll_timeout(&self) -> Option<Instant> {
         let precise_at = self.mixture.poll_timeout(self.sender.spare_budget_at());
-        let told_by = [self.sender.poll_timeout(), self.heirlooms.poll_timeout(), precise_at];
-        let told_by = told_by.into_iter().chain([self.standing_by.poll_timeout(), self.doubting.poll_timeout()]);
-        told_by.chain([self.awaits_entries_until]).flatten().min()
+        let timeouts = [self.sender.poll_timeout(), self.inherited.poll_timeout(), precise_at];
+        let timeouts = timeouts.into_iter().chain([self.standing_by.poll_timeout(), self.doubting.poll_timeout()]);
+        timeouts.chain([self.awaits_entries_until]).flatten().min()
     }
 }

@@ -1,14 +1,14 @@
-//! Connections of a node that gave the addresses up and lives.
+//! Connections of a node that has given the addresses up and stands by.
 //!
-//! Precise words would tell it whose connections are now the other's. A filter does not: so it looks, a part of its table at a
-//! time, which of its own connections the other's filter has, and lets these go. The others stay, and stay in its own filter,
-//! from which the node that took over restores them when their packets come.
+//! With records, the new owner's updates turn its connections into replicas. A filter has no owners. So the standby compares its own
+//! connections with the active node's filter, a part of the table at a time, and removes those that the filter has. The others stay,
+//! in the table and in its own filter, from which the active node restores them when their packets arrive.
 //!
-//! For the first two seconds it lets nothing go: what it has received of the other's filter may be of before the other gave the
-//! addresses up for a moment, and both would let a connection go because of the other's entry. A connection that ends meanwhile is
-//! not missed: closed ones stay in the other's table, and filter, for ten seconds and more.
+//! In the first two seconds it removes nothing: the filter that it has received may be older than a short change of roles, and each of
+//! two nodes would remove a connection because of the other's outdated entry. A connection that closes meanwhile stays in the
+//! active node's table and filter for ten seconds and more, so that it is still found.
 //!
-//! What stays may be out of date when this node takes over again: it is marked as a copy, whose windows are learnt afresh.
+//! A connection that stays may be out of date at the next take-over: it is marked as a copy, whose windows are learnt from its next packets.
 
 use core::time::Duration;
 
@@ -19,21 +19,21 @@ use flow::table::Slot;
 use crate::node::replication_set::ReplicationSet;
 use crate::pipeline::Pipeline;
 
-/// Slots looked at in one step.
+/// Slots that one step compares.
 const SLOTS_PER_STEP: usize = 256;
 /// From the end of one round to the beginning of the next.
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
-/// For so long nothing is let go.
-const LETS_GO_AFTER: Duration = Duration::from_secs(2);
+/// How long a standby removes nothing.
+const REMOVES_AFTER: Duration = Duration::from_secs(2);
 
 /// Where the round stands.
 #[derive(Debug, Default)]
 pub(in crate::node) struct StandingBy {
     cursor: Option<Slot>,
-    /// The next round begins then, unless there is nothing to look at.
+    /// When the next round begins; `None`: there is no connection to compare.
     next_at: Option<Instant>,
-    /// From then on connections are let go.
-    lets_go_at: Instant,
+    /// From then on connections are removed.
+    removes_at: Instant,
 }
 
 impl StandingBy {
@@ -43,13 +43,13 @@ impl StandingBy {
 }
 
 impl ReplicationSet {
-    /// This node forwards nothing any more: what it is master of is another's, or will be.
+    /// This node no longer forwards: its connections belong to the active node, or soon will.
     pub(in crate::node) fn begin_standing_by(&mut self, now: Instant) {
         if let Some(compact) = &mut self.compact {
             compact.standing_by = StandingBy {
                 cursor: Some(Slot(0)),
                 next_at: Some(now + ROUND_INTERVAL),
-                lets_go_at: now + LETS_GO_AFTER,
+                removes_at: now + REMOVES_AFTER,
             };
         }
     }
@@ -65,14 +65,14 @@ impl ReplicationSet {
             return;
         }
         let is_due = standing_by.next_at.is_some_and(|at| at <= now);
-        let lets_go = standing_by.lets_go_at <= now;
+        let removes = standing_by.removes_at <= now;
         let Some(mut cursor) = standing_by.cursor.or_else(|| is_due.then_some(Slot(0))) else { return };
         for _ in 0..SLOTS_PER_STEP {
             let Some(slot) = pipeline.table().next_occupied(cursor) else {
                 self.end_round(now, pipeline);
                 return;
             };
-            self.look_at_own(pipeline, slot, lets_go);
+            self.look_at_own(pipeline, slot, removes);
             cursor = Slot(slot.0 + 1);
         }
         if let Some(compact) = &mut self.compact {
@@ -88,19 +88,19 @@ impl ReplicationSet {
         }
     }
 
-    /// A connection of this node's goes if the node that took over has it, else it is kept as a copy is.
-    fn look_at_own(&mut self, pipeline: &mut Pipeline, slot: Slot, lets_go: bool) {
+    /// Removes a connection of this node that the active node has; otherwise marks it as a copy.
+    fn look_at_own(&mut self, pipeline: &mut Pipeline, slot: Slot, removes: bool) {
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return;
         };
         let original = connection.original;
         let is_copy = connection.flags & flags::COPY != 0;
-        // Where a filter has no fingerprints, too many of its answers are wrong to give connections away by them.
+        // Without fingerprints, too many lookups are wrong.
         let receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
         let is_taken =
             receivers.filter(|receiver| receiver.is_sure()).any(|receiver| receiver.lookup(&original).is_some());
-        if is_taken && lets_go {
-            let was_precise = self.tell_left_compactly(pipeline, slot, &original);
+        if is_taken && removes {
+            let was_precise = self.remove_compactly(pipeline, slot, &original);
             pipeline.let_go(slot);
             if let Some(compact) = &mut self.compact {
                 compact.counters.let_go += 1;

@@ -20,7 +20,7 @@ pub struct PrecisionCounters {
 
 /// What a node tells on for others that are gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HeirloomStatus {
+pub struct InheritedStatus {
     /// Filters.
     pub filters: u64,
     /// Their entries whose connections have not come back.
@@ -37,7 +37,7 @@ pub struct CompactStatus {
     /// What this node tells.
     pub sender: CompactSenderStatus,
     /// What it tells on for nodes that are gone.
-    pub heirlooms: HeirloomStatus,
+    pub inherited: InheritedStatus,
     /// What it tells precisely beside that.
     pub precision: PrecisionCounters,
     /// What came of connections that it was told of.
@@ -50,7 +50,7 @@ impl Compact {
     pub(in crate::node) fn status(&self, pipeline: &Pipeline) -> CompactStatus {
         CompactStatus {
             sender: self.sender.status(),
-            heirlooms: self.heirlooms.status(),
+            inherited: self.inherited.status(),
             precision: self.counters,
             recovery: pipeline.recovery.counters(),
             recovery_ends_at: pipeline.recovery.ends_at(),

@@ -6,7 +6,7 @@ use core::time::Duration;
 use filters::{Change, Update};
 use flow::Instant;
 
-use super::Telling;
+use super::Outgoing;
 use crate::compact::common::Common;
 use crate::compact::in_flight::Purpose;
 use crate::compact::source::Source;
@@ -22,7 +22,7 @@ const BATCH_WORDS: usize = 64;
 /// While an update takes long, it is decided anew so often whether the whole would be less.
 const DECIDE_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Telling {
+impl Outgoing {
     /// What changed up to now is to be told.
     pub(in crate::compact) fn begin_update(&mut self, now: Instant, common: &Common, source: &mut Source) {
         self.updated_to = source.changes;

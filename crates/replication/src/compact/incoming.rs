@@ -1,4 +1,4 @@
-//! One filter that a peer tells, and which of its datagrams were received.
+//! One filter of a peer, and which of its datagrams were received.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -18,9 +18,9 @@ use crate::symbol::{self, Coding};
 /// An acknowledgement is due after so many datagrams.
 const ACK_EVERY: u32 = 32;
 
-/// A filter as a peer tells it.
-pub(super) struct Hearing {
-    /// What this node calls the stream.
+/// A filter that is being received.
+pub(super) struct Incoming {
+    /// This node's number for the stream.
     pub(super) number: u32,
     pub(super) announcement: Announcement,
     pub(super) secret: Secret,
@@ -29,25 +29,25 @@ pub(super) struct Hearing {
     coding: Coding,
     /// Behind the highest number received.
     next: u32,
-    /// Numbers below this are settled: what did not come is never used.
+    /// Numbers below this are settled: a datagram that has not arrived is never used.
     floor: u32,
     /// Which of the last numbers were received, a bit each, by the number's remainder.
     seen: [u64; 4],
     unacknowledged: u32,
     ack_at: Option<Instant>,
     received_at: Instant,
-    /// When the peer was last heard of.
-    pub(super) heard_at: Instant,
+    /// When a datagram last arrived.
+    pub(super) last_received_at: Instant,
     pub(super) is_whole: bool,
-    /// What the peer said is in it.
+    /// Its entries, as the peer reported.
     entries: u64,
-    /// Sections that are to be told again.
+    /// Sections that the peer must send again.
     wanted: BTreeSet<u32>,
     changes: Vec<Change>,
 }
 
-impl Hearing {
-    /// An empty filter that a peer announced.
+impl Incoming {
+    /// An empty filter that a peer has announced.
     pub(super) fn new(now: Instant, number: u32, announcement: Announcement) -> Result<Self, CompactError> {
         let held = Held::new(announcement.shape).map_err(|error| CompactError::Exchange(error.into()))?;
         Ok(Self {
@@ -63,7 +63,7 @@ impl Hearing {
             unacknowledged: 0,
             ack_at: Some(now),
             received_at: now,
-            heard_at: now,
+            last_received_at: now,
             is_whole: false,
             entries: 0,
             wanted: BTreeSet::new(),
@@ -73,7 +73,7 @@ impl Hearing {
 
     /// The peer asks for an answer.
     pub(super) const fn answer_at_once(&mut self, now: Instant) {
-        self.heard_at = now;
+        self.last_received_at = now;
         self.ack_at = Some(now);
     }
 
@@ -85,12 +85,12 @@ impl Hearing {
         mut body: Body<'_>,
         status: &mut CompactReceiverStatus,
     ) -> Result<(), CompactError> {
-        self.heard_at = now;
+        self.last_received_at = now;
         let number = body.u32()?;
         match message {
             kind::PROBE => {
                 self.check(number)?;
-                // Nothing with a lower number is still to come.
+                // No datagram with a lower number is still in flight.
                 if serial::is_before(self.next, number) {
                     self.advance(number);
                 }
@@ -114,7 +114,7 @@ impl Hearing {
                     }
                     other => return Err(CompactError::Kind(other)),
                 }
-                // Only what was used: the peer takes what is acknowledged for known here.
+                // Only a datagram that was used: the peer takes its words for present here.
                 self.note(now, number);
                 Ok(())
             }
@@ -126,7 +126,7 @@ impl Hearing {
         Ok(())
     }
 
-    /// Changes build on what is here. Where a filter cannot have what comes of them, that was not what the peer took it for.
+    /// Changes build on the words that are here. Where the result cannot be in a filter, the words were not what the peer assumed.
     fn take_changes(&mut self, body: Body<'_>) -> Result<(), CompactError> {
         let mut changes = core::mem::take(&mut self.changes);
         changes.clear();
@@ -145,7 +145,7 @@ impl Hearing {
         Ok(result?)
     }
 
-    /// Sections of the peer's against those here.
+    /// Compares sections with the peer's digests.
     fn compare(
         &mut self,
         number: u32,
@@ -159,7 +159,7 @@ impl Hearing {
         if u64::from(first) + digests.len() as u64 > sections.into() {
             return Err(CompactError::Number { number: first, next: sections });
         }
-        // With what came since, they may have changed.
+        // Datagrams since then may have changed them.
         if serial::is_before(number, self.next) || !self.is_whole {
             return Ok(());
         }
@@ -176,7 +176,7 @@ impl Hearing {
         Ok(())
     }
 
-    /// A number as far ahead as no peer may send is no number of this stream.
+    /// Refuses a number that is further ahead than the peer's window allows.
     const fn check(&self, number: u32) -> Result<(), CompactError> {
         let ahead = number.wrapping_sub(self.next);
         if serial::is_before(self.next, number) && ahead > ACK_NUMBERS {
@@ -185,12 +185,12 @@ impl Hearing {
         Ok(())
     }
 
-    /// Whether no datagram with this number was used, and it is not too late for one.
+    /// Whether a datagram with this number can still be used.
     const fn is_news(&self, number: u32) -> bool {
         !serial::is_before(number, self.next) || !serial::is_before(number, self.floor) && !self.has(number)
     }
 
-    /// A datagram with this number, which is news, was used.
+    /// Notes that the datagram with this number was used.
     fn note(&mut self, now: Instant, number: u32) {
         if !serial::is_before(number, self.next) {
             self.advance(number.wrapping_add(1));
@@ -202,13 +202,13 @@ impl Hearing {
         self.ack_at = Some(self.ack_at.map_or(due, |at| at.min(due)));
     }
 
-    /// Numbers below this were sent, of which those not seen so far were not received.
+    /// Moves the window: datagrams below `next` that have not arrived are lost.
     fn advance(&mut self, next: u32) {
         while self.next != next {
             self.seen[(self.next / 64 % 4) as usize] &= !(1 << (self.next % 64));
             self.next = self.next.wrapping_add(1);
         }
-        // What lies further back cannot be told of any more.
+        // An acknowledgement cannot cover older ones.
         let oldest = self.next.wrapping_sub(ACK_NUMBERS);
         if serial::is_before(self.floor, oldest) {
             self.floor = oldest;
@@ -219,7 +219,7 @@ impl Hearing {
         self.seen[(number / 64 % 4) as usize] >> (number % 64) & 1 == 1
     }
 
-    /// What is in it: counted, or as the peer said last.
+    /// Its entries: counted, or as the peer last reported.
     pub(super) fn entries(&self) -> u64 {
         self.held.entries().unwrap_or(self.entries)
     }

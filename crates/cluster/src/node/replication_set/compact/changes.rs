@@ -1,4 +1,4 @@
-//! What the table's changes make the node tell compactly.
+//! How changes of the connection table reach the filter, or a session where the filter cannot represent them.
 
 use flow::connection::flags;
 use flow::conntrack::Change;
@@ -6,7 +6,7 @@ use flow::table::Slot;
 use flow::{Connection, Instant, Tuple};
 use replication::Handle;
 use replication::compact::CellState;
-use replication::representation::is_worth_telling;
+use replication::representation::is_worth_replicating;
 use replication::representation::precise;
 
 use super::Compact;
@@ -16,24 +16,24 @@ use crate::node::store::ChainStates;
 use crate::node::{NodeEvent, peer};
 use crate::pipeline::Pipeline;
 
-/// Connections that are told precisely in one call of [`ReplicationSet::handle_compact_timeout`], at most.
+/// Connections that one call of [`ReplicationSet::handle_compact_timeout`] replicates as records, at most.
 const PROMOTED_PER_TIMEOUT_MAX: usize = 64;
-/// Confirmations that are looked for in one call.
+/// Acknowledgements that one call looks for, at most.
 const CONFIRMED_PER_TIMEOUT_MAX: usize = 64;
-/// Bytes of a message about a connection beside its attributes, and of the end that follows some day.
+/// Bytes of a message about a connection beside its attributes, and of the later deletion.
 const PRECISE_BYTES_BESIDE: usize = 64;
 
-/// What stands for a connection in its slot's cell. The table's hash is the same both ways; two connections may differ in
-/// nothing else.
+/// The name of a connection in its slot's cell. The table's hash is the same in both directions; two connections may differ in
+/// their direction alone.
 pub(in crate::node) fn name(pipeline: &Pipeline, original: &Tuple) -> u32 {
     let is_reversed = (original.source, original.source_port) > (original.destination, original.destination_port);
     pipeline.table().hash(original) as u32 ^ u32::from(is_reversed)
 }
 
-/// The chain makes the connection again as it is, and nothing is known of it that only precise words tell.
+/// Whether the chain can restore the connection from its tuple: no state of it needs a record.
 fn is_restorable(pipeline: &Pipeline, connection: &Connection) -> bool {
     let chain = pipeline.chain();
-    // What was restored by an answer has states that do not know where it came in. So it was made, and so it can be again.
+    // A connection restored by a reply has function states without an ingress port. It can be restored in the same way again.
     let is_as_restored = || {
         let restored = chain.restore(&connection.original, None);
         restored.is_some_and(|made| made.reply == connection.reply && made.functions == connection.functions)
@@ -42,14 +42,13 @@ fn is_restorable(pipeline: &Pipeline, connection: &Connection) -> bool {
 }
 
 impl Compact {
-    /// Whether an entry of the filter can stand for the connection. A pair of hosts does not say which of the translations that
-    /// connections between them may have this one has ([compact replication, section 2.2.1 C] aggregates for firewalls, which
-    /// translate nothing).
+    /// Whether an entry of the filter can represent the connection. An entry of a pair of hosts does not name a translation ([MLCBF],
+    /// section 2.2.1 C aggregates for firewalls, which translate nothing).
     fn can_hold(&self, connection: &Connection) -> bool {
         !self.is_of_hosts || connection.reply == connection.original.inverse()
     }
 
-    /// The connection in the slot is this node's, and it is new to the peers, or has changed.
+    /// Inserts the slot's connection, which this node owns, or updates its state.
     fn enter(&mut self, pipeline: &Pipeline, slot: Slot, connection: &Connection) {
         let (name, state) = (name(pipeline, &connection.original), CellState::of(connection));
         match self.cells.filtered(slot, name) {
@@ -68,19 +67,19 @@ impl Compact {
         }
     }
 
-    /// The next connection to be told precisely now. What the filter leaves of the budget is there for it as well.
+    /// The next connection to replicate as a record now. It may use the rest of the filter's budget.
     fn pop_due(&mut self, now: Instant) -> Option<Candidate> {
         let spare_at = self.sender.spare_budget_at();
         self.mixture.pop_due(now, spare_at)
     }
 
-    /// So many bytes are told each of so many peers precisely: they come off what the filter may take, too.
+    /// So many bytes are sent to each of so many peers as records. They count against the filter's budget as well.
     fn spend_precisely(&mut self, now: Instant, bytes: usize, peers: usize) {
         self.mixture.spend(now, bytes * peers);
         self.sender.charge(now, bytes);
     }
 
-    /// A connection is this node's no more. Whether it was told precisely.
+    /// This node no longer owns the connection. Returns whether it was replicated as a record.
     pub(in crate::node) fn leave(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
         let (was_precise, state) = self.cells.forget(slot, name(pipeline, original));
         if let Some(state) = state {
@@ -91,8 +90,8 @@ impl Compact {
 }
 
 impl ReplicationSet {
-    /// A connection began, or was taken over. Whether it is told by the filter; else it is told precisely.
-    pub(in crate::node) fn tell_compactly(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
+    /// A connection has begun, or was taken over. Returns whether the filter represents it; otherwise it is replicated as a record.
+    pub(in crate::node) fn replicate_compactly(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
         let Some(compact) = &mut self.compact else { return false };
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return true;
@@ -105,7 +104,7 @@ impl ReplicationSet {
         let can_hold = compact.can_hold(connection);
         if can_hold {
             compact.enter(pipeline, slot, connection);
-            compact.heirlooms.take(&connection.original);
+            compact.inherited.take(&connection.original);
         }
         let has_no_room = compact.mixture.is_mixed() && compact.sender.refused() != refused_before;
         if !can_hold || has_no_room || !is_restorable(pipeline, connection) {
@@ -119,8 +118,8 @@ impl ReplicationSet {
         true
     }
 
-    /// As [`ReplicationSet::tell_compactly`], for a change of a connection's automaton.
-    pub(in crate::node) fn tell_changed_compactly(
+    /// As [`ReplicationSet::replicate_compactly`], for a change of a connection's protocol state.
+    pub(in crate::node) fn replicate_change_compactly(
         &mut self,
         now: Instant,
         pipeline: &Pipeline,
@@ -134,7 +133,7 @@ impl ReplicationSet {
         };
         let (protocol, state) = (connection.original.protocol, connection.protocol.state);
         let is_precise = compact.cells.is_precise_as(slot, name(pipeline, &connection.original));
-        if is_worth_telling(self.selection, protocol, previous_state, state, change) {
+        if is_worth_replicating(self.selection, protocol, previous_state, state, change) {
             if is_precise {
                 compact.spend_precisely(now, PRECISE_BYTES_BESIDE, self.peers.len());
             }
@@ -143,8 +142,13 @@ impl ReplicationSet {
         !is_precise
     }
 
-    /// As [`ReplicationSet::tell_compactly`], for a change of a function's state: the filter cannot tell it.
-    pub(in crate::node) fn tell_functions_compactly(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
+    /// As [`ReplicationSet::replicate_compactly`], for a change of a function's state, which the filter cannot represent.
+    pub(in crate::node) fn replicate_functions_compactly(
+        &mut self,
+        now: Instant,
+        pipeline: &Pipeline,
+        slot: Slot,
+    ) -> bool {
         let Some(compact) = &mut self.compact else { return false };
         let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
             return true;
@@ -159,13 +163,13 @@ impl ReplicationSet {
         true
     }
 
-    /// What lies in the slot is a copy, or nothing any more.
-    pub(in crate::node) fn note_copied_compactly(&mut self, pipeline: &Pipeline, slot: Slot) {
+    /// The slot holds a replica, or has become empty.
+    pub(in crate::node) fn note_replica_compactly(&mut self, pipeline: &Pipeline, slot: Slot) {
         let Some(compact) = &mut self.compact else { return };
         match pipeline.connection(slot) {
             None => compact.cells.clear_copy(slot),
             Some(connection) if connection.owner != self.id => {
-                // It may have been this node's a moment ago.
+                // This node may have owned it until now.
                 let _ = compact.leave(pipeline, slot, &connection.original);
                 compact.cells.set_precise(slot, name(pipeline, &connection.original));
             }
@@ -173,16 +177,15 @@ impl ReplicationSet {
         }
     }
 
-    /// A connection that this node was master of has ended, or gave way. Whether peers may have to be told precisely.
-    pub(in crate::node) fn tell_left_compactly(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
+    /// A connection that this node owned has ended, or was evicted. Returns whether peers may have its record.
+    pub(in crate::node) fn remove_compactly(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
         match &mut self.compact {
             Some(compact) => compact.leave(pipeline, slot, original),
             None => true,
         }
     }
 
-    /// Does what is due of what is told compactly.
-    /// `forwards`: this node forwards packets of some group. Returns what happened to a recovery.
+    /// Does what is due in compact replication. `forwards`: this node forwards packets of some group. Returns what happened to a recovery.
     pub(in crate::node) fn handle_compact_timeout(
         &mut self,
         now: Instant,
@@ -200,7 +203,7 @@ impl ReplicationSet {
         let event = self.look_after_recovery(now, pipeline, forwards);
         if let Some(compact) = &mut self.compact {
             compact.sender.handle_timeout(now);
-            compact.heirlooms.handle_timeout(now);
+            compact.inherited.handle_timeout(now);
         }
         for receiver in self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut()) {
             receiver.handle_timeout(now);
@@ -208,7 +211,7 @@ impl ReplicationSet {
         event
     }
 
-    /// A connection is told precisely from now on.
+    /// Replicates a connection as a record from now on.
     fn promote(&mut self, now: Instant, pipeline: &Pipeline, candidate: Candidate) {
         let Candidate { slot, name: known_as, .. } = candidate;
         let Some(compact) = &mut self.compact else { return };
@@ -228,7 +231,7 @@ impl ReplicationSet {
         peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
     }
 
-    /// What peers have confirmed to have precisely need not be in the filter as well.
+    /// Removes connections from the filter whose records the peers have acknowledged.
     fn look_for_confirmations(&mut self, pipeline: &Pipeline) {
         let Some(compact) = &mut self.compact else { return };
         for _ in 0..CONFIRMED_PER_TIMEOUT_MAX.min(compact.mixture.unconfirmed()) {

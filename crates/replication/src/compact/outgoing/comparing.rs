@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use flow::Instant;
 
-use super::{Phase, Telling};
+use super::{Outgoing, Phase};
 use crate::compact::common::Common;
 use crate::compact::source::Source;
 use crate::compact::wire::{SECTIONS_MAX, kind, section_words};
@@ -81,9 +81,9 @@ impl Comparing {
     }
 }
 
-impl Telling {
+impl Outgoing {
     pub(super) fn poll_digests(&mut self, now: Instant, common: &Common, source: &Source, out: &mut Vec<u8>) -> bool {
-        if self.phase != Phase::Told || now < self.comparing.next_at {
+        if self.phase != Phase::Complete || now < self.comparing.next_at {
             return false;
         }
         let since = *self.comparing.resting_since.get_or_insert(now);

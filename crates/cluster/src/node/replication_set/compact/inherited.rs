@@ -1,50 +1,51 @@
-//! Filters of nodes that are gone, told on: a connection that has sent nothing since the last failover outlives the next one.
+//! Inherited filters: the filters of dead nodes, re-advertised, so that a connection that has sent nothing since the last failover survives
+//! the next one.
 //!
 //! ```text
-//!   a dies                b takes over: connections come back as they speak        b dies: a asks both
-//!   F(a) ════════════════► b ── F(b): what came back ──────────────────────────────► a, started anew
-//!                            ╘═ F(a), without what came back: an heirloom ═════════► a
+//!   a dies                b takes over: connections are restored by their packets    b dies: a looks up both
+//!   F(a) ════════════════► b ── F(b): restored connections ──────────────────────────► a, restarted
+//!                            ╘═ F(a) without these: an inherited filter ══════════════► a
 //! ```
 //!
-//! A node that recovers tells on what those have told that are gone, and what these told on in their turn: the newest
-//! [`HEIRLOOMS_MAX`], until its recovery ends. Who hears one asks for it as for its peer's own filter. One that the peer has
-//! stopped telling is forgotten.
+//! A node that recovers re-advertises the filters of its dead peers, and those that these re-advertised: the newest
+//! [`INHERITED_FILTERS_MAX`], until its recovery ends. A peer looks connections up in them as in the node's own filter, and drops one
+//! that is no longer re-advertised.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::{Instant, NodeId, Tuple};
 use replication::compact::{
-    self, Addressee, CompactConfig, CompactError, CompactReceiver, CompactSender, HEIRLOOMS_MAX, Heirloom, Known,
-    ReceiverLimits, Representation,
+    self, Addressee, CompactConfig, CompactError, CompactReceiver, CompactSender, INHERITED_FILTERS_MAX,
+    InheritedFilter, Known, ReceiverLimits, Representation,
 };
 
-use super::status::HeirloomStatus;
+use super::status::InheritedStatus;
 use crate::node::peer::Peer;
 use crate::node::replication_set::ReplicationSet;
 
-/// What a peer tells on is forgotten when nothing was heard of it for so much longer than of the peer itself: it is compared
-/// several times in this time while it is told.
+/// A re-advertised filter is dropped when no datagram of it has arrived for so much longer than of the peer's own filter. While it is
+/// re-advertised, it is compared several times in this time.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 
 const _: () = assert!(SILENT_MAX.as_millis() > 4 * compact::COMPARE_INTERVAL.as_millis());
 
-/// What this node tells on.
+/// The inherited filters that this node re-advertises.
 #[derive(Default)]
-pub(in crate::node) struct Heirlooms {
-    /// By stream, with the time of adoption.
-    kept: [Option<(Instant, CompactSender)>; HEIRLOOMS_MAX],
-    /// No recovery is under way here: they are kept for a peer's until then.
+pub(in crate::node) struct InheritedFilters {
+    /// By stream, with the time since when.
+    kept: [Option<(Instant, CompactSender)>; INHERITED_FILTERS_MAX],
+    /// Without a recovery of this node, they are kept for a peer's until then.
     kept_until: Option<Instant>,
 }
 
-impl Heirlooms {
-    /// They are kept until `until` at the latest, although this node recovers nothing.
+impl InheritedFilters {
+    /// Keeps them until `until`, although this node is not recovering.
     pub(in crate::node) const fn keep_until(&mut self, until: Instant) {
         self.kept_until = Some(until);
     }
 
-    /// They were kept for long enough.
+    /// Whether their time is over.
     pub(in crate::node) fn are_over(&self, now: Instant) -> bool {
         self.kept_until.is_some_and(|until| until <= now)
     }
@@ -61,13 +62,13 @@ impl Heirlooms {
         self.senders().any(|sender| sender.epoch() == epoch)
     }
 
-    /// Tells `heirloom` on to those of `peers` that listen, in the place of the oldest if there are too many.
-    fn adopt(&mut self, now: Instant, heirloom: Heirloom, own: &CompactConfig, peers: &[(NodeId, bool)]) {
+    /// Re-advertises `inherited` to those of `peers` that are reachable, in place of the oldest if there are too many.
+    fn insert(&mut self, now: Instant, inherited: InheritedFilter, own: &CompactConfig, peers: &[(NodeId, bool)]) {
         let ids: Vec<NodeId> = peers.iter().map(|(peer, _)| *peer).collect();
-        // As many peers as are told this node's own filter are not too many.
-        let Ok(mut sender) = CompactSender::of_heirloom(heirloom, own, &ids) else { return };
+        // There are no more peers than for this node's own filter.
+        let Ok(mut sender) = CompactSender::of_inherited(inherited, own, &ids) else { return };
         peers.iter().filter(|(_, listens)| !listens).for_each(|(peer, _)| sender.peer_lost(*peer));
-        let place = self.kept.iter_mut().min_by_key(|kept| kept.as_ref().map(|(adopted_at, _)| *adopted_at));
+        let place = self.kept.iter_mut().min_by_key(|kept| kept.as_ref().map(|(since, _)| *since));
         if let Some(place) = place {
             *place = Some((now, sender));
         }
@@ -89,7 +90,7 @@ impl Heirlooms {
         self.senders_mut().for_each(|sender| sender.peer_lost(peer));
     }
 
-    /// The connection is this node's now, and in its own filter.
+    /// Removes a connection that this node now owns, and that is in its own filter.
     pub(in crate::node) fn take(&mut self, original: &Tuple) {
         self.senders_mut().for_each(|sender| sender.take_inherited(original));
     }
@@ -98,7 +99,7 @@ impl Heirlooms {
         self.senders_mut().for_each(|sender| sender.handle_timeout(now));
     }
 
-    /// A peer's answer.
+    /// A datagram of a peer about one of them.
     pub(in crate::node) fn handle_datagram(
         &mut self,
         now: Instant,
@@ -107,7 +108,7 @@ impl Heirlooms {
         datagram: &[u8],
     ) -> Result<(), CompactError> {
         let place = usize::from(stream).checked_sub(1).and_then(|place| self.kept.get_mut(place));
-        // One that is told no longer may be answered still.
+        // Answers may arrive after the filter was dropped.
         place.and_then(Option::as_mut).map_or(Ok(()), |(_, sender)| sender.handle_datagram(now, from, datagram))
     }
 
@@ -133,8 +134,8 @@ impl Heirlooms {
         self.senders().all(|sender| sender.is_settled(peer))
     }
 
-    pub(in crate::node) fn status(&self) -> HeirloomStatus {
-        self.senders().map(CompactSender::status).fold(HeirloomStatus::default(), |sum, told| HeirloomStatus {
+    pub(in crate::node) fn status(&self) -> InheritedStatus {
+        self.senders().map(CompactSender::status).fold(InheritedStatus::default(), |sum, told| InheritedStatus {
             filters: sum.filters + 1,
             entries: sum.entries + told.entries,
             bytes: sum.bytes + told.bytes,
@@ -143,22 +144,22 @@ impl Heirlooms {
     }
 }
 
-/// What one peer tells on.
-pub(in crate::node) struct ToldOn {
+/// The inherited filters that one peer re-advertises.
+pub(in crate::node) struct Readvertised {
     limits: ReceiverLimits,
     seed: u64,
-    /// By stream, with the time at which it was heard of last.
-    heard: [Option<(Instant, CompactReceiver)>; HEIRLOOMS_MAX],
+    /// By stream, with the time of its last datagram.
+    received: [Option<(Instant, CompactReceiver)>; INHERITED_FILTERS_MAX],
 }
 
-impl ToldOn {
-    /// Nothing as yet. `seed` must differ from start to start.
+impl Readvertised {
+    /// None yet. `seed` must differ from start to start.
     pub(in crate::node) fn new(limits: ReceiverLimits, seed: u64) -> Self {
-        Self { limits, seed, heard: Default::default() }
+        Self { limits, seed, received: Default::default() }
     }
 
     pub(in crate::node) fn receivers(&self) -> impl Iterator<Item = &CompactReceiver> {
-        self.heard.iter().flatten().map(|(_, receiver)| receiver)
+        self.received.iter().flatten().map(|(_, receiver)| receiver)
     }
 
     pub(in crate::node) fn handle_datagram(
@@ -167,16 +168,16 @@ impl ToldOn {
         stream: u8,
         datagram: &[u8],
     ) -> Result<(), CompactError> {
-        let place = usize::from(stream).checked_sub(1).and_then(|place| self.heard.get_mut(place));
+        let place = usize::from(stream).checked_sub(1).and_then(|place| self.received.get_mut(place));
         let Some(place) = place else { return Err(CompactError::Stream(stream)) };
         let (limits, seed) = (self.limits, self.seed.rotate_left(stream.into()) ^ u64::from(stream));
-        let (heard_at, receiver) = place.get_or_insert_with(|| (now, CompactReceiver::new(limits, seed)));
-        *heard_at = now;
+        let (last_received_at, receiver) = place.get_or_insert_with(|| (now, CompactReceiver::new(limits, seed)));
+        *last_received_at = now;
         receiver.handle_datagram(now, datagram)
     }
 
     pub(in crate::node) fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> bool {
-        for (receiver, stream) in self.heard.iter_mut().zip(1..) {
+        for (receiver, stream) in self.received.iter_mut().zip(1..) {
             if let Some((_, receiver)) = receiver
                 && receiver.poll_transmit(now, buffer)
             {
@@ -195,15 +196,15 @@ impl ToldOn {
         self.receivers().find_map(|receiver| Some((receiver.lookup(original)?, receiver.representation())))
     }
 
-    /// What the peer has begun to tell on is here whole.
+    /// Whether every one of them is whole.
     pub(in crate::node) fn is_complete(&self) -> bool {
         self.receivers().all(CompactReceiver::is_complete)
     }
 
-    /// Forgets what the peer, which was heard of at `peer_heard_at`, has stopped telling.
-    fn forget_silent(&mut self, peer_heard_at: Instant) {
-        for place in &mut self.heard {
-            if place.as_ref().is_some_and(|(heard_at, _)| *heard_at + SILENT_MAX < peer_heard_at) {
+    /// Drops filters that the peer no longer re-advertises. The last datagram of its own filter arrived at `peer_received_at`.
+    fn forget_silent(&mut self, peer_received_at: Instant) {
+        for place in &mut self.received {
+            if place.as_ref().is_some_and(|(last_received_at, _)| *last_received_at + SILENT_MAX < peer_received_at) {
                 *place = None;
             }
         }
@@ -211,51 +212,50 @@ impl ToldOn {
 }
 
 impl ReplicationSet {
-    /// The peer was started anew, with nothing, while this node forwards nothing: nobody has taken its connections over. What it
-    /// told before is kept here, and told on to it.
+    /// A peer has restarted while this node stands by: no node has taken its connections over. Its former filter is retained and
+    /// re-advertised to it.
     pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peer: NodeId) {
         let receiver = self.peers.get_mut(peer).and_then(|peer| peer.compact.as_mut());
         receiver.into_iter().for_each(|receiver| receiver.set_retaining(true));
-        self.adopt_heirlooms(now, Some(peer));
+        self.take_inherited_filters(now, Some(peer));
         if let Some(compact) = &mut self.compact {
-            compact.heirlooms.keep_until(now + compact.recovery.lasts);
+            compact.inherited.keep_until(now + compact.recovery.lasts);
         }
     }
 
-    /// What the peers that are gone told, or `restarted` before it was started anew, and what any peer told on, is told on from
-    /// here.
-    pub(in crate::node) fn adopt_heirlooms(&mut self, now: Instant, restarted: Option<NodeId>) {
+    /// Re-advertises the filters of dead peers, the former filter of a `restarted` one, and the filters that any peer re-advertises.
+    pub(in crate::node) fn take_inherited_filters(&mut self, now: Instant, restarted: Option<NodeId>) {
         let Some(compact) = &mut self.compact else { return };
-        compact.heirlooms.kept_until = None;
+        compact.inherited.kept_until = None;
         let listens = |peer: &Peer| peer.session.as_ref().is_some_and(replication::Session::is_open);
         let peers: Vec<_> = self.peers.iter().map(|peer| (peer.id, listens(peer))).collect();
         for peer in &self.peers {
             let own = peer.compact.as_ref().filter(|_| !peer.is_up() || restarted == Some(peer.id));
-            let told_on = peer.told_on.iter().flat_map(ToldOn::receivers);
-            for receiver in told_on.chain(own) {
-                let Some(epoch) = receiver.heirloom_epoch() else { continue };
-                if epoch == compact.sender.epoch() || compact.heirlooms.has(epoch) {
+            let readvertised = peer.readvertised.iter().flat_map(Readvertised::receivers);
+            for receiver in readvertised.chain(own) {
+                let Some(epoch) = receiver.inherited_epoch() else { continue };
+                if epoch == compact.sender.epoch() || compact.inherited.has(epoch) {
                     continue;
                 }
-                if let Some(heirloom) = receiver.heirloom() {
-                    compact.heirlooms.adopt(now, heirloom, compact.sender.config(), &peers);
+                if let Some(inherited) = receiver.inherited() {
+                    compact.inherited.insert(now, inherited, compact.sender.config(), &peers);
                 }
             }
         }
     }
 
-    /// What peers have stopped telling on is forgotten, unless it is asked for.
-    pub(in crate::node) fn forget_silent_heirlooms(&mut self, now: Instant) {
+    /// Drops filters that peers no longer re-advertise, except during a recovery.
+    pub(in crate::node) fn drop_silent_inherited_filters(&mut self, now: Instant) {
         for peer in &mut self.peers {
             let age = peer.compact.as_ref().and_then(|receiver| receiver.age(now));
-            if let (Some(told_on), Some(age)) = (&mut peer.told_on, age) {
-                told_on.forget_silent(Instant::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64)));
+            if let (Some(readvertised), Some(age)) = (&mut peer.readvertised, age) {
+                readvertised.forget_silent(Instant::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64)));
             }
         }
     }
 
-    /// A datagram of a stream that is told on, or an answer to one.
-    pub(in crate::node) fn handle_told_on(
+    /// A datagram of an inherited filter, or an answer to one.
+    pub(in crate::node) fn handle_readvertised(
         &mut self,
         now: Instant,
         from: NodeId,
@@ -263,11 +263,11 @@ impl ReplicationSet {
         datagram: &[u8],
     ) -> Result<(), CompactError> {
         if compact::addressee(datagram) == Some(Addressee::Sender) {
-            let heirlooms = self.compact.as_mut().map(|compact| &mut compact.heirlooms);
-            return heirlooms.map_or(Ok(()), |heirlooms| heirlooms.handle_datagram(now, from, stream, datagram));
+            let inherited = self.compact.as_mut().map(|compact| &mut compact.inherited);
+            return inherited.map_or(Ok(()), |inherited| inherited.handle_datagram(now, from, stream, datagram));
         }
         let peer = self.peers.get_mut(from).filter(|peer| peer.refused.is_none());
-        let told_on = peer.and_then(|peer| peer.told_on.as_mut());
-        told_on.map_or(Ok(()), |told_on| told_on.handle_datagram(now, stream, datagram))
+        let readvertised = peer.and_then(|peer| peer.readvertised.as_mut());
+        readvertised.map_or(Ok(()), |readvertised| readvertised.handle_datagram(now, stream, datagram))
     }
 }

@@ -1,9 +1,9 @@
-//! One peer, and how far it has been told the filter.
+//! The stream of the filter to one peer.
 //!
 //! ```text
-//! Announcing ──the peer has made room──► Filling ──it has all──► Told
-//!      ▲                                    │                     │
-//!      └────────the peer knows nothing──────┴─────────────────────┘
+//! Announcing ──the peer has made room──► Filling ──it has all──► Complete
+//!      ▲                                    │                        │
+//!      └────────the peer has no filter──────┴────────────────────────┘
 //! ```
 
 mod comparing;
@@ -31,29 +31,29 @@ use crate::session::round_trip::RoundTrip;
 
 /// Time from the first announcement to the second; doubles from then on
 const ANNOUNCE_INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// up to this: a peer that is there and hears badly is not to wait for what it needs if this node dies.
+/// up to this: a peer behind a lossy link must not wait long for the filter.
 const ANNOUNCE_INTERVAL_MAX: Duration = Duration::from_millis(100);
-/// What was not acknowledged for two round trips, but at least this long, and [`super::config::ACK_DELAY`] is asked after.
+/// Shortest time without an acknowledgement after which a probe asks for one; otherwise two round trips and [`super::config::ACK_DELAY`].
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(4);
-/// Asking again backs off up to this, as announcing does.
+/// Longest time between two probes.
 const PROBE_TIMEOUT_MAX: Duration = Duration::from_millis(250);
-/// Datagrams under way at first, and the least.
+/// Datagrams in flight: the first window, and the smallest.
 const WINDOW_FIRST: usize = 64;
 const WINDOW_MIN: usize = 8;
-/// The most: what an acknowledgement tells of.
+/// The largest window: as many datagrams as one acknowledgement covers.
 const WINDOW_MAX: usize = wire::ACK_NUMBERS as usize;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// The peer is to say that it has room for the filter.
+    /// The peer has not yet made room for the filter.
     Announcing,
-    /// It is told all of it.
+    /// All words are being sent.
     Filling,
-    /// It has all of it, and is told what changes.
-    Told,
+    /// The peer has the whole filter and receives changes.
+    Complete,
 }
 
-/// What this peer cost.
+/// Counters of this stream.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
     pub(super) bytes: u64,
@@ -67,28 +67,28 @@ pub(super) struct Counters {
     pub(super) beginnings: u64,
 }
 
-/// One peer.
-pub(super) struct Telling {
+/// The stream to one peer.
+pub(super) struct Outgoing {
     pub(super) peer: NodeId,
     pub(super) phase: Phase,
     pub(super) is_away: bool,
-    /// The peer takes no filter of this size.
+    /// The peer refuses a filter of this size.
     pub(super) is_refused: bool,
-    /// The peer's number for this stream; 0 before it gave one.
-    hearing: u32,
+    /// The peer's number for this stream; 0 until the peer has assigned one.
+    stream_number: u32,
     mark: MarkId,
-    /// What the peer is known to have; of words under way, what it had before them.
+    /// The words that the peer has acknowledged.
     known: Held,
     in_flight: InFlight,
-    /// Changed words that are part of the update under way,
+    /// Changed words that remain to be sent in the present update,
     left: usize,
-    /// which tells of so many changes of the filter since its beginning.
+    /// which covers so many changes of the filter since its beginning.
     updated_to: u64,
-    /// Sections that are told word by word, whatever the peer has,
+    /// Sections that are sent word by word, whatever the peer has,
     raw: BTreeSet<u32>,
     /// and where in one of them to go on.
     raw_next: Option<u32>,
-    /// When it was last decided whether the whole is told.
+    /// When it was last decided whether to send the whole filter.
     decided_at: Option<Instant>,
     window: usize,
     announce_at: Instant,
@@ -97,21 +97,21 @@ pub(super) struct Telling {
     probe_at: Option<Instant>,
     probe_backoff: u32,
     budget: Option<Budget>,
-    /// There was something to tell, and nothing left of the budget.
+    /// Words wait because the budget is used up.
     is_short: bool,
     comparing: Comparing,
     pub(super) counters: Counters,
     scratch: Vec<Change>,
 }
 
-impl Telling {
+impl Outgoing {
     pub(super) fn new(peer: NodeId, common: &Common, mark: MarkId) -> Self {
         Self {
             peer,
             phase: Phase::Announcing,
             is_away: false,
             is_refused: false,
-            hearing: 0,
+            stream_number: 0,
             mark,
             known: common.empty(),
             in_flight: InFlight::new(common.words),
@@ -134,26 +134,26 @@ impl Telling {
         }
     }
 
-    /// Whether the peer takes part, and there is something to tell that is in no update yet.
+    /// Whether the peer receives changes, and some are in no update yet.
     pub(super) fn has_changes(&self, memory: &Memory) -> bool {
-        self.is_told() && memory.changed(self.mark) > self.left + self.comparing.held_back()
+        self.is_complete() && memory.changed(self.mark) > self.left + self.comparing.held_back()
     }
 
-    /// How many changes came that are in no update for this peer.
+    /// Changes that are in no update for this peer yet.
     pub(super) fn changes(&self, source: &Source) -> u64 {
         source.changes - self.updated_to
     }
 
-    pub(super) fn is_told(&self) -> bool {
-        self.phase == Phase::Told && !self.is_away
+    pub(super) fn is_complete(&self) -> bool {
+        self.phase == Phase::Complete && !self.is_away
     }
 
-    /// The peer has everything as it is, and has said so.
+    /// The peer has acknowledged the filter as it is.
     pub(super) fn is_settled(&self, memory: &Memory) -> bool {
-        self.is_told() && memory.changed(self.mark) == 0 && self.in_flight.is_empty()
+        self.is_complete() && memory.changed(self.mark) == 0 && self.in_flight.is_empty()
     }
 
-    /// The peer that was away is there again: whether it still knows the filter is to be seen.
+    /// The peer is reachable again. A probe finds out whether it still has the filter.
     pub(super) fn return_at(&mut self, now: Instant) {
         self.is_away = false;
         self.announce_at = now;
@@ -163,7 +163,7 @@ impl Telling {
         }
     }
 
-    /// The peer answers.
+    /// A datagram of the peer.
     pub(super) fn handle(
         &mut self,
         now: Instant,
@@ -171,34 +171,37 @@ impl Telling {
         source: &mut Source,
         datagram: &[u8],
     ) -> Result<(), CompactError> {
-        let (message, hearing, mut body) = wire::parse(datagram)?;
+        let (message, stream_number, mut body) = wire::parse(datagram)?;
         match message {
-            kind::ACK if hearing == self.hearing && hearing != 0 => {
+            kind::ACK if stream_number == self.stream_number && stream_number != 0 => {
                 let (next, held_us) = (body.u32()?, body.u32()?);
                 let received = [body.u64()?, body.u64()?, body.u64()?, body.u64()?];
                 self.acknowledged(now, common, source, Ack { next, received }, Duration::from_micros(held_us.into()))
             }
             kind::ASK => {
                 let (invitation, epoch) = (body.u32()?, body.u64()?);
-                let is_meant = hearing == self.hearing && (epoch == common.epoch || hearing != 0 && epoch == 0);
+                let is_meant =
+                    stream_number == self.stream_number && (epoch == common.epoch || stream_number != 0 && epoch == 0);
                 if is_meant && invitation != 0 {
                     self.restart(now, common, source, invitation);
                 }
                 Ok(())
             }
-            kind::SECTIONS if hearing == self.hearing && self.phase == Phase::Told => self.tell_again(common, body),
+            kind::SECTIONS if stream_number == self.stream_number && self.phase == Phase::Complete => {
+                self.resend_sections(common, body)
+            }
             kind::REFUSE => {
                 self.is_refused |= body.u64()? == common.epoch;
                 Ok(())
             }
-            // Of an earlier stream.
+            // These belong to an earlier stream.
             kind::ACK | kind::SECTIONS => Ok(()),
             other => Err(CompactError::Kind(other)),
         }
     }
 
-    /// The peer has nothing, and offers a number for the stream that begins now, or has yet to offer one: 0.
-    pub(super) fn restart(&mut self, now: Instant, common: &Common, source: &mut Source, hearing: u32) {
+    /// Begins the stream anew, because the peer has no filter. `stream_number` is the number that the peer has assigned; 0: none yet.
+    pub(super) fn restart(&mut self, now: Instant, common: &Common, source: &mut Source, stream_number: u32) {
         let memory = source.memory_mut();
         memory.unmark(self.mark);
         self.mark = memory.mark().expect("the peer's mark was just given back");
@@ -206,7 +209,7 @@ impl Telling {
         memory.give_back(self.mark, set);
         self.phase = Phase::Announcing;
         self.is_refused = false;
-        self.hearing = hearing;
+        self.stream_number = stream_number;
         self.known = common.empty();
         self.in_flight = InFlight::new(common.words);
         self.left = 0;
@@ -239,22 +242,22 @@ impl Telling {
             self.round_trip.measured(now.saturating_since(sent_at).saturating_sub(held));
         }
         let (mut received, mut lost) = (0, 0);
-        while let Some((told, is_received)) = self.in_flight.settle(&ack) {
+        while let Some((sent, is_received)) = self.in_flight.settle(&ack) {
             if is_received {
                 received += 1;
-                told.changes.iter().for_each(|change| self.known.put(change.index, change.word));
+                sent.changes.iter().for_each(|change| self.known.put(change.index, change.word));
             } else {
                 lost += 1;
-                if told.purpose == Purpose::Raw {
-                    let sections = told.changes.iter().map(|change| change.index / common.section_words);
+                if sent.purpose == Purpose::Raw {
+                    let sections = sent.changes.iter().map(|change| change.index / common.section_words);
                     self.raw.extend(sections);
-                    // Perhaps of the one that is half told: from its beginning again.
+                    // It may be of the section that is half sent: that one begins anew.
                     self.raw_next = None;
                 }
             }
-            self.settle(source.memory_mut(), &told.changes, is_received);
-            if told.purpose == Purpose::Whole && is_received {
-                self.phase = Phase::Told;
+            self.settle(source.memory_mut(), &sent.changes, is_received);
+            if sent.purpose == Purpose::Whole && is_received {
+                self.phase = Phase::Complete;
                 self.comparing.begin(now);
                 self.begin_update(now, common, source);
             }
@@ -270,8 +273,8 @@ impl Telling {
         Ok(())
     }
 
-    /// What was under way is under way no more: what the peer does not have as it is now is told again, at once if it was lost
-    /// or its turn came while it was under way.
+    /// A datagram is no longer in flight. Words of it that the peer does not have as they are now are sent again: at once if the datagram
+    /// was lost, or if their turn came while it was in flight.
     fn settle(&mut self, memory: &mut Memory, changes: &[Change], is_received: bool) {
         for change in changes {
             if memory.words()[change.index as usize] != self.known.word(change.index) {
@@ -282,8 +285,8 @@ impl Telling {
         }
     }
 
-    /// The peer found sections to be other than they should be.
-    fn tell_again(&mut self, common: &Common, sections: Body<'_>) -> Result<(), CompactError> {
+    /// The peer has found sections that differ.
+    fn resend_sections(&mut self, common: &Common, sections: Body<'_>) -> Result<(), CompactError> {
         self.raw_next = None;
         let number_of_sections = common.words.div_ceil(common.section_words);
         for section in sections.numbers()?.take(SECTIONS_MAX) {
@@ -307,7 +310,7 @@ impl Telling {
         }
         let is_any = match self.phase {
             Phase::Announcing => self.poll_announcement(now, common, out),
-            Phase::Filling | Phase::Told => {
+            Phase::Filling | Phase::Complete => {
                 self.poll_digests(now, common, source, out)
                     || self.poll_words(now, common, source, out)
                     || self.poll_whole(now, source, out)
@@ -324,14 +327,14 @@ impl Telling {
         is_any
     }
 
-    /// These bytes were told the peer by other means.
+    /// These bytes were sent to the peer by other means.
     pub(super) fn charge(&mut self, now: Instant, bytes: usize) {
         if let Some(budget) = &mut self.budget {
             budget.spend(now, bytes);
         }
     }
 
-    /// From when on what is left of the budget is not wanted here; `None` while something waits for it, and without a budget.
+    /// From when on the rest of the budget is free; `None` while words wait for it, and without a budget.
     pub(super) fn spare_budget_at(&self, memory: &Memory) -> Option<Instant> {
         let waits = self.is_short || self.left > 0 || !self.raw.is_empty() || memory.changed(self.mark) > 0;
         self.budget.as_ref().filter(|_| !waits).map(Budget::may_send_at)
@@ -343,12 +346,12 @@ impl Telling {
         }
         self.announce_at = now + self.announce_interval;
         self.announce_interval = (self.announce_interval * 2).min(ANNOUNCE_INTERVAL_MAX);
-        wire::begin(out, kind::SHAPE, self.hearing);
+        wire::begin(out, kind::SHAPE, self.stream_number);
         common.announcement.emit(out);
         true
     }
 
-    /// When the peer has all that it was to be told first, it is told so.
+    /// Tells the peer that it has the whole filter, once it has.
     fn poll_whole(&mut self, now: Instant, source: &Source, out: &mut Vec<u8>) -> bool {
         let is_all = self.left == 0 && self.raw.is_empty() && self.in_flight.is_empty();
         if self.phase != Phase::Filling || !is_all {
@@ -372,11 +375,11 @@ impl Telling {
     }
 
     fn begin_numbered(&self, kind: u8, out: &mut Vec<u8>) {
-        wire::begin(out, kind, self.hearing);
+        wire::begin(out, kind, self.stream_number);
         out.extend_from_slice(&self.in_flight.next().to_be_bytes());
     }
 
-    /// A numbered datagram goes on its way.
+    /// Notes a numbered datagram as in flight.
     fn sent(&mut self, now: Instant, changes: Vec<Change>, purpose: Purpose) {
         self.in_flight.push(now, changes, purpose);
         if self.probe_at.is_none() {
@@ -384,7 +387,7 @@ impl Telling {
         }
     }
 
-    /// When to be asked again at the latest.
+    /// When [`Outgoing::poll`] must be called at the latest.
     pub(super) fn timeout(&self) -> Option<Instant> {
         if self.is_away {
             return None;
@@ -393,7 +396,7 @@ impl Telling {
             return Some(self.announce_at);
         }
         let budget_at = self.budget.as_ref().filter(|_| self.is_short).map(Budget::may_send_at);
-        let compare_at = Some(self.comparing.at()).filter(|_| self.phase == Phase::Told);
+        let compare_at = Some(self.comparing.at()).filter(|_| self.phase == Phase::Complete);
         [self.probe_at, budget_at, compare_at].into_iter().flatten().min()
     }
 
@@ -401,9 +404,9 @@ impl Telling {
         self.in_flight.len() < self.window && self.in_flight.has_room()
     }
 
-    /// Bytes that are kept for this peer.
+    /// Memory that is kept for this peer, in bytes.
     pub(super) fn bytes(&self, common: &Common) -> usize {
-        // The mark and the words under way: a bit a word each.
+        // The mark and the words in flight: a bit a word each.
         self.known.memory().bytes() + common.words as usize / 4
     }
 }
