@@ -1,4 +1,4 @@
-//! The figures of seed 000 made again: `cargo run --release -p analysis --example paper_figures -- FOLDER [NAME…]`.
+//! The figures of MLCBF made again: `cargo run --release -p analysis --example paper_figures -- FOLDER [NAME…]`.
 //!
 //! Each run is synthetic traffic that is studied at its full length, as `mainstay synthesize replication | mainstay study
 //! replication` would. It leaves `FOLDER/NAME.json`, and prints what it found beside the paper. With names, only those runs whose names

@@ -1,6 +1,6 @@
 //! How fast synthetic traffic is made, read and followed: `cargo run --release -p analysis --example trace_speed [SECONDS]`.
 //!
-//! The traffic is the `flow-digest` preset at 90 000 connections a second, the most that seed 000 has.
+//! The traffic is the `flow-digest` preset at 90 000 connections a second, the most that MLCBF has.
 
 use std::io::Cursor;
 use std::time::{Duration, Instant};

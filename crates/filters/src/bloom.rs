@@ -35,7 +35,7 @@ impl Bloom {
     }
 
     /// Sets or clears one bit, as the sum of a counting filter does whose counters become one or zero (the "Flow Digest"
-    /// of seed 000, section 2.1). Nothing is told of a bit that is so already.
+    /// of MLCBF, section 2.1). Nothing is told of a bit that is so already.
     pub(crate) fn set(&mut self, bit: usize, is_set: bool) {
         let word = self.memory.word(bit / 32);
         let changed = if is_set { word | 1 << (bit % 32) } else { word & !(1 << (bit % 32)) };
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn false_positives_are_as_many_as_the_formula_says() {
-        // Ten bits a key and four hashes: 1.2 % in seed 000, section 1.1.3.
+        // Ten bits a key and four hashes: 1.2 % in MLCBF, section 1.1.3.
         let (items, tests) = (10_000, 400_000);
         let mut filter = Bloom::new(BloomShape { bits: 10 * items, hashes: 4 }).expect("a shape");
         (0..items).for_each(|number| filter.insert(key(number)));

@@ -31,7 +31,7 @@ impl CountingBloom {
         Ok(Self { memory: Memory::new(Shape::CountingBloom(shape).words()?), shape, digest: None })
     }
 
-    /// An empty one with a plain Bloom filter beside it that says which counters are not zero: seed 000's Flow Digest
+    /// An empty one with a plain Bloom filter beside it that says which counters are not zero: MLCBF's Flow Digest
     /// (section 2.1), whose primary counts and whose backups hold but bits.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! The d-left counting Bloom filter (DLCBF; Bonomi et al., "An improved construction for counting Bloom filters", 2006), as
-//! seed 000 compares with: subtables of one size, and a new item goes to the least loaded of its buckets, of several to the
+//! MLCBF compares with: subtables of one size, and a new item goes to the least loaded of its buckets, of several to the
 //! leftmost.
 //!
 //! That is a [multi-level](crate::multi_level) filter whose levels do not become smaller, so it is the same code. Unlike in

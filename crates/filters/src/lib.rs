@@ -1,7 +1,7 @@
 //! Sets and maps in a few bits an item, which are sometimes wrong, and the mathematics of how often.
 //!
 //! A backup that holds the fingerprint and the state of each connection instead of its record needs five bytes for it
-//! instead of hundreds. The structures are those of seed 000 and what one would take instead today:
+//! instead of hundreds. The structures are those of MLCBF and what one would take instead today:
 //!
 //! | module | holds | wrong in that |
 //! |---|---|---|

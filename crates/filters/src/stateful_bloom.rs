@@ -1,7 +1,7 @@
 //! States in the cells of a counting Bloom filter (Bonomi et al., "Beyond Bloom filters: from approximate membership checks
 //! to approximate state machines", 2006: the "stateful Bloom filter").
 //!
-//! A cell has a counter of four bits and the state that all its items have, or "several". It is what seed 000 compares the
+//! A cell has a counter of four bits and the state that all its items have, or "several". It is what MLCBF compares the
 //! filters with fingerprints with: a change of state is one message a cell, and items that share all their cells with
 //! others are no longer known by their state.
 

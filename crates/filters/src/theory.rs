@@ -1,4 +1,4 @@
-//! What the structures should cost and how often they should be wrong, by the equations of seed 000 and of those who
+//! What the structures should cost and how often they should be wrong, by the equations of MLCBF and of those who
 //! invented them. Tests beside the structures hold them to it.
 //!
 //! The equations suppose that hashes are uniform and independent, and that nothing is removed.

@@ -43,7 +43,7 @@ impl Direction {
     }
 }
 
-/// What this node is to a connection (seed 003, section III-B).
+/// What this node is to a connection (TRIPOD, section III-B).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// It handles the connection's packets and tells the backups.

@@ -5,7 +5,7 @@
 //!   original ──▶ function 0 ──▶ function 1 ──▶ … ──▶ out
 //!      reply ◀── function 0 ◀── function 1 ◀── … ◀── in
 //!
-//!   Connection.functions  [ state 0 | state 1 | … | unused ]   (seed 003, section IV-A: tuple-based layout)
+//!   Connection.functions  [ state 0 | state 1 | … | unused ]   (TRIPOD, section IV-A: tuple-based layout)
 //! ```
 //!
 //! One lookup finds the states of all functions. A chain is read-only while packets flow and may be shared by all

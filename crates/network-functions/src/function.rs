@@ -1,4 +1,4 @@
-//! What a network function is (seed 003, section III-A2).
+//! What a network function is (TRIPOD, section III-A2).
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,9 +1,9 @@
 //! Tells a node's connections to its peers, so that their packets can go on through another machine.
 //!
-//! * [`session`]: the FT-FW protocol (seed 001, section 5) between two nodes, as a value. A [`Session`] is told which
+//! * [`session`]: the FT-FW protocol (FT-FW, section 5) between two nodes, as a value. A [`Session`] is told which
 //!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
-//! * [`compact`]: connections as entries of a filter instead of messages each (seed 000), which a peer is told and keeps equal.
+//! * [`compact`]: connections as entries of a filter instead of messages each (MLCBF), which a peer is told and keeps equal.
 //! * [`symbol`]: how changes of a filter look in datagrams, the constant parts left out.
 //! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
 //! * [`lazy`]: connections that are told only once they have lived for a while, and how long that is.

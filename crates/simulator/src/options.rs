@@ -8,7 +8,7 @@ use crate::scenario::FaultSet;
 /// How a run is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// Keep a line for everything that happens, in [`Outcome::trace`].
+    /// Keep a line for everything that happens, in [`crate::report::Outcome::trace`].
     pub trace: bool,
     /// Kinds of trouble that a seed's run is drawn from.
     pub faults: FaultSet,

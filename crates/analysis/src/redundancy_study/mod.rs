@@ -1,4 +1,4 @@
-//! What redundancy elimination would save on one's own traffic: the measurement study of seed 002, chapter 2 and section 4.5.
+//! What redundancy elimination would save on one's own traffic: the measurement study of RE, chapter 2 and section 4.5.
 //!
 //! ```text
 //!  captures ─► Trace ─► classify ─► batches ─┬► thread: jobs ─┐

@@ -1,4 +1,4 @@
-//! Connections between the same two hosts at the same time (seed 000, figure 8).
+//! Connections between the same two hosts at the same time (MLCBF, figure 8).
 
 use std::collections::HashMap;
 use std::time::Duration;

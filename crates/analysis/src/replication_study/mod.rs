@@ -1,5 +1,5 @@
 //! What it would cost to tell a backup of a traffic's connections, by each of the ways there are, and what the backup would then
-//! know (seed 000: section 2.2 with figures 6 to 12; sections 3.2, 3.5, 4.1 and 4.2 with figures 17 to 25 and table III).
+//! know (MLCBF: section 2.2 with figures 6 to 12; sections 3.2, 3.5, 4.1 and 4.2 with figures 17 to 25 and table III).
 //!
 //! ```text
 //!  Trace ─► Connections ─► Book: exact table, thresholds ─┬─► precise messages, by their real encodings

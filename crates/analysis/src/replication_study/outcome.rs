@@ -124,7 +124,7 @@ pub struct Traffic {
     pub parallel: Vec<Parallel>,
 }
 
-/// Addresses of web resources, as an example of states under long keys (seed 000, section 4.1 A).
+/// Addresses of web resources, as an example of states under long keys (MLCBF, section 4.1 A).
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Urls {
     /// Requests that were seen.

@@ -1,4 +1,4 @@
-//! The paper's figures beside ours (seed 000: sections 2.1.4, 2.2.3, 4.1, 4.2).
+//! The paper's figures beside ours (MLCBF: sections 2.1.4, 2.2.3, 4.1, 4.2).
 
 use super::config::{Method, StudyConfig};
 use super::outcome::{Cost, Outcome, SeedRow, UrlStructure};

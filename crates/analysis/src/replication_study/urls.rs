@@ -1,4 +1,4 @@
-//! Categories of URLs: states under keys that are long (seed 000, sections 4.1 A and 4.2 A, table III).
+//! Categories of URLs: states under keys that are long (MLCBF, sections 4.1 A and 4.2 A, table III).
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,7 +2,7 @@
 //!
 //! Where connections are told compactly, the table of the node that takes over is empty. What it was told lies in filters
 //! beside it, which the [`Edge`] asks for one tuple at a time ([`Edge::recall`]); connections come back into the table as
-//! their packets come (seed 000, section 2.1: packet-driven reconstruction).
+//! their packets come (MLCBF, section 2.1: packet-driven reconstruction).
 //!
 //! ```text
 //!   packet of no connection
@@ -66,11 +66,11 @@ pub struct RecoveryConfig {
     pub lasts: Duration,
     /// Tuples that no filter names, a second and source: beyond it, the source's packets are not asked for.
     pub misses_per_source_max: u32,
-    /// *TCP cold start* (seed 000, section 2.1.2): connections that no filter names go on at once if a segment comes from one of
+    /// *TCP cold start* (MLCBF, section 2.1.2): connections that no filter names go on at once if a segment comes from one of
     /// these ports, behind which hosts are trusted. A segment from another port goes on as a keep-alive, which shows whether
     /// the trusted host knows the connection. Empty: no cold start.
     pub cold_start: Vec<PortId>,
-    /// *Intentional block* (seed 000, section 2.1.2): a segment that no filter names is dropped, and passes if it is sent again.
+    /// *Intentional block* (MLCBF, section 2.1.2): a segment that no filter names is dropped, and passes if it is sent again.
     pub blocks: bool,
 }
 

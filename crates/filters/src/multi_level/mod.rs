@@ -1,5 +1,5 @@
 //! Fingerprints with a counter or a state, in levels that become smaller: the multi-level counting Bloom filter (MLCBF) of
-//! seed 000, chapter 3.
+//! MLCBF, chapter 3.
 //!
 //! A key has one bucket in each level; each bucket has a few cells. A new item goes to the first of its buckets that has a
 //! free cell (first available, FA), so that most are in the first and largest level, or to the one that has the fewest

@@ -1,4 +1,4 @@
-//! That multi-level filters keep what they are given, and are as full, fast and wrong as seed 000 says.
+//! That multi-level filters keep what they are given, and are as full, fast and wrong as MLCBF says.
 
 use super::*;
 use crate::{Full, Inserted, Insertion, Secret, d_left, theory};

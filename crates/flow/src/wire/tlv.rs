@@ -1,4 +1,4 @@
-//! Type–length–value attributes as the replication messages carry them (seed 001, section 5.1): type u16, length u16
+//! Type–length–value attributes as the replication messages carry them (FT-FW, section 5.1): type u16, length u16
 //! (this header included, padding not), value, padded with zeros to four bytes; big-endian.
 
 use alloc::vec::Vec;

@@ -78,7 +78,7 @@ impl CellState {
     }
 
     /// Whether a representation without states holds such a connection: both sides have agreed to talk and have not
-    /// taken leave (seed 000, section 2.1.1: inserted when established, taken out when terminated).
+    /// taken leave (MLCBF, section 2.1.1: inserted when established, taken out when terminated).
     #[must_use]
     pub fn is_established(self, protocol: u8) -> bool {
         if protocol != ip_protocol::TCP {

@@ -30,7 +30,7 @@ const D_LEFT: (u8, u8) = (4, 8);
 /// How connections become entries of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Representation {
-    /// Pairs of hosts that talk, whatever their ports, in a filter with fingerprints (seed 000, section 2.2.1 C). It can hold no
+    /// Pairs of hosts that talk, whatever their ports, in a filter with fingerprints (MLCBF, section 2.2.1 C). It can hold no
     /// translated connection: those are replicated as records.
     HostAggregate,
     /// Established connections in a counting Bloom filter, of which the backup has the bits (section 2.1).
@@ -98,7 +98,7 @@ impl Representation {
     }
 }
 
-/// When what changed is told (seed 000, section 2.1.2).
+/// When what changed is told (MLCBF, section 2.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateRule {
     /// As soon as it changed, with what else changes within this time.

@@ -15,7 +15,7 @@ pub(super) fn of_connection(secret: &Secret, tuple: &Tuple) -> KeyHash {
     secret.hash(&bytes)
 }
 
-/// The two hosts and their protocol, without ports (seed 000, section 2.2.1 C).
+/// The two hosts and their protocol, without ports (MLCBF, section 2.2.1 C).
 pub(super) fn of_hosts(secret: &Secret, tuple: &Tuple) -> KeyHash {
     let mut bytes = [0; 34];
     bytes[..16].copy_from_slice(&tuple.source);

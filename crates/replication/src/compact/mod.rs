@@ -1,4 +1,4 @@
-//! Connections as entries of a filter that is replicated to the peers ([MLCBF], chapters 2 and 3).
+//! Connections as entries of a filter that is replicated to the peers (MLCBF, chapters 2 and 3).
 //!
 //! A backup receives a few bytes of a connection instead of its record: that it exists, and its state. A [`CompactSender`] holds the filter
 //! of a node's own connections and sends it to the peers. A [`CompactReceiver`] holds the filter of one peer. It is asked only when

@@ -1,4 +1,4 @@
-//! Lazy insertion: connections are told once they have lived for a while (seed 000, section 3.5).
+//! Lazy insertion: connections are told once they have lived for a while (MLCBF, section 3.5).
 //!
 //! Most connections are short, and telling a backup of one that is about to end is work for nothing. So a connection is
 //! *put off*: only when it is older than a threshold, it is told; one that ends before costs no message at all. What a

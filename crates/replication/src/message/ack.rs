@@ -1,4 +1,4 @@
-//! Acknowledgements: positive and negative in one message (Ack and Nack of seed 001, section 5.2).
+//! Acknowledgements: positive and negative in one message (Ack and Nack of FT-FW, section 5.2).
 
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -12,7 +12,7 @@ pub const HEADER_BYTES: usize = 20;
 const MAGIC: u8 = 0xf0;
 
 pub mod flags {
-    //! Bits of [`super::Header::flags`]: the control messages of seed 001, section 5.1.
+    //! Bits of [`super::Header::flags`]: the control messages of FT-FW, section 5.1.
     /// Begin numbering from this header; answer with [`HELLO_BACK`].
     pub const HELLO: u8 = 1;
     /// Numbering was begun as your Hello said.

@@ -1,6 +1,6 @@
 //! What the datagrams look like: a header, then messages.
 //!
-//! A message is a type–length–value of [`flow::wire::tlv`] (seed 001, section 5.1): type u16, length u16 with this
+//! A message is a type–length–value of [`flow::wire::tlv`] (FT-FW, section 5.1): type u16, length u16 with this
 //! header, a body, zeros up to four bytes. Types below [`UNNUMBERED`] take a number each, counted up from
 //! [`Header::first`]; so a message of an unknown type is skipped without losing count.
 

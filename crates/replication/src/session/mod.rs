@@ -1,4 +1,4 @@
-//! The FT-FW protocol between this node and one peer (seed 001, section 5), both ways, as a value.
+//! The FT-FW protocol between this node and one peer (FT-FW, section 5), both ways, as a value.
 //!
 //! What it promises, whatever the network loses, doubles, delays or turns round:
 //! * once the network is quiet, the peer has the newest state of every connection that it was to be told;

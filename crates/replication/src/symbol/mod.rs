@@ -1,4 +1,4 @@
-//! How changes of a filter's words look in datagrams, the constant parts left out: symbol replacement (seed 000, section 3.4).
+//! How changes of a filter's words look in datagrams, the constant parts left out: symbol replacement (MLCBF, section 3.4).
 //!
 //! Of what is told of a connection, level, bucket and fingerprint stay what they are while it lives. The seed gives them a
 //! number, in the order in which both sides see new connections, and tells the number from the second message on; a message

@@ -1,4 +1,4 @@
-//! The figures of seed 002, of one's own traffic.
+//! The figures of RE, of one's own traffic.
 
 use redundancy::Method;
 

@@ -18,7 +18,7 @@ const DISTANCE_BYTES_MAX: f64 = (1_u64 << 30) as f64;
 /// Pairs of hosts, at most: some pieces are kept of each.
 const PAIRS_MAX: f64 = (1 << 20) as f64;
 
-/// Where repeated bytes were last (seed 002 figure 2.6).
+/// Where repeated bytes were last (RE figure 2.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
     /// In the same connection.
@@ -70,7 +70,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// A small or medium enterprise: nine tenths between the same two hosts (seed 002 section 2.4).
+    /// A small or medium enterprise: nine tenths between the same two hosts (RE section 2.4).
     pub const ENTERPRISE: Self = Self { shares: [0.45, 0.45, 0.06, 0.02, 0.02] };
     /// The link of a busy web server: most goes from one source to several destinations.
     pub const UNIVERSITY: Self = Self { shares: [0.10, 0.15, 0.60, 0.05, 0.10] };
@@ -99,7 +99,7 @@ pub struct RedundancyConfig {
     pub match_bytes: Quantiles,
     /// Where what is repeated was last.
     pub origins: Shares,
-    /// Zipf's exponent of how often what several hosts have in common is repeated (seed 002 figure 2.10: 0.97).
+    /// Zipf's exponent of how often what several hosts have in common is repeated (RE figure 2.10: 0.97).
     pub popularity: f64,
     /// Pieces that several hosts have in common, for each of the origins.
     pub popular_pieces: u32,

@@ -1,4 +1,4 @@
-//! Traffic by name: what seed 000 measured on, as far as it says what that was like.
+//! Traffic by name: what MLCBF measured on, as far as it says what that was like.
 //!
 //! The seed gives no mixture of its traces, but numbers from which one follows: how much of the replication each delay saves is
 //! how many connections are shorter than that, entries that get stuck in SYN_SENT are connections without an answer, the
@@ -37,32 +37,32 @@ pub const PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "ipls-1",
-        about: "backbone of 2002, 9.9 % of the connections without an answer (seed 000 figures 9, 23 and 25)",
+        about: "backbone of 2002, 9.9 % of the connections without an answer (MLCBF figures 9, 23 and 25)",
         make: ipls_1,
     },
     Preset {
         name: "ipls-3",
-        about: "backbone of 2004, 39.2 % stuck in SYN_SENT, of these 87.1 % without an answer (seed 000 figures 8, 10, 12, 23 and 24)",
+        about: "backbone of 2004, 39.2 % stuck in SYN_SENT, of these 87.1 % without an answer (MLCBF figures 8, 10, 12, 23 and 24)",
         make: ipls_3,
     },
     Preset {
         name: "auck-4",
-        about: "campus of 2001 with longer connections (seed 000 figure 11 and section 4.1)",
+        about: "campus of 2001 with longer connections (MLCBF figure 11 and section 4.1)",
         make: auck_4,
     },
     Preset {
         name: "flow-digest",
-        about: "steady connections of 5 to 30 s with 2 s of setup; set the rate to 5000, 10000, 20000, 90000 (seed 000 figures 6 and 7)",
+        about: "steady connections of 5 to 30 s with 2 s of setup; set the rate to 5000, 10000, 20000, 90000 (MLCBF figures 6 and 7)",
         make: flow_digest,
     },
     Preset {
         name: "classification",
-        about: "10000 connections a second that last a second; set the rate to 2000 to 10000 and --standing to a filter's load (seed 000 figure 18)",
+        about: "10000 connections a second that last a second; set the rate to 2000 to 10000 and --standing to a filter's load (MLCBF figure 18)",
         make: classification,
     },
     Preset {
         name: "short-connections",
-        about: "a flood of connections of 10 to 50 ms beside long ones (seed 000 figure 26, dynamic lazy insertion)",
+        about: "a flood of connections of 10 to 50 ms beside long ones (MLCBF figure 26, dynamic lazy insertion)",
         make: short_connections,
     },
 ];

@@ -59,7 +59,7 @@ impl Default for ConnectionsConfig {
 }
 
 impl ConnectionsConfig {
-    /// As seed 000 section 2.2.3 followed them: 20 s in SYN_SENT, 60 s in ESTABLISHED, 20 s after a FIN; connections of which the
+    /// As MLCBF section 2.2.3 followed them: 20 s in SYN_SENT, 60 s in ESTABLISHED, 20 s after a FIN; connections of which the
     /// SYN is not in the capture are left out; what is closed is at its end.
     #[must_use]
     pub fn seed() -> Self {

@@ -1,5 +1,5 @@
 //! Segments of connections that no filter names, perhaps because the last update came before them: TCP cold start and the
-//! intentional block (seed 000, section 2.1.2).
+//! intentional block (MLCBF, section 2.1.2).
 
 use flow::wire::{Packet, Transport, tcp_flags};
 use flow::{Direction, DropReason, PortId, Tuple};

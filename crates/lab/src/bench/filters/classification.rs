@@ -1,4 +1,4 @@
-//! The paper's simulation of traffic classification (seed 000, section 3.2): what an insertion looks at (figure 17) and how long
+//! The paper's simulation of traffic classification (MLCBF, section 3.2): what an insertion looks at (figure 17) and how long
 //! operations take (figure 19), by the load of a filter for 20 000 flows. Bandwidth (figure 18) is `mainstay study replication`'s.
 
 use std::hint::black_box;

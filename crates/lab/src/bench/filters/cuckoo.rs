@@ -1,5 +1,5 @@
 //! A cuckoo filter with states (Fan et al., "Cuckoo filter: practically better than Bloom", 2014): what one would take today
-//! where seed 000 takes a multi-level filter.
+//! where MLCBF takes a multi-level filter.
 //!
 //! Each key has two buckets of four cells, and an item whose buckets are full makes another one move to its other bucket.
 //! So it is filled further and its items are found in two places instead of four; but an insertion at high load changes many

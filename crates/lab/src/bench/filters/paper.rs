@@ -1,4 +1,4 @@
-//! The paper's simulations once more, beside what its text says of them (seed 000, chapter 3).
+//! The paper's simulations once more, beside what its text says of them (MLCBF, chapter 3).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `mainstay bench lazy`: what passes through a pair of nodes under a flood of short connections (seed 000, figure 26a).
+//! `mainstay bench lazy`: what passes through a pair of nodes under a flood of short connections (MLCBF, figure 26a).
 //!
 //! Three pairs stand side by side in networks of their own: one does not replicate, one tells every connection, one lets the
 //! load decide how long connections are put off. They are measured in turns, either rests while another is measured. A turn

@@ -25,7 +25,7 @@ const LIFE: [(u32, TcpState); 6] = [
     (106, TcpState::TimeWait),
 ];
 const END: u32 = 120;
-/// Bytes of a message of seed 000's precise replication (section 2.2.1 A).
+/// Bytes of a message of MLCBF's precise replication (section 2.2.1 A).
 const SEED_MESSAGE_BYTES: usize = 16;
 
 /// Lets all connections live and returns bytes a connection.
@@ -63,7 +63,7 @@ fn a_life_in_each_representation_and_what_it_costs() {
     precise::encode(Instant::ZERO, &connection, &NoFunctions, &mut message);
     let (native, seed) = (messages * (message.len() + 4), messages * SEED_MESSAGE_BYTES);
     println!("bytes a connection, {CONNECTIONS} connections with {messages} changes each, 5000 a second");
-    println!("precise: {native} by the native protocol, {seed} as seed 000 counts\n");
+    println!("precise: {native} by the native protocol, {seed} as MLCBF counts\n");
     println!("{:24} {:>12} {:>12} {:>12} {:>12}", "", "words", "symbols", "every 1 s", "every 5 s");
     let at_once = UpdateRule::Immediate { batch: Duration::from_millis(10) };
     let rules = [
@@ -83,7 +83,7 @@ fn a_life_in_each_representation_and_what_it_costs() {
         println!();
         assert!(costs[1] <= costs[0] && costs.iter().all(|bytes| *bytes < native as f64), "{costs:?}");
         if matches!(representation, Representation::MultiLevel(_) | Representation::DLeft) {
-            // Seed 000, section 4.1 B: 61.54 %, and 71.23 % with symbol replacement.
+            // MLCBF, section 4.1 B: 61.54 %, and 71.23 % with symbol replacement.
             let [words, symbols, ..] = costs.map(|bytes| 1.0 - bytes / seed as f64);
             assert!(words > 0.53 && symbols > 0.7123, "{words} {symbols}");
         }

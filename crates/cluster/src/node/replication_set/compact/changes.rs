@@ -42,7 +42,7 @@ fn is_restorable(pipeline: &Pipeline, connection: &Connection) -> bool {
 }
 
 impl Compact {
-    /// Whether an entry of the filter can represent the connection. An entry of a pair of hosts does not name a translation ([MLCBF],
+    /// Whether an entry of the filter can represent the connection. An entry of a pair of hosts does not name a translation (MLCBF,
     /// section 2.2.1 C aggregates for firewalls, which translate nothing).
     fn can_hold(&self, connection: &Connection) -> bool {
         !self.is_of_hosts || connection.reply == connection.original.inverse()
