@@ -2,7 +2,7 @@
 //!
 //! A node sees its ports as one [`PacketIo`]: [`memory`] (tests, simulator, benchmark), [`pcap`] (captures),
 //! [`af_packet`] or [`af_xdp`] (real interfaces), or [`tun`] (the kernel's routing). Beside it stand the things a daemon and its tests need of Linux: [`namespace`] and
-//! [`netlink`] to build networks, [`udp`] and [`tcp`] for the links between nodes, [`poller`] and [`signal`] to wait,
+//! [`netlink`] to build networks, [`udp`] for the links between nodes, [`poller`] and [`signal`] to wait,
 //! [`ctnetlink`] for the connections that the kernel tracks, [`service_manager`] to be watched, [`clock`], [`random`], [`usage`], [`affinity`] and [`huge_pages`].
 //!
 //! This room knows nothing of packets beyond where a frame begins and ends and what its sender left to hardware; it
