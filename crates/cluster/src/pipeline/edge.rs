@@ -34,7 +34,7 @@ pub trait Edge {
     }
 
     /// What another node that is gone, or stands by, told of the connection that began with this tuple. Only while a recovery
-    /// lasts ([`Pipeline::begin_recovery`]).
+    /// lasts ([`super::Recovery::begin`]).
     fn recall(&self, original: &Tuple) -> Option<Recalled> {
         let _ = original;
         None
@@ -63,12 +63,12 @@ pub trait Edge {
     }
 }
 
-/// What a filter of another node remembers of a connection.
+/// The entry of a connection in another node's filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recalled {
-    /// The node that told of it.
+    /// The node whose filter it is.
     pub owner: NodeId,
-    /// Where its automaton stands, with the record's [`flags`]; `None` where no more was told than that it is there.
+    /// Where its automaton stands, with the record's [`flow::connection::flags`]; `None`: the filter has no states.
     pub state: Option<(ProtocolState, u8)>,
     /// The filter holds pairs of hosts. It holds no translated connection: those are replicated as records.
     pub is_of_hosts: bool,
