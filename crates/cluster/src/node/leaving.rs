@@ -11,6 +11,7 @@ use replication::{Link, Session, SessionStatus};
 
 use super::peer::{self, Peer};
 use super::{DRAIN_HANDOVER_MAX, Node};
+use crate::role::State;
 
 /// How long a node that is about to leave waits for acknowledgements. A node under load always has messages on their way: what
 /// was lost of earlier ones has been sent again, and acknowledged, in this time. Shorter than it waits for others to take its
@@ -105,7 +106,15 @@ impl Node {
 
     /// Whether the peers that are there have acknowledged all that they need of this worker's connections.
     pub(super) fn has_replicated_all(&self) -> bool {
-        self.has_replicated_to(|peer| peer.orphaned_at.is_none())
+        self.has_replicated_to(Peer::is_up)
+    }
+
+    /// A group's role as operators see it: a node that only waits for acknowledgements before it gives an address up is leaving.
+    pub(super) const fn role_shown(&self, role: State) -> State {
+        match role {
+            State::Active if self.is_replicating_before_leaving() => State::Leaving,
+            _ => role,
+        }
     }
 
     /// The automata of the roles learn whether a holder of the addresses that outranks this node has its connections: one that

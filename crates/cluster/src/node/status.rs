@@ -171,7 +171,7 @@ fn group_status(node: &Node, group: GroupId) -> GroupStatus {
     let roles = &node.roles;
     GroupStatus {
         group,
-        role: roles.state(group),
+        role: node.role_shown(roles.state(group)),
         term: roles.term(group),
         priority: roles.priority(group),
         unreached: roles.unreached(group),
@@ -200,7 +200,7 @@ pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
         }
     });
     let mut status = NodeStatus {
-        role: node.roles.summary(),
+        role: node.role_shown(node.roles.summary()),
         groups: node.roles.groups().map(|group| group_status(node, group)).collect(),
         configuration: node.roles.configuration(),
         readiness: Readiness::default(),

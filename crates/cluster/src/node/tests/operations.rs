@@ -251,6 +251,22 @@ fn a_node_that_nobody_could_relieve_is_not_drained_unless_forced() {
 }
 
 #[test]
+fn a_node_that_waits_for_acknowledgements_is_seen_to_leave_and_does_not_wait_for_a_peer_that_is_down() {
+    let mut cluster = Cluster::start(Options::default());
+    cluster.kill(1);
+    let _ = cluster.connect(40_000);
+    let now = cluster.now;
+    cluster.node_mut(0).drain(now, true).expect("it is forced");
+    assert!(cluster.node(0).holds_addresses(), "the peer has not acknowledged the connection");
+    assert_eq!(state(&cluster, 0), State::Leaving);
+    let is_down = |cluster: &Cluster| cluster.node(0).status(cluster.now).peers[0].down_since.is_some();
+    cluster.run_until("the peer to be down", is_down);
+    cluster.run(Duration::from_millis(2));
+    assert!(!cluster.node(0).is_replicating_before_leaving(), "nobody is left to acknowledge anything");
+    cluster.run_until("node 0 to have left", |cluster| state(cluster, 0) == State::Left);
+}
+
+#[test]
 fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to() {
     let mut cluster = Cluster::start(Options::default());
     let _ = cluster.connect(40_000);
