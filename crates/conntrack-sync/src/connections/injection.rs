@@ -3,6 +3,10 @@
 //! A connection waits at most once, and only its slot does: whatever is asked of the kernel is the newest state at the time
 //! when it is asked.
 //!
+//! A backup lets requests wait for [`REQUEST_DELAY`] at least, and twice that at most: a connection that opens and closes within
+//! that time costs one request instead of two, or none. A closed connection that its kernel never had is created there only when
+//! the backup becomes primary, after all others. No failover is detected sooner than that, and the role's change ends the wait.
+//!
 //! | refused | because | then |
 //! |---|---|---|
 //! | create | it exists | it is updated instead |
@@ -41,6 +45,8 @@ const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(20);
 /// A full table counts as so many refusals at once: it will not be empty in a moment.
 const FULL_REFUSALS: u8 = 5;
+/// So long a backup lets requests wait for further changes of the same connections.
+const REQUEST_DELAY: Duration = Duration::from_millis(20);
 /// No peer may have the kernel keep a connection for longer: a month.
 const TIMEOUT_MAX_S: u32 = 30 * 86_400;
 /// An end that the kernel refuses so often is given up; a dump finds what is left.
@@ -78,6 +84,10 @@ struct Outstanding {
 #[derive(Debug, Default)]
 pub(crate) struct InjectionQueue {
     ring: VecDeque<u32>,
+    /// So many of the ring's first have waited long enough.
+    ripe: usize,
+    /// When all that wait now have waited long enough.
+    ripens_at: Instant,
     retries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
     outstanding: Vec<Outstanding>,
     batch: u32,
@@ -102,16 +112,43 @@ impl InjectionQueue {
         self.failing
     }
 
-    pub(crate) fn has_work(&self) -> bool {
-        !self.ring.is_empty()
+    /// Notes which connections have waited long enough.
+    fn ripen(&mut self, now: Instant, is_delayed: bool) {
+        if !is_delayed {
+            self.ripe = self.ring.len();
+        } else if self.ripens_at <= now {
+            self.ripe = self.ring.len();
+            self.ripens_at = now + REQUEST_DELAY;
+        }
     }
 
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
+    fn pop_ripe(&mut self) -> Option<u32> {
+        self.ripe = self.ripe.checked_sub(1)?;
+        self.ring.pop_front()
+    }
+
+    fn retry_at(&self) -> Option<Instant> {
         self.retries.peek().map(|Reverse((at, ..))| *at)
     }
 }
 
 impl Connections {
+    /// When the kernel is to be asked something next.
+    pub(crate) fn next_request_at(&self) -> Option<Instant> {
+        let queue = &self.queue;
+        let waiting = match (queue.ring.is_empty(), self.delays_requests() && queue.ripe == 0) {
+            (true, _) => None,
+            (false, true) => Some(queue.ripens_at),
+            (false, false) => Some(Instant::ZERO),
+        };
+        waiting.into_iter().chain(queue.retry_at()).min()
+    }
+
+    /// Connections that wait for the kernel though they have waited long enough.
+    pub(crate) fn overdue(&self) -> usize {
+        if self.delays_requests() { self.queue.ripe + self.queue.outstanding.len() } else { self.queue.pending() }
+    }
+
     /// The connection waits for its turn, unless it waits to be tried again.
     pub(crate) fn queue(&mut self, handle: Handle, reason: u32) {
         let Some(record) = self.mirror.get_mut(handle) else { return };
@@ -155,19 +192,20 @@ impl Connections {
         // Whoever polls again without having said that the last batch is done has done it.
         self.requests_done(now);
         self.take_up_retries(now);
+        self.queue.ripen(now, self.delays_requests());
         self.queue.batch = self.queue.batch.wrapping_add(1);
         for _ in 0..POPPED_MAX {
             if batch.len() + REQUESTS_OF_ONE_MAX > KERNEL_REQUESTS_MAX && !batch.is_empty() {
                 break;
             }
-            let Some(slot) = self.queue.ring.pop_front() else { break };
+            let Some(slot) = self.queue.pop_ripe() else { break };
             self.request(now, Handle(slot), batch);
         }
         !batch.is_empty()
     }
 
     fn request(&mut self, now: Instant, handle: Handle, batch: &mut Vec<KernelRequest>) {
-        let may_create = self.may_create();
+        let (may_create, may_create_closed) = (self.may_create(), !self.delays_requests());
         let floor_s = self.timeout_floor_s;
         let Some(record) = self.mirror.get_mut(handle).filter(|record| record.is_any(flag::QUEUED)) else { return };
         record.set(flag::QUEUED, false);
@@ -191,6 +229,10 @@ impl Connections {
             return;
         }
         if !record.is_any(flag::DIRTY) || (!is_in_kernel && !may_create) {
+            return;
+        }
+        if !is_in_kernel && !may_create_closed && is_closed(record) {
+            record.expires_s = ends_s(now, kernel_timeout_s(record, floor_s));
             return;
         }
         let replaces = is_in_kernel && record.is_any(flag::REPLACE);
@@ -398,6 +440,11 @@ fn to_inject(record: &Record, floor_s: u32) -> Entry {
 fn kernel_timeout_s(record: &Record, floor_s: u32) -> u32 {
     let told_s = record.timeout_s().unwrap_or(floor_s).min(TIMEOUT_MAX_S);
     if is_closing(record) { told_s.max(1) } else { told_s.max(floor_s) }
+}
+
+/// A connection that both end points have closed: nothing but a retransmission of its last segments is to be expected.
+pub(crate) fn is_closed(record: &Record) -> bool {
+    matches!(record.tcp_state(), Some(TcpState::TimeWait | TcpState::Close))
 }
 
 /// A connection that its end points have given up: it ends by itself.

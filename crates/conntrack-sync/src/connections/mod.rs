@@ -60,6 +60,10 @@ impl Living {
         self.0[node.0 as usize >> 6] & 1 << (node.0 & 63) != 0
     }
 
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == [0; 4]
+    }
+
     pub(super) const fn set(&mut self, node: NodeId, is_living: bool) {
         let word = &mut self.0[node.0 as usize >> 6];
         if is_living { *word |= 1 << (node.0 & 63) } else { *word &= !(1 << (node.0 & 63)) }
@@ -104,6 +108,16 @@ impl Connections {
     /// A peer's connection may be created in the kernel now.
     pub(super) fn may_create(&self) -> bool {
         self.injection == Injection::Direct || self.role == SyncRole::Primary
+    }
+
+    /// Requests to the kernel can wait for further changes: another node forwards, and this kernel's table is known.
+    pub(super) fn delays_requests(&self) -> bool {
+        let is_recovering = self.counters.overruns > self.counters.recoveries;
+        self.mode == Mode::PrimaryBackup
+            && self.role == SyncRole::Backup
+            && self.dump.is_initialised
+            && !is_recovering
+            && !self.primaries.is_empty()
     }
 
     pub(super) fn is_own(&self, record: &Record) -> bool {

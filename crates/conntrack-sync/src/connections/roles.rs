@@ -4,10 +4,11 @@ use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::Handle;
 
+use super::injection::is_closed;
 use super::{Connections, Living};
 use crate::config::{Mode, SyncRole};
 use crate::event::SyncEvent;
-use crate::mirror::flag;
+use crate::mirror::{Record, flag};
 
 impl Connections {
     /// This node becomes master of the copies whose master `may_claim` names: no word to the kernel where it has them.
@@ -70,13 +71,18 @@ impl Connections {
         self.events.push(now, SyncEvent::RoleChanged { role, claimed });
     }
 
-    /// Whatever the kernel does not have is to be told to it.
+    /// Connections that the kernel does not have are to be created there, those that are closed after the others.
     pub(crate) fn queue_what_is_missing(&mut self) {
+        self.queue_missing(|record| !is_closed(record));
+        self.queue_missing(is_closed);
+    }
+
+    fn queue_missing(&mut self, is_meant: impl Fn(&Record) -> bool) {
         let mut from = Handle(0);
         while let Some(handle) = self.mirror.next_occupied(from) {
             from = Handle(handle.0 + 1);
-            if self.mirror.get(handle).is_some_and(|record| !record.is_any(flag::IN_KERNEL | flag::GONE | flag::ENDING))
-            {
+            let is_missing = |record: &Record| !record.is_any(flag::IN_KERNEL | flag::GONE | flag::ENDING);
+            if self.mirror.get(handle).is_some_and(|record| is_missing(record) && is_meant(record)) {
                 self.queue(handle, flag::DIRTY);
             }
         }

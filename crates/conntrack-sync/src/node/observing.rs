@@ -29,7 +29,7 @@ impl SyncNode {
         add(connections.role == SyncRole::Fault, Obstacle::Fault);
         add(is_recovering, Obstacle::EventsLost);
         add(self.share.share.is_nearly_none(), Obstacle::FewReplicated(self.share.share));
-        let pending = if connections.may_create() { queue.pending() as u32 } else { 0 };
+        let pending = if connections.may_create() { connections.overdue() as u32 } else { 0 };
         add(pending > 0, Obstacle::Pending(pending));
         add(queue.refused_now > 0, Obstacle::NotInKernel(queue.refused_now, queue.failing()));
         for peer in &self.peers {

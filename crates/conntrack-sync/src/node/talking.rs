@@ -140,8 +140,7 @@ impl SyncNode {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let is_initialised = self.connections.dump.is_initialised;
         let peers = self.peers.iter().filter_map(|peer| peer.poll_timeout(is_initialised));
-        let queue = &self.connections.queue;
-        let kernel = if queue.has_work() { Some(Instant::ZERO) } else { queue.retry_at() };
+        let kernel = self.connections.next_request_at();
         let walk = Some(self.walk.poll_timeout());
         peers.chain([kernel, walk, self.connections.dump.poll_timeout()].into_iter().flatten()).min()
     }

@@ -76,7 +76,63 @@ fn changes_within_the_batch_delay_are_one_message() {
     }
     pair.settle();
     assert_eq!(pair.status(0).peers[0].session.unwrap().messages_sent, before + 1);
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
+    pair.settle();
     assert_eq!(pair.state(1, 1), Some(TcpState::TimeWait));
+}
+
+#[test]
+fn a_backup_asks_its_kernel_once_for_what_changes_within_the_request_delay() {
+    let mut pair = Pair::ready(Options::default());
+    pair.settle();
+    // The first is not delayed: nothing has been asked for a while.
+    pair.connect(0, 1);
+    pair.run(Duration::from_millis(5));
+    let created = |pair: &Pair| (pair.status(1).injected.created, pair.status(1).injected.updated);
+    assert_eq!(created(&pair), (1, 0));
+    pair.connect(0, 2);
+    pair.run(Duration::from_millis(5));
+    assert!(pair.hosts[1].node.readiness(pair.now).obstacles.is_empty(), "what is to wait is no obstacle");
+    pair.packet(0, 2, TcpState::FinWait);
+    pair.run(Duration::from_millis(5));
+    assert_eq!(created(&pair), (1, 0));
+    pair.settle();
+    assert_eq!((created(&pair), pair.state(1, 2)), ((2, 0), Some(TcpState::FinWait)));
+    pair.assert_kernels_agree();
+}
+
+#[test]
+fn a_connection_that_closes_within_the_request_delay_is_created_when_the_backup_becomes_primary() {
+    let mut pair = Pair::ready(Options::default());
+    pair.settle();
+    pair.connect(0, 1);
+    pair.run(Duration::from_millis(5));
+    for number in 2..5 {
+        pair.connect(0, number);
+    }
+    pair.run(Duration::from_millis(5));
+    pair.packet(0, 2, TcpState::TimeWait);
+    pair.packet(0, 3, TcpState::Close);
+    pair.settle();
+    assert_eq!([1, 2, 3, 4].map(|number| pair.state(1, number).is_some()), [true, false, false, true]);
+    assert_eq!(pair.status(1).copies, 4);
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
+    pair.settle();
+    assert_eq!((pair.state(1, 2), pair.state(1, 3)), (Some(TcpState::TimeWait), Some(TcpState::Close)));
+}
+
+#[test]
+fn requests_that_wait_are_made_at_once_when_the_backup_becomes_primary() {
+    let mut pair = Pair::ready(Options::default());
+    pair.settle();
+    for number in [1, 2] {
+        pair.connect(0, number);
+        pair.run(Duration::from_millis(5));
+    }
+    assert_eq!(pair.state(1, 2), None);
+    pair.hosts[1].node.set_role(pair.now, SyncRole::Primary);
+    pair.run(Duration::from_millis(1));
+    assert_eq!(pair.state(1, 2), Some(TcpState::Established));
 }
 
 #[test]
