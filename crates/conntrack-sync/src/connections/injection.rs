@@ -86,8 +86,9 @@ pub(crate) struct InjectionQueue {
     ring: VecDeque<u32>,
     /// So many of the ring's first have waited long enough.
     ripe: usize,
-    /// When all that wait now have waited long enough.
-    ripens_at: Instant,
+    /// So many of the ring's first were there at the last tick, and are ripe at the next.
+    ripening: usize,
+    next_tick_at: Instant,
     retries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
     outstanding: Vec<Outstanding>,
     batch: u32,
@@ -115,15 +116,16 @@ impl InjectionQueue {
     /// Notes which connections have waited long enough.
     fn ripen(&mut self, now: Instant, is_delayed: bool) {
         if !is_delayed {
-            self.ripe = self.ring.len();
-        } else if self.ripens_at <= now {
-            self.ripe = self.ring.len();
-            self.ripens_at = now + REQUEST_DELAY;
+            (self.ripe, self.ripening) = (self.ring.len(), self.ring.len());
+        } else if self.next_tick_at <= now {
+            (self.ripe, self.ripening) = (self.ripening, self.ring.len());
+            self.next_tick_at = now + REQUEST_DELAY;
         }
     }
 
     fn pop_ripe(&mut self) -> Option<u32> {
         self.ripe = self.ripe.checked_sub(1)?;
+        self.ripening -= 1;
         self.ring.pop_front()
     }
 
@@ -138,7 +140,7 @@ impl Connections {
         let queue = &self.queue;
         let waiting = match (queue.ring.is_empty(), self.delays_requests() && queue.ripe == 0) {
             (true, _) => None,
-            (false, true) => Some(queue.ripens_at),
+            (false, true) => Some(queue.next_tick_at),
             (false, false) => Some(Instant::ZERO),
         };
         waiting.into_iter().chain(queue.retry_at()).min()
