@@ -16,10 +16,6 @@ impl RoundTrip {
         });
     }
 
-    pub(crate) const fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
-    }
-
     /// Twice the round trip, within `min..=max`.
     pub(crate) fn probe_timeout(&self, min: Duration, max: Duration) -> Duration {
         self.smoothed.map_or(min, |smoothed| smoothed * 2).clamp(min, max)
