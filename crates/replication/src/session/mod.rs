@@ -16,7 +16,6 @@ mod input;
 mod link;
 mod output;
 mod receiver;
-pub(crate) mod round_trip;
 mod sender;
 mod status;
 mod store;
