@@ -101,7 +101,7 @@ pub(crate) fn tunnel(status: &TunnelStatus) -> RedundancyStatus {
             saved_bytes: counters.bytes_saved(),
             matched_bytes: counters.encoder.bytes_matched,
             datagrams: counters.sender.datagrams,
-            datagrams_again: counters.sender.datagrams_again,
+            datagrams_again: counters.sender.datagrams_retransmitted,
             datagrams_copied: counters.sender.datagrams_copied,
             datagrams_given_up: counters.sender.datagrams_given_up,
             header_bytes_saved: counters.header_bytes_saved,

@@ -4,6 +4,7 @@
 //!   connections changed, is handed the peer's datagrams and the time, and is asked for datagrams to send.
 //! * [`message`]: what the datagrams look like; `docs/protocol.md` describes the protocol as a whole.
 //! * [`compact`]: connections as entries of a filter instead of messages each (MLCBF), which a peer is told and keeps equal.
+//! * [`loss_recovery`]: numbers in flight, probes and delayed acknowledgements, as far as several protocols have them in common.
 //! * [`symbol`]: how changes of a filter look in datagrams, the constant parts left out.
 //! * [`conntrackd`]: the FTFW protocol as conntrackd speaks it, with a conntrackd as the peer.
 //! * [`lazy`]: connections that are told only once they have lived for a while, and how long that is.
@@ -72,6 +73,7 @@ pub mod conntrackd;
 mod handle;
 mod item;
 pub mod lazy;
+pub mod loss_recovery;
 pub mod message;
 pub mod representation;
 mod resync;

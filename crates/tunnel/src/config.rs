@@ -29,7 +29,7 @@ pub struct TunnelConfig {
 }
 
 impl Default for TunnelConfig {
-    /// Caches of 64 MiB, 2 ms to gather, 400 ms to mend what is lost, with a tenth of what is sent, and copies for half of what was
+    /// Caches of 64 MiB, 2 ms to gather, 400 ms to recover what is lost with a tenth of what is sent, and copies for half of what was
     /// saved at most.
     fn default() -> Self {
         Self {

@@ -96,7 +96,7 @@ impl TunnelCounters {
     /// Adds what the parts of a session that is over did.
     pub(super) const fn add_parts(&mut self, sender: SenderCounters, receiver: ReceiverCounters) {
         self.sender.datagrams += sender.datagrams;
-        self.sender.datagrams_again += sender.datagrams_again;
+        self.sender.datagrams_retransmitted += sender.datagrams_retransmitted;
         self.sender.datagrams_copied += sender.datagrams_copied;
         self.sender.datagrams_given_up += sender.datagrams_given_up;
         self.receiver.datagrams += receiver.datagrams;

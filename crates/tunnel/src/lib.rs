@@ -8,7 +8,7 @@
 //! A [`Tunnel`] is one end, for both directions. Of headers travels what differs from earlier ones (`header`), of payloads blocks of
 //! the [`redundancy`] crate, and a library may compress what is left ([`SecondStage`]); many
 //! small records share a datagram, and a long one has several, so nothing is too large for the path. The stream is kept in
-//! order, and what the path loses is sent again within a bounded time and share: the codec then lacks nothing, and end
+//! order, and what the path loses is retransmitted within a bounded time and share: the codec then lacks nothing, and end
 //! points' TCP does not take the path's loss for congestion.
 //!
 //! A session is one life of both ends. The caches outlive it: it begins with the decoder's word of what it holds, and an encoder

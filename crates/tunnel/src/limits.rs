@@ -23,7 +23,7 @@ pub const RECORD_BYTES_MAX: usize = (1 << 16) + 64;
 pub const RESTORED_PACKETS_MAX: usize = 4096;
 /// Sessions of the other site that are over and are not taken up again.
 pub const FORMER_SESSIONS_MAX: usize = 16;
-/// What may be sent again at once, in bytes, before it has been earned by what was sent.
+/// Bytes that may be retransmitted at once, before they have been earned by what was sent.
 pub const RECOVERY_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes of copies that may be sent at once, before they have been earned by what was saved.
 pub const COPY_BYTES_MAX: u64 = 64 * 1024;
@@ -37,10 +37,10 @@ pub const COPY_AFTER: Duration = Duration::from_millis(2);
 pub const COPIES_AFTER_LOSS: Duration = Duration::from_secs(60);
 /// An acknowledgement of what came in order may wait so long for more.
 pub const ACK_DELAY: Duration = Duration::from_millis(8);
-/// What is missing is told after so long, for packets may have overtaken each other.
+/// Missing datagrams are reported after so long, for packets may have overtaken each other.
 pub const REORDER_WAIT: Duration = Duration::from_millis(3);
-/// And told again after so long.
-pub const ASK_AGAIN: Duration = Duration::from_millis(15);
+/// The acknowledgement is repeated after so long while datagrams are missing.
+pub const ACK_REPEAT_INTERVAL: Duration = Duration::from_millis(15);
 /// Datagrams in order that are acknowledged without waiting.
 pub const ACK_EVERY: u32 = 32;
 /// Signs of life come so often …

@@ -13,7 +13,7 @@ use super::codecs::{Codecs, Message};
 use super::config::TunnelConfig;
 use super::counters::TunnelCounters;
 use super::header::Remembered;
-use super::limits::{ASK_AGAIN, CONFIRM_AFTER, REPEAT_AFTER};
+use super::limits::{ACK_REPEAT_INTERVAL, CONFIRM_AFTER, REPEAT_AFTER};
 use super::packet::{Outgoing, Restored};
 use super::receiver::Receiver;
 use super::record::{Reassembly, Record};
@@ -45,7 +45,7 @@ impl Link {
         let gather = if config.second_stage.stage.is_some() { Duration::ZERO } else { config.sender.gather };
         Self {
             sender: Sender::new(SenderConfig { gather, ..config.sender }, config.envelope_bytes),
-            receiver: Receiver::new(config.sender.recover_within + ASK_AGAIN * 4),
+            receiver: Receiver::new(config.sender.recover_within + ACK_REPEAT_INTERVAL * 4),
             reassembly: Reassembly::default(),
             bundles: Bundles::new(config.second_stage),
             codecs: Codecs::new(caches, secret),

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::Instant;
+use replication::loss_recovery::AckTimer;
 
 use super::datagram::{Datagram, MISSING_RANGES_MAX};
-use super::limits::{ACK_DELAY, ACK_EVERY, ASK_AGAIN, HELD_DATAGRAMS_MAX, REORDER_WAIT};
+use super::limits::{ACK_DELAY, ACK_EVERY, ACK_REPEAT_INTERVAL, HELD_DATAGRAMS_MAX, REORDER_WAIT};
 use super::record::Reassembly;
 
 /// What a receiver did so far.
@@ -18,7 +19,7 @@ pub struct ReceiverCounters {
     pub datagrams: u64,
     /// Of those, the ones that had come before, or too late.
     pub datagrams_useless: u64,
-    /// Datagrams that came while later ones had come before: sent again, or overtaken.
+    /// Datagrams that came after later ones: retransmitted, or overtaken.
     pub datagrams_recovered: u64,
     /// Datagrams that were waited for in vain.
     pub datagrams_lost: u64,
@@ -43,8 +44,7 @@ pub(super) struct Receiver {
     held: BTreeMap<u64, Held>,
     /// Since when `next` is missing although later ones came. Of several gaps each counts from what showed it.
     waiting_since: Option<Instant>,
-    ack_at: Option<Instant>,
-    unacknowledged: u32,
+    ack_timer: AckTimer,
     counters: ReceiverCounters,
 }
 
@@ -59,8 +59,7 @@ impl Receiver {
             end: 0,
             held: BTreeMap::new(),
             waiting_since: None,
-            ack_at: None,
-            unacknowledged: 0,
+            ack_timer: AckTimer::default(),
             counters: ReceiverCounters::default(),
         }
     }
@@ -75,10 +74,9 @@ impl Receiver {
         body: &[u8],
     ) {
         self.counters.datagrams += 1;
-        self.unacknowledged += 1;
         if number < self.next || self.held.contains_key(&number) {
             self.counters.datagrams_useless += 1;
-            self.acknowledge_within(now, REORDER_WAIT);
+            self.ack_timer.on_received(now, u32::MAX, REORDER_WAIT);
             return;
         }
         let is_in_order = number == self.next && self.held.is_empty();
@@ -86,19 +84,8 @@ impl Receiver {
         self.end = self.end.max(number + 1);
         self.held.insert(number, Held { arrived_at: now, first_record, body: body.to_vec() });
         self.given_up = self.given_up.max(base).max(number.saturating_sub(HELD_DATAGRAMS_MAX as u64));
-        let wait = if !is_in_order {
-            REORDER_WAIT
-        } else if self.unacknowledged >= ACK_EVERY {
-            Duration::ZERO
-        } else {
-            ACK_DELAY
-        };
-        self.acknowledge_within(now, wait);
-    }
-
-    fn acknowledge_within(&mut self, now: Instant, wait: Duration) {
-        let at = now + wait;
-        self.ack_at = Some(self.ack_at.map_or(at, |due| due.min(at)));
+        let (every, delay) = if is_in_order { (ACK_EVERY, ACK_DELAY) } else { (u32::MAX, REORDER_WAIT) };
+        self.ack_timer.on_received(now, every, delay);
     }
 
     /// Hands on the next datagram, if it is in order or what is before it is given up. Returns whether it did.
@@ -133,13 +120,15 @@ impl Receiver {
     /// When [`Receiver::handle_timeout`] or [`Receiver::poll_ack`] has something to do.
     #[must_use]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [self.waiting_since.map(|since| since + self.wait_max), self.ack_at].into_iter().flatten().min()
+        [self.waiting_since.map(|since| since + self.wait_max), self.ack_timer.due_at()].into_iter().flatten().min()
     }
 
     /// The acknowledgement, if one is due.
     pub(super) fn poll_ack(&mut self, now: Instant) -> Option<Datagram<'static>> {
-        self.ack_at.filter(|at| *at <= now)?;
-        self.unacknowledged = 0;
+        if !self.ack_timer.is_due(now) {
+            return None;
+        }
+        self.ack_timer.on_ack_sent();
         let mut missing = Vec::new();
         let (mut at, mut end) = (self.next, self.end);
         for number in self.held.keys() {
@@ -152,8 +141,10 @@ impl Receiver {
             }
             at = number + 1;
         }
-        // What is missing is asked for until it comes or is given up.
-        self.ack_at = (!self.held.is_empty()).then(|| now + ASK_AGAIN);
+        // The acknowledgement is repeated until what is missing comes or is given up.
+        if !self.held.is_empty() {
+            self.ack_timer.set_due(now + ACK_REPEAT_INTERVAL);
+        }
         Some(Datagram::Ack { next: self.next, end, missing })
     }
 

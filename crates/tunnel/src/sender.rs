@@ -1,8 +1,9 @@
 //! The sending end of a session's stream: gathers records into datagrams, keeps those until they are acknowledged, and
-//! sends again what was lost, within bounds of time and share.
+//! retransmits those that were lost, within bounds of time and share.
 //!
-//! Loss is mended here so that end points' TCP does not take it for congestion. So that real congestion still shows, what
-//! may be sent again is a share of what is sent; beyond it a loss stays a loss. Where the rate of the path is known,
+//! Losses are recovered here so that end points' TCP does not take them for congestion. So that real congestion still shows,
+//! retransmissions are limited to a share of what is sent; a loss beyond it stays a loss. A datagram is retransmitted under its old
+//! number, because its number is its place in the stream. Where the rate of the path is known,
 //! datagrams leave at that rate, and what would have to wait too long is refused.
 //!
 //! What encoding saved pays for copies: on a path that has lost something of late, each datagram is followed by a copy, a
@@ -15,6 +16,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use flow::Instant;
+use replication::loss_recovery::RttEstimator;
 
 use super::datagram::{DATA_HEADER_BYTES, Datagram};
 use super::limits::{
@@ -22,16 +24,17 @@ use super::limits::{
     MARKS_MAX, PLAIN_BYTES_MIN, RECOVERY_BYTES_MAX, SILENCE_MAX,
 };
 
-/// Round trips are taken to last so long until one was measured.
+/// The round trip that is assumed until one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
+
 /// How a stream is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderConfig {
     /// Records wait so long for others to share a datagram with.
     pub gather: Duration,
-    /// What was lost is sent again within this time of the first attempt.
+    /// A lost datagram is retransmitted within this time of its first transmission.
     pub recover_within: Duration,
-    /// Bytes that may be sent again for each thousand that are sent.
+    /// Bytes that may be retransmitted for each thousand that are sent.
     pub recovery_per_mille: u16,
     /// Bytes of copies for each thousand that encoding saved; zero: no copies.
     pub copies_per_mille: u16,
@@ -42,17 +45,17 @@ pub struct SenderConfig {
 /// What a sender did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SenderCounters {
-    /// Datagrams sent, those sent again included.
+    /// Datagrams sent, retransmissions included.
     pub datagrams: u64,
-    /// Datagrams sent again.
-    pub datagrams_again: u64,
+    /// Datagrams retransmitted.
+    pub datagrams_retransmitted: u64,
     /// Copies of datagrams sent, in case that the first is lost.
     pub datagrams_copied: u64,
-    /// Datagrams that were lost for good: their time was over, or the share of what may be sent again was used up.
+    /// Datagrams that were lost for good: their time was over, or the share for retransmissions was used up.
     pub datagrams_given_up: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Kept {
     body: Vec<u8>,
     first_record: Option<u16>,
@@ -94,19 +97,18 @@ pub(super) struct Sender {
     /// Numbers that were not sent yet begin here.
     unsent: u64,
     unsent_bytes: usize,
-    again: VecDeque<u64>,
+    retransmit_queue: VecDeque<u64>,
     recovery_bytes: u64,
     /// What is to be sent once more, by when, in rising order.
     copies: VecDeque<(Instant, u64)>,
     copy_bytes: u64,
-    /// When it was last heard that something was lost.
+    /// When the last loss was reported.
     lost_at: Option<Instant>,
     marks: Vec<Mark>,
     settled: VecDeque<(u64, bool)>,
     closed_at: Instant,
     may_send_at: Instant,
-    round_trip: Duration,
-    is_measured: bool,
+    rtt: RttEstimator,
     /// When the first datagram was sent since the last acknowledgement.
     unanswered_since: Option<Instant>,
     probe_at: Option<Instant>,
@@ -129,7 +131,7 @@ impl Sender {
             base: 0,
             unsent: 0,
             unsent_bytes: 0,
-            again: VecDeque::new(),
+            retransmit_queue: VecDeque::new(),
             recovery_bytes: RECOVERY_BYTES_MAX / 4,
             copies: VecDeque::new(),
             copy_bytes: 0,
@@ -138,8 +140,7 @@ impl Sender {
             settled: VecDeque::new(),
             closed_at: Instant::ZERO,
             may_send_at: Instant::ZERO,
-            round_trip: ROUND_TRIP_FIRST,
-            is_measured: false,
+            rtt: RttEstimator::default(),
             unanswered_since: None,
             probe_at: None,
             probes: 0,
@@ -237,11 +238,9 @@ impl Sender {
         }
         let body = core::mem::take(&mut self.gathering);
         self.unsent_bytes += body.len();
-        let (first_record, never) = (self.gathering_first.take(), Instant::ZERO);
+        let first_record = self.gathering_first.take();
         (self.gathering_due, self.closed_at) = (None, now);
-        let (first_sent_at, last_sent_at) = (never, never);
-        let (sent, is_copied, is_done) = (0, false, false);
-        self.kept.push_back(Kept { body, first_record, first_sent_at, last_sent_at, sent, is_copied, is_done });
+        self.kept.push_back(Kept { body, first_record, ..Kept::default() });
     }
 
     /// An acknowledgement came.
@@ -266,9 +265,9 @@ impl Sender {
             self.settle(number, true);
         }
         if let Some(sent_at) = newest {
-            self.measure(now.saturating_since(sent_at));
+            self.rtt.on_sample(now.saturating_since(sent_at));
         }
-        self.mend(now, missing);
+        self.retransmit_missing(now, missing);
         if has_news {
             (self.probes, self.probe_at) = (0, None);
         }
@@ -276,8 +275,8 @@ impl Sender {
         self.set_probe(now);
     }
 
-    /// What was reported missing is sent again, unless it is under way.
-    fn mend(&mut self, now: Instant, missing: &[Range<u64>]) {
+    /// Retransmits what is reported missing, unless a retransmission or a copy of it is in flight.
+    fn retransmit_missing(&mut self, now: Instant, missing: &[Range<u64>]) {
         // Whatever the other end says, there are no more of them than were sent.
         let (base, unsent) = (self.base, self.unsent);
         for number in missing.iter().flat_map(|range| range.start.max(base)..range.end.min(unsent)) {
@@ -285,23 +284,24 @@ impl Sender {
             let Some(kept) = self.kept.get(index).filter(|kept| !kept.is_done && kept.sent > 0) else { continue };
             self.lost_at = Some(now);
             // A copy leaves so soon that whatever is said to be missing then was said without knowing of it.
-            let patience = self.round_trip + if kept.sent > 1 { ACK_DELAY * 2 } else { Duration::ZERO };
+            let patience = self.assumed_round_trip() + if kept.sent > 1 { ACK_DELAY * 2 } else { Duration::ZERO };
             let is_repeated = kept.sent > 1 || kept.is_copied;
-            let is_under_way = is_repeated && now.saturating_since(kept.last_sent_at) < patience;
-            if !is_under_way && !self.again.contains(&number) {
-                self.send_again(now, number);
+            let is_in_flight = is_repeated && now.saturating_since(kept.last_sent_at) < patience;
+            if !is_in_flight && !self.retransmit_queue.contains(&number) {
+                self.retransmit(now, number);
             }
         }
     }
 
-    fn send_again(&mut self, now: Instant, number: u64) {
+    /// Queues the datagram for retransmission, or gives it up.
+    fn retransmit(&mut self, now: Instant, number: u64) {
         let index = (number - self.base) as usize;
         let Some(kept) = self.kept.get(index) else { return };
         let bytes = kept.body.len() as u64;
         let is_in_time = now.saturating_since(kept.first_sent_at) < self.config.recover_within;
         if is_in_time && self.recovery_bytes >= bytes {
             self.recovery_bytes -= bytes;
-            self.again.push_back(number);
+            self.retransmit_queue.push_back(number);
         } else {
             self.give_up_at(index);
         }
@@ -325,16 +325,14 @@ impl Sender {
         self.unsent = self.unsent.max(self.base);
     }
 
-    fn measure(&mut self, sample: Duration) {
-        self.round_trip = if self.is_measured { (self.round_trip * 7 + sample) / 8 } else { sample };
-        self.is_measured = true;
+    fn assumed_round_trip(&self) -> Duration {
+        self.rtt.smoothed().unwrap_or(ROUND_TRIP_FIRST)
     }
 
-    /// Nothing tells that the last datagrams of many were lost: after some silence the very last is sent again, so that its
-    /// acknowledgement does.
+    /// No later datagram shows that the last ones were lost. So the very last one is retransmitted as a probe: its acknowledgement shows it.
     fn set_probe(&mut self, now: Instant) {
         let is_waiting = self.kept.iter().take((self.unsent - self.base) as usize).any(|kept| !kept.is_done);
-        let pause = (self.round_trip * 3 / 2 + ACK_DELAY * 3) * (1 << self.probes.min(4));
+        let pause = (self.assumed_round_trip() * 3 / 2 + ACK_DELAY * 3) * (1 << self.probes.min(4));
         self.probe_at = is_waiting.then(|| self.probe_at.unwrap_or(now + pause));
     }
 
@@ -359,8 +357,8 @@ impl Sender {
             let last = self.kept.iter().take((self.unsent - self.base) as usize).rposition(|kept| !kept.is_done);
             if let Some(last) = last {
                 let number = self.base + last as u64;
-                if !self.again.contains(&number) {
-                    self.send_again(now, number);
+                if !self.retransmit_queue.contains(&number) {
+                    self.retransmit(now, number);
                 }
             }
             self.drop_done();
@@ -371,7 +369,7 @@ impl Sender {
     /// When [`Sender::handle_timeout`] or [`Sender::poll`] has something to do.
     #[must_use]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let has_some = !self.again.is_empty() || self.has_unsent();
+        let has_some = !self.retransmit_queue.is_empty() || self.has_unsent();
         let sending = has_some.then_some(self.may_send_at);
         let copying = self.copies.front().map(|(due, _)| (*due).max(self.may_send_at));
         let oldest = self.kept.front().filter(|kept| kept.sent > 0);
@@ -384,7 +382,7 @@ impl Sender {
         if self.may_send_at > now {
             return None;
         }
-        let (number, is_copy) = match self.next_again().or_else(|| self.next_unsent()) {
+        let (number, is_copy) = match self.next_retransmission().or_else(|| self.next_unsent()) {
             Some(number) => (number, false),
             None => (self.next_copy(now)?, true),
         };
@@ -410,8 +408,8 @@ impl Sender {
         index.and_then(|index| self.kept.get(index)).is_some_and(|kept| !kept.is_done)
     }
 
-    fn next_again(&mut self) -> Option<u64> {
-        while let Some(number) = self.again.pop_front() {
+    fn next_retransmission(&mut self) -> Option<u64> {
+        while let Some(number) = self.retransmit_queue.pop_front() {
             // It may have come, or been given up, in the meantime.
             if self.is_waiting(number) {
                 return Some(number);
@@ -472,7 +470,7 @@ impl Sender {
             let earned = bytes as u64 * u64::from(self.config.recovery_per_mille) / 1000;
             self.recovery_bytes = (self.recovery_bytes + earned).min(RECOVERY_BYTES_MAX);
         } else {
-            self.counters.datagrams_again += 1;
+            self.counters.datagrams_retransmitted += 1;
         }
     }
 
@@ -490,7 +488,7 @@ impl Sender {
     /// Whether acknowledgements that should have come do not.
     #[must_use]
     pub(super) fn is_unheard(&self, now: Instant) -> bool {
-        let patience = SILENCE_MAX + self.round_trip * 3;
+        let patience = SILENCE_MAX + self.assumed_round_trip() * 3;
         self.unanswered_since.is_some_and(|since| now.saturating_since(since) > patience)
     }
 
@@ -503,8 +501,8 @@ impl Sender {
 
     /// How long a datagram and its acknowledgement take, smoothed.
     #[must_use]
-    pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.is_measured.then_some(self.round_trip)
+    pub(super) const fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
     }
 
     /// What it did so far.

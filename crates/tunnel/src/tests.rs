@@ -254,8 +254,8 @@ fn loss_on_the_path_is_mended_before_anybody_notices() {
     assert_eq!(world.lost(0), 0);
     assert!(world.arrived[1].is_sorted());
     let (sender, receiver) = (world.counters(0).sender, world.counters(1).receiver);
-    assert!(sender.datagrams_again > 5 && receiver.datagrams_recovered > 5, "{sender:?} {receiver:?}");
-    assert!(sender.datagrams_again * 20 < sender.datagrams, "little more than was lost: {sender:?}");
+    assert!(sender.datagrams_retransmitted > 5 && receiver.datagrams_recovered > 5, "{sender:?} {receiver:?}");
+    assert!(sender.datagrams_retransmitted * 20 < sender.datagrams, "little more than was lost: {sender:?}");
     assert_eq!(world.counters(1).decoder.blocks_waited, 0, "the codec lacks nothing");
 }
 

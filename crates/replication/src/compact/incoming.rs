@@ -13,6 +13,7 @@ use super::error::CompactError;
 use super::held::Held;
 use super::status::CompactReceiverStatus;
 use super::wire::{self, ACK_NUMBERS, Announcement, Body, SECTIONS_MAX, kind};
+use crate::loss_recovery::AckTimer;
 use crate::symbol::{self, Coding};
 
 /// An acknowledgement is due after so many datagrams.
@@ -33,8 +34,7 @@ pub(super) struct Incoming {
     floor: u32,
     /// Which of the last numbers were received, a bit each, by the number's remainder.
     seen: [u64; 4],
-    unacknowledged: u32,
-    ack_at: Option<Instant>,
+    ack_timer: AckTimer,
     received_at: Instant,
     /// When a datagram last arrived.
     pub(super) last_received_at: Instant,
@@ -60,8 +60,7 @@ impl Incoming {
             next: 0,
             floor: 0,
             seen: [0; 4],
-            unacknowledged: 0,
-            ack_at: Some(now),
+            ack_timer: AckTimer::default(),
             received_at: now,
             last_received_at: now,
             is_whole: false,
@@ -72,9 +71,9 @@ impl Incoming {
     }
 
     /// The peer asks for an answer.
-    pub(super) const fn answer_at_once(&mut self, now: Instant) {
+    pub(super) fn answer_at_once(&mut self, now: Instant) {
         self.last_received_at = now;
-        self.ack_at = Some(now);
+        self.ack_timer.set_due(now);
     }
 
     /// A datagram of the stream.
@@ -110,7 +109,7 @@ impl Incoming {
                     kind::WHOLE => {
                         self.entries = body.u64()?;
                         self.is_whole = true;
-                        self.ack_at = Some(now);
+                        self.ack_timer.set_due(now);
                     }
                     other => return Err(CompactError::Kind(other)),
                 }
@@ -197,9 +196,7 @@ impl Incoming {
             self.received_at = now;
         }
         self.seen[(number / 64 % 4) as usize] |= 1 << (number % 64);
-        self.unacknowledged += 1;
-        let due = if self.unacknowledged >= ACK_EVERY { now } else { now + ACK_DELAY };
-        self.ack_at = Some(self.ack_at.map_or(due, |at| at.min(due)));
+        self.ack_timer.on_received(now, ACK_EVERY, ACK_DELAY);
     }
 
     /// Moves the window: datagrams below `next` that have not arrived are lost.
@@ -225,12 +222,12 @@ impl Incoming {
     }
 
     pub(super) const fn ack_at(&self) -> Option<Instant> {
-        self.ack_at
+        self.ack_timer.due_at()
     }
 
     /// Writes an acknowledgement or a question, if one is due.
     pub(super) fn poll(&mut self, now: Instant, status: &mut CompactReceiverStatus, out: &mut Vec<u8>) -> bool {
-        if self.ack_at.is_some_and(|at| at <= now) {
+        if self.ack_timer.is_due(now) {
             self.acknowledge(now, status, out);
             return true;
         }
@@ -250,7 +247,7 @@ impl Incoming {
             status.missed += u64::from(!self.has(self.floor));
             self.floor = self.floor.wrapping_add(1);
         }
-        (self.ack_at, self.unacknowledged) = (None, 0);
+        self.ack_timer.on_ack_sent();
         wire::begin(out, kind::ACK, self.number);
         out.extend_from_slice(&self.next.to_be_bytes());
         let held: Duration = now.saturating_since(self.received_at);

@@ -16,7 +16,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use filters::{Change, MarkId, Memory};
-use flow::serial;
 use flow::{Instant, NodeId};
 
 use self::comparing::Comparing;
@@ -24,19 +23,21 @@ use super::budget::Budget;
 use super::common::Common;
 use super::error::CompactError;
 use super::held::Held;
-use super::in_flight::{Ack, InFlight, Purpose};
+use super::in_flight::{Ack, Purpose, Sent, WordsInFlight};
 use super::source::Source;
 use super::wire::{self, Body, SECTIONS_MAX, kind};
-use crate::session::round_trip::RoundTrip;
+use crate::loss_recovery::{LossRecovery, ProbeTimeouts};
 
 /// Time from the first announcement to the second; doubles from then on
 const ANNOUNCE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// up to this: a peer behind a lossy link must not wait long for the filter.
 const ANNOUNCE_INTERVAL_MAX: Duration = Duration::from_millis(100);
-/// Shortest time without an acknowledgement after which a probe asks for one; otherwise two round trips and [`super::config::ACK_DELAY`].
-const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(4);
-/// Longest time between two probes.
-const PROBE_TIMEOUT_MAX: Duration = Duration::from_millis(250);
+/// Time without an acknowledgement after which a probe asks for one.
+const PROBE_TIMEOUTS: ProbeTimeouts = ProbeTimeouts {
+    min: Duration::from_millis(4),
+    max: Duration::from_millis(250),
+    ack_delay: super::config::ACK_DELAY,
+};
 /// Datagrams in flight: the first window, and the smallest.
 const WINDOW_FIRST: usize = 64;
 const WINDOW_MIN: usize = 8;
@@ -79,7 +80,10 @@ pub(super) struct Outgoing {
     mark: MarkId,
     /// The words that the peer has acknowledged.
     known: Held,
-    in_flight: InFlight,
+    /// The datagrams in flight,
+    recovery: LossRecovery<Sent>,
+    /// and the words in them.
+    words_in_flight: WordsInFlight,
     /// Changed words that remain to be sent in the present update,
     left: usize,
     /// which covers so many changes of the filter since its beginning.
@@ -93,9 +97,6 @@ pub(super) struct Outgoing {
     window: usize,
     announce_at: Instant,
     announce_interval: Duration,
-    round_trip: RoundTrip,
-    probe_at: Option<Instant>,
-    probe_backoff: u32,
     budget: Option<Budget>,
     /// Words wait because the budget is used up.
     is_short: bool,
@@ -114,7 +115,8 @@ impl Outgoing {
             stream_number: 0,
             mark,
             known: common.empty(),
-            in_flight: InFlight::new(common.words),
+            recovery: LossRecovery::new(0, PROBE_TIMEOUTS),
+            words_in_flight: WordsInFlight::new(common.words),
             left: 0,
             updated_to: 0,
             raw: BTreeSet::new(),
@@ -123,9 +125,6 @@ impl Outgoing {
             window: WINDOW_FIRST,
             announce_at: Instant::ZERO,
             announce_interval: ANNOUNCE_INTERVAL_MIN,
-            round_trip: RoundTrip::default(),
-            probe_at: None,
-            probe_backoff: 0,
             budget: common.budget(),
             is_short: false,
             comparing: Comparing::new(common.words),
@@ -150,7 +149,7 @@ impl Outgoing {
 
     /// The peer has acknowledged the filter as it is.
     pub(super) fn is_settled(&self, memory: &Memory) -> bool {
-        self.is_complete() && memory.changed(self.mark) == 0 && self.in_flight.is_empty()
+        self.is_complete() && memory.changed(self.mark) == 0 && self.recovery.in_flight() == 0
     }
 
     /// The peer is reachable again. A probe finds out whether it still has the filter.
@@ -159,7 +158,7 @@ impl Outgoing {
         self.announce_at = now;
         self.announce_interval = ANNOUNCE_INTERVAL_MIN;
         if self.phase != Phase::Announcing {
-            (self.probe_at, self.probe_backoff) = (Some(now), 0);
+            self.recovery.probe_now(now);
         }
     }
 
@@ -211,14 +210,14 @@ impl Outgoing {
         self.is_refused = false;
         self.stream_number = stream_number;
         self.known = common.empty();
-        self.in_flight = InFlight::new(common.words);
+        self.recovery.renumber(0);
+        self.words_in_flight = WordsInFlight::new(common.words);
         self.left = 0;
         self.raw.clear();
         self.raw_next = None;
         self.decided_at = None;
         self.window = WINDOW_FIRST;
         (self.announce_at, self.announce_interval) = (now, ANNOUNCE_INTERVAL_MIN);
-        (self.probe_at, self.probe_backoff) = (None, 0);
         self.comparing = Comparing::new(common.words);
     }
 
@@ -230,19 +229,17 @@ impl Outgoing {
         ack: Ack,
         held: Duration,
     ) -> Result<(), CompactError> {
-        if serial::is_before(self.in_flight.next(), ack.next) {
-            return Err(CompactError::Number { number: ack.next, next: self.in_flight.next() });
-        }
+        let next = self.recovery.next();
+        self.recovery.on_ack(now, ack.next, held).map_err(|_| CompactError::Number { number: ack.next, next })?;
         if self.phase == Phase::Announcing {
             self.phase = Phase::Filling;
             self.counters.beginnings += 1;
             self.begin_update(now, common, source);
         }
-        if let Some(sent_at) = self.in_flight.sent_at(ack.next.wrapping_sub(1)) {
-            self.round_trip.measured(now.saturating_since(sent_at).saturating_sub(held));
-        }
         let (mut received, mut lost) = (0, 0);
-        while let Some((sent, is_received)) = self.in_flight.settle(&ack) {
+        while let Some((number, sent)) = self.recovery.pop_settled(ack.next) {
+            self.words_in_flight.remove(&sent.changes);
+            let is_received = ack.has(number);
             if is_received {
                 received += 1;
                 sent.changes.iter().for_each(|change| self.known.put(change.index, change.word));
@@ -268,8 +265,6 @@ impl Outgoing {
         } else {
             self.window = (self.window + received).min(WINDOW_MAX);
         }
-        self.probe_backoff = 0;
-        self.probe_at = (!self.in_flight.is_empty()).then(|| now + self.probe_timeout());
         Ok(())
     }
 
@@ -296,11 +291,6 @@ impl Outgoing {
             self.counters.drifts += u64::from(self.raw.insert(section));
         }
         Ok(())
-    }
-
-    fn probe_timeout(&self) -> Duration {
-        let timeout = self.round_trip.probe_timeout(PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_MAX) + super::config::ACK_DELAY;
-        (timeout * (1 << self.probe_backoff.min(8))).min(PROBE_TIMEOUT_MAX)
     }
 
     /// Writes a datagram for the peer to `out`; false if there is none to send now.
@@ -353,38 +343,28 @@ impl Outgoing {
 
     /// Tells the peer that it has the whole filter, once it has.
     fn poll_whole(&mut self, now: Instant, source: &Source, out: &mut Vec<u8>) -> bool {
-        let is_all = self.left == 0 && self.raw.is_empty() && self.in_flight.is_empty();
+        let is_all = self.left == 0 && self.raw.is_empty() && self.recovery.in_flight() == 0;
         if self.phase != Phase::Filling || !is_all {
             return false;
         }
         self.begin_numbered(kind::WHOLE, out);
         out.extend_from_slice(&source.entries.to_be_bytes());
-        self.sent(now, Vec::new(), Purpose::Whole);
+        self.recovery.on_sent(now, Sent { changes: Vec::new(), purpose: Purpose::Whole });
         true
     }
 
     fn poll_probe(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        if self.probe_at.is_none_or(|at| now < at) {
-            return false;
+        let is_due = self.recovery.takes_probe(now);
+        if is_due {
+            self.begin_numbered(kind::PROBE, out);
+            self.counters.probes += 1;
         }
-        self.begin_numbered(kind::PROBE, out);
-        self.counters.probes += 1;
-        self.probe_backoff += 1;
-        self.probe_at = Some(now + self.probe_timeout());
-        true
+        is_due
     }
 
     fn begin_numbered(&self, kind: u8, out: &mut Vec<u8>) {
         wire::begin(out, kind, self.stream_number);
-        out.extend_from_slice(&self.in_flight.next().to_be_bytes());
-    }
-
-    /// Notes a numbered datagram as in flight.
-    fn sent(&mut self, now: Instant, changes: Vec<Change>, purpose: Purpose) {
-        self.in_flight.push(now, changes, purpose);
-        if self.probe_at.is_none() {
-            self.probe_at = Some(now + self.probe_timeout());
-        }
+        out.extend_from_slice(&self.recovery.next().to_be_bytes());
     }
 
     /// When [`Outgoing::poll`] must be called at the latest.
@@ -397,11 +377,11 @@ impl Outgoing {
         }
         let budget_at = self.budget.as_ref().filter(|_| self.is_short).map(Budget::may_send_at);
         let compare_at = Some(self.comparing.at()).filter(|_| self.phase == Phase::Complete);
-        [self.probe_at, budget_at, compare_at].into_iter().flatten().min()
+        [self.recovery.probe_at(), budget_at, compare_at].into_iter().flatten().min()
     }
 
     fn has_window(&self) -> bool {
-        self.in_flight.len() < self.window && self.in_flight.has_room()
+        self.recovery.in_flight() < self.window
     }
 
     /// Memory that is kept for this peer, in bytes.

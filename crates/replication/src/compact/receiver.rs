@@ -124,7 +124,7 @@ impl CompactReceiver {
             if self.retained.is_none() {
                 self.retained = former;
             }
-            self.staging = Some(Incoming::new(now, number, announcement)?);
+            self.staging.insert(Incoming::new(now, number, announcement)?).answer_at_once(now);
             self.invitation = draw_number(&mut self.random);
         } else {
             self.unknown = Some((number, announcement.epoch()));

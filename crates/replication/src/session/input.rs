@@ -54,7 +54,6 @@ impl Session {
             return Err(PeerError::OutOfSync);
         }
         let result = self.handle_messages(now, &header, body, store);
-        self.receiver.schedule_ack(now, &self.config);
         self.note_synchronised(now);
         result
     }
@@ -140,7 +139,7 @@ impl Session {
             self.pending |= flags::HELLO_BACK;
         }
         if header.has(flags::PROBE) {
-            self.receiver.ack_now(now);
+            self.receiver.ack_timer.set_due(now);
         }
         if header.has(flags::RESYNC) {
             self.sender.resync_requested();
@@ -170,7 +169,7 @@ impl Session {
             }
             let number = header.first.wrapping_add(count.into());
             count += 1;
-            if self.receiver.accept(now, number) {
+            if self.receiver.accept(now, number, &self.config) {
                 self.counters.messages_received += 1;
                 self.note_round(now, header.round, store);
                 let applied = self.handle_message(now, header, message_type, body, store);

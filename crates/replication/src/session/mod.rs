@@ -16,7 +16,6 @@ mod input;
 mod link;
 mod output;
 mod receiver;
-pub(crate) mod round_trip;
 mod sender;
 mod status;
 mod store;
@@ -261,7 +260,7 @@ impl Session {
             stale_datagrams: self.counters.stale_datagrams,
             bad_datagrams: self.counters.bad_datagrams,
             events_dropped: self.events.dropped,
-            round_trip: self.sender.round_trip.smoothed(),
+            round_trip: self.sender.recovery.round_trip(),
             last_heard: self.last_heard,
             oldest_unacknowledged_at: self.sender.oldest_unacknowledged_at(),
             agreement: self.agreement.status(),

@@ -20,8 +20,8 @@ impl Session {
             Link::Seeking => Some(self.hello_at),
             Link::Open => [
                 self.silent_at(),
-                self.receiver.ack_at(),
-                self.sender.probe_at(&self.config),
+                self.receiver.ack_timer.due_at(),
+                self.sender.recovery.probe_at(),
                 self.sender.again_at(&self.config),
                 self.ask_at(),
                 Some(self.last_sent + self.config.alive_interval),
@@ -48,7 +48,7 @@ impl Session {
     pub fn poll_transmit(&mut self, now: Instant, store: &mut impl Store, buf: &mut Vec<u8>) -> bool {
         buf.clear();
         buf.resize(HEADER_BYTES, 0);
-        let first = self.sender.next();
+        let first = self.sender.recovery.next();
         let unresolved = self.sender.in_flight();
         let count = match self.link {
             Link::Seeking => self.fill_seeking(now),
@@ -94,7 +94,7 @@ impl Session {
 
     fn fill_open(&mut self, now: Instant, store: &mut impl Store, buf: &mut Vec<u8>) -> Option<u16> {
         self.compare(now, store);
-        let ack_due = self.receiver.ack_at().is_some_and(|at| at <= now);
+        let ack_due = self.receiver.ack_timer.is_due(now);
         if let Some(ack) = self.receiver.ack(now) {
             ack.emit(buf);
         }
@@ -106,9 +106,8 @@ impl Session {
             self.pending |= flags::PROBE;
             (self.is_awaited, self.asked_at) = (false, Some(now));
         }
-        if self.sender.probe_at(&self.config).is_some_and(|at| at <= now) {
+        if self.sender.recovery.takes_probe(now) {
             self.pending |= flags::PROBE;
-            self.sender.probed(now);
             self.counters.probes += 1;
         }
         if self.last_sent + self.config.alive_interval <= now {
@@ -117,7 +116,7 @@ impl Session {
         if count == 0 && !ack_due && !has_compared && self.pending == 0 {
             return None;
         }
-        self.receiver.ack_sent();
+        self.receiver.ack_timer.on_ack_sent();
         if self.resync_asked.is_some() {
             self.pending |= flags::RESYNC;
         }

@@ -5,6 +5,7 @@ use flow::Instant;
 use flow::serial::{is_before, later};
 
 use super::SessionConfig;
+use crate::loss_recovery::AckTimer;
 use crate::message::{ACK_RANGES_MAX, Ack, NumberRange};
 
 /// How far a number may be from what was expected before the two nodes are held to be out of sync: more than a peer
@@ -43,8 +44,7 @@ pub(crate) struct Receiver {
     next: u32,
     missing: ArrayVec<NumberRange, ACK_RANGES_MAX>,
     next_since: Instant,
-    unacknowledged: u32,
-    ack_at: Option<Instant>,
+    pub(crate) ack_timer: AckTimer,
     pub(crate) round: PeerRound,
     /// Numbers found missing.
     pub(crate) missed: u64,
@@ -59,8 +59,7 @@ impl Receiver {
             next: 0,
             missing: ArrayVec::new(),
             next_since: Instant::ZERO,
-            unacknowledged: 0,
-            ack_at: None,
+            ack_timer: AckTimer::default(),
             round: PeerRound::None,
             missed: 0,
             late: 0,
@@ -83,7 +82,7 @@ impl Receiver {
             self.note_gap(NumberRange { start: self.next, end: first });
             self.next = first;
             self.next_since = now;
-            self.ack_at = Some(now);
+            self.ack_timer.set_due(now);
         }
         Ok(())
     }
@@ -116,46 +115,21 @@ impl Receiver {
     }
 
     /// A message has come. True if it is to be used.
-    pub(crate) fn accept(&mut self, now: Instant, number: u32) -> bool {
+    pub(crate) fn accept(&mut self, now: Instant, number: u32, config: &SessionConfig) -> bool {
         if number != self.next {
             self.late += 1;
             return false;
         }
         self.next = number.wrapping_add(1);
         self.next_since = now;
-        self.unacknowledged += 1;
+        self.ack_timer.on_received(now, config.ack_every_messages.into(), config.ack_delay);
         true
-    }
-
-    /// Sets when the acknowledgement of what came is due.
-    pub(crate) fn schedule_ack(&mut self, now: Instant, config: &SessionConfig) {
-        if self.unacknowledged >= u32::from(config.ack_every_messages) {
-            self.ack_at = Some(now);
-        } else if self.unacknowledged > 0 && self.ack_at.is_none() {
-            self.ack_at = Some(now + config.ack_delay);
-        }
-    }
-
-    /// The peer asks for an acknowledgement.
-    pub(crate) const fn ack_now(&mut self, now: Instant) {
-        self.ack_at = Some(now);
-    }
-
-    /// When an acknowledgement is due.
-    pub(crate) const fn ack_at(&self) -> Option<Instant> {
-        self.ack_at
     }
 
     /// The acknowledgement, if there is anything to acknowledge: worth its bytes on a datagram that goes anyway.
     pub(crate) fn ack(&self, now: Instant) -> Option<Ack> {
-        self.ack_at?;
+        self.ack_timer.due_at()?;
         Some(Ack { next: self.next, held: now.saturating_since(self.next_since), missing: self.missing.clone() })
-    }
-
-    /// The acknowledgement is on its way.
-    pub(crate) const fn ack_sent(&mut self) {
-        self.ack_at = None;
-        self.unacknowledged = 0;
     }
 }
 
@@ -171,11 +145,11 @@ impl Receiver {
 
     /// Appends what its future depends on: times as seen from `now`, numbers from `number`, rounds from `round`.
     pub(crate) fn normal_form(&self, now: Instant, (number, round): (u32, u8), out: &mut std::vec::Vec<u64>) {
-        let Self { base, next, missing, next_since: _, unacknowledged, ack_at, round: own, missed: _, late: _ } = self;
+        let Self { base, next, missing, next_since: _, ack_timer, round: own, missed: _, late: _ } = self;
         let behind = |of: u32| u64::from(number.wrapping_sub(of));
-        out.extend([behind(*base), behind(*next), u64::from(*unacknowledged), missing.len() as u64]);
+        out.extend([behind(*base), behind(*next), missing.len() as u64]);
         out.extend(missing.iter().map(|range| behind(range.start) << 32 | behind(range.end)));
-        out.push(ack_at.map_or(0, |at| at.saturating_since(now).as_micros() as u64 + 1));
+        ack_timer.normal_form(now, out);
         out.push(match own {
             PeerRound::None => 0,
             PeerRound::Started(own) => 1 << 8 | u64::from(round.wrapping_sub(*own)),
@@ -199,7 +173,7 @@ mod tests {
 
     fn receive(receiver: &mut Receiver, base: u32, number: u32) -> bool {
         receiver.observe(NOW, number, base).unwrap();
-        receiver.accept(NOW, number)
+        receiver.accept(NOW, number, &SessionConfig::default())
     }
 
     fn missing(receiver: &Receiver) -> Vec<(u32, u32)> {
@@ -213,7 +187,7 @@ mod tests {
         assert!(receive(&mut receiver, u32::MAX, u32::MAX));
         assert!(receive(&mut receiver, u32::MAX, 3));
         assert_eq!(missing(&receiver), vec![(0, 3)]);
-        assert_eq!(receiver.ack_at(), Some(NOW));
+        assert!(receiver.ack_timer.is_due(NOW));
         assert!(!receive(&mut receiver, u32::MAX, 1), "1 was counted missing");
         assert!(!receive(&mut receiver, u32::MAX, 3), "3 is a duplicate");
         assert_eq!(missing(&receiver), vec![(0, 3)]);
@@ -231,7 +205,7 @@ mod tests {
         assert_eq!(missing(&receiver), vec![(4, 5), (6, 9)]);
         receiver.observe(NOW, 40, 40).unwrap();
         assert_eq!(missing(&receiver), vec![]);
-        assert!(receiver.accept(NOW, 40));
+        assert!(receiver.accept(NOW, 40, &SessionConfig::default()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use super::caches::{Caches, EncoderSeed};
 pub use super::config::MirrorConfig;
 use super::config::TunnelConfig;
 use super::datagram::Datagram;
-use super::limits::ASK_AGAIN;
+use super::limits::ACK_REPEAT_INTERVAL;
 
 /// How mirroring stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,7 +70,7 @@ pub(super) struct Mirroring {
 impl Mirroring {
     pub(super) fn new(config: &TunnelConfig, seed: u64) -> Option<Self> {
         let mirror = config.mirror?;
-        let wait = config.sender.recover_within + ASK_AGAIN * 4;
+        let wait = config.sender.recover_within + ACK_REPEAT_INTERVAL * 4;
         Some(Self {
             source: Source::new(config.sender, mirror.bits_per_second.max(1), flow::random::mix(seed)),
             standby: Standby::new(config.cache_bytes, wait, flow::random::mix(seed ^ 1)),

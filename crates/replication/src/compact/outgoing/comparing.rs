@@ -88,7 +88,7 @@ impl Outgoing {
         }
         let since = *self.comparing.resting_since.get_or_insert(now);
         let words = self.comparing.words();
-        let is_at_rest = self.raw.is_empty() && !self.in_flight.has_any(words.clone());
+        let is_at_rest = self.raw.is_empty() && !self.words_in_flight.has_any(words.clone());
         if is_at_rest {
             self.begin_numbered(kind::DIGESTS, out);
             out.extend_from_slice(&source.entries.to_be_bytes());

@@ -8,7 +8,7 @@ use flow::Instant;
 
 use super::Outgoing;
 use crate::compact::common::Common;
-use crate::compact::in_flight::Purpose;
+use crate::compact::in_flight::{Purpose, Sent};
 use crate::compact::source::Source;
 use crate::compact::wire::{NUMBERED_BYTES, kind};
 use crate::symbol::Encoder;
@@ -56,7 +56,7 @@ impl Outgoing {
         let (mut encoder, mut written, mut bytes) = (Encoder::new(common.coding), Vec::new(), 0);
         for (index, word) in (0..).zip(source.memory().words()) {
             let known = self.known.word(index);
-            if known != *word && !self.in_flight.has_word(index) {
+            if known != *word && !self.words_in_flight.has(index) {
                 encoder.append(Change { index, word: *word }, known, &mut written);
                 bytes += written.len();
                 written.clear();
@@ -80,8 +80,8 @@ impl Outgoing {
             return false;
         }
         self.counters.words += changes.len() as u64;
-        changes.iter().for_each(|change| self.in_flight.note(change.index));
-        self.sent(now, changes, purpose);
+        self.words_in_flight.insert(&changes);
+        self.recovery.on_sent(now, Sent { changes, purpose });
         true
     }
 
@@ -93,7 +93,7 @@ impl Outgoing {
         let mut end = first;
         while end < common.words
             && ((end - first) as usize) < room
-            && !self.in_flight.has_word(end)
+            && !self.words_in_flight.has(end)
             && (end % section_words > 0 || self.raw.contains(&(end / section_words)))
         {
             end += 1;
@@ -137,7 +137,7 @@ impl Outgoing {
             for (at, change) in taken.iter().enumerate() {
                 let known = self.known.word(change.index);
                 // What is under way is looked at again when it has arrived.
-                if self.in_flight.has_word(change.index) || known == change.word {
+                if self.words_in_flight.has(change.index) || known == change.word {
                     continue;
                 }
                 if self.comparing.holds_back(change.index) {

@@ -2,9 +2,10 @@
 
 use flow::Instant;
 
+use super::Sender;
 use super::log::Sent;
-use super::{NeverSent, Sender};
 use crate::conntrackd::message::Range;
+use crate::loss_recovery::NeverSent;
 
 impl Sender {
     pub(in crate::conntrackd) fn acknowledged(&mut self, now: Instant, range: Range) -> Result<(), NeverSent> {

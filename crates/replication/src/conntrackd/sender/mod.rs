@@ -39,10 +39,6 @@ enum Walk {
     Expectations(Handle),
 }
 
-/// The peer speaks of what was never sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NeverSent;
-
 /// Counters since the session was made.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct SenderCounters {

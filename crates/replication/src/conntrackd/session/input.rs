@@ -69,7 +69,7 @@ impl FtfwSession {
         if message.kind == Kind::Control as u8 {
             return self.handle_control(now, message);
         }
-        self.receiver.want_acknowledgement(now);
+        self.receiver.want_acknowledgement(now, &self.config);
         self.handle_object(now, message, table)
     }
 
@@ -79,7 +79,7 @@ impl FtfwSession {
             return Ok(());
         }
         if message.has(flags::NACK | flags::RESYNC) {
-            self.receiver.want_acknowledgement(now);
+            self.receiver.want_acknowledgement(now, &self.config);
         } else {
             self.receiver.note_acknowledgement();
         }

@@ -20,7 +20,7 @@ impl FtfwSession {
             Some(self.hello_at).filter(|_| self.link == Link::Seeking),
             Some(Instant::ZERO).filter(|_| self.owes_hello_back),
             self.last_sent.map(|at| at + self.config.alive_interval).filter(|_| self.link == Link::Open),
-            self.receiver.acknowledge_at(self.config.ack_every_messages, self.config.alive_interval),
+            self.receiver.ack_timer.due_at(),
             self.silent_at(),
             self.sender.poll_timeout(&self.config),
         ]
@@ -39,8 +39,7 @@ impl FtfwSession {
         if self.link == Link::Closed {
             return false;
         }
-        let acknowledge_at = self.receiver.acknowledge_at(self.config.ack_every_messages, self.config.alive_interval);
-        if acknowledge_at.is_some_and(|at| at <= now) {
+        if self.receiver.ack_timer.is_due(now) {
             self.receiver.acknowledge(&mut self.sender);
         }
         let is_due = self.link == Link::Open && self.last_sent.is_none_or(|at| at + self.config.alive_interval <= now);

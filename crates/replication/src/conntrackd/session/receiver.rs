@@ -5,8 +5,10 @@ use core::time::Duration;
 use flow::Instant;
 use flow::serial::is_before;
 
+use crate::conntrackd::FtfwConfig;
 use crate::conntrackd::message::Range;
 use crate::conntrackd::sender::Sender;
+use crate::loss_recovery::AckTimer;
 
 /// Numbers that far beyond the expected one are not a gap but another numbering.
 pub(super) const GAP_MAX: u32 = 1 << 20;
@@ -48,8 +50,8 @@ pub(super) struct Receiver {
     expected: u32,
     /// Numbers from here to before `expected` came and were not acknowledged yet.
     unacknowledged_from: u32,
-    /// When the first of them came that the peer wants to have acknowledged, and how many of those there are.
-    wanted: Option<(Instant, u16)>,
+    /// Of those that the peer wants to have acknowledged.
+    pub(super) ack_timer: AckTimer,
     /// Acknowledgements came that are to be acknowledged in their turn, in place of the next sign of life.
     has_acknowledgements: bool,
     pub(super) missed: u64,
@@ -57,13 +59,13 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             greeting: Greeting::Unknown,
             hello: None,
             expected: 0,
             unacknowledged_from: 0,
-            wanted: None,
+            ack_timer: AckTimer::default(),
             has_acknowledgements: false,
             missed: 0,
             late: 0,
@@ -71,9 +73,9 @@ impl Receiver {
     }
 
     /// The peer is away: whatever number comes next will do.
-    pub(super) const fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.greeting = Greeting::Unknown;
-        (self.wanted, self.has_acknowledgements) = (None, false);
+        (self.ack_timer, self.has_acknowledgements) = (AckTimer::default(), false);
     }
 
     /// A message came. Gaps before it are told to the peer at once, through `sender`.
@@ -122,10 +124,10 @@ impl Receiver {
         self.hello.is_some_and(|(last, at)| !is_before(last, number) && now.saturating_since(at) < HELLO_LATE)
     }
 
-    const fn adopt(&mut self, number: u32) {
+    fn adopt(&mut self, number: u32) {
         self.expected = number;
         self.unacknowledged_from = number;
-        (self.wanted, self.has_acknowledgements) = (None, false);
+        (self.ack_timer, self.has_acknowledgements) = (AckTimer::default(), false);
     }
 
     fn note_gap(&mut self, number: u32, sender: &mut Sender) {
@@ -151,15 +153,8 @@ impl Receiver {
     }
 
     /// The peer wants the message acknowledged: any but an acknowledgement or a mere sign of life.
-    pub(super) fn want_acknowledgement(&mut self, now: Instant) {
-        let (_, count) = self.wanted.get_or_insert((now, 0));
-        *count = count.saturating_add(1);
-    }
-
-    /// When an acknowledgement is due.
-    pub(super) fn acknowledge_at(&self, every_messages: u16, interval: Duration) -> Option<Instant> {
-        let (since, count) = self.wanted?;
-        Some(if count >= every_messages { Instant::ZERO } else { since + interval })
+    pub(super) fn want_acknowledgement(&mut self, now: Instant, config: &FtfwConfig) {
+        self.ack_timer.on_received(now, config.ack_every_messages.into(), config.alive_interval);
     }
 
     /// Acknowledges what came.
@@ -168,6 +163,6 @@ impl Receiver {
             sender.acknowledge(Range { from: self.unacknowledged_from, to: self.expected.wrapping_sub(1) });
             self.unacknowledged_from = self.expected;
         }
-        (self.wanted, self.has_acknowledgements) = (None, false);
+        (self.ack_timer, self.has_acknowledgements) = (AckTimer::default(), false);
     }
 }

@@ -12,7 +12,7 @@ pub const DELETION_BYTES_MAX: usize = 80;
 
 /// Names the deletion while it is unacknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct DeletionId(u32);
+pub(in crate::session) struct DeletionId(u32);
 
 pub(in crate::session) type Attributes = ArrayVec<u8, DELETION_BYTES_MAX>;
 

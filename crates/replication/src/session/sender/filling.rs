@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use flow::Instant;
 
 use super::walk::Stage;
-use super::{Sender, Sent, SentDatagram};
+use super::{Sender, Sent};
 use crate::message::{DELETE, HEADER_BYTES, Kind, RESYNC_END, begin, finish};
 use crate::session::{Handle, SessionConfig, Store};
 
@@ -36,25 +36,22 @@ impl Sender {
         is_awaited: bool,
         out: &mut Vec<u8>,
     ) -> u16 {
-        let first = self.next;
+        let first = self.recovery.next();
         self.walk_again_at = None;
         if self.walk.begin_if_needed() {
             self.counters.rounds += 1;
         }
         if is_awaited || !self.waits_for_company(now, config) {
-            let more = self.fill_deletions(config, store, out) && self.fill_changes(now, config, store, out);
+            let more = self.fill_deletions(now, config, store, out) && self.fill_changes(now, config, store, out);
             if self.queued() == 0 {
                 self.waiting_since = None;
             }
             if more && self.fill_walk(now, config, store, out) {
-                self.fill_resync_end(config, out);
+                self.fill_resync_end(now, config, out);
             }
         }
-        let count = self.next.wrapping_sub(first) as u16;
-        if count > 0 {
-            self.datagrams.push_back(SentDatagram { end: self.next, at: now });
-            self.counters.messages += u64::from(count);
-        }
+        let count = self.recovery.next().wrapping_sub(first) as u16;
+        self.counters.messages += u64::from(count);
         count
     }
 
@@ -72,11 +69,11 @@ impl Sender {
 
     fn has_room(&self, config: &SessionConfig, out: &[u8], window: u16) -> bool {
         let fits = out.len() == HEADER_BYTES || out.len() + self.last_message_bytes <= config.datagram_bytes_max;
-        fits && self.log.len() < usize::from(window)
+        fits && self.recovery.in_flight() < usize::from(window)
     }
 
     /// False when there is no room for anything more.
-    fn fill_deletions(&mut self, config: &SessionConfig, store: &impl Store, out: &mut Vec<u8>) -> bool {
+    fn fill_deletions(&mut self, now: Instant, config: &SessionConfig, store: &impl Store, out: &mut Vec<u8>) -> bool {
         while let Some((id, attributes)) = self.deletions.front() {
             // A connection with the same tuple that was told, or is about to be, takes the place of the ended one at the
             // peer; to tell of the end after that would end the wrong one.
@@ -95,7 +92,7 @@ impl Sender {
                 return false;
             }
             self.deletions.pop_front();
-            self.sent(Sent::Deletion(id), out.len() - at);
+            self.sent(now, Sent::Deletion(id), out.len() - at);
         }
         true
     }
@@ -117,10 +114,10 @@ impl Sender {
             match write_change(now, config, store, handle, kind, out) {
                 Written::Done => {
                     let item = store.item(self.key, handle);
-                    if self.changes.sent_front(self.next, self.walk.round, item) {
-                        self.walk.extend_barrier(self.next);
+                    if self.changes.sent_front(self.recovery.next(), self.walk.round, item) {
+                        self.walk.extend_barrier(self.recovery.next());
                     }
-                    self.sent(Sent::Change(handle), out.len() - at);
+                    self.sent(now, Sent::Change(handle), out.len() - at);
                 }
                 Written::NoRoom => return false,
                 Written::Gone => self.changes.skip_front(),
@@ -155,8 +152,8 @@ impl Sender {
                 match write_change(now, config, store, handle, Kind::New, out) {
                     Written::Done => {
                         let item = store.item(self.key, handle);
-                        self.changes.sent(handle, self.next, self.walk.round, item);
-                        self.sent(Sent::Change(handle), out.len() - at);
+                        self.changes.sent(handle, self.recovery.next(), self.walk.round, item);
+                        self.sent(now, Sent::Change(handle), out.len() - at);
                     }
                     Written::NoRoom => break false,
                     Written::Gone => {}
@@ -165,13 +162,14 @@ impl Sender {
             }
             cursor = Handle(handle.0 + 1);
         };
-        self.walk.stage = if at_end { Stage::Settling { barrier: self.next } } else { Stage::Walking(cursor) };
+        let barrier = self.recovery.next();
+        self.walk.stage = if at_end { Stage::Settling { barrier } } else { Stage::Walking(cursor) };
         at_end
     }
 
-    fn fill_resync_end(&mut self, config: &SessionConfig, out: &mut Vec<u8>) {
+    fn fill_resync_end(&mut self, now: Instant, config: &SessionConfig, out: &mut Vec<u8>) {
         if self.has_room(config, out, config.in_flight_messages_max)
-            && self.walk.may_end(self.base(), self.changes.owed())
+            && self.walk.may_end(self.recovery.base(), self.changes.owed())
         {
             let at = begin(out, RESYNC_END);
             let fits = finish(out, at);
@@ -181,13 +179,12 @@ impl Sender {
                 return;
             }
             self.walk.stage = Stage::Ending;
-            self.sent(Sent::ResyncEnd, out.len() - at);
+            self.sent(now, Sent::ResyncEnd, out.len() - at);
         }
     }
 
-    fn sent(&mut self, sent: Sent, message_bytes: usize) {
-        self.log.push_back(sent);
-        self.next = self.next.wrapping_add(1);
+    fn sent(&mut self, now: Instant, sent: Sent, message_bytes: usize) {
+        self.recovery.on_sent(now, sent);
         self.last_message_bytes = message_bytes;
     }
 }

@@ -1,4 +1,4 @@
-//! The sending half: what is to be told, what was told, and what became of it.
+//! The sending half: what is to be replicated, and the messages in flight.
 
 mod acknowledging;
 mod changes;
@@ -7,11 +7,8 @@ mod deletions;
 mod filling;
 mod walk;
 
-use alloc::collections::VecDeque;
 #[cfg(test)]
 use alloc::vec::Vec;
-#[cfg(test)]
-use core::time::Duration;
 
 use flow::Instant;
 
@@ -20,29 +17,17 @@ pub(super) use self::compare::{Answers, COMPARISON_BYTES_MAX};
 pub use self::deletions::DELETION_BYTES_MAX;
 use self::deletions::{DeletionId, Deletions};
 use self::walk::{Stage, Walk};
-use super::round_trip::RoundTrip;
 use super::{Handle, SessionConfig};
 use crate::item::Item;
+use crate::loss_recovery::{LossRecovery, ProbeTimeouts};
 
-/// What a message in flight says.
+/// What a message in flight carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sent {
+pub(super) enum Sent {
     Change(Handle),
     Deletion(DeletionId),
     ResyncEnd,
 }
-
-/// A datagram with messages in flight.
-#[derive(Clone, Copy)]
-struct SentDatagram {
-    /// The number behind its last message.
-    end: u32,
-    at: Instant,
-}
-
-/// The peer acknowledges what was never sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NeverSent;
 
 /// Counters since the session was made.
 #[derive(Clone, Copy, Default)]
@@ -55,16 +40,14 @@ pub(super) struct SenderCounters {
     pub(super) rounds: u64,
 }
 
-/// What is to be told, what was told, and what became of it. It sends only while the link is open.
+/// The sending half of a session. It sends only while the link is open.
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Sender {
     changes: Changes,
     deletions: Deletions,
     walk: Walk,
-    /// What the messages in flight say, the oldest first; the newest has number `next - 1`.
-    log: VecDeque<Sent>,
-    datagrams: VecDeque<SentDatagram>,
-    next: u32,
+    /// The messages in flight.
+    pub(super) recovery: LossRecovery<Sent>,
     open: bool,
     /// Under which items are hashed in this session.
     key: u64,
@@ -72,45 +55,29 @@ pub(super) struct Sender {
     waiting_since: Option<Instant>,
     walk_again_at: Option<Instant>,
     last_message_bytes: usize,
-    probed_at: Instant,
-    probes: u32,
-    pub(super) round_trip: RoundTrip,
     pub(super) counters: SenderCounters,
 }
 
 impl Sender {
     pub(super) fn new(config: &SessionConfig, first: u32) -> Self {
+        let SessionConfig { probe_timeout_min: min, probe_timeout_max: max, ack_delay, .. } = *config;
         Self {
             changes: Changes::new(config.connections_max, config.changes_queued_max),
             deletions: Deletions::new(config.deletions_max),
             walk: Walk::new(),
-            log: VecDeque::new(),
-            datagrams: VecDeque::new(),
-            next: first,
+            recovery: LossRecovery::new(first, ProbeTimeouts { min, max, ack_delay }),
             open: false,
             key: 0,
             waiting_since: None,
             walk_again_at: None,
             last_message_bytes: 0,
-            probed_at: Instant::ZERO,
-            probes: 0,
-            round_trip: RoundTrip::default(),
             counters: SenderCounters::default(),
         }
     }
 
-    /// Number of the next message.
-    pub(super) const fn next(&self) -> u32 {
-        self.next
-    }
-
     /// Messages in flight.
     pub(super) fn in_flight(&self) -> u16 {
-        u16::try_from(self.log.len()).expect("the window is a u16")
-    }
-
-    fn base(&self) -> u32 {
-        self.next.wrapping_sub(self.log.len() as u32)
+        u16::try_from(self.recovery.in_flight()).expect("the window is a u16")
     }
 
     /// The resynchronisation as the header has it.
@@ -129,7 +96,7 @@ impl Sender {
 
     /// When the oldest change was sent that is not acknowledged, or found waiting.
     pub(super) fn oldest_unacknowledged_at(&self) -> Option<Instant> {
-        self.datagrams.front().map(|datagram| datagram.at).or(self.waiting_since)
+        self.recovery.oldest_at().or(self.waiting_since)
     }
 
     /// A connection changed.
@@ -202,73 +169,55 @@ impl Sender {
     /// The peer is away or has forgotten: nothing is kept for it, as it is told everything when it is there again.
     pub(super) fn suspend(&mut self) {
         self.open = false;
-        for sent in self.log.drain(..) {
+        let next = self.recovery.next();
+        while let Some((_, sent)) = self.recovery.pop_settled(next) {
             match sent {
                 Sent::Change(handle) => self.changes.abandon(handle),
                 Sent::Deletion(id) => self.deletions.abandon(id),
                 Sent::ResyncEnd => {}
             }
         }
-        self.datagrams.clear();
+        self.recovery.renumber(next);
         self.deletions.clear();
         self.changes.clear();
         self.walk.restart();
         self.waiting_since = None;
         self.walk_again_at = None;
-        self.probes = 0;
-        self.round_trip = RoundTrip::default();
     }
 
     /// Begins numbering anew. Only while suspended.
     pub(super) fn renumber(&mut self, first: u32) {
-        self.next = first;
+        self.recovery.renumber(first);
     }
 }
 
 #[cfg(test)]
 impl Sender {
-    /// Appends what its future depends on: times as seen from `now`, numbers from the next one. With
-    /// `probe_timeout_min` and `probe_timeout_max` equal, that leaves out the measured round trip.
+    /// Appends what its future depends on: times as seen from `now`, numbers from the next one.
     pub(super) fn normal_form(&self, now: Instant, config: &SessionConfig, out: &mut Vec<u64>) {
-        assert_eq!(config.probe_timeout_min, config.probe_timeout_max);
         // Named one by one, so that whoever adds a field is asked here what hangs on it.
         let Self {
             changes,
             deletions,
             walk,
-            log,
-            datagrams,
-            next,
+            recovery,
             open,
             key: _,
             waiting_since,
             walk_again_at,
             last_message_bytes,
-            probed_at,
-            probes,
-            round_trip: _,
             counters: _,
         } = self;
-        let age = |at: Instant, max: Duration| now.saturating_since(at).min(max).as_micros() as u64 + 1;
-        changes.normal_form(*next, walk.round, out);
+        changes.normal_form(recovery.next(), walk.round, out);
         deletions.normal_form(out);
-        walk.normal_form(*next, out);
-        out.push(log.len() as u64);
-        for sent in log {
-            match sent {
-                Sent::Change(handle) => out.push(u64::from(handle.0)),
-                Sent::Deletion(id) => deletions.name(*id, out),
-                Sent::ResyncEnd => out.push(1 << 32),
-            }
-        }
-        out.push(datagrams.len() as u64);
-        for SentDatagram { end, at } in datagrams {
-            let max = config.ack_delay + config.probe_timeout_max;
-            out.push(u64::from(next.wrapping_sub(*end)) << 32 | age(*at, max));
-        }
-        let waiting = waiting_since.map_or(0, |since| age(since, config.batch_delay));
+        walk.normal_form(recovery.next(), out);
+        recovery.normal_form(now, out, |sent, out| match sent {
+            Sent::Change(handle) => out.push(u64::from(handle.0)),
+            Sent::Deletion(id) => deletions.name(*id, out),
+            Sent::ResyncEnd => out.push(1 << 32),
+        });
+        let age = |since: Instant| now.saturating_since(since).min(config.batch_delay).as_micros() as u64 + 1;
         let again = walk_again_at.map_or(0, |at| at.saturating_since(now).as_micros() as u64 + 1);
-        let probed = if *probes > 0 { age(*probed_at, config.probe_timeout_max) } else { 0 };
-        out.extend([u64::from(*open), waiting, again, probed, *last_message_bytes as u64]);
+        out.extend([u64::from(*open), waiting_since.map_or(0, age), again, *last_message_bytes as u64]);
     }
 }

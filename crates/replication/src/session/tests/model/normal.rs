@@ -48,7 +48,7 @@ impl Exploration {
 
 /// Where the node's own session stands.
 fn sender_origin(session: &Session) -> Origin {
-    (session.sender.next(), session.sender.wire_round())
+    (session.sender.recovery.next(), session.sender.wire_round())
 }
 
 /// From where a node's receiver sees: where the peer stands, if it is still the session that the node listens to.
