@@ -24,6 +24,7 @@
 
 mod counters;
 mod probe;
+mod search;
 mod states;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -31,17 +32,13 @@ mod wide;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
-use self::probe::Search;
+use self::probe::{Level, TAKEN};
+use self::search::Search;
 use crate::counting_bloom::CountingBloom;
 use crate::exchange::Exchange;
 use crate::hash::KeyHash;
 use crate::memory::Memory;
 use crate::shape::{Content, CountingBloomShape, LEVELS_MAX, MultiLevelShape, Shape, ShapeError};
-
-/// The bit that says that a cell is taken.
-const TAKEN: u32 = 1 << 31;
-/// Keys whose buckets are fetched before the first of them is looked up.
-const BATCH_KEYS: usize = 32;
 
 /// The cells hold how often an item was inserted.
 #[derive(Clone, Copy, Debug)]
@@ -82,13 +79,6 @@ pub struct MultiLevel<H> {
     items: usize,
     auxiliary: Option<Box<CountingBloom>>,
     holding: PhantomData<H>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Level {
-    buckets: u32,
-    /// The number of its first bucket in all.
-    first: u32,
 }
 
 /// What a search cost, as the seed counts: cells that are looked at one after the other.

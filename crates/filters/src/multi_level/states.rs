@@ -1,9 +1,9 @@
 //! The filter whose cells hold states: a map from keys to states.
 
+use super::probe::{BATCH_KEYS, Spot, TAKEN};
 #[cfg(target_arch = "x86_64")]
-use super::probe::Search;
-use super::probe::Spot;
-use super::{BATCH_KEYS, MultiLevel, States, TAKEN};
+use super::search::Search;
+use super::{MultiLevel, States};
 use crate::hash::KeyHash;
 use crate::{Full, Inserted};
 
