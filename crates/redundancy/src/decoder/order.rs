@@ -13,25 +13,10 @@ use core::ops::Range;
 use flow::Instant;
 
 use super::Decoder;
+use super::implied::Implied;
 use crate::limits::{BLOCK_BYTES_MAX, IMPLIED_GRANULES_MAX};
 use crate::packet_cache::{Placement, granules_for};
 use crate::wire::shim::Shim;
-
-/// What follows from the order.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Implied {
-    /// Where the next block goes. None: not known before the next number.
-    placement: Option<Placement>,
-    /// Numbers of blocks since the last that brought its own.
-    run: Range<u64>,
-}
-
-impl Implied {
-    /// Whether what has this number may be another's.
-    pub(super) fn is_unsure(&self, number: u64) -> bool {
-        self.run.contains(&number)
-    }
-}
 
 impl Decoder {
     /// Handles a block that went plain and is remembered ([`crate::Encoding::Remembered`]). Whoever carries blocks keeps their

@@ -1,17 +1,4 @@
-//! How an encoder and a decoder come together.
-//!
-//! ```text
-//!            Challenge                Opened
-//!  Greeting ───────────► Opening ───────────────► Open
-//!     ▲                     │  ▲                    │
-//!     │     no answer       │  └─ Challenge: with   │ another decoder speaks, or
-//!     ├─────────────────────┘     its new cookie    │ a block's epoch is unknown to it
-//!     └─────────────────────────────────────────────┘
-//! ```
-//!
-//! The cookie is the decoder's: an Open that was sent long ago, to another life of it, opens nothing. While it is not Open the
-//! encoder sends blocks plain. Once it is, nothing is pointed to but what the decoder says it holds, and what is sent from then
-//! on.
+//! Messages between the encoder and its decoder; see [`Link`] for how they come together.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -19,6 +6,7 @@ use core::time::Duration;
 use flow::Instant;
 
 use super::Encoder;
+use super::link::Link;
 use crate::limits::GRANULE_BYTES;
 use crate::wire::control::{Control, ControlError};
 use crate::wire::shim::tag_of;
@@ -27,40 +15,6 @@ use crate::wire::shim::tag_of;
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// So often an Open is repeated before all begins anew.
 const OPENS_MAX: u32 = 5;
-
-/// The state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Link {
-    Greeting {
-        /// When Hello is sent again.
-        again_at: Instant,
-    },
-    Opening {
-        decoder: u32,
-        cookie: u32,
-        again_at: Instant,
-        sent: u32,
-    },
-    Open {
-        decoder: u32,
-    },
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self::Greeting { again_at: Instant::ZERO }
-    }
-}
-
-impl Link {
-    pub(super) const fn is_open(&self) -> bool {
-        matches!(self, Self::Open { .. })
-    }
-
-    const fn is_of(&self, of: u32) -> bool {
-        matches!(self, Self::Open { decoder } if *decoder == of)
-    }
-}
 
 impl Encoder {
     /// Handles a message from the decoder's side.
