@@ -13,7 +13,6 @@
 //! | anything | of anything else | counted, named, again after a while |
 
 use alloc::boxed::Box;
-use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -22,10 +21,11 @@ use flow::Instant;
 use flow::netfilter::{Entry, ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState};
 use replication::Handle;
 
+use super::injection_queue::{Answer, Asked, Outstanding};
 use super::{Connections, Touched, ends_s};
 use crate::event::SyncEvent;
 use crate::mirror::{Record, flag};
-use crate::request::{InjectionCounters, KernelAction, KernelRefusal, KernelRequest, RequestToken};
+use crate::request::{KernelAction, KernelRefusal, KernelRequest, RequestToken};
 
 /// The most requests of one batch.
 pub const KERNEL_REQUESTS_MAX: usize = 64;
@@ -47,69 +47,6 @@ const TIMEOUT_MAX_S: u32 = 30 * 86_400;
 const DELETE_TRIES_MAX: u8 = 8;
 
 const _: () = assert!(REQUESTS_OF_ONE_MAX <= KERNEL_REQUESTS_MAX);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
-    Create,
-    Update,
-    Delete,
-    /// Before a create of the same connection.
-    DeleteFirst,
-    Get,
-    Expectation,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
-    None,
-    Refused(KernelRefusal),
-    Found,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Outstanding {
-    handle: Handle,
-    generation: u32,
-    asked: Asked,
-    answer: Answer,
-}
-
-/// The queue of what the kernel is to be told.
-#[derive(Debug, Default)]
-pub(crate) struct InjectionQueue {
-    ring: VecDeque<u32>,
-    retries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
-    outstanding: Vec<Outstanding>,
-    batch: u32,
-    /// The kernel refuses, and that was said.
-    failing: Option<KernelRefusal>,
-    /// Connections that the kernel refused and does not have.
-    pub(crate) refused_now: u32,
-    pub(crate) counters: InjectionCounters,
-}
-
-impl InjectionQueue {
-    /// Connections that wait to be told to the kernel, or that it has not answered yet.
-    pub(crate) fn pending(&self) -> usize {
-        self.ring.len() + self.outstanding.len()
-    }
-
-    pub(crate) fn retries(&self) -> usize {
-        self.retries.len()
-    }
-
-    pub(crate) const fn failing(&self) -> Option<KernelRefusal> {
-        self.failing
-    }
-
-    pub(crate) fn has_work(&self) -> bool {
-        !self.ring.is_empty()
-    }
-
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retries.peek().map(|Reverse((at, ..))| *at)
-    }
-}
 
 impl Connections {
     /// The connection waits for its turn, unless it waits to be tried again.
