@@ -5,8 +5,10 @@ use core::net::IpAddr;
 
 use flow::PortId;
 use flow::wire::MacAddress;
+use flow::wire::ipv4::IPV4_HEADER_BYTES;
+use flow::wire::ipv6::IPV6_HEADER_BYTES;
+use flow::wire::tcp::TCP_HEADER_BYTES;
 
-use super::mss_clamp::MssClamp;
 use crate::group::GroupId;
 
 /// Addresses of either kind that a port can have.
@@ -61,6 +63,15 @@ impl From<Prefix> for Shared {
     fn from(prefix: Prefix) -> Self {
         Self { prefix, group: GroupId::FIRST }
     }
+}
+
+/// The largest TCP segment that is to be agreed on for a port's link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MssClamp {
+    /// What fits the port's MTU with headers without options: 40 bytes less for IPv4, 60 for IPv6.
+    Mtu,
+    /// So many bytes of payload, whatever the family.
+    Bytes(u16),
 }
 
 /// A port and the addresses on its link.
@@ -178,6 +189,18 @@ impl Port {
     pub fn is_on_link(&self, address: IpAddr) -> bool {
         let link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
         link_local || self.networks().any(|prefix| prefix.contains(address))
+    }
+
+    /// The most payload of a segment that passes the port, if it is clamped.
+    pub(super) fn segment_bytes_max(&self, version: u8) -> Option<u16> {
+        let ip_header_bytes = if version == 4 { IPV4_HEADER_BYTES } else { IPV6_HEADER_BYTES };
+        match self.mss_clamp? {
+            MssClamp::Bytes(bytes) => Some(bytes),
+            MssClamp::Mtu => {
+                let headers_bytes = (ip_header_bytes + TCP_HEADER_BYTES) as u32;
+                Some(u16::try_from(self.mtu_bytes.saturating_sub(headers_bytes)).unwrap_or(u16::MAX))
+            }
+        }
     }
 }
 
