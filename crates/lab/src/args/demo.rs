@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{number_within, share};
+use super::values::{number_within, share};
 use config::validated::Representation;
 
 /// `mainstay demo`.

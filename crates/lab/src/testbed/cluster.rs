@@ -18,11 +18,11 @@ use packet_io::signal::die_with_parent;
 use packet_io::{IoError, usage};
 
 pub use self::failures::Identity;
-pub use self::tuning::Tuning;
+pub use self::tuning::{SPARE_CONNECTIONS, Tuning};
 
 use super::clock::Epoch;
 use super::exact_table::ExactTable;
-use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
+use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
 use api::{Event, FlowFilterText, Status};
 use config::key_file;
@@ -33,8 +33,6 @@ use control::client::Client;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// UDP port of the replication link.
 pub const REPLICATION_PORT: u16 = 3781;
-/// Connections that a node has room for beyond the planned ones.
-pub const SPARE_CONNECTIONS: usize = 4096;
 /// Lines of a node's log that an error shows.
 const LOG_TAIL_LINES: usize = 12;
 /// How long a connection's first reply waits for the standby to have the connection, at most.
@@ -402,7 +400,9 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
         plan.tuning.node(),
     );
     let ports = match shape {
-        Shape::OneActive => [INSIDE, OUTSIDE].map(|shared| format!("addresses = {}\n", addresses(shared))),
+        Shape::OneActive => {
+            [INSIDE, OUTSIDE].map(|shared| format!("addresses = {}\n", multi_primary::addresses(shared)))
+        }
         Shape::BothActive => {
             text.push_str(&multi_primary::groups(number));
             multi_primary::port_addresses()
@@ -437,11 +437,6 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
         text.push_str(&peer_configuration(number, plan));
     }
     text
-}
-
-/// Addresses of both families with the lengths of their networks, as a list.
-fn addresses(both: [std::net::IpAddr; 2]) -> String {
-    format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
 }
 
 /// What a node's configuration says of the other node.

@@ -10,7 +10,7 @@ use ::filters::{
 use packet_io::usage::thread_cpu_time;
 use serde::Serialize;
 
-use super::{SECRET, key};
+use super::keys::{SECRET, key};
 use crate::bench::rounds::{Rounds, rounded};
 use console::Table;
 

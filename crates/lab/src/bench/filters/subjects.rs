@@ -9,9 +9,9 @@ use ::filters::{
 };
 use xorf::{BinaryFuse8, Filter};
 
-use super::SECRET;
 use super::cuckoo::Cuckoo;
 use super::exact::Exact;
+use super::keys::SECRET;
 use crate::bench::BenchError;
 
 /// A structure of keys with states, as far as it has states.

@@ -9,7 +9,8 @@ use redundancy::second_stage::{self, BUNDLE_BYTES_MAX, Bundler, Compressor, GATH
 use redundancy::{Encoder, EncoderConfig, Matcher, Method, Period, Sampling, Window};
 use serde::Serialize;
 
-use super::{BLOCK_BYTES, traffic};
+use super::speed::BLOCK_BYTES;
+use super::traffic;
 use crate::bench::BenchError;
 use crate::bench::rounds::rounded;
 use config::compression::{Lz4, Zstd};
