@@ -47,8 +47,6 @@ pub struct ClusterPlan {
     pub has_standby: bool,
     /// Connections are told to the standby.
     pub is_replicated: bool,
-    /// Share of replication datagrams that each node throws away, 0 to 1.
-    pub sync_loss: f64,
     /// Connections that a node can hold.
     pub connections_max: usize,
     /// Workers of each node.
@@ -447,12 +445,11 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let representation = representation.name();
     format!(
         "[replication]\n{experimental}local = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         {}test_loss = {:?}\n\n\
+         {}\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
         SYNC[number],
         plan.tuning.replication(HOLD_FIRST_REPLY, plan.is_replicated),
-        plan.sync_loss,
         SYNC[other],
     )
 }

@@ -78,7 +78,6 @@ impl<'a> Laboratory<'a> {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated: true,
-            sync_loss: 0.0,
             connections_max: SPARE_CONNECTIONS,
             workers: 1,
             backend: Backend::default(),
