@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
-use replication::compact;
 use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};
@@ -105,19 +104,6 @@ macro_rules! setting {
 }
 pub(super) use setting;
 
-fn representation(text: &Text, findings: &mut Findings<'_>) -> Option<Representation> {
-    let is_compared = |filter: &compact::Representation| filter.name() == text.get_ref();
-    if !compact::Representation::COMPARED.iter().any(is_compared) {
-        return one_of("replication.representation", text, &Representation::ALL, findings);
-    }
-    let mistake = Mistake::new(
-        format!("{:?} is only compared with, in studies (mainstay study replication)", text.get_ref()),
-        "write \"multi-level\", which costs fewer bytes and promises that no established connection breaks",
-    );
-    findings.error(text.span(), "replication.representation", mistake);
-    None
-}
-
 pub(super) fn replication(
     raw: &RawReplication,
     local: SocketAddr,
@@ -135,7 +121,9 @@ pub(super) fn replication(
         );
         findings.error(text.span(), "[replication]", mistake);
     }
-    let representation = raw.representation.as_ref().and_then(|text| representation(text, findings));
+    let representation = raw.representation.as_ref();
+    let representation =
+        representation.and_then(|text| one_of("replication.representation", text, &Representation::ALL, findings));
     Replication {
         local,
         representation: representation.unwrap_or_default(),
