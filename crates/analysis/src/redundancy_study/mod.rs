@@ -22,6 +22,7 @@ pub mod limits;
 mod link;
 mod magnitudes;
 mod microscope;
+pub mod optimal;
 pub mod options;
 mod outcome;
 mod packet;

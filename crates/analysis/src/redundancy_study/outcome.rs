@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use redundancy::Window;
-use redundancy::optimal::Optimal;
 use redundancy::second_stage::GATHER_DEFAULT;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +13,7 @@ use super::http::{HttpAnalysis, HttpOutcome};
 use super::ledger::{Ledger, LedgerOutcome};
 use super::link::Link;
 use super::microscope::{Microscope, MicroscopeOutcome};
+use super::optimal::Optimal;
 use super::options::{Codec, Options};
 use super::packet::Packet;
 use super::plan::Job;
