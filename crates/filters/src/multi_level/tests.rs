@@ -274,15 +274,10 @@ proptest! {
     /// With 23 bits of fingerprint none of these keys looks like another.
     #[test]
     fn a_filter_with_counters_is_a_multiset(
-        shape in any_shape(), with_auxiliary: bool,
+        shape in any_shape(),
         steps in proptest::collection::vec((0_u64..60, any::<bool>()), 0..200),
     ) {
-        let auxiliary = CountingBloomShape { counters: 400, hashes: 3 };
-        let mut filter = if with_auxiliary {
-            MultiLevel::<Counters>::with_auxiliary(shape, auxiliary).expect("shapes")
-        } else {
-            counting(shape)
-        };
+        let mut filter = counting(shape);
         let mut model = BTreeMap::<u64, u16>::new();
         for (number, is_insertion) in steps {
             let count = model.get(&number).copied().unwrap_or_default();
@@ -307,15 +302,10 @@ proptest! {
 
     #[test]
     fn a_filter_with_states_is_a_map(
-        shape in any_shape(), with_auxiliary: bool,
+        shape in any_shape(),
         steps in proptest::collection::vec((0_u64..60, 0_u8..4, 0_u16..256), 0..200),
     ) {
-        let auxiliary = CountingBloomShape { counters: 400, hashes: 3 };
-        let mut filter = if with_auxiliary {
-            MultiLevel::<States>::with_auxiliary(shape, auxiliary).expect("shapes")
-        } else {
-            MultiLevel::<States>::new(shape).expect("a shape")
-        };
+        let mut filter = MultiLevel::<States>::new(shape).expect("a shape");
         let mut model = BTreeMap::new();
         for (number, operation, state) in steps {
             match operation {

@@ -10,6 +10,7 @@
 //! do to each other's does not: before each is timed in a round, some lookups that are not fetch it back. Each key is looked up on its own
 //! and none waits for another's answer, so that as many are under way as the processor sees ahead.
 
+mod auxiliary;
 mod classification;
 mod cuckoo;
 mod exact;
