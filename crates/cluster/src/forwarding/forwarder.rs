@@ -7,12 +7,12 @@ use core::time::Duration;
 
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
 use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
-use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PortId, TokenBucket};
+use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PortId, Prefix, TokenBucket};
 
 use super::address::{LocalAddresses, link_local};
 use super::address_finding::AddressFinding;
 use super::announcement::{Announcement, Refresh};
-use super::config::{Config, ConfigError, Port, Prefix};
+use super::config::{Config, ConfigError, Port};
 use super::conflict::Conflicts;
 use super::error_cause::ErrorCause;
 use super::learning::{Learning, Sharing};

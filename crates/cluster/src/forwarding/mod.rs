@@ -51,10 +51,11 @@ mod tunnel;
 
 pub use address_finding::{AddressFinding, FindingKind};
 pub use announcement::{ANNOUNCE_REFRESH_DEFAULT, ANNOUNCEMENT_ROUNDS};
-pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, MssClamp, Port, Prefix, ROUTES_MAX, Route, Shared};
+pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, MssClamp, Port, ROUTES_MAX, Route, Shared};
 pub use conflict::{AddressConflict, CONFLICTS_MAX};
 pub use duplicate_address::PROBED_ADDRESSES_MAX;
 pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
+pub use flow::Prefix;
 pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop};
 pub use learning::{Learning, Sharing};
 pub use neighbour::{

@@ -69,7 +69,7 @@ impl<'a> Laboratory<'a> {
         let mut tuning = Tuning::default();
         if row.beginning == Beginning::PairWithNextHop {
             network::prepare_next_hop(&topology)?;
-            tuning.route = Some((Prefix::new(std::net::Ipv4Addr::from(BEHIND_SERVER), BEHIND_SERVER_BITS), SERVER[0]));
+            tuning.route = Some((Prefix::new(BEHIND_SERVER.into(), BEHIND_SERVER_BITS), SERVER[0]));
         }
         if row.beginning == Beginning::PairThatAnnounces {
             tuning.announce_refresh = Some(ANNOUNCE_REFRESH);
