@@ -1,6 +1,6 @@
 //! The filter whose cells hold states: a map from keys to states.
 
-use super::probe::{BATCH_KEYS, Spot, TAKEN};
+use super::probe::{BATCH_KEYS, Spot};
 #[cfg(target_arch = "x86_64")]
 use super::search::Search;
 use super::{MultiLevel, States};
@@ -131,15 +131,5 @@ impl MultiLevel<States> {
         let Some(index) = self.find_state(key, state) else { return false };
         self.free(index);
         true
-    }
-
-    /// How many items have each state, from 0 on: what a filter knows without knowing a key.
-    pub fn count_states(&self, counts: &mut [u64]) {
-        for word in self.memory.words().iter().filter(|word| **word & TAKEN != 0) {
-            let state = self.content_of(*word);
-            if let Some(count) = counts.get_mut(state as usize) {
-                *count += 1;
-            }
-        }
     }
 }

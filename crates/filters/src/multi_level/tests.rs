@@ -252,15 +252,6 @@ fn a_full_filter_refuses_and_stays_as_it_was() {
     assert_eq!((filter.memory.words(), filter.len() as u64), (&words[..], items));
 }
 
-#[test]
-fn states_are_counted_without_a_key() {
-    let mut filter = MultiLevel::<States>::new(MultiLevelShape::for_items(300, 8)).expect("a shape");
-    (0..300).for_each(|number| assert!(filter.insert(key(number), (number % 3) as u16).is_ok()));
-    let mut counts = [0; 2];
-    filter.count_states(&mut counts);
-    assert_eq!(counts, [100, 100], "beyond the last asked for nothing is counted");
-}
-
 fn any_shape() -> impl Strategy<Value = MultiLevelShape> {
     (2_u8..=8, 1_u8..=8, prop_oneof![Just(500_u16), Just(1000), Just(800)], any::<bool>()).prop_map(
         |(levels, cells_per_bucket, ratio_per_mille, is_first)| {
