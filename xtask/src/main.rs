@@ -1,8 +1,8 @@
 //! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, and `… fuzz` (see [`fuzz`]).
 //!
 //! * Each crate uses only crates below it.
-//! * In a crate, no two modules at the top use each other, directly or through others; `layers --files` prints what is left of such
-//!   cycles between files (see [`modules`]).
+//! * In a crate, neither modules at the top nor more than two files use each other, directly or through others (see [`modules`]).
+//!   `layers --files` prints the cycles of the crates that still have some.
 //! * Pure crates are `no_std`, and deny `unsafe` but for named exceptions.
 //! * Each source file begins by saying what it is, but for the tests of the file beside them.
 
@@ -36,6 +36,9 @@ const LAYERS: [(&str, bool); 18] = [
     ("lab", false),
     ("mainstay", false),
 ];
+
+/// Crates with cycles of more than two files. It may only become shorter.
+const CRATES_WITH_CYCLES: [&str; 1] = ["cluster"];
 
 /// Files of pure crates that may hold `unsafe`, each for one named reason.
 const UNSAFE_EXCEPTIONS: [&str; 7] = [
@@ -77,9 +80,9 @@ fn layers(root: &Path) -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints the cycles of more than two files in each crate: not yet a fault.
+/// Prints the cycles of files that are not yet faults.
 fn report_files(root: &Path) -> ExitCode {
-    for (name, _) in LAYERS {
+    for name in CRATES_WITH_CYCLES {
         match load(root, name) {
             Ok(loaded) => loaded.file_cycles().iter().for_each(|cycle| println!("{name}: {cycle}")),
             Err(error) => {
@@ -97,12 +100,19 @@ fn load(root: &Path, name: &str) -> Result<Crate, String> {
     Crate::load(&root.join("crates").join(name).join("src/lib.rs"), &read)
 }
 
-/// No modules at the top of a crate use each other.
+/// No modules at the top of a crate use each other, nor do more than two of its files.
 fn check_modules(root: &Path, name: &str) -> Vec<String> {
-    match load(root, name) {
-        Ok(loaded) => loaded.module_cycles().iter().map(|cycle| format!("crates/{name}: {cycle}")).collect(),
-        Err(error) => vec![error],
+    let loaded = match load(root, name) {
+        Ok(loaded) => loaded,
+        Err(error) => return vec![error],
+    };
+    let (mut cycles, of_files) = (loaded.module_cycles(), loaded.file_cycles());
+    if !CRATES_WITH_CYCLES.contains(&name) {
+        cycles.extend(of_files);
+    } else if of_files.is_empty() {
+        cycles.push("no cycle of files is left: take the crate off the list in xtask".to_owned());
     }
+    cycles.iter().map(|cycle| format!("crates/{name}: {cycle}")).collect()
 }
 
 fn check_layers(root: &Path) -> Vec<String> {

@@ -308,8 +308,6 @@ pub struct RawReplication {
     pub hold_first_reply: Option<Text>,
     /// How long at most a packet that cannot be judged waits for what a peer tells, where nodes forward at the same time.
     pub wait_for_peer: Option<Text>,
-    /// Share of incoming datagrams thrown away, for tests only.
-    pub test_loss: Option<Spanned<f64>>,
     /// Largest datagram.
     pub datagram_bytes_max: Option<Spanned<u16>>,
     /// Messages sent and not yet acknowledged, at most.

@@ -231,11 +231,6 @@ fn what_is_doubtful_is_warned_of_but_runs() {
             "mainstay.toml:4:11: warning: node.metrics: 0.0.0.0:9464 is not a loopback address and the page asks for no password: anyone who can reach it reads the metrics: use 127.0.0.1, or filter the port\n",
         ),
         (
-            "local = \"10.99.0.1:3781\"",
-            "local = \"10.99.0.1:3781\"\ntest_loss = 0.2",
-            "mainstay.toml:33:13: warning: replication.test_loss: the node throws away 20 % of what its peers send: this is for tests: remove it in production\n",
-        ),
-        (
             "interval = \"10ms\"",
             "interval = \"1ms\"",
             "mainstay.toml:37:12: warning: [failure_detection]: a peer counts as down after 10ms: a busy machine pauses that long: raise interval or multiplier\n",

@@ -3,23 +3,25 @@
 mod cluster;
 mod functions;
 mod limits;
+mod port;
 mod reachability;
 mod redundancy;
 pub mod sync;
+mod workers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::cluster::GroupId;
-use ::cluster::forwarding::MssClamp;
 use flow::{NodeId, PortId};
 
 pub use self::cluster::{Cluster, FailureDetection, Peer, Replication, Representation};
 pub use self::functions::{Action, DestinationNat, Ftp, Function, NatMapping, OnReload, Related, Rule, SourceNat};
 pub use self::limits::Limits;
+pub use self::port::{Backend, Port, SharedAddress};
 pub use self::reachability::Reachability;
 pub use self::redundancy::{Redundancy, RedundancyRule};
+pub use self::workers::{Workers, replication_address};
 pub use super::compact::{Compact, Recovery};
 pub use super::security::{CertificateFiles, Security};
 pub use super::timeouts::Timeouts;
@@ -33,8 +35,8 @@ pub struct Config {
     pub node: Node,
     /// Its ports; a [`PortId`] is an index.
     pub ports: Vec<Port>,
-    /// Groups of shared addresses, each of which is on one node at a time; a [`GroupId`] is an index. Empty: all addresses
-    /// are of one group, [`GroupId::FIRST`].
+    /// Groups of shared addresses, each of which is on one node at a time; a [`GroupId`](::cluster::GroupId) is an index. Empty: all addresses
+    /// are of one group, [`GroupId::FIRST`](::cluster::GroupId::FIRST).
     pub groups: Vec<Group>,
     /// Static routes. Networks of the ports' own addresses are not among them.
     pub routes: Vec<Route>,
@@ -151,47 +153,6 @@ impl LogLevel {
     }
 }
 
-/// How packets are taken from an interface and given to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Backend {
-    /// A packet socket with virtio-net headers (packet(7)).
-    #[default]
-    AfPacket,
-    /// `AF_XDP` sockets, one for each queue: past the kernel.
-    AfXdp,
-    /// A tunnel device that the host's kernel routes into and out of.
-    Tun,
-}
-
-impl Backend {
-    /// All backends, with their names.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("af_packet", Self::AfPacket), ("af_xdp", Self::AfXdp), ("tun", Self::Tun)];
-
-    /// The backend's name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].0
-    }
-}
-
-/// A port.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Port {
-    /// Its index in [`Config::ports`].
-    pub id: PortId,
-    /// What other sections and metrics call it.
-    pub name: String,
-    /// The system's interface.
-    pub interface: String,
-    /// How packets are taken from it and given to it.
-    pub backend: Backend,
-    /// Shared addresses, announced by whichever node holds their group.
-    pub addresses: Vec<SharedAddress>,
-    /// To what the maximum segment size of TCP connections through the port is lowered, if at all.
-    pub mss_clamp: Option<MssClamp>,
-}
-
 /// A group of shared addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -217,15 +178,6 @@ impl Group {
     }
 }
 
-/// A shared address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SharedAddress {
-    /// The address, with the length of its network.
-    pub prefix: Prefix,
-    /// Its group.
-    pub group: GroupId,
-}
-
 /// A static route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
@@ -235,25 +187,6 @@ pub struct Route {
     pub via: IpAddr,
     /// The port that the next hop is on.
     pub port: PortId,
-}
-
-/// The threads that move packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Workers {
-    /// How many, 1 to [`flow::steering::WORKERS_MAX`].
-    pub count: u8,
-    /// Each stays on a processor of its own.
-    pub pin: bool,
-}
-
-/// From one worker's replication port to the next one's. Not 1, lest the port of failure detection, which is near, is met.
-const REPLICATION_PORT_STEP: u16 = 10;
-
-/// Where a worker replicates, on a node whose replication address is `address`; `None` beyond the last port.
-#[must_use]
-pub fn replication_address(address: SocketAddr, worker: flow::WorkerId) -> Option<SocketAddr> {
-    let port = address.port().checked_add(REPLICATION_PORT_STEP * u16::from(worker.0))?;
-    Some(SocketAddr::new(address.ip(), port))
 }
 
 /// Options of connection tracking.

@@ -11,7 +11,7 @@ use replication::{ApplyError, Handle, Resync};
 
 use super::config::{Mode, SyncRole};
 use super::connections::Connections;
-use super::connections::expecting::is_same;
+use super::connections::expectation_table::is_same;
 use super::connections::told::is_further;
 use super::mirror::{beyond, flag};
 

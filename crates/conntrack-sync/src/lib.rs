@@ -98,7 +98,7 @@ pub use config::{
     ConfigError, HEARTBEAT_INTERVAL_DEFAULT, Injection, Mode, PeerProfile, SYNC_PEERS_MAX, SyncConfig, SyncPeerConfig,
     SyncRole, TIMEOUT_FLOOR_DEFAULT, TIMEOUT_FLOOR_MIN,
 };
-pub use connections::dump::DumpResult;
+pub use connections::dump_state::DumpResult;
 pub use connections::injection::KERNEL_REQUESTS_MAX;
 pub use connections::kernel::{KernelEvent, Origin};
 pub use connections::walk::{REFRESH_AHEAD, WALK_PERIOD};

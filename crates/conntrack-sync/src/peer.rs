@@ -12,7 +12,7 @@ use replication::{Resync, Session, SessionConfig};
 
 use super::config::{ConfigError, PeerProfile, SyncConfig, SyncPeerConfig, SyncRole};
 use super::connections::Connections;
-use super::connections::expecting::EXPECTATIONS_TOLD_MAX;
+use super::connections::expectation_table::EXPECTATIONS_TOLD_MAX;
 use super::error::SyncError;
 use super::session::{Carried, SyncSession};
 use super::status::SyncPeerStatus;

@@ -4,11 +4,29 @@ use api::channel_status::{ChannelStatus, RefusedCount};
 use api::mirror::{MirroredCache, RedundancyMirror};
 use api::redundancy::{BypassCount, RedundancyReceived, RedundancySent};
 use api::{Agreement, LazyStatus, PeerStatus, RedundancyStatus};
+use cluster::role::State;
 use flow::Instant;
 use replication::secure::Refusal;
 use replication::{Link, SessionStatus};
 use tunnel::mirror::MirrorStatus;
 use tunnel::{Bypass, TunnelStatus};
+
+/// The role's name in the control API.
+pub(crate) const fn role(state: State) -> &'static str {
+    match state {
+        State::Init => "init",
+        State::Standby => "standby",
+        State::TakingOver => "taking_over",
+        State::Active => "active",
+        State::Leaving => "leaving",
+        State::Left => "left",
+    }
+}
+
+/// A fingerprint as people compare it.
+pub(crate) fn fingerprint(fingerprint: u64) -> String {
+    format!("{fingerprint:016x}")
+}
 
 /// How a channel is secured; `None`: there is none, and all is plain text.
 pub(crate) fn channel(channel: Option<&replication::secure::ChannelStatus>) -> ChannelStatus {

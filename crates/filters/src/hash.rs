@@ -79,12 +79,6 @@ pub struct KeyHash {
 }
 
 impl KeyHash {
-    /// A 128-bit keyed hash that was made elsewhere.
-    #[must_use]
-    pub const fn from_u128(hash: u128) -> Self {
-        Self { place: (hash >> 64) as u64, step: hash as u64 }
-    }
-
     /// Which of `range` places is the key's with number `number`.
     #[must_use]
     #[inline(always)]

@@ -23,6 +23,7 @@ pub mod frame;
 pub mod ip_protocol;
 pub mod key;
 pub mod netfilter;
+pub mod prefix;
 mod protocol_state;
 pub mod random;
 pub mod serial;
@@ -41,6 +42,7 @@ pub use frame::{
     BATCH_FRAMES_MAX, Checksum, Disposition, Frame, OwnedFrame, PacketBatch, PortId, Segmentation, SegmentationKind,
 };
 pub use key::{HashKey, IpFamily, QUERY_REPLY, Tuple};
+pub use prefix::Prefix;
 pub use steering::{Steering, WorkerId};
 pub use time::Instant;
 pub use token_bucket::{RateLimit, TokenBucket};

@@ -10,6 +10,7 @@ mod redundancy;
 pub mod replication;
 pub mod sync_bench;
 mod synthesize;
+mod values;
 
 use std::path::PathBuf;
 
@@ -79,23 +80,6 @@ pub struct SimulateArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-/// Seconds that a measurement's turn can be asked to last.
-const MEASURED_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
-
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=0.9).contains(share));
-    share.ok_or_else(|| "write a number from 0 to 0.9".into())
-}
-
-fn measured_seconds(text: &str) -> Result<f64, String> {
-    number_within(text, MEASURED_SECONDS)
-}
-
-fn number_within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))
 }
 
 /// A command line of the laboratory, without the program's name, as it is understood.

@@ -144,7 +144,7 @@ fn a_shared_address_that_the_kernel_has_is_named_by_the_check() {
     let Some(host) = Host::new("kernel") else { return };
     host.inside(|| {
         let mut netlink = Netlink::open().expect("netlink");
-        netlink.add_address("in0", Prefix::new([10, 1, 0, 1], 24)).expect("an address");
+        netlink.add_address("in0", Prefix::new([10, 1, 0, 1].into(), 24)).expect("an address");
     });
     let found = errors(&host, SOUND);
     assert!(found.starts_with("port inside: the kernel has 10.1.0.1 on in0, too"), "{found}");

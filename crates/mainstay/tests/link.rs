@@ -36,7 +36,7 @@ impl Network {
         packet_io::namespace::for_tests()?;
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = [Namespace::new().unwrap(), Namespace::new().unwrap()];
-        let addresses = ADDRESSES.map(|address| vec![Prefix::new(address, 30)]);
+        let addresses = ADDRESSES.map(|address| vec![Prefix::new(address.into(), 30)]);
         let plan = LinkPlan { program: Some(env!("CARGO_BIN_EXE_mainstay").into()), addresses, ..plan };
         let link = Link::start(&plan, [&ends[0], &ends[1]]).unwrap();
         Some(Self { ends, link, _turn: turn })
@@ -246,8 +246,8 @@ fn frames_pass_between_bridges() {
             let mut netlink = Netlink::open().unwrap();
             netlink.create_bridge("bridge").unwrap();
             netlink.set_up("bridge", true).unwrap();
-            netlink.delete_address("link", Prefix::new(address, 30)).unwrap();
-            netlink.add_address("bridge", Prefix::new(address, 30)).unwrap();
+            netlink.delete_address("link", Prefix::new(address.into(), 30)).unwrap();
+            netlink.add_address("bridge", Prefix::new(address.into(), 30)).unwrap();
             netlink.attach_to_bridge("link", "bridge").unwrap();
         })
         .unwrap();

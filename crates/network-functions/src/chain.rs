@@ -13,7 +13,9 @@
 
 mod counters;
 mod erased;
+mod error;
 mod layout;
+mod placement;
 mod renewal;
 mod restoring;
 #[cfg(test)]
@@ -38,55 +40,12 @@ use crate::expectation::Expectations;
 use crate::function::{CloseReason, Context, NetworkFunction, TupleUse, Verdict};
 use crate::log::Log;
 pub use counters::{ChainCounters, FunctionCounters};
+pub use erased::Processed;
 use erased::{Erased, ErasedFunction};
+pub use error::{CHAIN_FUNCTIONS_MAX, ChainError};
 pub use layout::STATE_ALIGN_BYTES_MAX;
-pub use renewal::ChainLayout;
+pub use placement::ChainLayout;
 pub use watch::{Call, CallOutcome, Unwatched, Watch};
-
-/// Functions in a chain, at most.
-pub const CHAIN_FUNCTIONS_MAX: usize = 16;
-
-/// Why a chain cannot be built from the functions it was given: a mistake in the configuration, or in a function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ChainError {
-    /// More than [`CHAIN_FUNCTIONS_MAX`].
-    #[error("the chain has {0} functions, {CHAIN_FUNCTIONS_MAX} are allowed: take some out")]
-    TooManyFunctions(usize),
-    /// The states do not fit the record.
-    #[error(
-        "the states of the chain up to `{function}` take {end_bytes} bytes of each connection, \
-         {FUNCTION_STATE_BYTES_MAX} are there: take a function out or make its state smaller"
-    )]
-    StatesTooLarge {
-        /// The first function that does not fit.
-        function: &'static str,
-        /// Where its state would end.
-        end_bytes: usize,
-    },
-    /// A function that joins a chain which has connections already, and whose state they cannot have.
-    #[error(
-        "`{0}` cannot join a running chain: the connections that it has lack its state, and an empty one is not its default"
-    )]
-    CannotJoin(&'static str),
-    /// A state is aligned more strictly than the record.
-    #[error("the state of `{0}` asks for an alignment above {STATE_ALIGN_BYTES_MAX} bytes: use smaller fields")]
-    StateAlignment(&'static str),
-    /// Two functions have one name, and so would their counters.
-    #[error("`{0}` is in the chain twice: take one out")]
-    DuplicateName(&'static str),
-    /// Two functions' states travel under one attribute and could not be told apart.
-    #[error(
-        "`{first}` and `{second}` both send their state as attribute {attribute}: give one of them a number of its own"
-    )]
-    DuplicateAttribute {
-        /// The function that comes first.
-        first: &'static str,
-        /// The function that comes later.
-        second: &'static str,
-        /// Their attribute.
-        attribute: u16,
-    },
-}
 
 /// Collects the functions of a chain.
 #[derive(Default)]
@@ -182,15 +141,6 @@ pub struct Runtime<'a> {
     pub expectations: &'a mut Expectations,
 }
 
-/// What the chain made of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Processed {
-    /// The first verdict that was not to forward, or [`Verdict::Forward`].
-    pub verdict: Verdict,
-    /// A function wrote something new into its state, or expects a connection: the backups must be told.
-    pub states_changed: bool,
-}
-
 /// In `on_packet` the connection's tuples are fixed; a function that looks for a free one finds none.
 struct NoTupleFree;
 
@@ -222,6 +172,17 @@ impl Chain {
     /// The functions' names in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &'static str> + '_ {
         self.links.iter().map(|link| link.function.name())
+    }
+
+    /// The name of a function by its place, and the names of its counters, without the function's own before them.
+    pub fn function(&self, index: usize) -> Option<(&'static str, impl Iterator<Item = &str>)> {
+        let link = self.links.get(index)?;
+        let first = self.links[..index].iter().map(|link| link.counters).sum::<usize>();
+        let names = self.counter_names[first..first + link.counters].iter();
+        Some((
+            link.function.name(),
+            names.map(|name: &String| name.split_once('.').map_or(name.as_str(), |(_, own)| own)),
+        ))
     }
 
     /// The names of all counters (`firewall.rule_0_hits`, say), in the order of [`ChainCounters::values`].

@@ -38,19 +38,7 @@ impl Poller {
     /// # Errors
     /// It is in the set already, or cannot be waited for (a plain file).
     pub fn add(&self, descriptor: impl AsFd, token: Token) -> Result<(), IoError> {
-        self.add_for(libc::EPOLLIN, descriptor, token)
-    }
-
-    /// As [`Poller::add`], to be reported when the descriptor can be written to.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn add_for_output(&self, descriptor: impl AsFd, token: Token) -> Result<(), IoError> {
-        self.add_for(libc::EPOLLOUT, descriptor, token)
-    }
-
-    fn add_for(&self, events: i32, descriptor: impl AsFd, token: Token) -> Result<(), IoError> {
-        let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: token.0 };
+        let mut event = libc::epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: token.0 };
         self.control(libc::EPOLL_CTL_ADD, descriptor.as_fd(), &raw mut event)
             .map_err(|error| IoError::from_io(error, "adding a descriptor to an epoll set"))
     }

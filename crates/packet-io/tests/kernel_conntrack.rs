@@ -122,9 +122,9 @@ fn cable(ends: &Namespace) -> [(MacAddress, MacAddress); 2] {
         };
         let end_mac = ends.run(bring_up).unwrap();
         netlink.set_up(port, true).unwrap();
-        netlink.add_address(port, Prefix::new(Ipv4Addr::new(10, network, 0, 1), 24)).unwrap();
+        netlink.add_address(port, Prefix::new(Ipv4Addr::new(10, network, 0, 1).into(), 24)).unwrap();
         let wide = 0xfd00 + u16::from(network);
-        netlink.add_address(port, Prefix::new(Ipv6Addr::new(wide, 0, 0, 0, 0, 0, 0, 1), 64)).unwrap();
+        netlink.add_address(port, Prefix::new(Ipv6Addr::new(wide, 0, 0, 0, 0, 0, 0, 1).into(), 64)).unwrap();
         for host in [2, 0x99] {
             let last = if host == 2 { 2 } else { 99 };
             netlink.add_neighbour(port, Ipv4Addr::new(10, network, 0, last).into(), end_mac).unwrap();

@@ -10,8 +10,8 @@
 //! ([`Encoder::take_over`]). Whoever carries the messages makes sure who they are from.
 //!
 //! The room knows no packet: what of one is redundant enough to be encoded, and how a packet says that it is, is decided by
-//! those who use it. [`optimal`] estimates what could be saved at most, [`second_stage`] compresses what is left,
-//! [`period_control`] gives processor time back when there is none to spare.
+//! those who use it. [`second_stage`] compresses what is left, [`period_control`] gives
+//! processor time back when there is none to spare.
 //!
 //! ```
 //! use redundancy::{Decoder, DecoderConfig, Encoder, EncoderConfig, Handled, Ticket};
@@ -48,7 +48,6 @@ pub mod fingerprint;
 mod fingerprint_index;
 pub mod limits;
 mod matching;
-pub mod optimal;
 mod packet_cache;
 pub mod period_control;
 mod reference_check;

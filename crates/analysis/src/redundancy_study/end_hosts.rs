@@ -11,7 +11,7 @@ use std::time::Duration;
 use flow::Instant;
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{Analysis, Outcome};
+use super::analysis::Analysis;
 use super::limits::PAIRS_MAX;
 use super::packet::Packet;
 
@@ -101,6 +101,8 @@ impl EndHosts {
 }
 
 impl Analysis for EndHosts {
+    type Outcome = EndHostsOutcome;
+
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
         if packet.at.saturating_since(self.looked_at) >= LOOK_EVERY {
             self.let_go(packet.at);
@@ -127,18 +129,18 @@ impl Analysis for EndHosts {
         self.servers.entry(server).or_default().add(more_bytes);
     }
 
-    fn finish(self: Box<Self>) -> Outcome {
+    fn finish(self) -> EndHostsOutcome {
         let needs = |nodes: &HashMap<IpAddr, Memory>| {
             let mut needs = Needs::new();
             nodes.values().for_each(|memory| *needs.entry(memory.most.div_ceil(1 << 10)).or_default() += 1);
             needs
         };
-        Outcome::EndHosts(EndHostsOutcome {
+        EndHostsOutcome {
             clients: needs(&self.clients),
             servers: needs(&self.servers),
             pairs: self.pairs.len() as u64,
             packets_left_out: self.packets_left_out,
-        })
+        }
     }
 }
 
@@ -150,7 +152,7 @@ mod tests {
 
     /// What servers send clients: hours, server, client, port, megabytes.
     fn needs(sent: &[(u64, &str, &str, u16, usize)]) -> EndHostsOutcome {
-        let (mut classifier, mut end_hosts) = (Classifier::new(&[]), Box::new(EndHosts::default()));
+        let (mut classifier, mut end_hosts) = (Classifier::new(&[]), EndHosts::default());
         let payload = vec![0; 1 << 16];
         for (hours, server, client, port, megabytes) in sent {
             for _ in 0..megabytes << 4 {
@@ -170,10 +172,7 @@ mod tests {
                 batch.iter().for_each(|(packet, payload)| end_hosts.handle(packet, payload));
             }
         }
-        match end_hosts.finish() {
-            Outcome::EndHosts(outcome) => outcome,
-            other => panic!("{other:?}"),
-        }
+        end_hosts.finish()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{Analysis, Outcome};
+use super::analysis::Analysis;
 use super::limits::HOSTS_MAX;
 use super::packet::{Packet, Way};
 use super::tally::Savings;
@@ -48,6 +48,8 @@ pub(super) struct Ledger {
 }
 
 impl Analysis for Ledger {
+    type Outcome = LedgerOutcome;
+
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
         self.outcome.traffic.add(packet, payload.len(), 0);
         if self.hosts.len() < HOSTS_MAX {
@@ -58,8 +60,8 @@ impl Analysis for Ledger {
         self.outcome.time_nanos = Some([first.min(at), last.max(at)]);
     }
 
-    fn finish(self: Box<Self>) -> Outcome {
+    fn finish(self) -> LedgerOutcome {
         let hosts = self.hosts.len() as u64;
-        Outcome::Ledger(LedgerOutcome { hosts, ..self.outcome })
+        LedgerOutcome { hosts, ..self.outcome }
     }
 }

@@ -1,12 +1,12 @@
 //! Which jobs a study consists of.
 
 use redundancy::limits::CACHE_BYTES_MAX;
-use redundancy::optimal::OPTIMAL_CACHE_BYTES_MAX;
 use redundancy::{Matcher, Method};
 use serde::{Deserialize, Serialize};
 
 use super::compressors::Library;
 use super::limits::{PAIRS_MAX, TRAINING_BYTES};
+use super::optimal::OPTIMAL_CACHE_BYTES_MAX;
 use super::options::{Codec, Options};
 
 /// The periods of figures 2.2 and 4.6.

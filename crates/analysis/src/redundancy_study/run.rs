@@ -9,10 +9,10 @@ use std::thread;
 use redundancy::limits::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
 
 use super::StudyError;
-use super::analysis::{Analysis, Outcome};
 use super::classify::Classifier;
 use super::limits::{BATCHES_WAITING_MAX, JOBS_TOGETHER_MAX};
 use super::options::{Options, Site};
+use super::outcome::{AnyAnalysis, Outcome};
 use super::packet::Batch;
 use super::plan::{Job, jobs};
 use super::source::Source;
@@ -272,7 +272,7 @@ fn shares(turn: &[Job], workers: usize) -> Vec<Vec<Job>> {
 }
 
 fn work(jobs: Vec<Job>, batches: &Receiver<Arc<Batch>>, options: &Options) -> Outcomes {
-    let mut begun: Vec<(Job, Box<dyn Analysis>)> = jobs.into_iter().map(|job| (job, job.begin(options))).collect();
+    let mut begun: Vec<(Job, Box<dyn AnyAnalysis>)> = jobs.into_iter().map(|job| (job, job.begin(options))).collect();
     for batch in batches {
         // Job by job, so that each finds its cache where the processor has it.
         for (_, analysis) in &mut begun {

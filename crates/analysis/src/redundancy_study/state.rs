@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::StudyError;
-use super::analysis::Outcome;
+use super::outcome::Outcome;
 use super::plan::Job;
 
 /// By site and job.

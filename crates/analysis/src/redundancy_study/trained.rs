@@ -4,7 +4,7 @@
 use redundancy::{SampleTable, Sampling};
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{Analysis, Outcome};
+use super::analysis::Analysis;
 use super::limits::TRAINING_BYTES;
 use super::link::{Link, sampling};
 use super::options::Codec;
@@ -83,6 +83,8 @@ impl TrainedAnalysis {
 }
 
 impl Analysis for TrainedAnalysis {
+    type Outcome = TrainedOutcome;
+
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
         let way = packet.way as usize;
         match &mut self.waiting[way] {
@@ -98,8 +100,8 @@ impl Analysis for TrainedAnalysis {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Outcome {
+    fn finish(mut self) -> TrainedOutcome {
         Way::ALL.into_iter().for_each(|way| self.train(way));
-        Outcome::Trained(self.outcome)
+        self.outcome
     }
 }

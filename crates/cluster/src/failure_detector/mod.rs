@@ -11,6 +11,8 @@
 //! Not supported: demand mode, the echo function, authentication, multipoint.
 
 mod config;
+mod diagnostic;
+mod error;
 mod packet;
 mod session;
 mod state;
@@ -18,7 +20,9 @@ mod state;
 mod tests;
 
 pub use config::{Config, ConfigError};
-pub use packet::{CONTROL_PACKET_BYTES, ControlPacket, Diagnostic};
+pub use diagnostic::Diagnostic;
+pub use error::BfdError;
+pub use packet::{CONTROL_PACKET_BYTES, ControlPacket};
 pub use session::{EVENTS_PENDING_MAX, Event, Session, Status};
 pub use state::State;
 
@@ -26,53 +30,3 @@ pub use state::State;
 pub const TIME_TO_LIVE: u8 = 255;
 /// The UDP port that control packets are sent to (RFC 5881 section 4).
 pub const UDP_PORT: u16 = 3784;
-
-/// Why a packet was discarded. All but [`BfdError::AdministrativelyDown`] are the sender's fault, or that of
-/// somebody who pretends to be the sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum BfdError {
-    /// The packet came from beyond the link (RFC 5881 section 5).
-    #[error("time to live {0} instead of 255: the packet did not come from this link; discarded")]
-    TimeToLive(u8),
-    /// There are fewer bytes than a header has.
-    #[error("{length_bytes} bytes are too few for a control packet; check the peer")]
-    Truncated {
-        /// Bytes that there are.
-        length_bytes: usize,
-    },
-    /// Not version 1.
-    #[error("BFD version {0} is not spoken here; the peer must speak version 1 (RFC 5880)")]
-    Version(u8),
-    /// The length field is below what the packet must have.
-    #[error("the packet claims to be {0} bytes long, less than its own header; check the peer")]
-    LengthTooSmall(u8),
-    /// The length field is above what the datagram holds.
-    #[error("the packet claims to be {claimed} bytes long, but {length_bytes} came; check the peer and the path")]
-    LengthBeyondPayload {
-        /// The length field.
-        claimed: u8,
-        /// Bytes that there are.
-        length_bytes: usize,
-    },
-    /// The detection multiplier is 0.
-    #[error("a detection multiplier of 0 means nothing; correct the peer's configuration")]
-    ZeroDetectMultiplier,
-    /// The multipoint bit is set.
-    #[error("the multipoint bit is set, which RFC 5880 reserves; check the peer")]
-    Multipoint,
-    /// The sender does not name its session.
-    #[error("my discriminator is 0; check the peer")]
-    ZeroMyDiscriminator,
-    /// The packet names a session that is not this one: a left-over of an earlier run, or misdirected.
-    #[error("the packet is for session {0}, which is not this one; it goes away once the peer forgets the old session")]
-    UnknownDiscriminator(u32),
-    /// The packet names no session though its sender claims to have heard one.
-    #[error("your discriminator is 0 in a packet that says {0:?}; check the peer")]
-    ZeroYourDiscriminator(State),
-    /// The packet is authenticated, which this session is not configured for.
-    #[error("the packet is authenticated but no authentication is configured; turn it off at the peer")]
-    UnexpectedAuthentication,
-    /// This side is held down by its operator. The packet was valid.
-    #[error("this session is administratively down; enable it to let it come up")]
-    AdministrativelyDown,
-}

@@ -7,10 +7,12 @@ use core::time::Duration;
 use flow::Instant;
 use flow::random::SplitMix64;
 
+use super::TIME_TO_LIVE;
 use super::config::{Config, micros};
-use super::packet::{ControlPacket, Diagnostic};
+use super::diagnostic::Diagnostic;
+use super::error::BfdError;
+use super::packet::ControlPacket;
 use super::state::{Input, State, transition};
-use super::{BfdError, TIME_TO_LIVE};
 
 /// Events that wait to be polled. When there are more, the oldest two go: with one `Up` and one `Down` gone, the
 /// rest still tells how things stand.

@@ -17,7 +17,7 @@
 //! ```
 //! What is not drawn leaves the state as it is.
 
-use super::packet::Diagnostic;
+use super::diagnostic::Diagnostic;
 
 /// A session's state (RFC 5880 section 4.1, field Sta).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
 use flow::wire::MacAddress;
-use flow::{PortId, Tuple};
+use flow::{PortId, Prefix, Tuple};
 
-use super::config::{Port, Prefix};
+use super::config::Port;
 use crate::group::{GroupId, GroupSet};
 
 /// An address on one of the node's ports.

@@ -11,8 +11,8 @@ use flow::{Checksum, Disposition, DropReason, Frame, Instant, PortId};
 
 use super::conflict::AddressConflict;
 use super::forwarder::Forwarder;
+use super::learning::Learning;
 use super::neighbour::Learnt;
-use super::sharing::Learning;
 
 /// The time to live of answers (RFC 1700).
 const ANSWER_TTL: u8 = 64;

@@ -3,49 +3,18 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use flow::PortId;
 use flow::wire::MacAddress;
+use flow::wire::ipv4::IPV4_HEADER_BYTES;
+use flow::wire::ipv6::IPV6_HEADER_BYTES;
+use flow::wire::tcp::TCP_HEADER_BYTES;
+use flow::{PortId, Prefix};
 
-use super::mss_clamp::MssClamp;
 use crate::group::GroupId;
 
 /// Addresses of either kind that a port can have.
 pub const ADDRESSES_PER_PORT_MAX: usize = 64;
 /// Routes that a forwarder can have, those that follow from the ports' addresses included.
 pub const ROUTES_MAX: usize = 16_384;
-
-/// An address and how many of its leading bits name the network.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Prefix {
-    /// The address; of a route's destination only the leading bits count.
-    pub address: IpAddr,
-    /// 0–32 for IPv4, 0–128 for IPv6.
-    pub length_bits: u8,
-}
-
-impl Prefix {
-    /// The prefix. Its length is checked together with the configuration that it is part of.
-    #[must_use]
-    pub const fn new(address: IpAddr, length_bits: u8) -> Self {
-        Self { address, length_bits }
-    }
-
-    const fn is_valid(&self) -> bool {
-        self.length_bits <= if self.address.is_ipv4() { 32 } else { 128 }
-    }
-
-    /// Whether the address is in the network.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let (one, other, width) = match (self.address, address) {
-            (IpAddr::V4(one), IpAddr::V4(other)) => (u128::from(one.to_bits()), u128::from(other.to_bits()), 32),
-            (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
-            _ => return false,
-        };
-        let host_bits = u32::saturating_sub(width, self.length_bits.into());
-        (one ^ other).checked_shr(host_bits).unwrap_or(0) == 0
-    }
-}
 
 /// An address that the cluster shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +30,15 @@ impl From<Prefix> for Shared {
     fn from(prefix: Prefix) -> Self {
         Self { prefix, group: GroupId::FIRST }
     }
+}
+
+/// The largest TCP segment that is to be agreed on for a port's link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MssClamp {
+    /// What fits the port's MTU with headers without options: 40 bytes less for IPv4, 60 for IPv6.
+    Mtu,
+    /// So many bytes of payload, whatever the family.
+    Bytes(u16),
 }
 
 /// A port and the addresses on its link.
@@ -104,7 +82,7 @@ pub struct Config {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The prefix is longer than the address.
-    #[error("{}/{}: the prefix is longer than the address; give at most 32 bits for IPv4, 128 for IPv6", .0.address, .0.length_bits)]
+    #[error("{0}: the prefix is longer than the address; give at most 32 bits for IPv4, 128 for IPv6")]
     PrefixLength(Prefix),
     /// There is no such port.
     #[error("a route uses port {}, which is not configured", .0.0)]
@@ -118,7 +96,7 @@ pub enum ConfigError {
         port: PortId,
     },
     /// IPv4 through an IPv6 gateway or the other way round.
-    #[error("the route to {}/{} has a gateway of the other address family", .0.address, .0.length_bits)]
+    #[error("the route to {0} has a gateway of the other address family")]
     FamilyMismatch(Prefix),
     /// More ports than a [`PortId`] can name.
     #[error("{0} ports are too many: 256 at most")]
@@ -178,6 +156,18 @@ impl Port {
     pub fn is_on_link(&self, address: IpAddr) -> bool {
         let link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
         link_local || self.networks().any(|prefix| prefix.contains(address))
+    }
+
+    /// The most payload of a segment that passes the port, if it is clamped.
+    pub(super) fn segment_bytes_max(&self, version: u8) -> Option<u16> {
+        let ip_header_bytes = if version == 4 { IPV4_HEADER_BYTES } else { IPV6_HEADER_BYTES };
+        match self.mss_clamp? {
+            MssClamp::Bytes(bytes) => Some(bytes),
+            MssClamp::Mtu => {
+                let headers_bytes = (ip_header_bytes + TCP_HEADER_BYTES) as u32;
+                Some(u16::try_from(self.mtu_bytes.saturating_sub(headers_bytes)).unwrap_or(u16::MAX))
+            }
+        }
     }
 }
 

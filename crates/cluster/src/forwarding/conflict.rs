@@ -13,9 +13,6 @@ use core::time::Duration;
 use flow::wire::MacAddress;
 use flow::{Instant, PortId};
 
-use super::forwarder::Forwarder;
-use crate::group::GroupSet;
-
 /// An address is announced against a claim at most this often.
 const DEFENCE_INTERVAL: Duration = Duration::from_secs(1);
 /// When it is announced again, counted from the last claim.
@@ -35,8 +32,8 @@ pub struct AddressConflict {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Claim {
-    conflict: AddressConflict,
+pub(super) struct Claim {
+    pub(super) conflict: AddressConflict,
     claimed_at: Instant,
     /// When the address is to be announced next.
     due: Instant,
@@ -47,18 +44,18 @@ struct Claim {
 /// The claims of the last seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conflicts {
-    claims: Vec<Claim>,
+    pub(super) claims: Vec<Claim>,
     /// New claims, to be polled by the node.
-    reports: VecDeque<AddressConflict>,
+    pub(super) reports: VecDeque<AddressConflict>,
     /// This node gives way to claims for so long after each.
-    gives_way_for: Option<Duration>,
+    pub(super) gives_way_for: Option<Duration>,
     /// When a claim was last given way to.
-    accepted_at: Option<Instant>,
+    pub(super) accepted_at: Option<Instant>,
 }
 
 impl Conflicts {
     /// A claim was received. A claimant is reported once, until it has been silent.
-    fn note(&mut self, now: Instant, conflict: AddressConflict) {
+    pub(super) fn note(&mut self, now: Instant, conflict: AddressConflict) {
         let same =
             |claim: &&mut Claim| claim.conflict.port == conflict.port && claim.conflict.address == conflict.address;
         let has_room = self.claims.len() < CONFLICTS_MAX;
@@ -82,7 +79,7 @@ impl Conflicts {
     }
 
     /// A claim that is not contested: it is reported as any other.
-    fn note_accepted(&mut self, now: Instant, conflict: AddressConflict) {
+    pub(super) fn note_accepted(&mut self, now: Instant, conflict: AddressConflict) {
         let is_news = self.accepted_at.is_none();
         self.accepted_at = Some(now);
         if is_news && self.reports.len() < CONFLICTS_MAX {
@@ -91,7 +88,7 @@ impl Conflicts {
     }
 
     /// An address that is to be announced now.
-    fn next_defence(&mut self, now: Instant) -> Option<(PortId, IpAddr)> {
+    pub(super) fn next_defence(&mut self, now: Instant) -> Option<(PortId, IpAddr)> {
         let index = self.claims.iter().position(|claim| claim.due <= now)?;
         let claim = &mut self.claims[index];
         let AddressConflict { port, address, .. } = claim.conflict;
@@ -107,71 +104,5 @@ impl Conflicts {
     /// When an address is to be announced next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.claims.iter().map(|claim| claim.due).min()
-    }
-}
-
-impl Forwarder {
-    /// Another host claims an address that this node answers for.
-    pub(super) fn note_conflict(&mut self, now: Instant, conflict: AddressConflict) {
-        let AddressConflict { port, address, .. } = conflict;
-        let group = self.addresses.find(address, port).and_then(|local| local.group);
-        if group.is_some_and(|group| self.leaving.contains(group)) {
-            return;
-        }
-        self.counters.address_conflicts += 1;
-        if self.conflicts.gives_way_for.is_some() && self.path_frames.may_be_peer(port, conflict.mac) {
-            self.conflicts.note_accepted(now, conflict);
-            return;
-        }
-        self.conflicts.note(now, conflict);
-        self.defend(now);
-    }
-
-    /// Groups that this node holds until another node has taken them: whoever claims their addresses may.
-    pub fn set_leaving(&mut self, groups: GroupSet) {
-        if self.leaving != groups {
-            self.leaving = groups;
-            self.forget_conflicts(groups);
-        }
-    }
-
-    /// For how long after each claim of a peer this node announces nothing itself: another active node has the neighbours' packets.
-    /// `None`: every claim is contested.
-    pub fn set_gives_way(&mut self, gives_way_for: Option<Duration>) {
-        self.conflicts.gives_way_for = gives_way_for;
-        if gives_way_for.is_none() {
-            self.conflicts.accepted_at = None;
-        }
-    }
-
-    /// Whether another active node was lately found to claim the addresses.
-    pub(super) fn gives_way(&self, now: Instant) -> bool {
-        let until = self.conflicts.accepted_at.zip(self.conflicts.gives_way_for).map(|(at, time)| at + time);
-        until.is_some_and(|until| now < until)
-    }
-
-    /// A claimant that was not reported before.
-    pub fn poll_conflict(&mut self) -> Option<AddressConflict> {
-        self.conflicts.reports.pop_front()
-    }
-
-    /// Announces the addresses whose defence is due. An address that this node no longer answers for is not defended.
-    pub(super) fn defend(&mut self, now: Instant) {
-        while let Some((port, address)) = self.conflicts.next_defence(now) {
-            if self.answers_for(address, port) {
-                self.push_announcement(port, address);
-                self.counters.defences += 1;
-            }
-        }
-    }
-
-    /// Addresses of these groups are another node's now: whoever claims them may.
-    pub(super) fn forget_conflicts(&mut self, gone: GroupSet) {
-        let addresses = &self.addresses;
-        self.conflicts.claims.retain(|claim| {
-            let AddressConflict { port, address, .. } = claim.conflict;
-            let group = addresses.find(address, port).and_then(|local| local.group);
-            !group.is_some_and(|group| gone.contains(group))
-        });
     }
 }

@@ -10,39 +10,14 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use flow::PortId;
 use flow::wire::{MacAddress, build};
 
+use super::address_finding::{AddressFinding, FindingKind};
 use super::forwarder::Forwarder;
-use crate::group::{GroupId, GroupSet};
+use crate::group::GroupSet;
 
 /// Addresses that are probed at a time; those beyond are not.
 pub const PROBED_ADDRESSES_MAX: usize = 256;
 /// Findings that wait to be polled; those beyond are dropped: the next probe is answered as well.
 const FINDINGS_WAITING_MAX: usize = 64;
-
-/// What another host did that tells of one of the node's shared addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AddressFinding {
-    /// The port on whose link it was.
-    pub port: PortId,
-    /// The address.
-    pub address: IpAddr,
-    /// Its group.
-    pub group: GroupId,
-    /// The other host's link address.
-    pub mac: MacAddress,
-    /// What it did.
-    pub kind: FindingKind,
-}
-
-/// Kinds of [`AddressFinding`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FindingKind {
-    /// It says that it has the address.
-    InUse,
-    /// It probes for the address itself, and has the lower link address: of two that probe, it goes first.
-    ProbedFirst,
-    /// It probes for the address itself, and has the higher link address.
-    ProbedSecond,
-}
 
 impl Forwarder {
     /// Sends a probe for each shared address of these groups that is not held, and listens for answers from now on.

@@ -3,11 +3,12 @@
 
 use core::net::IpAddr;
 
-use flow::wire::build::{Envelope, IcmpHeader};
+use flow::wire::build::Envelope;
 use flow::wire::ethernet::EthernetView;
-use flow::wire::{Headers, Transport, icmp, icmpv6};
+use flow::wire::{Headers, Transport};
 use flow::{Instant, PortId, RateLimit};
 
+use super::error_cause::ErrorCause;
 use super::forwarder::Forwarder;
 
 /// ICMP errors that are sent in a second. Further ones are not sent, and counted.
@@ -16,35 +17,6 @@ pub const ERRORS_PER_SECOND_MAX: u32 = 1000;
 pub const ERROR_BURST_MAX: u32 = 50;
 
 const ERRORS: RateLimit = RateLimit::new(ERRORS_PER_SECOND_MAX, ERROR_BURST_MAX);
-
-/// What an error tells the sender of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ErrorCause {
-    TimeExceeded,
-    NoRoute,
-    NeighbourUnreachable,
-    TooBig { mtu_bytes: u32 },
-}
-
-impl ErrorCause {
-    const fn header(self, is_ipv4: bool) -> IcmpHeader {
-        use icmp::unreachable_code as v4_code;
-        use icmpv6::unreachable_code as v6_code;
-        const V4_UNREACHABLE: u8 = icmp::kind::DESTINATION_UNREACHABLE;
-        const V6_UNREACHABLE: u8 = icmpv6::kind::DESTINATION_UNREACHABLE;
-        let (kind, code, parameter) = match (self, is_ipv4) {
-            (Self::TimeExceeded, true) => (icmp::kind::TIME_EXCEEDED, 0, 0),
-            (Self::TimeExceeded, false) => (icmpv6::kind::TIME_EXCEEDED, 0, 0),
-            (Self::NoRoute, true) => (V4_UNREACHABLE, v4_code::NETWORK, 0),
-            (Self::NoRoute, false) => (V6_UNREACHABLE, v6_code::NO_ROUTE, 0),
-            (Self::NeighbourUnreachable, true) => (V4_UNREACHABLE, v4_code::HOST, 0),
-            (Self::NeighbourUnreachable, false) => (V6_UNREACHABLE, v6_code::ADDRESS, 0),
-            (Self::TooBig { mtu_bytes }, true) => (V4_UNREACHABLE, v4_code::FRAGMENTATION_NEEDED, mtu_bytes & 0xffff),
-            (Self::TooBig { mtu_bytes }, false) => (icmpv6::kind::PACKET_TOO_BIG, 0, mtu_bytes),
-        };
-        IcmpHeader { kind, code, parameter }
-    }
-}
 
 impl Forwarder {
     /// Tells the sender of `frame` what became of it, back the way that it came, unless it must not be told.

@@ -7,19 +7,20 @@ use core::time::Duration;
 
 use flow::wire::ethernet::{self, ETHERNET_HEADER_BYTES, EthernetView};
 use flow::wire::{MacAddress, Packet, Transport, build, icmpv6};
-use flow::{Checksum, Disposition, DropReason, Instant, PortId, Segmentation, SegmentationKind, TokenBucket};
+use flow::{Checksum, Disposition, DropReason, Frame, Instant, NodeId, PortId, Prefix, TokenBucket};
 
 use super::address::{LocalAddresses, link_local};
+use super::address_finding::AddressFinding;
 use super::announcement::{Announcement, Refresh};
-use super::config::{Config, ConfigError, Port, Prefix};
+use super::config::{Config, ConfigError, Port};
 use super::conflict::Conflicts;
-use super::duplicate_address::AddressFinding;
-use super::error_message::ErrorCause;
+use super::error_cause::ErrorCause;
+use super::learning::{Learning, Sharing};
 use super::neighbour::{Due, Entry, NEIGHBOURS_MAX, NeighbourState, Neighbours, QueuedPacket, REACHABLE_TIME, Slot};
-use super::oversize::{may_be_cut, wire_bytes};
-use super::path_frames::PathFrames;
+use super::out_frame::{OutFrame, Pending};
+use super::oversize::{CUT_FRAMES_MAX, cut, may_be_cut, wire_bytes};
+use super::path_frames::{Kind, PathFrame, PathFrames, PathId};
 use super::route::RouteTable;
-use super::sharing::{Learning, Sharing};
 use crate::group::GroupSet;
 
 /// Frames of the node's own (answers, errors) that wait to be sent. When there are more, the newest is dropped and
@@ -60,17 +61,6 @@ pub struct NextHop {
     slot: Option<Slot>,
 }
 
-/// What goes with a frame that [`Forwarder::poll_transmit`] wrote.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OutFrame {
-    /// The port to send it by.
-    pub port: PortId,
-    /// The state of its transport checksum.
-    pub checksum: Checksum,
-    /// How it is to be cut.
-    pub segmentation: Segmentation,
-}
-
 /// What happened besides the packets whose [`Disposition`] tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
@@ -98,12 +88,6 @@ pub struct Counters {
     pub defences: u64,
     /// Probes for shared addresses sent (RFC 5227, RFC 4862).
     pub probes: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Pending {
-    pub(super) bytes: Vec<u8>,
-    pub(super) frame: OutFrame,
 }
 
 /// A walk over the neighbour cache to have link addresses confirmed: of gateways from time to time, so that also a node
@@ -136,7 +120,7 @@ pub struct Forwarder {
     pub(super) is_probing: bool,
     pub(super) warming: Option<Warming>,
     /// Packets whose next hop answered and pieces of packets that were cut, then the node's own frames. The first were
-    /// bounded while they waited, the second are by [`super::CUT_FRAMES_MAX`].
+    /// bounded while they waited, the second are by [`CUT_FRAMES_MAX`].
     pub(super) released: VecDeque<Pending>,
     pub(super) sharing: Sharing,
     pub(super) learnings: VecDeque<Learning>,
@@ -331,7 +315,36 @@ impl Forwarder {
         let (port, frame) = self.next_announcement(now)?;
         *bytes = frame;
         self.counters.announcements += 1;
-        Some(own_frame(port))
+        Some(OutFrame::of_own(port))
+    }
+
+    /// The ports whose links are paths to the peers, and the node that frames on them must be for.
+    pub(crate) fn set_paths(&mut self, node: NodeId, paths: Vec<(PortId, PathId)>) {
+        self.path_frames = PathFrames::new(node, paths);
+    }
+
+    /// Keeps a frame of a peer until it is polled.
+    pub(crate) fn handle_path_frame(&mut self, frame: &Frame<'_>) -> Disposition {
+        self.path_frames.handle(frame)
+    }
+
+    /// The next frame that a peer sent.
+    pub(crate) fn poll_path_frame(&mut self) -> Option<PathFrame> {
+        self.path_frames.poll()
+    }
+
+    /// Writes the frame that carries `datagram` to a peer by the port over `out`. `None`: there is no such path, or the
+    /// datagram does not fit.
+    pub(crate) fn write_path_frame(
+        &self,
+        port: PortId,
+        to: NodeId,
+        kind: Kind,
+        datagram: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let mac = self.ports.get(usize::from(port.0))?.mac;
+        self.path_frames.write((port, mac), to, kind, datagram, out)
     }
 
     /// What happened besides the packets whose disposition tells it.
@@ -378,9 +391,25 @@ impl Forwarder {
         self.released.push_back(Pending { bytes, frame: OutFrame { port, checksum, segmentation } });
     }
 
+    /// Sends the frame in pieces by `port`, its link addresses already set. The pieces come out of
+    /// [`Forwarder::poll_transmit`].
+    fn send_in_pieces(&mut self, port: PortId, l3_offset: u16, bytes: &mut [u8], checksum: Checksum) -> Disposition {
+        let pieces = match cut(bytes, l3_offset, checksum, self.ports[usize::from(port.0)].mtu_bytes) {
+            Ok(pieces) => pieces,
+            Err(reason) => return Disposition::Drop(reason),
+        };
+        if self.released.len() + pieces.len() > CUT_FRAMES_MAX {
+            return Disposition::Drop(DropReason::TransmitFailed);
+        }
+        self.counters.packets_fragmented += 1;
+        let frame = OutFrame::of_own(port);
+        self.released.extend(pieces.into_iter().map(|bytes| Pending { bytes, frame }));
+        Disposition::Consumed
+    }
+
     pub(super) fn push_control(&mut self, port: PortId, bytes: Vec<u8>) {
         if self.control.len() < CONTROL_FRAMES_MAX {
-            self.control.push_back(Pending { bytes, frame: own_frame(port) });
+            self.control.push_back(Pending { bytes, frame: OutFrame::of_own(port) });
         } else {
             self.counters.control_frames_dropped += 1;
         }
@@ -477,14 +506,6 @@ pub(super) fn route_table(config: &Config, neighbours: &mut Neighbours, now: Ins
         }
     }
     (RouteTable::new(&routes), next_hops)
-}
-
-pub(super) const fn own_frame(port: PortId) -> OutFrame {
-    OutFrame {
-        port,
-        checksum: Checksum::Valid,
-        segmentation: Segmentation { kind: SegmentationKind::None, size_bytes: 0, header_bytes: 0, ecn: false },
-    }
 }
 
 /// Such packets stay on their link (RFC 3927 section 2.7, RFC 4291 section 2.5.6).

@@ -10,7 +10,7 @@ use flow::{Instant, PortId};
 
 use super::announcement::Announcement;
 use super::forwarder::{Forwarder, Warming};
-use super::sharing::Sharing;
+use super::learning::Sharing;
 use crate::group::GroupSet;
 
 impl Forwarder {

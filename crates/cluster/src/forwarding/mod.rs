@@ -23,17 +23,22 @@
 //! into fragments if it allows that; of others that are, the sender is told the way's MTU.
 
 mod address;
+mod address_finding;
 mod announcement;
 mod answers;
 mod config;
 mod conflict;
+mod defence;
 mod duplicate_address;
+mod error_cause;
 mod error_message;
 mod forwarder;
 mod holding;
+mod learning;
 mod mss_clamp;
 mod neighbour;
 mod next_hop_probe;
+mod out_frame;
 mod oversize;
 mod path_frames;
 mod reconfigure;
@@ -44,19 +49,22 @@ mod sharing;
 mod tests;
 mod tunnel;
 
+pub use address_finding::{AddressFinding, FindingKind};
 pub use announcement::{ANNOUNCE_REFRESH_DEFAULT, ANNOUNCEMENT_ROUNDS};
-pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, Port, Prefix, ROUTES_MAX, Route, Shared};
+pub use config::{ADDRESSES_PER_PORT_MAX, Config, ConfigError, MssClamp, Port, ROUTES_MAX, Route, Shared};
 pub use conflict::{AddressConflict, CONFLICTS_MAX};
-pub use duplicate_address::{AddressFinding, FindingKind, PROBED_ADDRESSES_MAX};
+pub use duplicate_address::PROBED_ADDRESSES_MAX;
 pub use error_message::{ERROR_BURST_MAX, ERRORS_PER_SECOND_MAX};
-pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop, OutFrame};
-pub use mss_clamp::MssClamp;
+pub use flow::Prefix;
+pub use forwarder::{Admission, CONTROL_FRAMES_MAX, Counters, Forwarder, NextHop};
+pub use learning::{Learning, Sharing};
 pub use neighbour::{
     NEIGHBOURS_MAX, NeighbourState, QUEUED_MAX_BYTES, QUEUED_PACKETS_MAX, QUEUED_PACKETS_PER_NEIGHBOUR_MAX,
     QUEUED_PER_NEIGHBOUR_MAX_BYTES, SOLICITATIONS_MAX,
 };
+pub use out_frame::OutFrame;
 pub use oversize::CUT_FRAMES_MAX;
 pub(crate) use path_frames::{Kind as PathFrameKind, PathFrame, is_path_frame};
 pub use path_frames::{PATH_DATAGRAM_BYTES_MAX, PATH_ETHER_TYPE, PATH_FRAMES_MAX, PATH_HEADER_BYTES, PATH_MAC, PathId};
 pub use reconfigure::ReconfigureError;
-pub use sharing::{LEARNINGS_WAITING_MAX, Learning, Sharing};
+pub use sharing::LEARNINGS_WAITING_MAX;

@@ -2,36 +2,9 @@
 //! messages that would tell them do not arrive.
 
 use flow::PortId;
-use flow::wire::ipv4::IPV4_HEADER_BYTES;
-use flow::wire::ipv6::IPV6_HEADER_BYTES;
-use flow::wire::tcp::TCP_HEADER_BYTES;
 use flow::wire::{Packet, Transport, tcp_flags};
 
-use super::config::Port;
 use super::forwarder::Forwarder;
-
-/// The largest TCP segment that is to be agreed on for a port's link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MssClamp {
-    /// What fits the port's MTU with headers without options: 40 bytes less for IPv4, 60 for IPv6.
-    Mtu,
-    /// So many bytes of payload, whatever the family.
-    Bytes(u16),
-}
-
-impl Port {
-    /// The most payload of a segment that passes the port, if it is clamped.
-    fn segment_bytes_max(&self, version: u8) -> Option<u16> {
-        let ip_header_bytes = if version == 4 { IPV4_HEADER_BYTES } else { IPV6_HEADER_BYTES };
-        match self.mss_clamp? {
-            MssClamp::Bytes(bytes) => Some(bytes),
-            MssClamp::Mtu => {
-                let headers_bytes = (ip_header_bytes + TCP_HEADER_BYTES) as u32;
-                Some(u16::try_from(self.mtu_bytes.saturating_sub(headers_bytes)).unwrap_or(u16::MAX))
-            }
-        }
-    }
-}
 
 impl Forwarder {
     /// Lowers the maximum segment size that a SYN or SYN/ACK asks for to what both of the ports that it passes take. What

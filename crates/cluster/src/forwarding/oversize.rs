@@ -1,12 +1,12 @@
 //! Packets that are larger than the link they leave by takes: IPv4 packets that allow it are cut, as routers do (RFC 1812
 //! section 4.2.2.7); of others the sender is told the link's MTU.
 
+use alloc::vec::Vec;
+
 use flow::wire::checksum::complete_partial;
 use flow::wire::ipv4::Ipv4View;
 use flow::wire::{Headers, Packet, cut_ipv4};
-use flow::{Checksum, Disposition, DropReason, PortId, Segmentation, SegmentationKind};
-
-use super::forwarder::{Forwarder, OutFrame, Pending};
+use flow::{Checksum, DropReason, Segmentation, SegmentationKind};
 
 /// Fragments of the node's own cutting that wait to be sent, with other frames that do. When there are more, packets that
 /// would have to be cut are dropped as [`DropReason::TransmitFailed`].
@@ -30,34 +30,24 @@ pub(super) fn may_be_cut(packet: &Packet<'_, '_>) -> bool {
     is_plain && ip.is_some_and(|ip| !ip.dont_fragment())
 }
 
-impl Forwarder {
-    /// Sends the frame in pieces by `port`, its link addresses already set. The pieces come out of
-    /// [`Forwarder::poll_transmit`].
-    pub(super) fn send_in_pieces(
-        &mut self,
-        port: PortId,
-        l3_offset: u16,
-        bytes: &mut [u8],
-        checksum: Checksum,
-    ) -> Disposition {
-        // The hardware could sum no more than one of the pieces. The link's padding is not to be summed.
-        let packet = bytes.get(usize::from(l3_offset)..).and_then(|packet| Ipv4View::new_checked(packet).ok());
-        let end = usize::from(l3_offset) + packet.map_or(0, |packet| packet.total_length().into());
-        if let Checksum::Partial { start, offset } = checksum
-            && !complete_partial(&mut bytes[..end], start, offset)
-        {
-            return Disposition::Drop(DropReason::Malformed);
-        }
-        let mtu_bytes = self.ports[usize::from(port.0)].mtu_bytes as usize;
-        let Some(pieces) = cut_ipv4(bytes, usize::from(l3_offset), mtu_bytes) else {
-            return Disposition::Drop(DropReason::PacketTooBig);
-        };
-        if self.released.len() + pieces.len() > CUT_FRAMES_MAX {
-            return Disposition::Drop(DropReason::TransmitFailed);
-        }
-        self.counters.packets_fragmented += 1;
-        let frame = OutFrame { port, checksum: Checksum::Valid, segmentation: Segmentation::default() };
-        self.released.extend(pieces.into_iter().map(|bytes| Pending { bytes, frame }));
-        Disposition::Consumed
+/// The pieces of a frame that a link of this MTU takes, with the frame's link addresses and complete checksums.
+///
+/// # Errors
+/// Why it cannot be cut.
+pub(super) fn cut(
+    bytes: &mut [u8],
+    l3_offset: u16,
+    checksum: Checksum,
+    mtu_bytes: u32,
+) -> Result<Vec<Vec<u8>>, DropReason> {
+    let l3_offset = usize::from(l3_offset);
+    // The hardware could sum no more than one of the pieces. The link's padding is not to be summed.
+    let packet = bytes.get(l3_offset..).and_then(|packet| Ipv4View::new_checked(packet).ok());
+    let end = l3_offset + packet.map_or(0, |packet| packet.total_length().into());
+    if let Checksum::Partial { start, offset } = checksum
+        && !complete_partial(&mut bytes[..end], start, offset)
+    {
+        return Err(DropReason::Malformed);
     }
+    cut_ipv4(bytes, l3_offset, mtu_bytes as usize).ok_or(DropReason::PacketTooBig)
 }

@@ -23,8 +23,6 @@ use flow::wire::ethernet::{ETHERNET_HEADER_BYTES, EthernetView};
 use flow::wire::sctp::crc32c_of;
 use flow::{Disposition, DropReason, Frame, NodeId, PortId};
 
-use super::forwarder::{Forwarder, OutFrame, own_frame};
-
 /// The Ethernet type of the frames (IEEE 802, local experimental).
 pub const PATH_ETHER_TYPE: u16 = 0x88b5;
 /// Where they are sent: a locally administered multicast address.
@@ -99,6 +97,28 @@ fn frame_checksum(header: &[u8], datagram: &[u8]) -> u32 {
 }
 
 impl PathFrames {
+    /// The ports whose links are paths to the peers, and the node that frames on them must be for.
+    pub(super) fn new(node: NodeId, paths: Vec<(PortId, PathId)>) -> Self {
+        Self { node, paths, ..Self::default() }
+    }
+
+    /// Keeps a frame of a peer until it is polled.
+    pub(super) fn handle(&mut self, frame: &Frame<'_>) -> Disposition {
+        match self.read(frame) {
+            Ok(received) => {
+                self.note_peer(frame);
+                self.received.push_back(received);
+                Disposition::Consumed
+            }
+            Err(reason) => Disposition::Drop(reason),
+        }
+    }
+
+    /// The next frame that a peer sent.
+    pub(super) fn poll(&mut self) -> Option<PathFrame> {
+        self.received.pop_front()
+    }
+
     fn read(&self, frame: &Frame<'_>) -> Result<PathFrame, DropReason> {
         let path = self.paths.iter().find(|(port, _)| *port == frame.ingress);
         let (port, id) = *path.ok_or(DropReason::UnsupportedLinkProtocol)?;
@@ -126,9 +146,7 @@ impl PathFrames {
         }
         Ok(PathFrame { port, from: NodeId(from), kind, datagram: datagram.to_vec() })
     }
-}
 
-impl PathFrames {
     fn note_peer(&mut self, frame: &Frame<'_>) {
         let Ok(link) = EthernetView::new_checked(frame.bytes()) else { return };
         let peer = (frame.ingress, link.source());
@@ -142,50 +160,18 @@ impl PathFrames {
         let mut there = self.peer_macs.iter().filter(|(of, _)| *of == port).peekable();
         there.peek().is_none() || there.any(|(_, peer)| *peer == mac)
     }
-}
-
-impl OutFrame {
-    /// What goes with a frame of the node's own making: whole, its checksum in place.
-    pub(crate) const fn of_own(port: PortId) -> Self {
-        own_frame(port)
-    }
-}
-
-impl Forwarder {
-    /// The ports whose links are paths to the peers, and the node that frames on them must be for.
-    pub(crate) fn set_paths(&mut self, node: NodeId, paths: Vec<(PortId, PathId)>) {
-        self.path_frames = PathFrames { node, paths, ..PathFrames::default() };
-    }
-
-    /// Keeps a frame of a peer until it is polled.
-    pub(crate) fn handle_path_frame(&mut self, frame: &Frame<'_>) -> Disposition {
-        match self.path_frames.read(frame) {
-            Ok(received) => {
-                self.path_frames.note_peer(frame);
-                self.path_frames.received.push_back(received);
-                Disposition::Consumed
-            }
-            Err(reason) => Disposition::Drop(reason),
-        }
-    }
-
-    /// The next frame that a peer sent.
-    pub(crate) fn poll_path_frame(&mut self) -> Option<PathFrame> {
-        self.path_frames.received.pop_front()
-    }
 
     /// Writes the frame that carries `datagram` to a peer by the port over `out`. `None`: there is no such path, or the
     /// datagram does not fit.
-    pub(crate) fn write_path_frame(
+    pub(super) fn write(
         &self,
-        port: PortId,
+        (port, mac): (PortId, MacAddress),
         to: NodeId,
         kind: Kind,
         datagram: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let (_, id) = self.path_frames.paths.iter().find(|(path, _)| *path == port)?;
-        let mac = self.ports.get(usize::from(port.0))?.mac;
+        let (_, id) = self.paths.iter().find(|(path, _)| *path == port)?;
         let length_bytes = u16::try_from(datagram.len()).ok()?;
         if datagram.len() > PATH_DATAGRAM_BYTES_MAX {
             return None;
@@ -196,7 +182,7 @@ impl Forwarder {
         out.extend_from_slice(&mac.0);
         out.extend_from_slice(&PATH_ETHER_TYPE.to_be_bytes());
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, kind as u8, self.path_frames.node.0, to.0]);
+        out.extend_from_slice(&[VERSION, kind as u8, self.node.0, to.0]);
         out.extend_from_slice(&length_bytes.to_be_bytes());
         out.extend_from_slice(&id.0.to_be_bytes());
         let checksum = frame_checksum(&out[ETHERNET_HEADER_BYTES..], datagram);

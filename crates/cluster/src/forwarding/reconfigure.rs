@@ -7,7 +7,7 @@ use flow::Instant;
 use super::address::{LocalAddress, LocalAddresses};
 use super::config::{Config, ConfigError};
 use super::forwarder::{Forwarder, Warming, route_table};
-use super::sharing::Sharing;
+use super::learning::Sharing;
 use crate::group::GroupSet;
 
 /// Why a forwarder cannot take another configuration while it works.

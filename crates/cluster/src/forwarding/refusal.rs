@@ -4,7 +4,7 @@
 use flow::wire::Packet;
 use flow::{Disposition, DropReason, Frame, Instant, Tuple};
 
-use super::error_message::ErrorCause;
+use super::error_cause::ErrorCause;
 use super::forwarder::Forwarder;
 use super::neighbour::QueuedPacket;
 

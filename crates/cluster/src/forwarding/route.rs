@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::Prefix;
+use flow::Prefix;
 
 /// Marks a range that no route covers.
 const NO_ROUTE: u16 = u16::MAX;

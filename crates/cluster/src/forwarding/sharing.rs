@@ -3,37 +3,13 @@
 //! ARP and neighbour discovery come to the lead alone. What it learns from them it tells the others, which learn it by the
 //! same rules; they ask by themselves for whom they need, and the answer reaches them by the lead.
 
-use core::net::IpAddr;
-
-use flow::wire::MacAddress;
-use flow::{Instant, PortId};
+use flow::Instant;
 
 use super::forwarder::Forwarder;
-use super::neighbour::Learnt;
+use super::learning::{Learning, Sharing};
 
 /// What waits to be told to the other forwarders at most; when there is more, the newest is left out: whoever misses it asks.
 pub const LEARNINGS_WAITING_MAX: usize = 1024;
-
-/// How a forwarder stands to others of its node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Sharing {
-    /// There is no other.
-    #[default]
-    Alone,
-    /// It tells the others what it learns.
-    Tells,
-    /// It is told.
-    IsTold,
-}
-
-/// What was learnt of a neighbour.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Learning {
-    pub(super) port: PortId,
-    pub(super) address: IpAddr,
-    pub(super) mac: MacAddress,
-    pub(super) how: Learnt,
-}
 
 impl Forwarder {
     /// Makes this forwarder one of several. Before the first packet.

@@ -154,11 +154,6 @@ pub(super) const BROKEN: &[(&str, &str, &str)] = &[
     ),
     (
         "local = \"10.99.0.1:3781\"",
-        "local = \"10.99.0.1:3781\"\ntest_loss = 2.0",
-        "mainstay.toml:33:13: replication.test_loss: 2 is not a share: write a number from 0.0 to 1.0\n",
-    ),
-    (
-        "local = \"10.99.0.1:3781\"",
         "local = \"10.99.0.1:3781\"\npeer_timeout = \"150ms\"",
         "mainstay.toml:33:16: [replication]: peer_timeout is shorter than two alive_intervals, so an idle peer would count as away: raise peer_timeout or lower alive_interval\n",
     ),

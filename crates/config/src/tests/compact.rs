@@ -77,15 +77,6 @@ fn a_filter_that_may_break_connections_must_be_acknowledged() {
 }
 
 #[test]
-fn filters_that_are_only_compared_with_are_refused_with_what_to_use() {
-    for filter in Filter::COMPARED {
-        let refused = said(&with(&format!("representation = \"{}\"", filter.name()), ""));
-        assert!(refused.contains("is only compared with, in studies"), "{refused}");
-        assert!(refused.contains("write \"multi-level\""), "{refused}");
-    }
-}
-
-#[test]
 fn what_a_filter_cannot_do_is_refused_with_the_reason_and_the_cure() {
     let filter = "representation = \"multi-level\"";
     let chosen = said(&broken("[replication]\n", &format!("[replication]\n{filter}\n")));

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cluster::pipeline::WAIT_FOR_PEER_DEFAULT;
 use flow::NodeId;
-use replication::compact;
 use toml::Spanned;
 
 use super::super::diagnostic::{Findings, Mistake};
@@ -105,19 +104,6 @@ macro_rules! setting {
 }
 pub(super) use setting;
 
-fn representation(text: &Text, findings: &mut Findings<'_>) -> Option<Representation> {
-    let is_compared = |filter: &compact::Representation| filter.name() == text.get_ref();
-    if !compact::Representation::COMPARED.iter().any(is_compared) {
-        return one_of("replication.representation", text, &Representation::ALL, findings);
-    }
-    let mistake = Mistake::new(
-        format!("{:?} is only compared with, in studies (mainstay study replication)", text.get_ref()),
-        "write \"multi-level\", which costs fewer bytes and promises that no established connection breaks",
-    );
-    findings.error(text.span(), "replication.representation", mistake);
-    None
-}
-
 pub(super) fn replication(
     raw: &RawReplication,
     local: SocketAddr,
@@ -135,14 +121,15 @@ pub(super) fn replication(
         );
         findings.error(text.span(), "[replication]", mistake);
     }
-    let representation = raw.representation.as_ref().and_then(|text| representation(text, findings));
+    let representation = raw.representation.as_ref();
+    let representation =
+        representation.and_then(|text| one_of("replication.representation", text, &Representation::ALL, findings));
     Replication {
         local,
         representation: representation.unwrap_or_default(),
         compact: None,
         hold_first_reply: setting!("replication", raw.hold_first_reply => ranged(ms(0), ms(0)..=ms(1000)), findings),
         wait_for_peer: setting!("replication", raw.wait_for_peer => ranged(WAIT_FOR_PEER_DEFAULT, ms(0)..=ms(200)), findings),
-        test_loss: test_loss(raw.test_loss.as_ref(), findings),
         datagram_bytes_max: setting!("replication", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), findings),
         in_flight_messages_max: setting!("replication", raw.in_flight_messages_max => within(4096, IN_FLIGHT_MESSAGES), findings),
         ack_every_messages: setting!("replication", raw.ack_every_messages => within(32, ACK_EVERY_MESSAGES), findings),
@@ -153,22 +140,6 @@ pub(super) fn replication(
         peers: peers(&raw.peer, local, node, findings),
         security: None,
     }
-}
-
-fn test_loss(raw: Option<&Spanned<f64>>, findings: &mut Findings<'_>) -> f64 {
-    let Some(written) = raw else { return 0.0 };
-    let loss = *written.get_ref();
-    if !(0.0..=1.0).contains(&loss) {
-        let mistake = Mistake::new(format!("{loss} is not a share"), "write a number from 0.0 to 1.0");
-        findings.error(written.span(), "replication.test_loss", mistake);
-    } else if loss > 0.0 {
-        let mistake = Mistake::new(
-            format!("the node throws away {} % of what its peers send", loss * 100.0),
-            "this is for tests: remove it in production",
-        );
-        findings.warning(written.span(), "replication.test_loss", mistake);
-    }
-    loss
 }
 
 fn peers(raw: &[Spanned<RawPeer>], local: SocketAddr, node: &Node, findings: &mut Findings<'_>) -> Vec<Peer> {

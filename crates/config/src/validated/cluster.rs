@@ -77,9 +77,6 @@ pub struct Replication {
     /// Where nodes forward at the same time: how long at most a packet that cannot be judged without what a peer is about to
     /// tell waits for it; zero: not at all.
     pub wait_for_peer: Duration,
-    /// Share of the peers' datagrams, those of failure detection included, thrown away as they come in, 0 to 1. For
-    /// tests only.
-    pub test_loss: f64,
     /// Largest datagram, without IP and UDP headers.
     pub datagram_bytes_max: u16,
     /// Messages sent and not yet acknowledged, at most.

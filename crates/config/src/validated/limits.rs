@@ -6,7 +6,7 @@ use cluster::pipeline::{self, SourceLimit};
 use flow::fragments::FragmentLimits;
 use flow::source_counts::SourcePrefixes;
 
-use super::Workers;
+use super::workers::Workers;
 
 /// What is held at most beside connections, and what one source may have.
 #[derive(Clone, PartialEq, Eq, Debug)]

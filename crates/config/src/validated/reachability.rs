@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::cluster::node::{Target, Tracked, TrackingConfig};
 use flow::PortId;
 
-use super::Port;
+use super::port::Port;
 
 /// What a node should reach, and how fast it moves addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,14 +8,14 @@
 //! A dump is read while events go on coming, so that it proves what is there and not what is not: only the kernel's answer
 //! for the very connection does.
 
-use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 use flow::Instant;
 use flow::netfilter::{Entry, Expectation, Status};
 use replication::Handle;
 
-use super::expecting::is_same;
+use super::dump_state::DumpResult;
+use super::expectation_table::is_same;
 use super::kernel::KernelEvent;
 use super::{Connections, ends_s};
 use crate::config::{Mode, SyncRole};
@@ -27,70 +27,8 @@ const AGAIN_MIN: Duration = Duration::from_millis(100);
 /// up to this.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Connections that end during a dump, remembered at most; when there are more, there is another dump.
-const ENDED_MAX: usize = 1 << 16;
 /// What a full table left out is looked for when one part in so many of it is free.
 const ROOM_AGAIN: u32 = 16;
-
-/// How a dump ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DumpResult {
-    /// All was told.
-    Complete,
-    /// The table was rebuilt meanwhile: something may have been left out.
-    Interrupted,
-    /// It could not be read.
-    Failed,
-}
-
-/// How reading the kernel's table stands.
-#[derive(Debug, Default)]
-pub(crate) struct DumpState {
-    is_wanted: bool,
-    wanted_at: Instant,
-    failures: u32,
-    is_running: bool,
-    /// Events were lost since it began.
-    was_overrun: bool,
-    number: u8,
-    /// All that was in the kernel was read at least once.
-    pub(crate) is_initialised: bool,
-    repaired_before: u64,
-    /// What ended since the dump began: it may come in the dump all the same, which is read a little behind.
-    ended: BTreeSet<(u32, u32)>,
-}
-
-impl DumpState {
-    pub(crate) fn new() -> Self {
-        Self { is_wanted: true, number: 1, ..Self::default() }
-    }
-
-    /// The mark of what is seen now.
-    pub(crate) const fn number(&self) -> u8 {
-        self.number
-    }
-
-    /// A connection with this name (and this hash) has ended.
-    pub(crate) fn note_ended(&mut self, id: u32, hash: u32) {
-        if !self.is_running {
-            return;
-        }
-        if self.ended.len() >= ENDED_MAX {
-            // One more dump shows what is there.
-            self.was_overrun = true;
-        } else {
-            self.ended.insert((hash, id));
-        }
-    }
-
-    pub(crate) const fn is_due(&self) -> bool {
-        self.is_wanted || self.is_running
-    }
-
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        (self.is_wanted && !self.is_running).then_some(self.wanted_at)
-    }
-}
 
 impl Connections {
     pub(crate) fn events_lost(&mut self, now: Instant) {

@@ -1,72 +1,12 @@
 //! Connections that others have announced: each belongs to the connection that announced it, travels in its messages and
 //! ends with it. To a conntrackd, which knows them by themselves, they have handles of their own.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
-
-use flow::netfilter::{Expectation, Tuple};
+use flow::netfilter::Expectation;
 use replication::Handle;
 use replication::representation::kernel::EXPECTATIONS_MAX;
 
+use super::expectation_table::is_same;
 use super::{Connections, Touched};
-
-/// The most expectations of this node's that a conntrackd is told of; further ones are left out, and counted.
-pub(crate) const EXPECTATIONS_TOLD_MAX: u32 = 1 << 16;
-
-/// What an expectation is known by: nobody announces the same twice.
-type Name = (u16, Tuple, Tuple);
-
-fn name(expectation: &Expectation) -> Name {
-    (expectation.zone, expectation.expected, expectation.mask)
-}
-
-pub(crate) fn is_same(one: &Expectation, other: &Expectation) -> bool {
-    name(one) == name(other)
-}
-
-/// The expectations of this node's connections, each with a handle.
-#[derive(Debug, Default)]
-pub(crate) struct ExpectationTable {
-    slots: Vec<Option<Expectation>>,
-    free: Vec<u32>,
-    index: BTreeMap<Name, u32>,
-}
-
-impl ExpectationTable {
-    pub(crate) fn get(&self, handle: Handle) -> Option<&Expectation> {
-        self.slots.get(handle.0 as usize)?.as_ref()
-    }
-
-    pub(crate) fn next(&self, from: Handle) -> Option<Handle> {
-        (from.0..self.slots.len() as u32).map(Handle).find(|handle| self.get(*handle).is_some())
-    }
-
-    fn set(&mut self, expectation: &Expectation) -> Option<Handle> {
-        let slot = match self.index.get(&name(expectation)) {
-            Some(slot) => *slot,
-            None => {
-                let slot = match self.free.pop() {
-                    Some(slot) => slot,
-                    None if (self.slots.len() as u32) < EXPECTATIONS_TOLD_MAX => {
-                        self.slots.push(None);
-                        self.slots.len() as u32 - 1
-                    }
-                    None => return None,
-                };
-                self.index.insert(name(expectation), slot);
-                slot
-            }
-        };
-        self.slots[slot as usize] = Some(expectation.clone());
-        Some(Handle(slot))
-    }
-
-    fn remove(&mut self, expectation: &Expectation) -> Option<(Handle, Expectation)> {
-        let slot = self.index.remove(&name(expectation))?;
-        self.free.push(slot);
-        self.slots[slot as usize].take().map(|ended| (Handle(slot), ended))
-    }
-}
 
 impl Connections {
     /// The kernel says that a connection is expected, or no longer.

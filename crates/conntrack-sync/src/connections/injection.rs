@@ -3,7 +3,7 @@
 //! A connection waits at most once, and only its slot does: whatever is asked of the kernel is the newest state at the time
 //! when it is asked.
 //!
-//! A backup lets requests wait for [`REQUEST_DELAY`] at least, and twice that at most: a connection that opens and closes within
+//! A backup lets requests wait for 20 ms at least, and twice that at most: a connection that opens and closes within
 //! that time costs one request instead of two, or none. A closed connection that its kernel never had is created there only when
 //! the backup becomes primary, after all others. No failover is detected sooner than that, and the role's change ends the wait.
 //!
@@ -17,7 +17,6 @@
 //! | anything | of anything else | counted, named, again after a while |
 
 use alloc::boxed::Box;
-use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -26,10 +25,11 @@ use flow::Instant;
 use flow::netfilter::{Entry, ProtocolInfo, TcpFlags, TcpInfo, TcpSide, TcpState};
 use replication::Handle;
 
+use super::injection_queue::{Answer, Asked, Outstanding};
 use super::{Connections, Touched, ends_s};
 use crate::event::SyncEvent;
 use crate::mirror::{Record, flag};
-use crate::request::{InjectionCounters, KernelAction, KernelRefusal, KernelRequest, RequestToken};
+use crate::request::{KernelAction, KernelRefusal, KernelRequest, RequestToken};
 
 /// The most requests of one batch.
 pub const KERNEL_REQUESTS_MAX: usize = 64;
@@ -45,94 +45,12 @@ const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(20);
 /// A full table counts as so many refusals at once: it will not be empty in a moment.
 const FULL_REFUSALS: u8 = 5;
-/// So long a backup lets requests wait for further changes of the same connections.
-const REQUEST_DELAY: Duration = Duration::from_millis(20);
 /// No peer may have the kernel keep a connection for longer: a month.
 const TIMEOUT_MAX_S: u32 = 30 * 86_400;
 /// An end that the kernel refuses so often is given up; a dump finds what is left.
 const DELETE_TRIES_MAX: u8 = 8;
 
 const _: () = assert!(REQUESTS_OF_ONE_MAX <= KERNEL_REQUESTS_MAX);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
-    Create,
-    Update,
-    Delete,
-    /// Before a create of the same connection.
-    DeleteFirst,
-    Get,
-    Expectation,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
-    None,
-    Refused(KernelRefusal),
-    Found,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Outstanding {
-    handle: Handle,
-    generation: u32,
-    asked: Asked,
-    answer: Answer,
-}
-
-/// The queue of what the kernel is to be told.
-#[derive(Debug, Default)]
-pub(crate) struct InjectionQueue {
-    ring: VecDeque<u32>,
-    /// So many of the ring's first have waited long enough.
-    ripe: usize,
-    /// So many of the ring's first were there at the last tick, and are ripe at the next.
-    ripening: usize,
-    next_tick_at: Instant,
-    retries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
-    outstanding: Vec<Outstanding>,
-    batch: u32,
-    /// The kernel refuses, and that was said.
-    failing: Option<KernelRefusal>,
-    /// Connections that the kernel refused and does not have.
-    pub(crate) refused_now: u32,
-    pub(crate) counters: InjectionCounters,
-}
-
-impl InjectionQueue {
-    /// Connections that wait to be told to the kernel, or that it has not answered yet.
-    pub(crate) fn pending(&self) -> usize {
-        self.ring.len() + self.outstanding.len()
-    }
-
-    pub(crate) fn retries(&self) -> usize {
-        self.retries.len()
-    }
-
-    pub(crate) const fn failing(&self) -> Option<KernelRefusal> {
-        self.failing
-    }
-
-    /// Notes which connections have waited long enough.
-    fn ripen(&mut self, now: Instant, is_delayed: bool) {
-        if !is_delayed {
-            (self.ripe, self.ripening) = (self.ring.len(), self.ring.len());
-        } else if self.next_tick_at <= now {
-            (self.ripe, self.ripening) = (self.ripening, self.ring.len());
-            self.next_tick_at = now + REQUEST_DELAY;
-        }
-    }
-
-    fn pop_ripe(&mut self) -> Option<u32> {
-        self.ripe = self.ripe.checked_sub(1)?;
-        self.ripening -= 1;
-        self.ring.pop_front()
-    }
-
-    fn retry_at(&self) -> Option<Instant> {
-        self.retries.peek().map(|Reverse((at, ..))| *at)
-    }
-}
 
 impl Connections {
     /// When the kernel is to be asked something next.

@@ -1,8 +1,11 @@
 //! The connections, and what becomes of them: all that sessions, the kernel and the operator's words have in common.
 
-pub(super) mod dump;
-pub(super) mod expecting;
+mod dump;
+pub(super) mod dump_state;
+pub(super) mod expectation_table;
+mod expecting;
 pub(super) mod injection;
+pub(super) mod injection_queue;
 pub(super) mod kernel;
 mod roles;
 pub(super) mod told;
@@ -16,9 +19,9 @@ use flow::{Instant, NodeId};
 use replication::Handle;
 use replication::representation::kernel::{Ended, Speaker};
 
-use self::dump::DumpState;
-use self::expecting::ExpectationTable;
-use self::injection::InjectionQueue;
+use self::dump_state::DumpState;
+use self::expectation_table::ExpectationTable;
+use self::injection_queue::InjectionQueue;
 use super::config::{Injection, Mode, SyncRole};
 use super::event::{Events, SyncEvent};
 use super::filter::SyncFilter;

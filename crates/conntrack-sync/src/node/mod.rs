@@ -12,19 +12,18 @@ use flow::netfilter::{Entry, Expectation};
 use flow::random::SplitMix64;
 use flow::{Instant, NodeId};
 
-use self::share::ShareState;
-use self::talking::Buffers;
 use crate::config::{ConfigError, Mode, PeerProfile, SyncConfig, SyncRole};
-use crate::connections::dump::{DumpResult, DumpState};
-use crate::connections::expecting::ExpectationTable;
-use crate::connections::injection::InjectionQueue;
+use crate::connections::dump_state::{DumpResult, DumpState};
+use crate::connections::expectation_table::ExpectationTable;
+use crate::connections::injection_queue::InjectionQueue;
 use crate::connections::kernel::{KernelEvent, Origin};
 use crate::connections::walk::Walk;
-use crate::connections::{Connections, Living};
+use crate::connections::{Connections, Living, Touched};
 use crate::event::{Events, SyncEvent};
 use crate::mirror::Mirror;
 use crate::peer::Peer;
 use crate::request::{KernelRefusal, KernelRequest, RequestToken};
+use crate::share::Share;
 use crate::status::SyncCounters;
 
 /// One node.
@@ -36,6 +35,22 @@ pub struct SyncNode {
     share: ShareState,
     split_brains: u64,
     connections_max: u32,
+}
+
+/// Room that is used again.
+#[derive(Debug, Default)]
+struct Buffers {
+    attributes: Vec<u8>,
+    touched: Vec<Touched>,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+}
+
+/// How much of the kernel's table is replicated, and when it was looked at.
+#[derive(Debug, Default)]
+struct ShareState {
+    share: Share,
+    count_at: Instant,
 }
 
 impl SyncNode {

@@ -12,13 +12,6 @@ use crate::share::{Share, is_nearly_none};
 /// The table is read for this at most so often.
 const COUNT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is known of that, and when it was looked at.
-#[derive(Debug, Default)]
-pub(super) struct ShareState {
-    pub(super) share: Share,
-    count_at: Instant,
-}
-
 impl SyncNode {
     /// The kernel has so many connections, all told. Where few of them are known here, or few were replicated when they
     /// were counted last, its table is read.

@@ -20,15 +20,6 @@ const SPLIT_AFTER: Duration = Duration::from_secs(1);
 /// Memory for what became of so many connections is kept; a role that touches all of them takes more for a moment.
 const TOUCHED_KEPT_MAX: usize = 8192;
 
-/// Room that is used again.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    attributes: Vec<u8>,
-    touched: Vec<Touched>,
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
-}
-
 impl SyncNode {
     /// A datagram of a peer.
     ///

@@ -25,7 +25,8 @@ use packet_io::{random, tun};
 use replication::SessionConfig;
 use replication::representation::Selection;
 
-use super::{GatewayError, credentials};
+use super::credentials;
+use super::error::GatewayError;
 use config::timeouts::Timeouts;
 use config::validated::{
     self, Action, Backend, Cluster, Config, Function, NatMapping, Related, Replication, Representation,

@@ -199,7 +199,6 @@ impl Changes {
             compact,
             hold_first_reply,
             wait_for_peer,
-            test_loss,
             datagram_bytes_max,
             in_flight_messages_max,
             ack_every_messages,
@@ -222,7 +221,6 @@ impl Changes {
         self.compact(compact.as_ref(), new.compact.as_ref());
         self.apply("replication.hold_first_reply", hold_first_reply, &new.hold_first_reply);
         self.apply("replication.wait_for_peer", wait_for_peer, &new.wait_for_peer);
-        self.restart("replication.test_loss", test_loss, &new.test_loss);
         self.restart("replication.datagram_bytes_max", datagram_bytes_max, &new.datagram_bytes_max);
         self.restart("replication.in_flight_messages_max", in_flight_messages_max, &new.in_flight_messages_max);
         self.restart("replication.ack_every_messages", ack_every_messages, &new.ack_every_messages);

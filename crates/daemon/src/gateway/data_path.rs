@@ -63,12 +63,6 @@ impl PeerSockets {
         // Where the channels are secured, failure detection travels in them.
         let leads = worker == WorkerId::LEAD && cluster.replication.security.is_none();
         let detection = leads.then(|| UdpSocket::bind(cluster.failure_detection.local, &options)).transpose()?;
-        if cluster.replication.test_loss > 0.0 {
-            replication.attach_random_loss(cluster.replication.test_loss)?;
-            if let Some(detection) = &detection {
-                detection.attach_random_loss(cluster.replication.test_loss)?;
-            }
-        }
         let peers = cluster.replication.peers.iter();
         let peers = peers.map(|peer| (peer.id, of_worker(peer.address), peer.failure_detection_address)).collect();
         Ok(Self { replication, detection, peers })

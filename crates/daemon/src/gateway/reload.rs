@@ -13,10 +13,11 @@ use std::thread;
 
 use network_functions::chain::ChainLayout;
 
-use super::GatewayError;
 use super::build::{self, Secrets};
 use super::changes::Changes;
+use super::error::GatewayError;
 use super::workers::Ready;
+use crate::describe;
 use crate::logging;
 use api::{EventKind, ReloadReport};
 use config::diagnostic::Severity;
@@ -90,7 +91,7 @@ impl Operator {
         report.warnings = checked.warnings.iter().map(ToString::to_string).collect();
         report.changes.clone_from(&changes.applicable);
         report.needs_restart.clone_from(&changes.needs_restart);
-        report.configuration = describe_fingerprint(build::fingerprint(&checked.config));
+        report.configuration = describe::fingerprint(build::fingerprint(&checked.config));
         report.is_possible().then_some((checked.config, changes))
     }
 
@@ -196,11 +197,6 @@ impl Operations for Operator {
     fn undrain(&self) -> Result<(), OperationError> {
         self.operate(Order::Undrain)
     }
-}
-
-/// A fingerprint as people compare it.
-pub(super) fn describe_fingerprint(fingerprint: u64) -> String {
-    format!("{fingerprint:016x}")
 }
 
 /// Functions that stay in the chain for the connections that they have changed packets of, and what that means. Without NAT,

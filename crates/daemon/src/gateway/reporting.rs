@@ -27,9 +27,7 @@ use console::counted;
 use control::EventLog;
 use control::watching::Watches;
 
-pub(super) use self::answers::Answers;
 use self::groups::GroupRoles;
-pub(super) use self::standing::role_name;
 
 /// Rates are taken over this time.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -165,7 +163,10 @@ impl Reporting {
             NodeEvent::PathUp { peer: id, path } => (EventKind::PathUp, self.path_to(id, path)),
             NodeEvent::PathDown { peer: id, path } => (EventKind::PathDown, self.path_to(id, path)),
             NodeEvent::Degraded(id) => (EventKind::Degraded, self.degraded(id)),
-            NodeEvent::SplitBrain(id) => (EventKind::SplitBrain, paths::split_brain(id)),
+            NodeEvent::SplitBrain(id) => (
+                EventKind::SplitBrain,
+                format!("{} holds the same addresses as this node; the one that took them over first yields", peer(id)),
+            ),
             NodeEvent::SplitBrainEnded(id) => (EventKind::SplitBrainEnded, peer(id)),
             NodeEvent::BecameActive { group, term } => {
                 (self.role_since, self.takeovers) = (at, self.takeovers + 1);
@@ -226,9 +227,9 @@ impl Reporting {
                 EventKind::RecoveryEnded,
                 format!("{} came back", counted(usize::try_from(restored).unwrap_or(usize::MAX), "connection")),
             ),
-            NodeEvent::Passive(Some(reason)) => (EventKind::Passive, addresses::passive(self, &reason)),
+            NodeEvent::Passive(Some(reason)) => (EventKind::Passive, self.passive(&reason)),
             NodeEvent::Passive(None) => (EventKind::PassiveEnded, String::new()),
-            NodeEvent::AddressConflict(conflict) => (EventKind::AddressConflict, addresses::conflict(self, &conflict)),
+            NodeEvent::AddressConflict(conflict) => (EventKind::AddressConflict, self.conflict(&conflict)),
             NodeEvent::ReplicaIncomplete(id) => (
                 EventKind::Warning,
                 format!("node {}'s connections no longer fit: raise limits.connections_max to its value", id.0),
@@ -310,11 +311,6 @@ impl Reporting {
         let (packets, bytes) =
             counters.fold((0, 0), |(packets, bytes), port| (packets + port.sent_frames, bytes + port.sent_bytes));
         Totals { packets, bytes, begun: node.pipeline().counters().begun }
-    }
-
-    /// Who answers operators' questions, and does as they wish.
-    pub(super) fn answers<'a, P: PacketIo>(&'a mut self, node: &'a mut Node, ports: &'a P) -> Answers<'a, P> {
-        Answers { reporting: self, node, ports }
     }
 }
 

@@ -16,7 +16,7 @@ use cluster::node::NodeStatus;
 use flow::Instant;
 use packet_io::service_manager::{ServiceManager, watchdog_timeout};
 
-use super::reporting::role_name;
+use crate::describe;
 
 /// How often the status is looked at, which is told when it has changed.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
@@ -110,7 +110,7 @@ impl Service {
 pub(super) fn describe(status: &NodeStatus) -> String {
     let is_up = |peer: &&cluster::node::PeerStatus| peer.detector.state == failure_detector::State::Up;
     let (up, peers) = (status.peers.iter().filter(is_up).count(), status.peers.len());
-    format!("{}; {up} of {peers} peers up", role_name(status.role).replace('_', " "))
+    format!("{}; {up} of {peers} peers up", describe::role(status.role).replace('_', " "))
 }
 
 #[cfg(test)]

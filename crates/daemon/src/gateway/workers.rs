@@ -11,9 +11,9 @@ use packet_io::poller::Waker;
 use packet_io::signal::Signals;
 use packet_io::{affinity, clock};
 
-use super::GatewayError;
 use super::build::{self, Secrets};
 use super::data_path::{DataPath, Setting};
+use super::error::GatewayError;
 use super::mailbox::{Post, place};
 use super::ports::{Ports, Sharing};
 use config::validated::Config;

@@ -10,8 +10,8 @@ use flow::HashKey;
 use packet_io::{clock, random};
 use replication::conntrackd::FtfwConfig;
 
-use super::SyncError;
 use super::admission::node_filter;
+use super::error::SyncError;
 use crate::gateway::{build, credentials};
 use config::sync::validated::{self, Conntrackd, Native, SyncConfig};
 

@@ -104,9 +104,6 @@ impl Links {
 fn open_native(native: &Native, token: Token) -> Result<Link, IoError> {
     let replication = &native.replication;
     let socket = UdpSocket::bind(replication.local, &UdpOptions::default())?;
-    if replication.test_loss > 0.0 {
-        socket.attach_random_loss(replication.test_loss)?;
-    }
     let peers = replication.peers.iter().map(|peer| (peer.id, peer.address, Known::Exactly)).collect();
     Ok(Link { socket, token, peers })
 }

@@ -7,6 +7,7 @@
 mod admission;
 mod build;
 mod daemon;
+mod error;
 mod event_rules;
 mod flows;
 mod kernel;
@@ -24,47 +25,15 @@ use packet_io::poller::Waker;
 use packet_io::signal::Signals;
 use packet_io::{clock, usage};
 
-use crate::gateway::credentials::SecretError;
 use crate::logging;
 use config::sync::{self, SyncConfig};
-use control::metrics::server::{MetricsError, MetricsServer};
-use control::{ControlServer, Credentials, FlowDescriber, RemoteServer, ServerError};
+use control::metrics::server::MetricsServer;
+use control::{ControlServer, Credentials, FlowDescriber, RemoteServer};
 use daemon::{Daemon, Setting};
 use operator::Operator;
 
 pub use build::TIMEOUT_FLOOR;
-
-/// Why `mainstay sync` cannot run. Its text is all that the operator is told.
-#[derive(Debug, thiserror::Error)]
-pub enum SyncError {
-    /// The configuration cannot be used.
-    #[error(transparent)]
-    Config(#[from] config::ConfigError),
-    /// Logging cannot begin.
-    #[error(transparent)]
-    Logging(#[from] logging::LoggingError),
-    /// The system refuses something: an address, a privilege, connection tracking.
-    #[error(transparent)]
-    System(#[from] packet_io::IoError),
-    /// The node cannot be made as configured.
-    #[error(transparent)]
-    Node(#[from] conntrack_sync::ConfigError),
-    /// Keys or certificates cannot be used.
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// A thread cannot be started.
-    #[error("a thread cannot be started: {0}: raise the limit of processes (ulimit -u, TasksMax)")]
-    Thread(#[source] std::io::Error),
-    /// The control API cannot be served.
-    #[error(transparent)]
-    Control(#[from] ServerError),
-    /// The control API cannot be offered from afar.
-    #[error(transparent)]
-    Remote(#[from] control::remote::RemoteError),
-    /// The metrics cannot be served.
-    #[error(transparent)]
-    Metrics(#[from] MetricsError),
-}
+pub use error::SyncError;
 
 /// Replicates the kernel's connections as the file says, until a signal ends it.
 ///

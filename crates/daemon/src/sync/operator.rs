@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
-use super::SyncError;
+use super::error::SyncError;
 use crate::gateway::credentials;
 use crate::logging;
 use api::{EventKind, ReloadReport, SyncOrder, SyncReadiness};

@@ -12,38 +12,26 @@ impl MultiLevel<Counters> {
     /// The key is new and none of its buckets has a free cell; nothing changes.
     #[inline]
     pub fn insert(&mut self, key: KeyHash) -> Result<Inserted, Full> {
-        if self.is_known_absent(key) {
-            let index = self.free_cell(key).ok_or(Full)?;
-            return Ok(self.begin_counting(index, key));
-        }
         match self.spot(key) {
             Spot::Found(index) => {
                 let count = self.content(index);
                 if count < self.content_max().into() {
                     self.set_content(index, count + 1);
                 }
-                self.tell_auxiliary_inserted(key);
                 Ok(Inserted::Matched(count as u16))
             }
-            Spot::Free(index) => Ok(self.begin_counting(index, key)),
+            Spot::Free(index) => {
+                self.take_cell(index, key, 1);
+                Ok(Inserted::Placed)
+            }
             Spot::None => Err(Full),
         }
-    }
-
-    #[inline]
-    fn begin_counting(&mut self, index: usize, key: KeyHash) -> Inserted {
-        self.take_cell(index, key, 1);
-        self.tell_auxiliary_inserted(key);
-        Inserted::Placed
     }
 
     /// How often the key was inserted and not removed, at most.
     #[must_use]
     #[inline]
     pub fn count(&self, key: KeyHash) -> u16 {
-        if self.is_known_absent(key) {
-            return 0;
-        }
         self.find_cell(key).map_or(0, |cell| self.content_of(cell.get()) as u16)
     }
 
@@ -65,7 +53,6 @@ impl MultiLevel<Counters> {
             // It is not known how many it has counted.
             _ => {}
         }
-        self.tell_auxiliary_removed(key);
         true
     }
 }

@@ -24,24 +24,19 @@
 
 mod counters;
 mod probe;
+mod search;
 mod states;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-use alloc::boxed::Box;
 use core::marker::PhantomData;
 
-use self::probe::Search;
-use crate::counting_bloom::CountingBloom;
+use self::probe::{Level, TAKEN};
+use self::search::Search;
 use crate::exchange::Exchange;
 use crate::hash::KeyHash;
 use crate::memory::Memory;
-use crate::shape::{Content, CountingBloomShape, LEVELS_MAX, MultiLevelShape, Shape, ShapeError};
-
-/// The bit that says that a cell is taken.
-const TAKEN: u32 = 1 << 31;
-/// Keys whose buckets are fetched before the first of them is looked up.
-const BATCH_KEYS: usize = 32;
+use crate::shape::{Content, LEVELS_MAX, MultiLevelShape, Shape, ShapeError};
 
 /// The cells hold how often an item was inserted.
 #[derive(Clone, Copy, Debug)]
@@ -80,15 +75,7 @@ pub struct MultiLevel<H> {
     cells_mask: u64,
     /// Cells that are taken.
     items: usize,
-    auxiliary: Option<Box<CountingBloom>>,
     holding: PhantomData<H>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Level {
-    buckets: u32,
-    /// The number of its first bucket in all.
-    first: u32,
 }
 
 /// What a search cost, as the seed counts: cells that are looked at one after the other.
@@ -123,18 +110,8 @@ impl<H: Holding> MultiLevel<H> {
             fingerprint_mask: (1 << shape.fingerprint_bits) - 1,
             cells_mask: shape.cells_mask(),
             items: 0,
-            auxiliary: None,
             holding: PhantomData,
         })
-    }
-
-    /// An empty one with a counting Bloom filter beside it (the seed's ACBF) that says of most keys that are not in it that
-    /// they are not, before any bucket is looked at. It is not told to other nodes: a copy that took over words has none.
-    ///
-    /// # Errors
-    /// There is no such filter.
-    pub fn with_auxiliary(shape: MultiLevelShape, auxiliary: CountingBloomShape) -> Result<Self, ShapeError> {
-        Ok(Self { auxiliary: Some(Box::new(CountingBloom::new(auxiliary)?)), ..Self::new(shape)? })
     }
 
     /// How many cells are taken: the number of items, but for those that share one.
@@ -156,10 +133,10 @@ impl<H: Holding> MultiLevel<H> {
         buckets as usize * usize::from(self.shape.cells_per_bucket)
     }
 
-    /// What it takes, in bytes, with the auxiliary filter and without marks.
+    /// What it takes, in bytes, without marks.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.memory.bytes() + self.auxiliary.as_ref().map_or(0, |auxiliary| auxiliary.memory().bytes())
+        self.memory.bytes()
     }
 
     /// Cells taken in each level.
@@ -173,13 +150,9 @@ impl<H: Holding> MultiLevel<H> {
         })
     }
 
-    /// What it would cost to find the key by looking at one cell after the other, level by level; nothing where the auxiliary filter
-    /// knows that it is not there.
+    /// What it would cost to find the key by looking at one cell after the other, level by level.
     #[must_use]
     pub fn search_cost(&self, key: KeyHash) -> SearchCost {
-        if self.is_known_absent(key) {
-            return SearchCost { cells: 0, is_found: false };
-        }
         let (mask, pattern) = (self.mask(), self.pattern(key));
         let mut cells = 0;
         for level in 0..usize::from(self.shape.levels) {
@@ -200,27 +173,6 @@ impl<H: Holding> MultiLevel<H> {
     pub fn prefetch(&self, key: KeyHash) {
         for level in 0..usize::from(self.shape.levels) {
             self.memory.prefetch(self.place(key, level));
-        }
-    }
-
-    /// Whether the auxiliary filter knows that the key is not in this one. Most filters have none: what is asked then must not
-    /// make the callers long.
-    #[inline(always)]
-    fn is_known_absent(&self, key: KeyHash) -> bool {
-        self.auxiliary.as_ref().is_some_and(|auxiliary| is_absent(auxiliary, key))
-    }
-
-    #[inline(always)]
-    fn tell_auxiliary_inserted(&mut self, key: KeyHash) {
-        if let Some(auxiliary) = &mut self.auxiliary {
-            insert_into(auxiliary, key);
-        }
-    }
-
-    #[inline(always)]
-    fn tell_auxiliary_removed(&mut self, key: KeyHash) {
-        if let Some(auxiliary) = &mut self.auxiliary {
-            remove_from(auxiliary, key);
         }
     }
 
@@ -260,21 +212,6 @@ impl<H: Holding> MultiLevel<H> {
     }
 }
 
-#[inline(never)]
-fn is_absent(auxiliary: &CountingBloom, key: KeyHash) -> bool {
-    !auxiliary.contains(key)
-}
-
-#[inline(never)]
-fn insert_into(auxiliary: &mut CountingBloom, key: KeyHash) {
-    auxiliary.insert(key);
-}
-
-#[inline(never)]
-fn remove_from(auxiliary: &mut CountingBloom, key: KeyHash) {
-    auxiliary.remove(key);
-}
-
 impl<H: Holding> Exchange for MultiLevel<H> {
     fn empty(shape: Shape) -> Result<Self, ShapeError> {
         match shape {
@@ -303,8 +240,6 @@ impl<H: Holding> Exchange for MultiLevel<H> {
     }
 
     fn put(&mut self, index: usize, word: u32) {
-        // It knows keys, and words tell of none.
-        self.auxiliary = None;
         self.items -= usize::from(self.memory.word(index) & TAKEN != 0);
         self.items += usize::from(word & TAKEN != 0);
         self.memory.set(index, word);

@@ -1,38 +1,18 @@
-//! Looking at a key's buckets: where they are, what is in them, and which of their cells has the key's fingerprint.
-//!
-//! What [`super::wide`] does with vectors of 256 bits is done here with what every processor has, to the same results.
+//! A filter's cells as a search finds them: levels, buckets and what is in them.
 
-use core::num::NonZeroU32;
+use crate::shape::{Insertion, LEVELS_MAX};
 
-#[cfg(target_arch = "x86_64")]
-use super::wide::WideLevels;
-use super::{Holding, Level, MultiLevel, TAKEN};
-use crate::hash::KeyHash;
-use crate::memory::Memory;
-use crate::scan;
-use crate::shape::{Insertion, LEVELS_MAX, MultiLevelShape};
+/// The bit that says that a cell is taken.
+pub(super) const TAKEN: u32 = 1 << 31;
+/// Keys whose buckets are fetched before the first of them is looked up.
+pub(super) const BATCH_KEYS: usize = 32;
 
-/// How cells are searched for a fingerprint.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Search {
-    /// Any shape.
-    Any,
-    /// Four levels of buckets of eight cells, the shape that is made the fastest.
-    FourByEight,
-    /// The same, with vectors that hold a bucket.
-    #[cfg(target_arch = "x86_64")]
-    Wide(WideLevels),
-}
-
-impl Search {
-    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "there are no such vectors"))]
-    pub(super) fn of(shape: MultiLevelShape, levels: &[Level], memory: &Memory) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(levels) = WideLevels::of(shape, levels, memory) {
-            return Self::Wide(levels);
-        }
-        if shape.levels == 4 && shape.stride() == 8 { Self::FourByEight } else { Self::Any }
-    }
+/// One level of a filter.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Level {
+    pub(super) buckets: u32,
+    /// The number of its first bucket in all.
+    pub(super) first: u32,
 }
 
 /// What a key's buckets look like: a bit a cell, those of the first level's bucket lowest, as many a level as there are
@@ -80,147 +60,4 @@ fn least_loaded(stride: usize, free: u64) -> u64 {
         }
     }
     best
-}
-
-impl<H: Holding> MultiLevel<H> {
-    /// The first word of the key's bucket in a level.
-    #[inline(always)]
-    pub(super) fn place(&self, key: KeyHash, level: usize) -> usize {
-        let Level { buckets, first } = self.levels[level];
-        (first as usize + key.index(level as u64, buckets.into())) << self.stride_log2
-    }
-
-    /// What a cell of the key has in the bits of [`Self::mask`].
-    #[inline(always)]
-    pub(super) fn pattern(&self, key: KeyHash) -> u32 {
-        (TAKEN | key.fingerprint(31)) & self.mask()
-    }
-
-    #[inline(always)]
-    pub(super) fn mask(&self) -> u32 {
-        TAKEN | self.fingerprint_mask
-    }
-
-    /// The word that a bit of a probe stands for.
-    #[inline(always)]
-    pub(super) fn word_at(&self, probe: &Probe, bit: u32) -> usize {
-        let level = (bit >> self.stride_log2) as usize;
-        let cell = bit & ((1 << self.stride_log2) - 1);
-        probe.places[level % probe.places.len()] as usize + cell as usize
-    }
-
-    #[inline(always)]
-    pub(super) fn probe(&self, key: KeyHash) -> Probe {
-        match &self.search {
-            #[cfg(target_arch = "x86_64")]
-            Search::Wide(levels) => levels.probe(&self.memory, key),
-            _ => self.probe_portably(key),
-        }
-    }
-
-    #[inline(never)]
-    fn probe_portably(&self, key: KeyHash) -> Probe {
-        match (&self.search, self.shape.stride()) {
-            (Search::FourByEight, _) => self.probe_4_by_8(key),
-            (_, 1) => self.probe_levels::<1>(key),
-            (_, 2) => self.probe_levels::<2>(key),
-            (_, 4) => self.probe_levels::<4>(key),
-            _ => self.probe_levels::<8>(key),
-        }
-    }
-
-    #[inline(always)]
-    fn probe_4_by_8(&self, key: KeyHash) -> Probe {
-        let mut places = [0; LEVELS_MAX as usize];
-        let buckets = core::array::from_fn(|level| {
-            let place = self.place(key, level);
-            places[level] = place as u64;
-            self.memory.group::<8>(place / 8)
-        });
-        Probe {
-            matches: scan::matches_4_by_8(buckets, self.mask(), self.pattern(key)).into(),
-            taken: scan::top_bits_4_by_8(buckets).into(),
-            places,
-        }
-    }
-
-    #[inline(always)]
-    fn probe_levels<const STRIDE: usize>(&self, key: KeyHash) -> Probe {
-        let mut probe = Probe { matches: 0, taken: 0, places: [0; LEVELS_MAX as usize] };
-        for level in 0..usize::from(self.shape.levels) {
-            let place = self.place(key, level);
-            let cells = self.memory.group::<STRIDE>(place / STRIDE);
-            let shift = level * STRIDE;
-            probe.places[level] = place as u64;
-            probe.matches |= u64::from(scan::matches(cells, self.mask(), self.pattern(key))) << shift;
-            probe.taken |= u64::from(scan::top_bits(cells)) << shift;
-        }
-        probe
-    }
-
-    /// The index of the cell with the key's fingerprint: of several the first.
-    #[inline(always)]
-    pub(super) fn find(&self, key: KeyHash) -> Option<usize> {
-        match &self.search {
-            #[cfg(target_arch = "x86_64")]
-            Search::Wide(levels) => levels.find(&self.memory, key),
-            _ => self.find_portably(key),
-        }
-    }
-
-    /// The cell with the key's fingerprint, as it is: of several the first.
-    #[inline(always)]
-    pub(super) fn find_cell(&self, key: KeyHash) -> Option<NonZeroU32> {
-        match &self.search {
-            #[cfg(target_arch = "x86_64")]
-            Search::Wide(levels) => levels.find_cell(&self.memory, key),
-            _ => self.find_cell_portably(key),
-        }
-    }
-
-    #[inline(never)]
-    fn find_portably(&self, key: KeyHash) -> Option<usize> {
-        let probe = self.probe_portably(key);
-        (probe.matches != 0).then(|| self.word_at(&probe, probe.matches.trailing_zeros()))
-    }
-
-    /// Where the key is, or goes to.
-    #[inline(always)]
-    pub(super) fn spot(&self, key: KeyHash) -> Spot {
-        match &self.search {
-            #[cfg(target_arch = "x86_64")]
-            Search::Wide(levels) => levels.spot(&self.memory, key),
-            _ => self.spot_portably(key),
-        }
-    }
-
-    #[inline(never)]
-    fn spot_portably(&self, key: KeyHash) -> Spot {
-        let probe = self.probe_portably(key);
-        if probe.matches != 0 {
-            return Spot::Found(self.word_at(&probe, probe.matches.trailing_zeros()));
-        }
-        self.free_cell_of(&probe).map_or(Spot::None, Spot::Free)
-    }
-
-    /// The cell for a new item, of those that were seen.
-    fn free_cell_of(&self, probe: &Probe) -> Option<usize> {
-        let free = vacancies(self.shape.insertion, self.shape.stride(), !probe.taken & self.cells_mask);
-        (free != 0).then(|| self.word_at(probe, free.trailing_zeros()))
-    }
-
-    /// The cell for a key that is known not to be in the filter.
-    #[inline(always)]
-    pub(super) fn free_cell(&self, key: KeyHash) -> Option<usize> {
-        match &self.search {
-            #[cfg(target_arch = "x86_64")]
-            Search::Wide(levels) => levels.free_cell(&self.memory, key),
-            _ => self.free_cell_of(&self.probe_portably(key)),
-        }
-    }
-
-    #[inline(never)]
-    fn find_cell_portably(&self, key: KeyHash) -> Option<NonZeroU32> {
-        self.find_portably(key).and_then(|index| NonZeroU32::new(self.memory.word(index)))
-    }
 }

@@ -1,9 +1,9 @@
 //! The filter whose cells hold states: a map from keys to states.
 
+use super::probe::{BATCH_KEYS, Spot};
 #[cfg(target_arch = "x86_64")]
-use super::probe::Search;
-use super::probe::Spot;
-use super::{BATCH_KEYS, MultiLevel, States, TAKEN};
+use super::search::Search;
+use super::{MultiLevel, States};
 use crate::hash::KeyHash;
 use crate::{Full, Inserted};
 
@@ -17,9 +17,6 @@ impl MultiLevel<States> {
     /// The state is beyond [`MultiLevel::content_max`].
     #[inline]
     pub fn insert(&mut self, key: KeyHash, state: u16) -> Result<Inserted, Full> {
-        if self.is_known_absent(key) {
-            return self.insert_distinct(key, state).map(|()| Inserted::Placed);
-        }
         self.check(state);
         match self.spot(key) {
             Spot::Found(index) => {
@@ -29,7 +26,6 @@ impl MultiLevel<States> {
             }
             Spot::Free(index) => {
                 self.take_cell(index, key, state.into());
-                self.tell_auxiliary_inserted(key);
                 Ok(Inserted::Placed)
             }
             Spot::None => Err(Full),
@@ -49,7 +45,6 @@ impl MultiLevel<States> {
         self.check(state);
         let index = self.free_cell(key).ok_or(Full)?;
         self.take_cell(index, key, state.into());
-        self.tell_auxiliary_inserted(key);
         Ok(())
     }
 
@@ -62,9 +57,6 @@ impl MultiLevel<States> {
     #[must_use]
     #[inline]
     pub fn lookup(&self, key: KeyHash) -> Option<u16> {
-        if self.is_known_absent(key) {
-            return None;
-        }
         self.find_cell(key).map(|cell| self.content_of(cell.get()) as u16)
     }
 
@@ -72,7 +64,7 @@ impl MultiLevel<States> {
     /// as the filter is larger than the processor's caches.
     pub fn lookup_batch(&self, keys: &[KeyHash], states: &mut [Option<u16>]) {
         #[cfg(target_arch = "x86_64")]
-        if let (Search::Wide(levels), None) = (&self.search, &self.auxiliary) {
+        if let Search::Wide(levels) = &self.search {
             return levels.lookup_batch(&self.memory, keys, states);
         }
         for (keys, states) in keys.chunks(BATCH_KEYS).zip(states.chunks_mut(BATCH_KEYS)) {
@@ -130,7 +122,6 @@ impl MultiLevel<States> {
         let index = self.find(key)?;
         let state = self.content(index);
         self.free(index);
-        self.tell_auxiliary_removed(key);
         Some(state as u16)
     }
 
@@ -139,17 +130,6 @@ impl MultiLevel<States> {
     pub fn remove_state(&mut self, key: KeyHash, state: u16) -> bool {
         let Some(index) = self.find_state(key, state) else { return false };
         self.free(index);
-        self.tell_auxiliary_removed(key);
         true
-    }
-
-    /// How many items have each state, from 0 on: what a filter knows without knowing a key.
-    pub fn count_states(&self, counts: &mut [u64]) {
-        for word in self.memory.words().iter().filter(|word| **word & TAKEN != 0) {
-            let state = self.content_of(*word);
-            if let Some(count) = counts.get_mut(state as usize) {
-                *count += 1;
-            }
-        }
     }
 }

@@ -252,15 +252,6 @@ fn a_full_filter_refuses_and_stays_as_it_was() {
     assert_eq!((filter.memory.words(), filter.len() as u64), (&words[..], items));
 }
 
-#[test]
-fn states_are_counted_without_a_key() {
-    let mut filter = MultiLevel::<States>::new(MultiLevelShape::for_items(300, 8)).expect("a shape");
-    (0..300).for_each(|number| assert!(filter.insert(key(number), (number % 3) as u16).is_ok()));
-    let mut counts = [0; 2];
-    filter.count_states(&mut counts);
-    assert_eq!(counts, [100, 100], "beyond the last asked for nothing is counted");
-}
-
 fn any_shape() -> impl Strategy<Value = MultiLevelShape> {
     (2_u8..=8, 1_u8..=8, prop_oneof![Just(500_u16), Just(1000), Just(800)], any::<bool>()).prop_map(
         |(levels, cells_per_bucket, ratio_per_mille, is_first)| {
@@ -274,15 +265,10 @@ proptest! {
     /// With 23 bits of fingerprint none of these keys looks like another.
     #[test]
     fn a_filter_with_counters_is_a_multiset(
-        shape in any_shape(), with_auxiliary: bool,
+        shape in any_shape(),
         steps in proptest::collection::vec((0_u64..60, any::<bool>()), 0..200),
     ) {
-        let auxiliary = CountingBloomShape { counters: 400, hashes: 3 };
-        let mut filter = if with_auxiliary {
-            MultiLevel::<Counters>::with_auxiliary(shape, auxiliary).expect("shapes")
-        } else {
-            counting(shape)
-        };
+        let mut filter = counting(shape);
         let mut model = BTreeMap::<u64, u16>::new();
         for (number, is_insertion) in steps {
             let count = model.get(&number).copied().unwrap_or_default();
@@ -307,15 +293,10 @@ proptest! {
 
     #[test]
     fn a_filter_with_states_is_a_map(
-        shape in any_shape(), with_auxiliary: bool,
+        shape in any_shape(),
         steps in proptest::collection::vec((0_u64..60, 0_u8..4, 0_u16..256), 0..200),
     ) {
-        let auxiliary = CountingBloomShape { counters: 400, hashes: 3 };
-        let mut filter = if with_auxiliary {
-            MultiLevel::<States>::with_auxiliary(shape, auxiliary).expect("shapes")
-        } else {
-            MultiLevel::<States>::new(shape).expect("a shape")
-        };
+        let mut filter = MultiLevel::<States>::new(shape).expect("a shape");
         let mut model = BTreeMap::new();
         for (number, operation, state) in steps {
             match operation {

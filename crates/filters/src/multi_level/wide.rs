@@ -1,5 +1,5 @@
 //! The search of a filter of four levels and eight cells a bucket with vectors of 256 bits, where the processor has them:
-//! a bucket is one. The portable twin is in [`super::probe`].
+//! a bucket is one. The portable twin is in [`super::search`].
 //!
 //! What a lookup takes is its instructions rather than its cache misses: those of several lookups overlap as far as the processor
 //! sees ahead, which is a few hundred instructions. So there is one test of the memory's size instead of one a bucket, and no
@@ -15,8 +15,7 @@ use core::hint::select_unpredictable;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::probe::{Probe, Spot, vacancies};
-use super::{BATCH_KEYS, Level, TAKEN};
+use super::probe::{BATCH_KEYS, Level, Probe, Spot, TAKEN, vacancies};
 use crate::hash::KeyHash;
 use crate::memory::{Memory, WORDS_PER_LINE};
 use crate::prefetch::prefetch;

@@ -253,11 +253,6 @@ impl Table {
         self.slab.is_occupied(slot.0).then(|| &self.slab.cold[slot.0 as usize])
     }
 
-    /// What is kept of the connection in `slot` beside its record, to be changed.
-    pub fn cold_mut(&mut self, slot: Slot) -> Option<&mut Cold> {
-        self.slab.is_occupied(slot.0).then(|| &mut self.slab.cold[slot.0 as usize])
-    }
-
     /// Sets the expiry of a connection to a point earlier than its timer may stand at. A later point is right too.
     pub fn expire_sooner(&mut self, slot: Slot, at: Instant) {
         let Some(connection) = self.slab.get_mut(slot.0) else { return };

@@ -2,9 +2,10 @@
 
 use clap::{Args, Subcommand};
 
+use super::values::measured_seconds;
 use super::{
     BenchAttackRecoveryArgs, BenchEncryptionArgs, BenchFiltersArgs, BenchLazyArgs, BenchRedundancyArgs,
-    BenchReplicationArgs, BenchSyncArgs, measured_seconds,
+    BenchReplicationArgs, BenchSyncArgs,
 };
 
 /// `mainstay bench`.

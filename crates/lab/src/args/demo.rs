@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{number_within, share};
+use super::values::{number_within, share};
 use config::validated::Representation;
 
 /// `mainstay demo`.
@@ -16,11 +16,8 @@ pub struct DemoArgs {
     /// Write a page with charts
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Share of the datagrams between the nodes that is lost, 0 to 0.9
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
-    pub sync_loss: f64,
-    /// Share of the packets that the link between the nodes loses, 0 to 0.9; unlike --sync-loss, on the link itself
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with = "rolling_restart")]
+    /// Share of the packets that the link between the nodes loses, 0 to 0.9
+    #[arg(long, visible_alias = "sync-loss", value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub link_loss: f64,
     /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
@@ -41,13 +38,13 @@ pub struct DemoArgs {
     #[arg(long, requires = "multi_primary")]
     pub symmetric: bool,
     /// Two Linux routers with nftables instead, the kernel's connections replicated by `mainstay sync`
-    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "report", "sync_loss", "link_loss", "rtt_ms", "workers"])]
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "report", "link_loss", "rtt_ms", "workers"])]
     pub kernel: bool,
     /// With --kernel, let keepalived move the addresses (examples/keepalived); else the demo does, found by BFD
     #[arg(long, requires = "kernel")]
     pub keepalived: bool,
     /// Two sites and a link of 20 Mbit/s, 50 ms and 1 % loss between them: repeated downloads with redundancy elimination and without
-    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "workers"])]
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "report", "link_loss", "rtt_ms", "ramp", "workers"])]
     pub wan: bool,
     /// With --wan, the hosts' congestion control, as Linux calls it (cubic, bbr, reno); else what this machine uses
     #[arg(long, value_name = "NAME", requires = "wan")]
@@ -57,7 +54,7 @@ pub struct DemoArgs {
     pub object_mib: u8,
     /// Make failures that operators meet, one after the other, each on nodes of its own, and hold what comes of them against what is
     /// promised
-    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "wan", "report", "sync_loss", "link_loss", "rtt_ms", "ramp", "seconds", "workers", "representation"])]
+    #[arg(long, conflicts_with_all = ["rolling_restart", "multi_primary", "kernel", "wan", "report", "link_loss", "rtt_ms", "ramp", "seconds", "workers", "representation"])]
     pub failures: bool,
     /// With --failures, one of them alone
     #[arg(long, value_name = "NAME", requires = "failures")]

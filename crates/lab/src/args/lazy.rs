@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::measured_seconds;
+use super::values::measured_seconds;
 
 /// `mainstay bench lazy`.
 #[derive(Debug, Args)]

@@ -49,7 +49,7 @@ pub struct BenchReplicationArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub subjects: Vec<Subject>,
     /// Shares of the packets between the gateways that are lost, 0 to 0.9 [default: 0,0.2]
-    #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = super::share)]
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = super::values::share)]
     pub losses: Vec<f64>,
     /// Round trips between client and server, in milliseconds [default: 0,50]
     #[arg(long, value_name = "MS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(RTT_MS))]
@@ -64,7 +64,7 @@ pub struct BenchReplicationArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: Option<u32>,
     /// Seconds after the kill at which a flow that does not go on is given up [default: 6]
-    #[arg(long, value_name = "SECONDS", value_parser = super::measured_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::values::measured_seconds)]
     pub give_up: Option<f64>,
     /// Throw a run away, and make it again, if more than one packet in a hundred was so much late on an emulated link
     #[arg(long, value_name = "MS", default_value_t = crate::emulator::LATENESS_P99_US_MAX as f64 / 1e3)]

@@ -97,7 +97,7 @@ pub struct BenchSyncArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub rounds: Option<u32>,
     /// Seconds that each is measured in such a round [default: 1]
-    #[arg(long, value_parser = super::measured_seconds)]
+    #[arg(long, value_parser = super::values::measured_seconds)]
     pub seconds: Option<f64>,
     /// Short connections that the client has open at a time
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]

@@ -141,11 +141,11 @@ pub struct SynthesizeRedundancyArgs {
 const SECONDS_MAX: f64 = 365.0 * 86_400.0;
 
 fn seconds(text: &str) -> Result<f64, String> {
-    super::number_within(text, 0.001..=SECONDS_MAX)
+    super::values::number_within(text, 0.001..=SECONDS_MAX)
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    super::number_within(text, 0.0..=1.0)
+    super::values::number_within(text, 0.0..=1.0)
 }
 
 fn preset_of_name(name: &str) -> Result<&'static Preset, String> {

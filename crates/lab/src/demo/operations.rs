@@ -11,6 +11,7 @@ use super::multi_primary;
 use super::run::{BULK_BYTES_PER_S, MIX, RunError};
 use crate::args::DemoArgs;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Shape, Tuning};
+use crate::testbed::distance::Distances;
 use crate::testbed::session::Session;
 use crate::testbed::topology::Topology;
 use crate::testbed::traffic::client::Plan;
@@ -123,11 +124,12 @@ fn work(args: &DemoArgs, watch: &Watch) -> Result<OperationsReport, RunError> {
     let progress = Progress::new();
     let tell = |what: &str| progress.show(&format!("operations: {what}"));
     tell("building the network");
-    let topology = Arc::new(Topology::build()?);
+    let mut topology = Topology::build()?;
+    let _distances = Distances::lay(&mut topology, args.link_loss, 0.0)?;
+    let topology = Arc::new(topology);
     let plan = ClusterPlan {
         has_standby: true,
         is_replicated: true,
-        sync_loss: args.sync_loss,
         connections_max: CONNECTIONS_MAX,
         workers: args.workers,
         backend: Backend::default(),

@@ -21,8 +21,6 @@ pub const WINDOW_AFTER_MS: f64 = 900.0;
 /// How the demo was asked to run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Settings {
-    /// Share of replication datagrams that each node threw away.
-    pub sync_loss: f64,
     /// Share of the packets that the link between the nodes lost.
     pub link_loss: f64,
     /// Round trip that the network added between client and server, in milliseconds.
@@ -47,7 +45,6 @@ impl Settings {
     #[must_use]
     pub const fn new(args: &DemoArgs) -> Self {
         Self {
-            sync_loss: args.sync_loss,
             link_loss: args.link_loss,
             rtt_ms: args.rtt_ms,
             ramp: args.ramp,

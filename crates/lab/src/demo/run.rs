@@ -174,7 +174,6 @@ impl Stage<'_> {
         ClusterPlan {
             has_standby: true,
             is_replicated,
-            sync_loss: self.settings.sync_loss,
             workers: self.settings.workers,
             connections_max: planned + self.settings.ramp + SPARE_CONNECTIONS,
             backend: Backend::default(),

@@ -15,7 +15,7 @@
 //! # fn main() -> Result<(), lab::emulator::LinkError> {
 //! let ends = [Namespace::new()?, Namespace::new()?];
 //! let plan = LinkPlan {
-//!     addresses: [vec![Prefix::new([10, 0, 0, 1], 30)], vec![Prefix::new([10, 0, 0, 2], 30)]],
+//!     addresses: [vec![Prefix::new([10, 0, 0, 1].into(), 30)], vec![Prefix::new([10, 0, 0, 2].into(), 30)]],
 //!     ..LinkPlan::symmetric(Settings { delay: Duration::from_millis(25), ..Settings::default() })
 //! };
 //! let mut link = Link::start(&plan, [&ends[0], &ends[1]])?;

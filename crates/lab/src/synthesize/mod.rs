@@ -4,18 +4,17 @@ mod redundancy;
 mod replication;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use analysis::synthesis::{ConfigError, RedundancyTraffic, ReplicationTraffic};
-use flow::Instant;
-use packet_io::pcap::{PcapError, PcapWriter};
-use serde::Serialize;
-
+use self::traffic::Traffic;
 use crate::args::{SynthesizeCommand, SynthesizeOutputArgs};
+use analysis::synthesis::{ConfigError, RedundancyTraffic, ReplicationTraffic};
 use console::Progress;
+use packet_io::pcap::{PcapError, PcapWriter};
 
 /// Frames between two updates of the progress line.
 const PROGRESS_FRAMES: u64 = 1 << 16;
@@ -68,18 +67,6 @@ pub fn run(command: &SynthesizeCommand) -> Result<(), SynthesizeError> {
             write(traffic?, &args.output)
         }
     }
-}
-
-/// A stream of frames.
-trait Traffic {
-    type Made: Serialize;
-
-    fn next(&mut self) -> Option<(Instant, &[u8])>;
-    /// From when to when it goes.
-    fn span(&self) -> (Instant, Instant);
-    fn made(&self) -> Self::Made;
-    /// What was made, for people.
-    fn describe(made: &Self::Made) -> String;
 }
 
 fn write<T: Traffic>(mut traffic: T, args: &SynthesizeOutputArgs) -> Result<(), SynthesizeError> {

@@ -6,7 +6,7 @@ use analysis::synthesis::redundancy::Made;
 use analysis::synthesis::{RedundancyConfig, RedundancyTraffic};
 use flow::Instant;
 
-use super::Traffic;
+use super::traffic::Traffic;
 use crate::args::SynthesizeRedundancyArgs;
 use console::{Table, count, scaled};
 

@@ -7,7 +7,7 @@ use analysis::synthesis::replication::presets::PRESETS;
 use analysis::synthesis::replication::{Arrivals, Behaviour, Made, ReplicationConfig};
 use flow::Instant;
 
-use super::Traffic;
+use super::traffic::Traffic;
 use crate::args::SynthesizeReplicationArgs;
 use console::{Table, count, scaled};
 

@@ -18,11 +18,11 @@ use packet_io::signal::die_with_parent;
 use packet_io::{IoError, usage};
 
 pub use self::failures::Identity;
-pub use self::tuning::Tuning;
+pub use self::tuning::{SPARE_CONNECTIONS, Tuning};
 
 use super::clock::Epoch;
 use super::exact_table::ExactTable;
-use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, PREFIX_BITS, SYNC, Topology};
+use super::topology::{CLIENT, INSIDE, INTERFACES, OUTSIDE, SYNC, Topology};
 use super::watch::{Waited, Watch, WatchError};
 use api::{Event, FlowFilterText, Status};
 use config::key_file;
@@ -33,8 +33,6 @@ use control::client::Client;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// UDP port of the replication link.
 pub const REPLICATION_PORT: u16 = 3781;
-/// Connections that a node has room for beyond the planned ones.
-pub const SPARE_CONNECTIONS: usize = 4096;
 /// Lines of a node's log that an error shows.
 const LOG_TAIL_LINES: usize = 12;
 /// How long a connection's first reply waits for the standby to have the connection, at most.
@@ -49,8 +47,6 @@ pub struct ClusterPlan {
     pub has_standby: bool,
     /// Connections are told to the standby.
     pub is_replicated: bool,
-    /// Share of replication datagrams that each node throws away, 0 to 1.
-    pub sync_loss: f64,
     /// Connections that a node can hold.
     pub connections_max: usize,
     /// Workers of each node.
@@ -402,7 +398,9 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
         plan.tuning.node(),
     );
     let ports = match shape {
-        Shape::OneActive => [INSIDE, OUTSIDE].map(|shared| format!("addresses = {}\n", addresses(shared))),
+        Shape::OneActive => {
+            [INSIDE, OUTSIDE].map(|shared| format!("addresses = {}\n", multi_primary::addresses(shared)))
+        }
         Shape::BothActive => {
             text.push_str(&multi_primary::groups(number));
             multi_primary::port_addresses()
@@ -439,11 +437,6 @@ pub fn configuration(number: usize, (plan, shape): (ClusterPlan, Shape), control
     text
 }
 
-/// Addresses of both families with the lengths of their networks, as a list.
-fn addresses(both: [std::net::IpAddr; 2]) -> String {
-    format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
-}
-
 /// What a node's configuration says of the other node.
 fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let other = 1 - number;
@@ -452,12 +445,11 @@ fn peer_configuration(number: usize, plan: ClusterPlan) -> String {
     let representation = representation.name();
     format!(
         "[replication]\n{experimental}local = \"{}:{REPLICATION_PORT}\"\nrepresentation = \"{representation}\"\n\
-         {}test_loss = {:?}\n\n\
+         {}\n\
          [[replication.peer]]\nid = {other}\naddress = \"{}:{REPLICATION_PORT}\"\n\n\
          [failure_detection]\ninterval = \"10ms\"\nmultiplier = 10\n",
         SYNC[number],
         plan.tuning.replication(HOLD_FIRST_REPLY, plan.is_replicated),
-        plan.sync_loss,
         SYNC[other],
     )
 }

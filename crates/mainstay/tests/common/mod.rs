@@ -64,7 +64,7 @@ impl Host {
                 netlink.create_veth(one, other, &here).expect("veth");
                 netlink.set_up(one, true).expect("up");
             }
-            netlink.add_address("sync", Prefix::new([10, 99, 0, 1], 30)).expect("an address");
+            netlink.add_address("sync", Prefix::new([10, 99, 0, 1].into(), 30)).expect("an address");
             netlink.set_up("lo", true).expect("up");
         });
         Some(host)

@@ -97,7 +97,7 @@ impl SyncPair {
             inside(machine, || {
                 let mut netlink = Netlink::open().expect("netlink");
                 netlink.set_up("sync", true).expect("up");
-                netlink.add_address("sync", Prefix::new([10, 99, 0, last], 30)).expect("an address");
+                netlink.add_address("sync", Prefix::new([10, 99, 0, last].into(), 30)).expect("an address");
             });
         }
         let pair = Self { machines, folder: Folder::new(&format!("sync-{name}")) };

@@ -178,7 +178,7 @@ fn cable(ends: &Namespace) -> Result<[(MacAddress, MacAddress); 2], IoError> {
             Ok(netlink.interface(end)?.mac)
         })??;
         netlink.set_up(port, true)?;
-        netlink.add_address(port, Prefix::new(std::net::Ipv4Addr::new(10, network, 0, 1), 24))?;
+        netlink.add_address(port, Prefix::new(std::net::Ipv4Addr::new(10, network, 0, 1).into(), 24))?;
         netlink.add_neighbour(port, address.into(), end_mac)?;
         macs.push((MacAddress(end_mac), MacAddress(netlink.interface(port)?.mac)));
     }

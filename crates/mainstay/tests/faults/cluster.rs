@@ -69,7 +69,6 @@ impl Cluster {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated: true,
-            sync_loss: 0.0,
             connections_max,
             workers: 1,
             backend: Backend::default(),

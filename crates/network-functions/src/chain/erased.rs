@@ -8,10 +8,18 @@ use flow::wire::{Packet, TcpSegment};
 use flow::{Direction, DropReason, Tuple};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::Processed;
 use super::layout::StateLayout;
-use crate::function::{CloseReason, Context, FlowState, Judgement, NetworkFunction};
+use crate::function::{CloseReason, Context, FlowState, Judgement, NetworkFunction, Verdict};
 use crate::restoration::{Restoring, Unrestorable};
+
+/// What a function, or the chain, made of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Processed {
+    /// The first verdict that was not to forward, or [`Verdict::Forward`].
+    pub verdict: Verdict,
+    /// A function wrote something new into its state, or expects a connection: the backups must be told.
+    pub states_changed: bool,
+}
 
 /// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
 /// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.

@@ -6,82 +6,24 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use alloc::vec::Vec;
-use core::ops::Range;
 
 use flow::Connection;
-use flow::connection::FUNCTION_STATE_BYTES_MAX;
 
-use super::erased::ErasedFunction;
-use super::layout::{Misfit, place};
-use super::{Chain, ChainCounters, ChainError};
+use super::placement::ChainLayout;
+use super::{Chain, ChainCounters};
 use crate::function::Judgement;
-
-/// Where the states of a chain, and of those before it, lie in records.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChainLayout {
-    placed: Vec<Placed>,
-    /// Every state at its default.
-    defaults: [u8; FUNCTION_STATE_BYTES_MAX],
-    /// The first chain's functions find records that [`Chain::init`] has filled for them; later ones find what is there.
-    is_in_use: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Placed {
-    name: &'static str,
-    attribute: u16,
-    state: Range<usize>,
-}
-
-impl Default for ChainLayout {
-    fn default() -> Self {
-        Self { placed: Vec::new(), defaults: [0; FUNCTION_STATE_BYTES_MAX], is_in_use: false }
-    }
-}
-
-impl ChainLayout {
-    /// Every state at its default, to begin and to decode from.
-    pub(super) const fn defaults(&self) -> [u8; FUNCTION_STATE_BYTES_MAX] {
-        self.defaults
-    }
-
-    /// Where the function's state lies, from now on if it had no place yet.
-    pub(super) fn place(&mut self, function: &dyn ErasedFunction) -> Result<Range<usize>, ChainError> {
-        let (name, attribute) = (function.name(), function.attribute());
-        let layout = function.layout();
-        let known = self.placed.iter().find(|placed| {
-            placed.name == name && placed.attribute == attribute && placed.state.len() == layout.size_bytes
-        });
-        if let Some(known) = known {
-            return Ok(known.state.clone());
-        }
-        let used_bytes = self.placed.iter().map(|placed| placed.state.end).max().unwrap_or(0);
-        let state = place(used_bytes, layout).map_err(|misfit| match misfit {
-            Misfit::Size { end_bytes } => ChainError::StatesTooLarge { function: name, end_bytes },
-            Misfit::Alignment => ChainError::StateAlignment(name),
-        })?;
-        let default = &mut self.defaults[state.clone()];
-        function.write_default(default);
-        if self.is_in_use && default.iter().any(|byte| *byte != 0) {
-            return Err(ChainError::CannotJoin(name));
-        }
-        self.placed.push(Placed { name, attribute, state: state.clone() });
-        Ok(state)
-    }
-}
 
 impl Chain {
     /// The layout within which a chain is to be built that takes this one's place ([`super::ChainBuilder::build_within`]).
     #[must_use]
     pub fn layout(&self) -> ChainLayout {
-        ChainLayout { is_in_use: true, ..self.layout.clone() }
+        self.layout.in_use()
     }
 
     /// Whether this chain finds the states of `earlier` where that one left them.
     #[must_use]
     pub fn continues(&self, earlier: &Self) -> bool {
-        earlier.layout.placed.iter().all(|placed| self.layout.placed.contains(placed))
+        self.layout.continues(&earlier.layout)
     }
 
     /// Counters for this chain that go on from those of `earlier`, where both count under the same name.

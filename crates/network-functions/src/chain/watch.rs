@@ -1,11 +1,8 @@
 //! Looking on while a chain works.
 
-use alloc::string::String;
-
 use flow::wire::Packet;
 use flow::{DropReason, Tuple};
 
-use super::Chain;
 use crate::function::{Context, Verdict};
 
 /// What a function made of a connection or a packet.
@@ -58,17 +55,4 @@ impl Watch for Unwatched {
 
     #[inline(always)]
     fn after_call(&mut self, _call: &Call<'_, '_>, _packet: &Packet<'_, '_>) {}
-}
-
-impl Chain {
-    /// The name of a function by its place, and the names of its counters, without the function's own before them.
-    pub fn function(&self, index: usize) -> Option<(&'static str, impl Iterator<Item = &str>)> {
-        let link = self.links.get(index)?;
-        let first = self.links[..index].iter().map(|link| link.counters).sum::<usize>();
-        let names = self.counter_names[first..first + link.counters].iter();
-        Some((
-            link.function.name(),
-            names.map(|name: &String| name.split_once('.').map_or(name.as_str(), |(_, own)| own)),
-        ))
-    }
 }

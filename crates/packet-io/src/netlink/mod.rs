@@ -9,6 +9,7 @@ mod route;
 
 use std::net::IpAddr;
 
+pub use flow::Prefix;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -21,34 +22,6 @@ pub use monitor::{LinkChange, LinkMonitor, LinkState};
 
 /// The largest answer that is read at once, in bytes; the kernel sends dumps in pieces of at most 32 KiB.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-
-/// An IP address and the length of its network's prefix in bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Prefix {
-    /// The address.
-    pub address: IpAddr,
-    /// Bits of it that name the network: at most 32 for IPv4, 128 for IPv6.
-    pub length_bits: u8,
-}
-
-impl Prefix {
-    /// The prefix of `length_bits` bits of `address`.
-    #[must_use]
-    pub fn new(address: impl Into<IpAddr>, length_bits: u8) -> Self {
-        Self { address: address.into(), length_bits }
-    }
-
-    /// All of IPv4: what a default route leads to.
-    pub const DEFAULT_V4: Self = Self { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), length_bits: 0 };
-    /// All of IPv6.
-    pub const DEFAULT_V6: Self = Self { address: IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), length_bits: 0 };
-}
-
-impl std::fmt::Display for Prefix {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}/{}", self.address, self.length_bits)
-    }
-}
 
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }

@@ -31,8 +31,8 @@ fn both_ends_of_a_cable_take_settings_and_addresses() {
         netlink.set_mac("left", [2, 0, 0, 0, 0, 1]).unwrap();
         netlink.set_mtu("left", 9000).unwrap();
         netlink.set_up("left", true).unwrap();
-        netlink.add_address("left", Prefix::new(HERE_V4, 24)).unwrap();
-        netlink.add_address("left", Prefix::new(HERE_V4, 24)).unwrap();
+        netlink.add_address("left", Prefix::new(HERE_V4.into(), 24)).unwrap();
+        netlink.add_address("left", Prefix::new(HERE_V4.into(), 24)).unwrap();
     })
     .unwrap();
     there
@@ -40,10 +40,10 @@ fn both_ends_of_a_cable_take_settings_and_addresses() {
             sysctl::quieten_ipv6().unwrap();
             let mut netlink = Netlink::open().unwrap();
             netlink.set_up("right", true).unwrap();
-            netlink.add_address("right", Prefix::new(THERE_V6, 64)).unwrap();
-            assert!(netlink.interface("right").unwrap().addresses.contains(&Prefix::new(THERE_V6, 64)));
-            netlink.delete_address("right", Prefix::new(THERE_V6, 64)).unwrap();
-            assert!(!netlink.interface("right").unwrap().addresses.contains(&Prefix::new(THERE_V6, 64)));
+            netlink.add_address("right", Prefix::new(THERE_V6.into(), 64)).unwrap();
+            assert!(netlink.interface("right").unwrap().addresses.contains(&Prefix::new(THERE_V6.into(), 64)));
+            netlink.delete_address("right", Prefix::new(THERE_V6.into(), 64)).unwrap();
+            assert!(!netlink.interface("right").unwrap().addresses.contains(&Prefix::new(THERE_V6.into(), 64)));
             std::net::UdpSocket::bind((THERE_V6, 0)).unwrap_err();
         })
         .unwrap();
@@ -56,7 +56,7 @@ fn both_ends_of_a_cable_take_settings_and_addresses() {
     }
     assert_eq!((left.mac, left.mtu_bytes), ([2, 0, 0, 0, 0, 1], 9000));
     assert!(left.up && left.running && !left.loopback);
-    assert!(left.addresses.contains(&Prefix::new(HERE_V4, 24)));
+    assert!(left.addresses.contains(&Prefix::new(HERE_V4.into(), 24)));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn isolated_ports_of_a_bridge_exchange_nothing_until_they_are_joined_again() {
             let mut netlink = Netlink::open().unwrap();
             netlink.set_mac("right", mac(own.1)).unwrap();
             netlink.set_up("right", true).unwrap();
-            netlink.add_address("right", Prefix::new(own.0, 24)).unwrap();
+            netlink.add_address("right", Prefix::new(own.0.into(), 24)).unwrap();
             netlink.add_neighbour("right", other.0.into(), mac(other.1)).unwrap();
             std::net::UdpSocket::bind((own.0, 4000)).unwrap()
         };
@@ -134,7 +134,7 @@ fn routes_and_neighbours_lead_somewhere() {
     here.run(|| {
         let mut netlink = Netlink::open().unwrap();
         netlink.set_up("left", true).unwrap();
-        netlink.add_address("left", Prefix::new(HERE_V4, 24)).unwrap();
+        netlink.add_address("left", Prefix::new(HERE_V4.into(), 24)).unwrap();
         let unrouted = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         let target = (Ipv4Addr::new(192, 0, 2, 1), 9);
         assert_eq!(unrouted.connect(target).unwrap_err().raw_os_error(), Some(libc::ENETUNREACH));

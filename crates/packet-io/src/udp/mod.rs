@@ -1,6 +1,5 @@
 //! Datagrams between nodes: the replication link and BFD.
 
-mod loss;
 mod multicast;
 
 use std::io;
@@ -9,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::IoError;
-use crate::system::{attach_filter, check, detach_filter, own, set_buffers, set_option, zeroed};
+use crate::system::{check, own, set_buffers, set_option, zeroed};
 
 /// The time to live that BFD on a single hop sends and demands (RFC 5881 section 5, RFC 5082).
 pub const TTL_MAX: u8 = 255;
@@ -238,28 +237,6 @@ impl UdpSocket {
         let from = parse_address(&from).ok_or_else(|| io::Error::from_raw_os_error(libc::EPROTO))?;
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
         Ok(Received { length_bytes, truncated, from, ttl: time_to_live(&message) })
-    }
-
-    /// From now on the kernel throws away each received datagram with the given probability (0 to 1), in place of any
-    /// earlier call: a lossy link for demonstrations and tests. What it drops is gone before the socket sees it.
-    ///
-    /// # Errors
-    /// The probability is no probability.
-    pub fn attach_random_loss(&self, probability: f64) -> Result<(), IoError> {
-        if !(0.0..=1.0).contains(&probability) {
-            return Err(IoError::Misuse(format!("{probability} is not a probability: give a number from 0 to 1")));
-        }
-        attach_filter(self.socket.as_fd(), &mut loss::program(probability))
-            .map_err(|error| IoError::from_io(error, "attaching random loss to a UDP socket"))
-    }
-
-    /// Ends what [`UdpSocket::attach_random_loss`] began.
-    ///
-    /// # Errors
-    /// Only for defects of the program.
-    pub fn detach_random_loss(&self) -> Result<(), IoError> {
-        detach_filter(self.socket.as_fd())
-            .map_err(|error| IoError::from_io(error, "detaching random loss from a UDP socket"))
     }
 }
 

@@ -71,37 +71,6 @@ fn a_datagram_too_large_for_udp_is_an_error() {
     assert_eq!(error.errno(), Some(libc::EMSGSIZE));
 }
 
-/// How many of `count` datagrams over loopback arrive.
-fn arrivals(loss: f64, count: usize) -> usize {
-    let (sender, receiver) = (open("127.0.0.1:0", &UdpOptions::default()), open("127.0.0.1:0", &UdpOptions::default()));
-    receiver.attach_random_loss(loss).unwrap();
-    let to = receiver.local_address().unwrap();
-    let mut arrived = 0;
-    for _ in 0..count {
-        // Loopback delivers within the call, so that what is not there at once has been dropped.
-        sender.send_to(b"x", to).unwrap();
-        arrived += usize::from(receiver.receive(&mut [0; 4]).unwrap().is_some());
-    }
-    receiver.detach_random_loss().unwrap();
-    sender.send_to(b"last", to).unwrap();
-    assert_eq!(receive(&receiver, &mut [0; 4]).length_bytes, 4);
-    arrived
-}
-
-#[test]
-fn the_kernel_drops_the_share_it_is_told_to() {
-    const COUNT: usize = 4000;
-    for loss in [0.0, 0.1, 0.5, 1.0] {
-        let lost = (COUNT - arrivals(loss, COUNT)) as f64;
-        // Six standard deviations of the binomial distribution: wrong once in a billion runs.
-        let deviation = (COUNT as f64 * loss * (1.0 - loss)).sqrt();
-        let expected = COUNT as f64 * loss;
-        assert!((lost - expected).abs() <= 6.0 * deviation, "{lost} lost, {expected} expected");
-    }
-    let socket = open("127.0.0.1:0", &UdpOptions::default());
-    assert!(socket.attach_random_loss(1.5).is_err() && socket.attach_random_loss(f64::NAN).is_err());
-}
-
 #[test]
 fn an_interface_that_is_not_there_is_named() {
     let options = UdpOptions { interface: Some("nowhere0".into()), ..UdpOptions::default() };

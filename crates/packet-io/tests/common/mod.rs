@@ -30,8 +30,8 @@ pub(crate) struct Network {
 fn prefixes(side: u8, host: u8) -> [Prefix; 2] {
     let (wide_side, wide_host) = (u16::from(side), u16::from(host));
     [
-        Prefix::new(Ipv4Addr::new(10, side, 0, host), 24),
-        Prefix::new(Ipv6Addr::new(0xfd00 + wide_side, 0, 0, 0, 0, 0, 0, wide_host), 64),
+        Prefix::new(Ipv4Addr::new(10, side, 0, host).into(), 24),
+        Prefix::new(Ipv6Addr::new(0xfd00 + wide_side, 0, 0, 0, 0, 0, 0, wide_host).into(), 64),
     ]
 }
 

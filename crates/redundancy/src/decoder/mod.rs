@@ -3,11 +3,13 @@
 //! What it lacks it asks for; blocks wait for it, a bounded number and for a bounded time, and then come out of
 //! [`Decoder::poll_event`] by the ticket that they were handed in with.
 
+mod control;
 mod implied;
-mod link;
+mod order;
 mod report;
 mod resuming;
 mod store;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -20,10 +22,11 @@ use core::time::Duration;
 use flow::Instant;
 
 use self::implied::Implied;
-use self::link::{Cookies, Stream};
 use self::report::Report;
 pub use self::resuming::{Held, Opening};
 use self::store::Store;
+use self::stream::{Cookies, Stream};
+pub use self::waiting::Ticket;
 use self::waiting::Waiting;
 use crate::limits::{GRANULE_BYTES, OUTBOX_MESSAGES_MAX, RANGES_MAX, STALE_BLOCKS_MAX};
 use crate::packet_cache::{CacheSizeError, GranuleSet, Ranges, Ring, granules_of};
@@ -44,10 +47,6 @@ pub struct DecoderConfig {
     /// The name of this life of the decoder, at random, from whoever starts it.
     pub id: u32,
 }
-
-/// What the caller calls a block by.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ticket(pub u64);
 
 /// What became of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

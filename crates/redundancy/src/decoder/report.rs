@@ -5,10 +5,9 @@ use core::time::Duration;
 
 use flow::Instant;
 
-use super::Decoder;
 use crate::limits::RANGES_MAX;
 use crate::packet_cache::Ranges;
-use crate::wire::control::{Control, NumberRanges};
+use crate::wire::control::NumberRanges;
 
 /// What came is told after so long ...
 const REPORT_AFTER: Duration = Duration::from_millis(20);
@@ -24,7 +23,7 @@ pub(super) struct Report {
     granules: u64,
     due_at: Option<Instant>,
     /// All is told, and so far it has been.
-    all_from: Option<u64>,
+    pub(super) all_from: Option<u64>,
 }
 
 impl Report {
@@ -53,7 +52,7 @@ impl Report {
         *self = Self { all_from: Some(0), ..Self::default() };
     }
 
-    fn take(&mut self) -> NumberRanges {
+    pub(super) fn take(&mut self) -> NumberRanges {
         let mut ranges = core::mem::take(&mut self.former);
         let recent = self.recent.as_slice();
         self.former = recent[recent.len().saturating_sub(RANGES_MAX / 2)..].to_vec();
@@ -62,38 +61,5 @@ impl Report {
         self.granules = 0;
         self.due_at = None;
         ranges
-    }
-}
-
-impl Decoder {
-    /// The next message to the encoder, in place of what was in `out`. Returns false when there is none.
-    pub fn poll_transmit(&mut self, now: Instant, out: &mut alloc::vec::Vec<u8>) -> bool {
-        if let Some(message) = self.outbox.pop_front() {
-            message.write(out);
-            return true;
-        }
-        let Some(stream) = self.stream.or(self.parked) else { return false };
-        let (epoch, decoder) = (stream.epoch, self.id);
-        if let Some(from) = self.report.all_from {
-            let mut ranges = NumberRanges::new();
-            let mut at = from;
-            while ranges.len() < RANGES_MAX
-                && let Some(range) = self.store.next_held(at).filter(|range| range.start < self.sure_next())
-            {
-                at = range.end;
-                ranges.push(range.start..range.end.min(self.sure_next()));
-            }
-            self.report.all_from = (ranges.len() == RANGES_MAX).then_some(at);
-            if !ranges.is_empty() {
-                Control::Held { epoch, decoder, ranges }.write(out);
-                return true;
-            }
-        }
-        if self.report.due_at.is_some_and(|due| due <= now) {
-            let ranges = self.report.take();
-            Control::Held { epoch, decoder, ranges }.write(out);
-            return true;
-        }
-        false
     }
 }

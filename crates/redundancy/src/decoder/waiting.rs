@@ -5,8 +5,11 @@ use alloc::collections::VecDeque;
 
 use flow::Instant;
 
-use super::Ticket;
 use crate::limits::{WAITING_BLOCKS_MAX, WAITING_BYTES_MAX};
+
+/// What the caller calls a block by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ticket(pub u64);
 
 /// A block that waits.
 #[derive(Clone, Debug)]

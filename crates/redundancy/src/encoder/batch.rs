@@ -3,37 +3,18 @@
 
 use alloc::vec::Vec;
 
-use super::{Encoder, Encoding, Finder, FlowPosition};
-use crate::encoder::Trust;
-use crate::fingerprint::Marks;
+use super::decoder_view::Trust;
+use super::lane::{Lane, Segment};
+use super::{Encoder, Encoding, Finder};
 use crate::limits::{
     BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, BLOCK_BYTES_MAX, GRANULE_BYTES, IMPLIED_BYTES_MAX, MARGIN_DIVISOR,
 };
-use crate::matching::max_match::{MaxMatch, Probe};
+use crate::matching::max_match::MaxMatch;
 use crate::matching::{Match, Reach};
 use crate::packet_cache::{Place, granules_for};
 use crate::reference_check::ReferenceCheck;
 use crate::scan::Work;
 use crate::wire::shim::{self, ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYTES, Pointer};
-
-/// What is to be encoded.
-#[derive(Clone, Copy, Debug)]
-pub struct Segment<'a> {
-    /// The payload.
-    pub bytes: &'a [u8],
-    /// Where it stands in its flow; None when it is no flow's, or new for sure.
-    pub at: Option<FlowPosition>,
-}
-
-/// One of the blocks that are encoded at once.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lane {
-    /// None for a block that goes plain and leaves no trace.
-    pub(super) place: Option<Place>,
-    is_cautious: bool,
-    marks: Marks,
-    probe: Probe,
-}
 
 /// Some of the blocks, at most as many as there are lanes.
 struct Turn<'a, 'b> {

@@ -1,11 +1,14 @@
 //! The encoder: blocks go in, blocks with pointers come out.
 
 mod batch;
+mod control;
 mod decoder_view;
 mod expansion;
 mod flow_memory;
+mod lane;
 mod link;
 mod repair;
+mod requests;
 mod resuming;
 mod take_over;
 #[cfg(test)]
@@ -15,15 +18,15 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use self::batch::Lane;
-pub use self::batch::Segment;
 use self::decoder_view::DecoderView;
 pub use self::decoder_view::Trust;
 use self::expansion::ExpansionCredit;
 use self::flow_memory::FlowMemory;
 pub use self::flow_memory::FlowPosition;
+use self::lane::Lane;
+pub use self::lane::Segment;
 use self::link::Link;
-use self::repair::Requests;
+use self::requests::Requests;
 use crate::chunk_index::ChunkIndex;
 use crate::fingerprint::{Fingerprinter, Period, SampleTable, Sampling};
 use crate::fingerprint_index::FingerprintIndex;

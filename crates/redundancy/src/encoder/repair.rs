@@ -1,30 +1,12 @@
 //! What the decoder lacks it is given.
 
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Encoder, Finder};
-use crate::limits::{FILL_GRANULES_MAX, GRANULE_BYTES, REQUESTS_MAX};
+use crate::limits::{FILL_GRANULES_MAX, GRANULE_BYTES};
 use crate::wire::control::Control;
-
-/// Ranges of numbers that were asked for.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Requests(VecDeque<Range<u64>>);
-
-impl Requests {
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Beyond the bound it is left out: the decoder asks again.
-    fn push(&mut self, range: Range<u64>) {
-        if self.0.len() < REQUESTS_MAX && !self.0.contains(&range) {
-            self.0.push_back(range);
-        }
-    }
-}
 
 impl Encoder {
     pub(super) fn handle_held(&mut self, ranges: &[Range<u64>]) {
@@ -47,14 +29,14 @@ impl Encoder {
     }
 
     pub(super) fn poll_repair(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(range) = self.requests.0.pop_front() else { return false };
+        let Some(range) = self.requests.pop() else { return false };
         let Some(count) = self.write_fill(&range, out) else {
             self.counters.granules_gone += self.write_gone(range, out);
             return true;
         };
         self.counters.granules_filled += count;
         if range.start + count < range.end {
-            self.requests.0.push_front(range.start + count..range.end);
+            self.requests.put_back(range.start + count..range.end);
         }
         true
     }

@@ -1,89 +1,29 @@
-//! The two messages of the handshake, as Noise makes them.
-//!
-//! ```text
-//!   NNpsk0:  → psk, e      with the time at which it was made
-//!            ← e, ee
-//! ```
+//! The peer's half of a handshake: this node answers what the peer begins, and takes the answer to what it began itself.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use flow::Instant;
-use snow::params::NoiseParams;
-use snow::{Builder, HandshakeState, StatelessTransportState};
+use flow::token_bucket::RateLimit;
+use snow::{HandshakeState, StatelessTransportState};
 
+use super::Channel;
 use super::attempt::{ANSWERS_TRIED_MAX, Progress};
 use super::certificate::Part;
-use super::credentials::Credentials;
 use super::error::ChannelError;
 use super::keys::{Keys, Made, Stage};
-use super::resolver::{HASH_BYTES, Multiplications, Primitives, SeededRandom};
-use super::secret::{KeyId, PreSharedKey, Seed};
-use super::wire::{self, CHANNEL_VERSION, INITIATION_NOISE_BYTES, Mode, RESPONSE_NOISE_BYTES, STAMP_BYTES};
-use super::{ANSWERS, CHECKS, Channel, ChannelConfig, HINTS, QUIET};
+use super::resolver::HASH_BYTES;
+use super::secret::KeyId;
+use super::wire::{self, Mode, RESPONSE_NOISE_BYTES, STAMP_BYTES};
 
-const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
-
-/// What Noise is made from.
-pub(super) struct Noise {
-    params: NoiseParams,
-    multiplications: Multiplications,
-}
-
-/// Both nodes must agree on all of this, or no message of the handshake can be read.
-fn prologue(config: &ChannelConfig, part: Part, mode: Mode) -> Vec<u8> {
-    let (initiator, responder) = match part {
-        Part::Initiator => (config.local, config.peer),
-        Part::Responder => (config.peer, config.local),
-    };
-    let tail = [CHANNEL_VERSION, mode.0, initiator.0, responder.0, config.worker.0];
-    [b"mainstay channel".as_slice(), &tail].concat()
-}
-
-impl Noise {
-    pub(super) fn new(multiplications: Multiplications) -> Self {
-        let params = PATTERN.parse().expect("the pattern's name is one that Noise knows");
-        Self { params, multiplications }
-    }
-
-    fn handshake(
-        &self,
-        config: &ChannelConfig,
-        (part, mode): (Part, Mode),
-        key: &PreSharedKey,
-        random: &mut SeededRandom,
-    ) -> Option<HandshakeState> {
-        let mut seed = [0; 32];
-        random.fill(&mut seed);
-        let primitives = Primitives { seed: Seed::new(seed), multiplications: self.multiplications.clone() };
-        let prologue = prologue(config, part, mode);
-        let builder = Builder::with_resolver(self.params.clone(), Box::new(primitives));
-        let builder = builder.prologue(&prologue).ok()?.psk(0, key.bytes()).ok()?;
-        match part {
-            Part::Initiator => builder.build_initiator().ok(),
-            Part::Responder => builder.build_responder().ok(),
-        }
-    }
-
-    /// An initiation, and the handshake that waits for its answer. `None` would be a defect of this file.
-    pub(super) fn initiate(
-        &self,
-        config: &ChannelConfig,
-        credentials: &Credentials,
-        random: &mut SeededRandom,
-        index: u32,
-        stamp: u64,
-    ) -> Option<(HandshakeState, Vec<u8>)> {
-        let (mode, key) = (credentials.mode(), credentials.first_key());
-        let mut handshake = self.handshake(config, (Part::Initiator, mode), key, random)?;
-        let mut datagram = Vec::new();
-        wire::put_initiation(&mut datagram, mode, key.id(), index);
-        let at = datagram.len();
-        datagram.resize(at + INITIATION_NOISE_BYTES, 0);
-        handshake.write_message(&stamp.to_be_bytes(), &mut datagram[at..]).ok()?;
-        Some((handshake, datagram))
-    }
-}
+/// Handshakes that are looked into: it takes a few hashes to see that a stranger's is none.
+const CHECKS: RateLimit = RateLimit::new(10_000, 256);
+/// Handshakes that are answered.
+const ANSWERS: RateLimit = RateLimit::new(20, 20);
+/// Handshakes begun because the peer seems to have been restarted.
+const HINTS: RateLimit = RateLimit::new(4, 2);
+/// Only a peer that has been silent for so long seems to have been restarted.
+const QUIET: Duration = Duration::from_millis(30);
 
 /// The end of a handshake: what seals datagrams from now on, and the hash that both nodes have.
 fn finished(handshake: HandshakeState) -> Option<(StatelessTransportState, [u8; HASH_BYTES])> {

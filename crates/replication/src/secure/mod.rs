@@ -16,7 +16,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
-//! use flow::{Instant, NodeId, WorkerId};
+//! use flow::{Instant, WorkerId};
 //! use replication::secure::{Channel, ChannelConfig, Content, Credentials, PreSharedKey, Rotation, Seed};
 //!
 //! let credentials = Arc::new(Credentials::new(vec![PreSharedKey::new([42; 32])], None)?);
@@ -44,10 +44,13 @@
 
 mod attempt;
 mod certificate;
+mod config;
 mod credentials;
 mod error;
 mod handshake;
+mod initiator;
 mod keys;
+mod noise;
 mod opening;
 mod resolver;
 mod secret;
@@ -64,19 +67,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use arrayvec::ArrayVec;
-use flow::token_bucket::{RateLimit, TokenBucket};
-use flow::{Instant, NodeId, WorkerId};
+use flow::token_bucket::TokenBucket;
+use flow::{Instant, WorkerId};
 
 use attempt::Attempt;
 use certificate::Part;
-use handshake::Noise;
 use keys::{Keys, Stage};
+use noise::Noise;
 use resolver::{Multiplications, SeededRandom};
 use status::Counters;
 
 pub use certificate::{
     CHAIN_CERTIFICATES_MAX, CertificateError, Certificates, CertificatesError, PROOF_BYTES_MAX, SignatureScheme, Signer,
 };
+pub use config::{ChannelConfig, Rotation};
 pub use credentials::{Credentials, CredentialsError, PRE_SHARED_KEYS_MAX};
 pub use error::{ChannelError, REFUSALS, Refusal};
 pub use secret::{KeyId, NotAKey, PRE_SHARED_KEY_BYTES, PreSharedKey, Seed};
@@ -97,44 +101,6 @@ const PREVIOUS_KEYS_VALID: Duration = Duration::from_secs(10);
 const SWITCH_WITHIN: Duration = Duration::from_secs(1);
 /// Datagrams of handshakes that wait to be sent; the oldest gives way.
 const OUTBOX_DATAGRAMS_MAX: usize = 8;
-/// Handshakes that are looked into: it takes a few hashes to see that a stranger's is none.
-const CHECKS: RateLimit = RateLimit::new(10_000, 256);
-/// Handshakes that are answered.
-const ANSWERS: RateLimit = RateLimit::new(20, 20);
-/// Handshakes begun because the peer seems to have been restarted.
-const HINTS: RateLimit = RateLimit::new(4, 2);
-/// Only a peer that has been silent for so long seems to have been restarted.
-const QUIET: Duration = Duration::from_millis(30);
-
-/// When session keys are exchanged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rotation {
-    /// After this time,
-    pub interval: Duration,
-    /// or after so many datagrams sent, whichever is first.
-    pub datagrams: u64,
-}
-
-impl Default for Rotation {
-    /// Ten minutes, and as many datagrams as TLS 1.3 sends under an AES-GCM key (RFC 8446 section 5.5).
-    fn default() -> Self {
-        Self { interval: Duration::from_secs(600), datagrams: 1 << 24 }
-    }
-}
-
-/// Between whom a channel is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChannelConfig {
-    /// This node.
-    pub local: NodeId,
-    /// The peer.
-    pub peer: NodeId,
-    /// The worker that speaks with the peer's same-numbered one.
-    pub worker: WorkerId,
-    /// When session keys are exchanged.
-    pub rotation: Rotation,
-}
-
 /// What a sealed datagram holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -306,6 +272,24 @@ impl Channel {
     /// What happened, the oldest first.
     pub fn poll_event(&mut self) -> Option<ChannelEvent> {
         self.events.pop_front()
+    }
+
+    /// The channel's figures.
+    #[must_use]
+    pub fn status(&self) -> ChannelStatus {
+        let keys = self.current.as_ref().map(|keys| SessionKeys {
+            key: self.credentials.is_pre_shared(keys.key).then_some(keys.key),
+            peer_name: keys.peer_name.clone(),
+            since: self.in_use_since,
+        });
+        ChannelStatus {
+            keys,
+            handshakes: self.counters.handshakes,
+            multiplications: self.multiplications.count(),
+            sealed: self.counters.sealed,
+            opened: self.counters.opened,
+            refused: self.counters.refused,
+        }
     }
 
     /// A handshake is to be begun now, unless one is under way.

@@ -4,7 +4,6 @@ use alloc::string::String;
 
 use flow::Instant;
 
-use super::Channel;
 use super::error::REFUSALS;
 use super::secret::KeyId;
 
@@ -54,24 +53,4 @@ pub struct ChannelStatus {
     pub opened: u64,
     /// Datagrams that were refused, by [`super::Refusal`].
     pub refused: [u64; REFUSALS],
-}
-
-impl Channel {
-    /// The channel's figures.
-    #[must_use]
-    pub fn status(&self) -> ChannelStatus {
-        let keys = self.current.as_ref().map(|keys| SessionKeys {
-            key: self.credentials.is_pre_shared(keys.key).then_some(keys.key),
-            peer_name: keys.peer_name.clone(),
-            since: self.in_use_since,
-        });
-        ChannelStatus {
-            keys,
-            handshakes: self.counters.handshakes,
-            multiplications: self.multiplications.count(),
-            sealed: self.counters.sealed,
-            opened: self.counters.opened,
-            refused: self.counters.refused,
-        }
-    }
 }

@@ -9,39 +9,17 @@ pub(crate) mod replicas;
 mod roles;
 pub(crate) mod survival;
 pub(crate) mod versions;
+mod view;
 pub(crate) mod zombies;
 
 use cluster::node::Node;
 use flow::Instant;
 
-use crate::host::Host;
 use crate::report::Outcome;
 use crate::scenario::Scenario;
 use crate::topology::NODES;
 
-/// What checkers may look at.
-pub(crate) struct View<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) hosts: &'a [Host],
-    pub(crate) nodes: [&'a Option<Node>; 2],
-}
-
-/// What the nodes have to work with: what is promised depends on it, and on nothing else.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Conditions {
-    /// What either node tells of connections reaches the other, and is understood.
-    pub(crate) tell: bool,
-    /// What either node says of its role, and its signs of life, reach the other.
-    pub(crate) hear: bool,
-    /// Nodes and their link do things at once.
-    pub(crate) prompt: bool,
-    /// They speak one version of the protocol.
-    pub(crate) understand: bool,
-    /// What the node says of its role, and its signs of life, are not lost on their way.
-    pub(crate) heard: [bool; NODES],
-    /// The node runs.
-    pub(crate) works: [bool; NODES],
-}
+pub(crate) use view::{Conditions, View};
 
 /// Whether the peer has told the node everything.
 fn has_been_told(node: &Node) -> bool {

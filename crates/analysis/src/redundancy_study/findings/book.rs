@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::redundancy_study::analysis::{Outcome, StagesOutcome};
 use crate::redundancy_study::end_hosts::EndHostsOutcome;
 use crate::redundancy_study::http::HttpOutcome;
 use crate::redundancy_study::ledger::LedgerOutcome;
 use crate::redundancy_study::microscope::MicroscopeOutcome;
 use crate::redundancy_study::options::Codec;
+use crate::redundancy_study::outcome::{Outcome, StagesOutcome};
 use crate::redundancy_study::plan::Job;
 use crate::redundancy_study::state::State;
 use crate::redundancy_study::tally::{Savings, Tally};

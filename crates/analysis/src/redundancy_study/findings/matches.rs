@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::redundancy_study::analysis::Magnitudes;
+use crate::redundancy_study::magnitudes::Magnitudes;
 use crate::redundancy_study::microscope::{
     ChunksOutcome, DISTANCE_PARTS, LENGTH_STEP_BYTES, MicroscopeOutcome, Origin,
 };

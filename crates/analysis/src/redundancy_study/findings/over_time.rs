@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::redundancy_study::Way;
-use crate::redundancy_study::analysis::Outcome;
 use crate::redundancy_study::microscope::{BIN_NANOS, MicroscopeOutcome, Scale, UsageSaved};
 use crate::redundancy_study::options::{Codec, Site};
+use crate::redundancy_study::outcome::Outcome;
 use crate::redundancy_study::plan::Job;
 use crate::redundancy_study::state::State;
 use crate::redundancy_study::tally::rounded;

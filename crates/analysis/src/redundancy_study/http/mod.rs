@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use self::object::Found;
 use self::stream::Stream;
-use super::analysis::{Analysis, Outcome, SecondStage};
+use super::analysis::Analysis;
 use super::compressors::{Library, Squeezer};
 use super::limits::{HTTP_PIECE_BYTES_MAX, HTTP_STREAMS_MAX};
 use super::link::Link;
 use super::packet::Packet;
 use super::protocol::HTTP;
+use super::second_stage::SecondStage;
 use super::tally::Tally;
 
 /// What was found.
@@ -146,6 +147,8 @@ impl HttpOutcome {
 }
 
 impl Analysis for HttpAnalysis {
+    type Outcome = HttpOutcome;
+
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
         if packet.protocol != HTTP {
             return;
@@ -160,11 +163,11 @@ impl Analysis for HttpAnalysis {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Outcome {
+    fn finish(mut self) -> HttpOutcome {
         self.outcome.codec_gzip.saved_bytes += self.stage.finish();
         // What is under way when the capture ends has no end.
         self.outcome.lost += self.streams.values().filter(|kept| kept.stream.is_within_object()).count() as u64;
-        Outcome::Http(self.outcome)
+        self.outcome
     }
 }
 

@@ -7,8 +7,8 @@ use flow::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::owners::Owner;
-use super::{Magnitudes, milliseconds};
 use crate::redundancy_study::limits::CHUNKS_MAX;
+use crate::redundancy_study::magnitudes::Magnitudes;
 use crate::redundancy_study::packet::Packet;
 use crate::redundancy_study::tally::rounded;
 
@@ -168,6 +168,10 @@ impl ChunksOutcome {
         let fit = ZipfFit { alpha: covariance / variance_x, r_squared, chunks: n as u64 };
         Some(ZipfFit { alpha: rounded(fit.alpha), r_squared: rounded(fit.r_squared), ..fit })
     }
+}
+
+pub(super) fn milliseconds(from: Instant, to: Instant) -> u64 {
+    to.saturating_since(from).as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

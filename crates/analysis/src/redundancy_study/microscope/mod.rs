@@ -7,19 +7,19 @@ mod wavelet;
 
 use std::collections::BTreeMap;
 
-use flow::Instant;
 use redundancy::wire::shim::POINTER_BYTES;
 use serde::{Deserialize, Serialize};
 
-use self::chunks::Chunks;
+use self::chunks::{Chunks, milliseconds};
 pub(super) use self::chunks::{ChunksOutcome, ZipfFit};
 pub(super) use self::owners::Origin;
 use self::owners::{Owner, Owners};
 pub(super) use self::timeline::{Timeline, UsageSaved};
 use self::wavelet::Wavelet;
 pub(super) use self::wavelet::{BIN_NANOS, Scale};
-use super::analysis::{Analysis, Magnitudes, Outcome};
+use super::analysis::Analysis;
 use super::link::Link;
+use super::magnitudes::Magnitudes;
 use super::options::Codec;
 use super::packet::{Packet, Way};
 use super::tally::Savings;
@@ -150,6 +150,8 @@ impl Microscope {
 }
 
 impl Analysis for Microscope {
+    type Outcome = MicroscopeOutcome;
+
     fn handle(&mut self, packet: &Packet, payload: &[u8]) {
         let (_, saved) = self.link.encode(packet, payload);
         self.outcome.savings.add(packet, payload.len(), saved);
@@ -164,14 +166,10 @@ impl Analysis for Microscope {
         }
     }
 
-    fn finish(self: Box<Self>) -> Outcome {
+    fn finish(self) -> MicroscopeOutcome {
         let mut outcome = self.outcome;
         outcome.chunks = self.chunks.finish();
         outcome.scales = self.wavelets.map(|way| way.map(Wavelet::finish));
-        Outcome::Microscope(Box::new(outcome))
+        outcome
     }
-}
-
-fn milliseconds(from: Instant, to: Instant) -> u64 {
-    to.saturating_since(from).as_millis().try_into().unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
 //! What is made is what was asked for, as an optimal encoder and a strict tracker see it.
 
 use redundancy::fingerprint::Window;
-use redundancy::optimal::Optimal;
 use redundancy::wire::shim::{ENCODED_SHIM_BYTES, POINTER_BYTES};
 
 use super::*;
+use crate::redundancy_study::optimal::Optimal;
 use crate::synthesis::Quantiles;
 use crate::trace::connections::{ConnectionsConfig, Statistics};
 

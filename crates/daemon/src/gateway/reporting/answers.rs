@@ -8,9 +8,8 @@ use flow::DropReason;
 use network_functions::firewall::{self, rule_of_counter};
 use packet_io::{PacketIo, clock};
 
-use super::standing::{peer_status, role_name, takeover};
-use super::{Reporting, addresses, port_id, reach, sharing};
-use crate::gateway::reload::describe_fingerprint;
+use super::standing::{peer_status, takeover};
+use super::{Reporting, port_id, reach, sharing};
 use api::metrics::{Metric, Samples};
 use api::{ConnectionsStatus, DropCount, Event, NodeStatus as NodeLine, PortStatus, Status, WorkerStatus};
 use control::flows::Listed;
@@ -23,6 +22,17 @@ pub(in crate::gateway) struct Answers<'a, P> {
     pub(super) reporting: &'a mut Reporting,
     pub(super) node: &'a mut Node,
     pub(super) ports: &'a P,
+}
+
+impl Reporting {
+    /// Who answers operators' questions, and does as they wish.
+    pub(in crate::gateway) fn answers<'a, P: PacketIo>(
+        &'a mut self,
+        node: &'a mut Node,
+        ports: &'a P,
+    ) -> Answers<'a, P> {
+        Answers { reporting: self, node, ports }
+    }
 }
 
 impl<P: PacketIo> Answers<'_, P> {
@@ -84,14 +94,14 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             node: NodeLine {
                 id: reporting.node.0,
                 name: reporting.name.clone(),
-                role: role_name(status.role).to_owned(),
+                role: describe::role(status.role).to_owned(),
                 role_since_ns: reporting.role_since.as_nanos(),
-                passive: status.passive.as_ref().map(|reason| addresses::passive(reporting, reason)),
+                passive: status.passive.as_ref().map(|reason| reporting.passive(reason)),
                 groups: reporting.roles.statuses(&status),
             },
             monotonic_now_ns: now.as_nanos(),
             uptime_s: now.saturating_since(reporting.started_at).as_secs_f64(),
-            configuration: status.configuration.map(describe_fingerprint).unwrap_or_default(),
+            configuration: status.configuration.map(describe::fingerprint).unwrap_or_default(),
             takeover: takeover(&status),
             connections: ConnectionsStatus {
                 count: status.connections.into(),

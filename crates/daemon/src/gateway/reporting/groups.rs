@@ -4,7 +4,7 @@ use cluster::GroupId;
 use cluster::node::{NodeStatus, PeerStatus};
 use flow::Instant;
 
-use super::standing::role_name;
+use crate::describe;
 use api::GroupStatus;
 use config::validated::Config;
 
@@ -38,7 +38,7 @@ impl GroupRoles {
         let groups = self.0.iter().zip(&status.groups);
         let status = groups.map(|((name, since), group)| GroupStatus {
             name: name.clone(),
-            role: role_name(group.role).to_owned(),
+            role: describe::role(group.role).to_owned(),
             role_since_ns: since.as_nanos(),
             priority: group.priority,
             term: group.term,
@@ -58,5 +58,5 @@ impl GroupRoles {
 pub(super) fn peer_role(peer: &PeerStatus) -> &'static str {
     let said = || peer.heartbeats.iter().flatten();
     let telling = said().find(|said| said.state.holds_addresses()).or_else(|| said().next());
-    telling.map_or("unknown", |said| role_name(said.state))
+    telling.map_or("unknown", |said| describe::role(said.state))
 }

@@ -3,7 +3,7 @@
 use cluster::node::DrainRefused;
 use packet_io::{PacketIo, clock};
 
-use super::Answers;
+use super::answers::Answers;
 use super::standing::hindrances;
 use api::EventKind;
 use control::OrderOutcome;

@@ -37,11 +37,6 @@ pub(super) const fn certainty(split_brain: SplitBrain) -> &'static str {
     }
 }
 
-/// A split brain in words.
-pub(super) fn split_brain(peer: NodeId) -> String {
-    format!("node {} holds the same addresses as this node; the one that took them over first yields", peer.0)
-}
-
 impl Reporting {
     fn path_name(&self, path: Path) -> String {
         match path {

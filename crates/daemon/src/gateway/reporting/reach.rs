@@ -9,7 +9,7 @@ use super::Reporting;
 use api::{EventKind, NextHopStatus};
 
 impl Reporting {
-    fn port_name(&self, port: PortId) -> &str {
+    pub(super) fn port_name(&self, port: PortId) -> &str {
         self.ports.get(usize::from(port.0)).map_or("?", |(name, _)| name)
     }
 

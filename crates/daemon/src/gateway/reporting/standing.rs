@@ -1,26 +1,13 @@
 //! How the node and its peers stand: roles, who could take over, and why not.
 
+use cluster::failure_detector;
 use cluster::node::NodeStatus;
-use cluster::{failure_detector, role};
 use flow::Instant;
 
 use super::groups::peer_role;
 use super::{Reporting, compact, paths};
 use crate::describe;
-use crate::gateway::reload::describe_fingerprint;
 use api::{PeerStatus, TakeoverStatus};
-
-/// The role's name in the control API.
-pub(in crate::gateway) const fn role_name(state: role::State) -> &'static str {
-    match state {
-        role::State::Init => "init",
-        role::State::Standby => "standby",
-        role::State::TakingOver => "taking_over",
-        role::State::Active => "active",
-        role::State::Leaving => "leaving",
-        role::State::Left => "left",
-    }
-}
 
 /// Whether a failover now would keep every connection, and if not, why.
 pub(super) fn takeover(status: &NodeStatus) -> TakeoverStatus {
@@ -51,7 +38,7 @@ pub(super) fn peer_status(peer: &cluster::node::PeerStatus, reporting: &Reportin
         session: session.map_or("off", |session| describe::link(session.link)).to_owned(),
         role: peer_role(peer).to_owned(),
         holds: reporting.roles.held_by(peer),
-        configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe_fingerprint),
+        configuration: peer.heartbeats.iter().flatten().find_map(|said| said.configuration).map(describe::fingerprint),
         synchronised: peer.could_take_over(),
         lag_ms: peer.lag.as_secs_f64() * 1e3,
         filter: compact::of_peer(peer),

@@ -79,7 +79,6 @@ fn measure(args: &BenchBulkArgs) -> Result<Report, BenchError> {
     let plan = ClusterPlan {
         has_standby: false,
         is_replicated: false,
-        sync_loss: 0.0,
         connections_max: CONNECTIONS_MAX,
         workers: 1,
         backend: Backend::default(),

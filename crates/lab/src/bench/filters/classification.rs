@@ -10,7 +10,8 @@ use ::filters::{
 use packet_io::usage::thread_cpu_time;
 use serde::Serialize;
 
-use super::{SECRET, key};
+use super::auxiliary::WithAuxiliary;
+use super::keys::{SECRET, key};
 use crate::bench::rounds::{Rounds, rounded};
 use console::Table;
 
@@ -46,6 +47,7 @@ pub(super) struct Row {
 
 enum Filter {
     Cells(Box<MultiLevel<States>>, MultiLevelShape),
+    Spared(Box<WithAuxiliary>, MultiLevelShape),
     Bloom(Box<StatefulBloom>),
 }
 
@@ -57,6 +59,9 @@ impl Filter {
             Self::Cells(filter, _) => {
                 let _ = filter.insert(key, state);
             }
+            Self::Spared(filter, _) => {
+                let _ = filter.insert(key, state);
+            }
             Self::Bloom(filter) => filter.insert(key, state),
         }
     }
@@ -65,6 +70,7 @@ impl Filter {
         let key = secret.spread(key(number));
         match self {
             Self::Cells(filter, _) => filter.lookup(key).is_some(),
+            Self::Spared(filter, _) => filter.lookup(key).is_some(),
             Self::Bloom(filter) => filter.lookup(key).is_some(),
         }
     }
@@ -73,6 +79,9 @@ impl Filter {
         let (key, state) = (secret.spread(key(number)), ((number + 1) % u64::from(STATES)) as u16);
         match self {
             Self::Cells(filter, _) => {
+                let _ = filter.modify(key, state);
+            }
+            Self::Spared(filter, _) => {
                 let _ = filter.modify(key, state);
             }
             Self::Bloom(filter) => {
@@ -87,6 +96,9 @@ impl Filter {
             Self::Cells(filter, _) => {
                 let _ = filter.remove(key);
             }
+            Self::Spared(filter, _) => {
+                let _ = filter.remove(key);
+            }
             Self::Bloom(filter) => {
                 let _ = filter.remove(key);
             }
@@ -95,19 +107,25 @@ impl Filter {
 
     /// Inserts and says at what cost: a search that finds nothing, then the buckets asked whether they have room.
     fn insertion_cost(&mut self, number: u64, secret: Secret) -> u32 {
-        let Self::Cells(filter, shape) = self else {
-            self.insert(number, secret);
-            return HASHES.into();
+        let key = secret.spread(key(number));
+        let (cells, shape, before) = match self {
+            Self::Cells(filter, shape) => (filter.search_cost(key).cells, *shape, filter.items_by_level()),
+            Self::Spared(filter, shape) => (filter.search_cost(key).cells, *shape, filter.cells().items_by_level()),
+            Self::Bloom(_) => {
+                self.insert(number, secret);
+                return HASHES.into();
+            }
         };
-        let cells = filter.search_cost(secret.spread(key(number))).cells;
-        let before = filter.items_by_level();
-        let insertion = shape.insertion;
-        let levels = u32::from(shape.levels);
-        let _ = filter.insert(secret.spread(key(number)), 1);
-        let level = filter.items_by_level().iter().zip(before).position(|(after, before)| *after > before);
-        let buckets = match (insertion, level) {
+        self.insert(number, secret);
+        let after = match self {
+            Self::Cells(filter, _) => filter.items_by_level(),
+            Self::Spared(filter, _) => filter.cells().items_by_level(),
+            Self::Bloom(_) => before,
+        };
+        let level = after.iter().zip(before).position(|(after, before)| *after > before);
+        let buckets = match (shape.insertion, level) {
             (Insertion::FirstAvailable, Some(level)) => level as u32 + 1,
-            _ => levels,
+            _ => shape.levels.into(),
         };
         cells + buckets
     }
@@ -124,7 +142,7 @@ fn filters() -> Result<Vec<(&'static str, Filter)>, ShapeError> {
     let d_left_4_8 = d_left::shape(FLOWS * 100 / LL_LOAD, 4, 8, 8);
     let plain = |shape| Ok(Filter::Cells(Box::new(MultiLevel::new(shape)?), shape));
     let auxiliary = CountingBloomShape { counters: FLOWS * CELLS_PER_FLOW, hashes: HASHES };
-    let spared = |shape| Ok(Filter::Cells(Box::new(MultiLevel::with_auxiliary(shape, auxiliary)?), shape));
+    let spared = |shape| Ok(Filter::Spared(Box::new(WithAuxiliary::new(shape, auxiliary)?), shape));
     let bloom = StatefulBloomShape { cells: FLOWS * CELLS_PER_FLOW, hashes: HASHES, state_bits: 12 };
     Ok(vec![
         ("fa_4_8", plain(fa_4_8)?),

@@ -4,8 +4,9 @@ use std::array;
 
 use ::filters::{KeyHash, MultiLevel, Secret, States};
 
+use super::keys::{SECRET, key};
 use super::speed::{carried_out, nanos_each, shuffle};
-use super::{SECRET, key, subjects};
+use super::subjects;
 use crate::args::BenchFiltersArgs;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};

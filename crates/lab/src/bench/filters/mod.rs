@@ -10,9 +10,11 @@
 //! do to each other's does not: before each is timed in a round, some lookups that are not fetch it back. Each key is looked up on its own
 //! and none waits for another's answer, so that as many are under way as the processor sees ahead.
 
+mod auxiliary;
 mod classification;
 mod cuckoo;
 mod exact;
+mod keys;
 mod large;
 mod paper;
 mod report;
@@ -20,15 +22,11 @@ mod speed;
 mod subjects;
 
 use ::filters::theory;
-use flow::random::SplitMix64;
 
 use self::report::Report;
 use super::BenchError;
 use crate::args::BenchFiltersArgs;
 use console::Progress;
-
-/// The secret of all hashes: any will do, as nobody attacks.
-const SECRET: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
 
 /// Measures and prints.
 ///
@@ -63,11 +61,6 @@ fn measure(args: &BenchFiltersArgs) -> Result<Report, BenchError> {
     let paper = paper::compare(args.trials, &max_load)?;
     let expected = theory::FirstAvailable::of(subjects::first_available(args.items), args.items)?.false_positive();
     Ok(Report::new(args, figures, &large, max_load, paper, expected))
-}
-
-/// The key with this number. No two numbers have the same.
-const fn key(number: u64) -> u64 {
-    SplitMix64::new(number).next()
 }
 
 #[cfg(test)]

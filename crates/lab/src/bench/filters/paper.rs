@@ -9,7 +9,7 @@ use ::filters::{
 };
 use serde::Serialize;
 
-use super::key;
+use super::keys::key;
 use crate::bench::rounds::rounded;
 
 /// Levels and cells a bucket that figure 13 shows.

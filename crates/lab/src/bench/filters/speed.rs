@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use packet_io::usage::thread_cpu_time;
 
-use super::subjects::{Fuse, SUBJECTS, Subjects, Visit};
-use super::{key, subjects};
+use super::keys::key;
+use super::subjects::{self, Fuse, SUBJECTS, Subjects, Visit};
 use crate::args::BenchFiltersArgs;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};

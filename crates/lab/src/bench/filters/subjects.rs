@@ -9,9 +9,10 @@ use ::filters::{
 };
 use xorf::{BinaryFuse8, Filter};
 
-use super::SECRET;
+use super::auxiliary::WithAuxiliary;
 use super::cuckoo::Cuckoo;
 use super::exact::Exact;
+use super::keys::SECRET;
 use crate::bench::BenchError;
 
 /// A structure of keys with states, as far as it has states.
@@ -42,6 +43,12 @@ pub(super) trait Words {
 impl Words for MultiLevel<States> {
     fn memory_mut(&mut self) -> &mut Memory {
         Exchange::memory_mut(self)
+    }
+}
+
+impl Words for WithAuxiliary {
+    fn memory_mut(&mut self) -> &mut Memory {
+        self.memory_mut()
     }
 }
 
@@ -144,6 +151,14 @@ subject_of_room!(
     MultiLevel::<States>::bytes
 );
 subject_of_room!(
+    WithAuxiliary,
+    |filter, key, state| filter.insert(key, state.into()).is_ok(),
+    filter.lookup(key).is_some(),
+    filter.modify(key, state.into()).is_some(),
+    filter.remove(key).is_some(),
+    WithAuxiliary::bytes
+);
+subject_of_room!(
     Cuckoo,
     |filter, key, state| filter.insert(key, state).is_ok(),
     filter.lookup(key).is_some(),
@@ -240,7 +255,7 @@ pub(super) const fn first_available(items: u64) -> MultiLevelShape {
 /// All that are measured, empty, each with room for so many items.
 pub(super) struct Subjects {
     pub(super) first_available: OfRoom<MultiLevel<States>>,
-    pub(super) with_auxiliary: OfRoom<MultiLevel<States>>,
+    pub(super) with_auxiliary: OfRoom<WithAuxiliary>,
     pub(super) least_load: OfRoom<MultiLevel<States>>,
     pub(super) d_left: OfRoom<MultiLevel<States>>,
     pub(super) counting_bloom: OfRoom<CountingBloom>,
@@ -256,7 +271,7 @@ impl Subjects {
         let auxiliary = CountingBloomShape { counters: 4 * items, hashes: 2 };
         Ok(Self {
             first_available: OfRoom::new("fa_4_8", MultiLevel::new(first)?),
-            with_auxiliary: OfRoom::new("fa_4_8_auxiliary", MultiLevel::with_auxiliary(first, auxiliary)?),
+            with_auxiliary: OfRoom::new("fa_4_8_auxiliary", WithAuxiliary::new(first, auxiliary)?),
             least_load: OfRoom::new("ll_4_8", MultiLevel::new(least)?),
             d_left: OfRoom::new("d_left_4_8", MultiLevel::new(d_left::shape(first.cells, 4, 8, 8))?),
             counting_bloom: OfRoom::new(

@@ -135,7 +135,6 @@ impl Pair {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated: side != Side::NoReplication,
-            sync_loss: 0.0,
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             backend: Backend::default(),

@@ -211,7 +211,6 @@ fn start_node(topology: &Topology, backend: Backend, watch: &Watch) -> Result<Cl
     let plan = ClusterPlan {
         has_standby: false,
         is_replicated: false,
-        sync_loss: 0.0,
         connections_max: CONNECTIONS_MAX,
         workers: 1,
         backend,

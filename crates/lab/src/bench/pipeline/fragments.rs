@@ -12,10 +12,9 @@ use flow::wire::ipv6::FragmentHeader;
 use flow::{Direction, IpFamily, Tuple};
 
 use super::gateway::Gateway;
-use super::nanos_each;
 use super::setting::{FIREWALL_RULES, original};
+use super::stage::{Stage, nanos_each};
 use super::traffic::{RING_FRAMES, Ring};
-use super::variants::Stage;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};
 

@@ -23,10 +23,9 @@ mod replicated;
 mod report;
 mod setting;
 pub(super) mod shares;
+mod stage;
 mod traffic;
 mod variants;
-
-use std::time::Duration;
 
 use flow::{Connection, IpFamily};
 use packet_io::usage;
@@ -34,12 +33,13 @@ use packet_io::usage;
 use self::gateway::Gateway;
 use self::one_at_a_time::OneAtATime;
 use self::replicated::Replicated;
-use self::report::Report;
+use self::report::{Figures, Report};
 use self::setting::FIREWALL_RULES;
+use self::stage::{Stage, nanos_each};
 use self::traffic::{RING_FRAMES, Ring, Traffic};
-use self::variants::{Stage, Variants};
+use self::variants::Variants;
 use super::BenchError;
-use super::rounds::{self, Rounds};
+use super::rounds;
 use crate::args::BenchPipelineArgs;
 use console::Progress;
 
@@ -54,17 +54,6 @@ const OPENED_PER_ROUND: u32 = 32 * RING_FRAMES as u32;
 pub fn run(args: &BenchPipelineArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     Ok(console::print_as(args.json, &report, || report.describe())?)
-}
-
-/// What is measured, each with a figure a round.
-#[derive(Default)]
-struct Figures {
-    batched: Rounds,
-    one_at_a_time: Rounds,
-    replicated: Rounds,
-    connection: Rounds,
-    bytes_per_connection: f64,
-    replication_bytes_per_packet: f64,
 }
 
 fn measure(args: &BenchPipelineArgs) -> Result<Report, BenchError> {
@@ -104,10 +93,6 @@ fn measure_main(args: &BenchPipelineArgs, progress: &Progress, ring: &mut Ring) 
     figures.bytes_per_connection = resident_bytes as f64 / f64::from(args.connections);
     figures.replication_bytes_per_packet = replicated.datagram_bytes_per_packet();
     Ok(figures)
-}
-
-fn nanos_each(spent: Duration, number: u64) -> f64 {
-    spent.as_secs_f64() * 1e9 / number as f64
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::Figures;
 use super::variants::{RULES, TABLE_SIZES, Variants};
 use crate::args::BenchPipelineArgs;
 use crate::bench::rounds::{Rounds, median_table, rounded};
@@ -17,6 +16,17 @@ pub(super) struct ByConnections {
     pub(super) of_1m: Option<f64>,
     #[serde(rename = "8m")]
     pub(super) of_8m: Option<f64>,
+}
+
+/// What is measured, each with a figure a round.
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) batched: Rounds,
+    pub(super) one_at_a_time: Rounds,
+    pub(super) replicated: Rounds,
+    pub(super) connection: Rounds,
+    pub(super) bytes_per_connection: f64,
+    pub(super) replication_bytes_per_packet: f64,
 }
 
 /// The result: medians over the rounds.

@@ -10,8 +10,8 @@ use flow::{BATCH_FRAMES_MAX, PacketBatch, Steering, WorkerId};
 use packet_io::usage::thread_cpu_time;
 
 use super::gateway::{Egress, Gateway};
-use super::nanos_each;
 use super::setting::FIREWALL_RULES;
+use super::stage::nanos_each;
 use super::traffic::{Ring, Traffic, not_sent};
 use crate::bench::BenchError;
 

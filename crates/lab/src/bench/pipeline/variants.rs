@@ -5,13 +5,11 @@ use flow::IpFamily;
 
 use super::fragments;
 use super::gateway::Gateway;
-use super::nanos_each;
 use super::setting::FIREWALL_RULES;
-use super::traffic::{Ring, Traffic};
-use crate::args::BenchPipelineArgs;
+use super::stage::{Stage, nanos_each};
+use super::traffic::Traffic;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};
-use console::Progress;
 
 /// Connections in the tables that show how a packet's cost grows with their number.
 pub(super) const TABLE_SIZES: [u32; 3] = [1 << 16, 1_000_000, 8_000_000];
@@ -21,9 +19,6 @@ pub(super) const RULES: [u16; 2] = [FIREWALL_RULES, 1000];
 const CONNECTIONS_UNDER_RULES: u32 = 1 << 16;
 /// Connections that are opened and closed under them in a round.
 const OPENED_PER_ROUND: u32 = 1 << 14;
-/// The main measurement's packets for each packet of these.
-const PACKETS_DIVISOR: u64 = 4;
-
 /// Figures of a number of firewall rules.
 #[derive(Default)]
 pub(super) struct UnderRules {
@@ -44,19 +39,7 @@ pub(super) struct Variants {
     pub(super) under_rules: [UnderRules; RULES.len()],
 }
 
-/// What all variants share.
-pub(super) struct Stage<'a> {
-    pub(super) args: &'a BenchPipelineArgs,
-    pub(super) progress: &'a Progress,
-    pub(super) ring: &'a mut Ring,
-}
-
 impl Stage<'_> {
-    /// Packets that a variant handles in a round.
-    pub(super) fn packets(&self) -> u64 {
-        (self.args.packets / PACKETS_DIVISOR).max(1)
-    }
-
     /// Measures all variants.
     pub(super) fn measure(&mut self) -> Result<Variants, BenchError> {
         let mut variants = Variants { under_rules: self.under_rules()?, ..Variants::default() };

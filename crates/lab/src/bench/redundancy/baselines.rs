@@ -6,7 +6,7 @@
 use fastcdc::v2020::FastCDC;
 use zstd::zstd_safe::{CCtx, CParameter, compress_bound};
 
-use super::{BLOCK_BYTES, BySubject, speed, timed};
+use super::speed::{BLOCK_BYTES, BySubject, speed, timed};
 use crate::bench::BenchError;
 use crate::bench::rounds::Rounds;
 

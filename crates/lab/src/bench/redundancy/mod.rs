@@ -11,28 +11,22 @@
 mod baselines;
 mod report;
 mod savings;
+mod speed;
 mod subject;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use packet_io::usage::thread_cpu_time;
 use redundancy::Method;
 
-use self::baselines::Baselines;
-use self::report::Report;
+use self::report::{Figures, Report};
 use self::savings::Savings;
+use self::speed::BLOCK_BYTES;
 use self::subject::Subject;
 use super::BenchError;
-use super::rounds::{self, Rounds};
+use super::rounds;
 use crate::args::BenchRedundancyArgs;
 use console::Progress;
-
-/// What packets are cut to, and blocks above TCP, in bytes.
-const BLOCK_BYTES: [usize; 2] = [1460, 16_384];
 
 /// Measures and prints.
 ///
@@ -41,32 +35,6 @@ const BLOCK_BYTES: [usize; 2] = [1460, 16_384];
 pub fn run(args: &BenchRedundancyArgs) -> Result<(), BenchError> {
     let report = measure(args)?;
     Ok(console::print_as(args.json, &report, || report.describe())?)
-}
-
-/// Gigabytes a second, by method and block.
-type BySubject = BTreeMap<(&'static str, usize), Rounds>;
-
-/// All that is measured.
-#[derive(Default)]
-struct Figures {
-    mark: BySubject,
-    encode: BySubject,
-    decode: BySubject,
-    saved: BTreeMap<(&'static str, usize), f64>,
-    baselines: Baselines,
-    savings: Savings,
-}
-
-/// Gigabytes a second.
-fn speed(bytes: usize, spent: Duration) -> f64 {
-    bytes as f64 / spent.as_secs_f64().max(1e-9) / 1e9
-}
-
-/// The thread's processor time that `work` takes.
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let began = thread_cpu_time();
-    let result = work();
-    (result, thread_cpu_time().saturating_sub(began))
 }
 
 fn measure(args: &BenchRedundancyArgs) -> Result<Report, BenchError> {

@@ -4,10 +4,22 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::baselines::Baselines;
 use super::savings::{Savings, Shares};
-use super::{BLOCK_BYTES, BySubject, Figures};
+use super::speed::{BLOCK_BYTES, BySubject};
 use crate::args::BenchRedundancyArgs;
 use crate::bench::rounds::{Rounds, median_table, rounded};
+
+/// All that is measured.
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) mark: BySubject,
+    pub(super) encode: BySubject,
+    pub(super) decode: BySubject,
+    pub(super) saved: BTreeMap<(&'static str, usize), f64>,
+    pub(super) baselines: Baselines,
+    pub(super) savings: Savings,
+}
 
 /// By method, then by bytes of a block.
 type ByMethod = BTreeMap<&'static str, BTreeMap<String, f64>>;

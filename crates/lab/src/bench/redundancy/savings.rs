@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use analysis::redundancy_study::optimal::{OPTIMAL_CACHE_BYTES_MAX, Optimal};
 use flow::Instant;
-use redundancy::optimal::{OPTIMAL_CACHE_BYTES_MAX, Optimal};
 use redundancy::second_stage::{self, BUNDLE_BYTES_MAX, Bundler, Compressor, GATHER_DEFAULT};
 use redundancy::{Encoder, EncoderConfig, Matcher, Method, Period, Sampling, Window};
 use serde::Serialize;
 
-use super::{BLOCK_BYTES, traffic};
+use super::speed::BLOCK_BYTES;
+use super::traffic;
 use crate::bench::BenchError;
 use crate::bench::rounds::rounded;
 use config::compression::{Lz4, Zstd};

@@ -6,7 +6,7 @@ use redundancy::{
     Decoder, DecoderConfig, Encoder, EncoderConfig, Fingerprinter, Handled, Marks, Method, Sampling, Segment, Ticket,
 };
 
-use super::{speed, timed};
+use super::speed::{speed, timed};
 use crate::bench::BenchError;
 
 /// A defect if it happens.

@@ -35,7 +35,6 @@ impl Gateways {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated: true,
-            sync_loss: 0.0,
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             backend: Backend::default(),

@@ -125,7 +125,7 @@ impl Network {
     /// The route that the gateways need beside the networks of their addresses.
     #[must_use]
     pub fn route(&self) -> Option<Route> {
-        let to = Prefix::new(Ipv4Addr::new(203, 0, 113, 0), FAR_PREFIX_BITS);
+        let to = Prefix::new(Ipv4Addr::new(203, 0, 113, 0).into(), FAR_PREFIX_BITS);
         self.distance.as_ref().map(|_| Route { to, via: SERVER[0] })
     }
 

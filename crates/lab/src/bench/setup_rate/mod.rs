@@ -138,7 +138,6 @@ impl Pair {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated,
-            sync_loss: 0.0,
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             backend: Backend::default(),

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::pair::{ACTIVE, Pair, STANDBY, Tuning, tracked};
+use super::entries;
+use super::pair::Pair;
 use super::rate::server_addresses;
-use super::{Setting, entries};
+use super::routers::{ACTIVE, STANDBY, Tuning, tracked};
+use super::setting::Setting;
 use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds;

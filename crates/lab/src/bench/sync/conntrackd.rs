@@ -2,8 +2,8 @@
 
 use packet_io::namespace::Namespace;
 
-use super::pair::Tuning;
 use super::replicator::Replicator;
+use super::routers::Tuning;
 use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::kernel_routers::conntrackd::{BEGIN_AS_PRIMARY, COMMIT, Daemon, DaemonPlan, EventBuffer, Mode};

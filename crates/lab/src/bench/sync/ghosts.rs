@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use flow::netfilter::{Entry, TcpState};
 
-use super::pair::{ACTIVE, Pair, STANDBY, Tuning};
+use super::entries;
+use super::pair::Pair;
 use super::rate::server_addresses;
-use super::{Setting, entries};
+use super::routers::{ACTIVE, STANDBY, Tuning};
+use super::setting::Setting;
 use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds;

@@ -11,8 +11,8 @@ use packet_io::namespace::Namespace;
 use packet_io::signal::die_with_parent;
 
 use super::error::SyncDaemonError;
-use super::pair::{ACTIVE, Tuning, tracked};
 use super::replicator::Replicator;
+use super::routers::{ACTIVE, Tuning, tracked};
 use crate::bench::BenchError;
 use crate::bench::kernel_routers::prepared::Prepared;
 use crate::testbed::cluster::{Directory, NAMES};

@@ -28,6 +28,8 @@ mod pair;
 mod rate;
 mod replicator;
 mod report;
+mod routers;
+mod setting;
 mod subject;
 mod table;
 
@@ -35,9 +37,10 @@ use packet_io::{limits, sysctl};
 
 pub use self::error::SyncDaemonError;
 use self::report::{Measured, Report};
+use self::setting::Setting;
 use super::BenchError;
 use crate::args::BenchSyncArgs;
-use crate::args::sync_bench::{Part, Subject};
+use crate::args::sync_bench::Part;
 use crate::testbed;
 use crate::testbed::watch::Watch;
 use console::Progress;
@@ -87,22 +90,6 @@ fn measure(args: &BenchSyncArgs) -> Result<Report, BenchError> {
 
 fn kernel() -> String {
     sysctl::read("kernel/osrelease").unwrap_or_default()
-}
-
-/// What all parts are measured with.
-struct Setting<'a> {
-    watch: &'a Watch,
-    progress: Progress,
-    args: &'a BenchSyncArgs,
-    subjects: Vec<Subject>,
-    kernel: String,
-}
-
-impl Setting<'_> {
-    /// Those of what is compared that have daemons, and are not but other settings of the same.
-    fn principals(&self) -> impl Iterator<Item = Subject> {
-        self.subjects.iter().copied().filter(|subject| subject.is_principal())
-    }
 }
 
 #[cfg(test)]

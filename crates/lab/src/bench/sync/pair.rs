@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet_io::af_packet::AfPacketIo;
-use packet_io::namespace::Namespace;
-use packet_io::{sysctl, usage};
+use packet_io::usage;
 
 use super::conntrackd;
 use super::mainstay::SyncDaemon;
 use super::replicator::Replicator;
+use super::routers::{ACTIVE, STANDBY, Tuning, tracked};
 use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::bulk::load_rules;
@@ -21,24 +21,12 @@ use crate::testbed::cluster::Directory;
 use crate::testbed::topology::{INTERFACES, Topology};
 use crate::testbed::watch::{Waited, Watch};
 
-/// The router that carries connections, and the one that stands by.
-pub(super) const ACTIVE: usize = 0;
-pub(super) const STANDBY: usize = 1;
 /// How long the daemons may go on working on what they were told.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 /// Daemons have settled that need less than the second in a time as long as the first.
 const SETTLED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(4));
 /// How long the kernel may take to have all connections that a daemon says it has been given.
 const USABLE_WITHIN: Duration = Duration::from_secs(60);
-
-/// What experiments vary.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Tuning {
-    /// Size of the buffer for the kernel's events, which may not grow then; nothing: as recommended.
-    pub(super) event_buffer_bytes: Option<u32>,
-    /// Share of the packets on the dedicated link that are lost, in either direction, in hundredths.
-    pub(super) loss_percent: u8,
-}
 
 /// How taking over went.
 pub(super) struct TakeOver {
@@ -228,12 +216,6 @@ impl Drop for Pair {
     fn drop(&mut self) {
         self.take_over.take().into_iter().for_each(Prepared::discard);
     }
-}
-
-/// Connections that the kernel of a namespace tracks.
-pub(super) fn tracked(node: &Namespace) -> Result<u64, BenchError> {
-    let count = node.run(|| sysctl::read("net/netfilter/nf_conntrack_count"))??;
-    Ok(count.parse().unwrap_or_default())
 }
 
 /// Loses a share of what comes over the dedicated link, before anything looks at it. With the rule in both routers, packets

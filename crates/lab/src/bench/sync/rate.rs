@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::Setting;
-use super::pair::{ACTIVE, Pair, STANDBY, Tuning};
+use super::pair::Pair;
+use super::routers::{ACTIVE, STANDBY, Tuning};
+use super::setting::Setting;
 use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::routers::{ACTIVE, STANDBY};
 use super::{buffer, ghosts, loss, rate, table};
 use crate::args::BenchSyncArgs;
 use crate::args::sync_bench::Subject;
@@ -59,7 +60,7 @@ pub(super) struct Sides<T> {
 
 impl<T> Sides<T> {
     fn of(figure: impl Fn(usize) -> T) -> Self {
-        Self { sender: figure(super::pair::ACTIVE), receiver: figure(super::pair::STANDBY) }
+        Self { sender: figure(ACTIVE), receiver: figure(STANDBY) }
     }
 }
 

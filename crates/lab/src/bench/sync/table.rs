@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::pair::{ACTIVE, Pair, STANDBY, Tuning};
-use super::{Setting, entries};
+use super::entries;
+use super::pair::Pair;
+use super::routers::{ACTIVE, STANDBY, Tuning};
+use super::setting::Setting;
 use crate::args::sync_bench::Subject;
 use crate::bench::BenchError;
 use crate::bench::rounds::{self, Rounds};

@@ -94,7 +94,6 @@ fn measure_bulk(
         let plan = ClusterPlan {
             has_standby: false,
             is_replicated: false,
-            sync_loss: 0.0,
             connections_max: CONNECTIONS_MAX,
             workers,
             backend: Backend::default(),

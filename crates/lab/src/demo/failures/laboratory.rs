@@ -69,7 +69,7 @@ impl<'a> Laboratory<'a> {
         let mut tuning = Tuning::default();
         if row.beginning == Beginning::PairWithNextHop {
             network::prepare_next_hop(&topology)?;
-            tuning.route = Some((Prefix::new(std::net::Ipv4Addr::from(BEHIND_SERVER), BEHIND_SERVER_BITS), SERVER[0]));
+            tuning.route = Some((Prefix::new(BEHIND_SERVER.into(), BEHIND_SERVER_BITS), SERVER[0]));
         }
         if row.beginning == Beginning::PairThatAnnounces {
             tuning.announce_refresh = Some(ANNOUNCE_REFRESH);
@@ -78,7 +78,6 @@ impl<'a> Laboratory<'a> {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated: true,
-            sync_loss: 0.0,
             connections_max: SPARE_CONNECTIONS,
             workers: 1,
             backend: Backend::default(),

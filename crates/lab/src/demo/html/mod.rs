@@ -162,18 +162,11 @@ fn events(run: &RunReport) -> String {
 
 fn method(report: &Report) -> String {
     let Report { program_version, kernel, processors, began_unix_s, settings, .. } = report;
-    let Settings { sync_loss, link_loss, rtt_ms, ramp, .. } = settings;
+    let Settings { link_loss, rtt_ms, ramp, .. } = settings;
     let mix: Vec<String> = MIX.iter().map(|(kind, number)| format!("{number} {}", kind.label())).collect();
     let mut extra = String::new();
     if *ramp > 0 {
         let _ = write!(extra, " {} more were being opened at a steady rate when the node died.", count(*ramp as u64));
-    }
-    if *sync_loss > 0.0 {
-        let _ = write!(
-            extra,
-            " Each node threw away {:.0} % of the datagrams from the other, those of failure detection among them.",
-            sync_loss * 100.0
-        );
     }
     if *link_loss > 0.0 {
         let _ = write!(extra, " The link between the nodes lost {:.0} % of all packets.", link_loss * 100.0);
@@ -203,9 +196,6 @@ fn method(report: &Report) -> String {
 /// The command that makes such a report.
 fn command(settings: &Settings) -> String {
     let mut command = String::from("mainstay demo");
-    if settings.sync_loss > 0.0 {
-        let _ = write!(command, " --sync-loss {}", settings.sync_loss);
-    }
     if settings.link_loss > 0.0 {
         let _ = write!(command, " --link-loss {}", settings.link_loss);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use packet_io::signal::die_with_parent;
 
-use super::WanError;
+use super::error::WanError;
 use super::topology::{INTERFACES, PREFIX_BITS, SITES, SitePlan, Topology};
 use crate::testbed::cluster::{ClusterError, Directory};
 use crate::testbed::watch::{Waited, Watch};

@@ -4,6 +4,7 @@
 //! `topology` makes the network, `gateways` runs two nodes at either site, `objects` writes files and later versions of
 //! them, `transfers` downloads them over ordinary TCP and checks every byte, and `report` holds what came of it.
 
+mod error;
 mod gateways;
 mod objects;
 pub mod report;
@@ -14,20 +15,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use packet_io::IoError;
 use packet_io::namespace::Namespace;
 
+use self::error::DOWNLOADED_WITHIN;
+pub use self::error::WanError;
 use self::gateways::{Gateways, Tunnels};
 use self::objects::{OBJECTS, Objects};
-use self::report::{Failover, Failovers, Measured, Report, describe};
+use self::report::{Failover, Failovers, Measured, Report, describe, saved};
 use self::topology::Topology;
 use self::transfers::{Downloads, Outcome, Server};
 use super::DemoError;
 use crate::args::DemoArgs;
+use crate::emulator::Report as LinkReport;
 use crate::emulator::channel::Settings;
-use crate::emulator::{LinkError, Report as LinkReport};
-use crate::testbed::cluster::{ClusterError, Directory};
-use crate::testbed::watch::{Watch, WatchError};
+use crate::testbed::cluster::Directory;
+use crate::testbed::watch::Watch;
 
 /// The link: 20 Mbit/s, 50 ms in each direction, 1 % loss. Its queue takes what is under way in a round trip.
 const RATE_BITS_PER_S: u64 = 20_000_000;
@@ -40,54 +42,8 @@ const TUNNEL_BITS_PER_S: u64 = 19_500_000;
 const CLIENTS: usize = OBJECTS;
 /// Share of the bytes that have come when the encoder's node is killed.
 const KILL_AT: f64 = 0.5;
-/// How long all downloads of one round may take.
-const DOWNLOADED_WITHIN: Duration = Duration::from_secs(180);
 /// How long the tunnel may take to be open again.
 const OPEN_AGAIN_WITHIN: Duration = Duration::from_secs(5);
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum WanError {
-    /// The network, or the server in it.
-    #[error(transparent)]
-    Network(#[from] IoError),
-    /// The server cannot listen.
-    #[error("the server cannot listen: {0}")]
-    Server(#[source] std::io::Error),
-    /// The link between the sites.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// The nodes cannot be started.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// The nodes run but do not get ready.
-    #[error("the nodes were not ready in time: {why}\n{logs}")]
-    NotReady {
-        /// What is missing.
-        why: String,
-        /// The ends of their logs.
-        logs: String,
-    },
-    /// There is no node to kill.
-    #[error("no node of site {0} is active: is the machine overloaded?")]
-    NobodyToKill(&'static str),
-    /// Downloads that do not come to an end.
-    #[error("downloads were not over within {} s", DOWNLOADED_WITHIN.as_secs())]
-    TooSlow,
-    /// A signal came.
-    #[error(transparent)]
-    Watch(#[from] WatchError),
-    /// Downloads broke.
-    #[error("{failed} downloads failed, {corrupted} were corrupted, and the failovers were {survived}")]
-    Broken {
-        /// Those that did not end.
-        failed: usize,
-        /// Those whose bytes were wrong.
-        corrupted: usize,
-        /// `survived` or not.
-        survived: &'static str,
-    },
-}
 
 /// Runs the demo and shows its result.
 ///
@@ -247,11 +203,6 @@ impl Demo<'_> {
 /// Bytes given to the link in both directions.
 const fn link_bytes(report: &LinkReport) -> u64 {
     report.forward.counters.received_bytes + report.backward.counters.received_bytes
-}
-
-/// The share of what the clients got that the link did not carry.
-fn saved(link_bytes: u64, bytes: u64) -> f64 {
-    1.0 - link_bytes as f64 / bytes.max(1) as f64
 }
 
 /// What a client downloads of what was transferred before: the same again, and the later version of what another had.

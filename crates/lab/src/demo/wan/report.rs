@@ -156,7 +156,7 @@ impl Report {
             longest_pause_ms: Compared { with: milliseconds(&with.repeated), without: milliseconds(&without.repeated) },
             survived_encoder_failover: failover.is_survived() && unmirrored.is_survived(),
             survived_decoder_failover: decoder_failover.is_survived(),
-            saved_before_failover: super::saved(with.link_bytes, with.repeated.bytes),
+            saved_before_failover: saved(with.link_bytes, with.repeated.bytes),
             saved_after_failover: Mirrored { mirrored: failover.saved_after, unmirrored: unmirrored.saved_after },
             failover,
             decoder_failover,
@@ -237,4 +237,9 @@ pub fn describe(report: &Report) -> String {
         );
     }
     text
+}
+
+/// The share of what the clients got that the link did not carry.
+pub(super) fn saved(link_bytes: u64, bytes: u64) -> f64 {
+    1.0 - link_bytes as f64 / bytes.max(1) as f64
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use packet_io::namespace::Namespace;
 
-use super::WanError;
+use super::error::WanError;
 use super::objects::{Checksum, Objects};
 use super::topology::SERVER;
 

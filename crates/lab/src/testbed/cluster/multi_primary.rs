@@ -1,10 +1,10 @@
 //! Both nodes at work: what their configurations say of the groups, and when each has its own.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
-use super::super::topology::{CLIENT, INSIDE, OUTSIDE};
+use super::super::topology::{CLIENT, INSIDE, OUTSIDE, PREFIX_BITS};
 use super::super::ways::{SECOND_INSIDE, SECOND_OUTSIDE, WAYS};
-use super::addresses;
 use api::NodeStatus;
 
 /// The groups, in the order of the nodes that are preferred for them.
@@ -19,6 +19,11 @@ pub(super) fn groups(number: usize) -> String {
         let _ = write!(text, "[[group]]\nname = \"{name}\"\npriority = {priority}\n\n");
     }
     text
+}
+
+/// Addresses of both families with the lengths of their networks, as a list.
+pub(super) fn addresses(both: [IpAddr; 2]) -> String {
+    format!("[\"{}/{}\", \"{}/{}\"]", both[0], PREFIX_BITS[0], both[1], PREFIX_BITS[1])
 }
 
 /// The groups' addresses on the inside and on the outside.

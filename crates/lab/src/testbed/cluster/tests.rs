@@ -25,7 +25,6 @@ fn both_nodes_are_given_right_configurations() {
         let plan = ClusterPlan {
             has_standby: true,
             is_replicated,
-            sync_loss: 0.2,
             connections_max: 5000,
             workers: 1,
             backend: Backend::default(),
@@ -35,7 +34,6 @@ fn both_nodes_are_given_right_configurations() {
             let config = checked(number, plan);
             let replication = config.cluster.unwrap().replication;
             assert_eq!(replication.representation == Representation::None, !is_replicated);
-            assert!((replication.test_loss - 0.2).abs() < f64::EPSILON);
             assert_eq!(replication.hold_first_reply, Duration::from_millis(250));
             assert_eq!(config.source_nat.len(), 2);
         }
@@ -47,7 +45,6 @@ fn where_both_are_active_each_prefers_its_own_group() {
     let plan = ClusterPlan {
         has_standby: true,
         is_replicated: true,
-        sync_loss: 0.0,
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),
@@ -68,7 +65,6 @@ fn a_node_alone_has_no_cluster() {
     let plan = ClusterPlan {
         has_standby: false,
         is_replicated: false,
-        sync_loss: 0.0,
         connections_max: 5000,
         workers: 1,
         backend: Backend::default(),

@@ -6,9 +6,10 @@ use std::time::Duration;
 use packet_io::netlink::Prefix;
 use replication::lazy::{Config as Lazy, Dynamic};
 
-use super::SPARE_CONNECTIONS;
 use config::validated::Representation;
 
+/// Connections that a node has room for beyond the planned ones.
+pub const SPARE_CONNECTIONS: usize = 4096;
 /// The smallest filter.
 const ENTRIES_MIN: usize = 64;
 

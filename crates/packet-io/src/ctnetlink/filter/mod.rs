@@ -9,10 +9,10 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+use flow::Prefix;
 use flow::netfilter::{Entry, TcpState};
 
 use super::{Cause, Event};
-use crate::netlink::Prefix;
 
 pub use assembler::INSTRUCTIONS_MAX;
 pub(super) use program::Program;
@@ -112,37 +112,10 @@ impl Ignore {
         let Self { addresses, protocol, tcp_states, mark, zone } = self;
         let ends = [entry.original.source, entry.reply.source];
         self.says_something()
-            && (addresses.is_empty() || addresses.iter().any(|prefix| ends.iter().any(|end| lies_in(*end, prefix))))
+            && (addresses.is_empty() || addresses.iter().any(|prefix| ends.iter().any(|end| prefix.contains(*end))))
             && protocol.is_none_or(|protocol| protocol == entry.original.protocol)
             && tcp_states.is_none_or(|states| state.is_some_and(|state| states.contains(state)))
             && mark.is_none_or(|(value, mask)| entry.mark.is_some_and(|mark| mark & mask == value & mask))
             && zone.is_none_or(|zone| zone == entry.zone)
     }
-}
-
-/// Whether an address lies in a network; one of the other family does not.
-fn lies_in(address: std::net::IpAddr, prefix: &Prefix) -> bool {
-    let (address, network, mask) = (words(address), words(prefix.address), mask(prefix));
-    address.len() == network.len() && (0..mask.len()).all(|at| address[at] & mask[at] == network[at] & mask[at])
-}
-
-/// An address as words, the highest first.
-fn words(address: std::net::IpAddr) -> Vec<u32> {
-    match address {
-        std::net::IpAddr::V4(address) => vec![u32::from(address)],
-        std::net::IpAddr::V6(address) => address
-            .octets()
-            .chunks_exact(4)
-            .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
-            .collect(),
-    }
-}
-
-/// The mask of a prefix as words, the highest first.
-fn mask(prefix: &Prefix) -> Vec<u32> {
-    let word = |at: usize| {
-        let bits = usize::from(prefix.length_bits).saturating_sub(32 * at).min(32) as u32;
-        u32::MAX.checked_shl(32 - bits).unwrap_or_default()
-    };
-    (0..words(prefix.address).len()).map(word).collect()
 }

@@ -4,12 +4,14 @@
 //! of classic BPF for netlink find an attribute by its kind. What several parts of a filter ask for is looked up once and
 //! kept in the program's memory.
 
+use std::net::IpAddr;
+
 use super::super::numbers::{
     CONNECTIONS, DELETE, HEADERS_BYTES, PORT_OFFSET, TYPE_OFFSET, connection, ip, protocol, protocol_info, tuple,
 };
 use super::assembler::{Assembler, INSTRUCTIONS_MAX, Label};
-use super::{EventFilter, Ignore, TcpStates, mask, words};
-use crate::netlink::Prefix;
+use super::{EventFilter, Ignore, TcpStates};
+use flow::Prefix;
 use flow::netfilter::TcpState;
 
 /// An attribute's value begins after its length and type.
@@ -256,4 +258,25 @@ fn find_prefix(assembler: &mut Assembler, prefix: &Prefix, found: Label) {
         assembler.jump(found);
         assembler.place(next);
     }
+}
+
+/// An address as words, the highest first.
+fn words(address: IpAddr) -> Vec<u32> {
+    match address {
+        IpAddr::V4(address) => vec![u32::from(address)],
+        IpAddr::V6(address) => address
+            .octets()
+            .chunks_exact(4)
+            .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+            .collect(),
+    }
+}
+
+/// The mask of a prefix as words, the highest first.
+fn mask(prefix: &Prefix) -> Vec<u32> {
+    let word = |at: usize| {
+        let bits = usize::from(prefix.length_bits).saturating_sub(32 * at).min(32) as u32;
+        u32::MAX.checked_shl(32 - bits).unwrap_or_default()
+    };
+    (0..words(prefix.address).len()).map(word).collect()
 }

@@ -35,9 +35,11 @@ fn passes(program: &mut Program, cause: Cause, event: &Event) -> bool {
 
 fn prefixes() -> impl Strategy<Value = Prefix> {
     let v4 = (0..4_u8, any::<u8>(), 20..=32_u8)
-        .prop_map(|(net, host, length)| Prefix::new(std::net::Ipv4Addr::new(10, 0, net, host), length));
-    let v6 = (0..4_u16, any::<u16>(), prop_oneof![0..=16_u8, 60..=70_u8, 112..=128_u8])
-        .prop_map(|(net, host, length)| Prefix::new(std::net::Ipv6Addr::new(0xfd00, 0, 0, net, 0, 0, 0, host), length));
+        .prop_map(|(net, host, length)| Prefix::new(std::net::Ipv4Addr::new(10, 0, net, host).into(), length));
+    let v6 =
+        (0..4_u16, any::<u16>(), prop_oneof![0..=16_u8, 60..=70_u8, 112..=128_u8]).prop_map(|(net, host, length)| {
+            Prefix::new(std::net::Ipv6Addr::new(0xfd00, 0, 0, net, 0, 0, 0, host).into(), length)
+        });
     prop_oneof![v4, v6, Just(Prefix::DEFAULT_V4)]
 }
 
@@ -103,7 +105,7 @@ fn a_program_is_ignored_whatever_its_requests_cause() {
 
 #[test]
 fn what_does_not_fit_a_program_passes() {
-    let network = |number: u32| Prefix::new(std::net::Ipv4Addr::from(0x0a00_0000 + (number << 8)), 24);
+    let network = |number: u32| Prefix::new(std::net::Ipv4Addr::from(0x0a00_0000 + (number << 8)).into(), 24);
     let ignore = |number| Ignore { addresses: vec![network(number)], ..Ignore::default() };
     let filter = EventFilter { ignore: (0..1000).map(ignore).collect(), ..EventFilter::default() };
     let left_out = filter.left_out();

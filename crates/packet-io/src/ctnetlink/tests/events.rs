@@ -160,7 +160,7 @@ fn the_kernel_keeps_away_what_is_to_be_ignored() {
         if !load_rules(RULES) {
             return;
         }
-        let ignore = Ignore { addresses: vec![Prefix::new([127, 0, 0, 9], 32)], ..Ignore::default() };
+        let ignore = Ignore { addresses: vec![Prefix::new([127, 0, 0, 9].into(), 32)], ..Ignore::default() };
         let tcp_states = Some(TcpStates::from_iter([TcpState::Established, TcpState::TimeWait]));
         let filter = EventFilter { ignore: vec![ignore], tcp_states, ..EventFilter::default() };
         let options = EventOptions { filter, expectations: false, ..EventOptions::default() };

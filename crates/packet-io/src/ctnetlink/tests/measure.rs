@@ -65,7 +65,7 @@ fn costs() {
         let (begin, mut heard) = (thread_cpu_time(), 0);
         socket.receive(usize::MAX, &mut |_, _| heard += 1).unwrap();
         report("receive an event", begin, heard);
-        let ignore = Ignore { addresses: vec![Prefix::new([10, 9, 0, 0], 16)], ..Ignore::default() };
+        let ignore = Ignore { addresses: vec![Prefix::new([10, 9, 0, 0].into(), 16)], ..Ignore::default() };
         let tcp_states = Some(TcpStates::from_iter([TcpState::SynSent]));
         let filter = EventFilter { ignore: vec![ignore], tcp_states, ..EventFilter::default() };
         socket.set_filter(&filter).unwrap();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::{Flow, KILOBYTE, Phase, Plan, Request, Shared};
+use super::flow::{Flow, KILOBYTE, Phase, Plan, Request, Shared};
 use crate::testbed::traffic::pace::Pace;
 use crate::testbed::traffic::stream::Stream;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-use super::{BURST_BYTES, FLOW_BYTES_PER_S, Request};
+use super::flow::{BURST_BYTES, FLOW_BYTES_PER_S, Request};
 use crate::testbed::traffic::pace::Pace;
 use crate::testbed::traffic::stream::Stream;
 

@@ -1,7 +1,8 @@
 //! Objects come whole over a network in which nothing dies.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::flow::Request;
 use super::*;
 use crate::bench::bulk::KernelRules;
 use crate::bench::replication::network::Links;

@@ -1,28 +1,16 @@
-//! How the decoder comes to a stream: see the encoder's side for the whole of it.
+//! Messages between the decoder and its encoder. How they come to a stream: see the encoder's side for the whole of it.
 //!
 //! A Hello is answered by a challenge whose cookie is new; only an Open with the last cookie is obeyed. So no message from
 //! another time brings back a stream that is over.
 
+use alloc::vec::Vec;
+
 use flow::Instant;
 
+use super::stream::{Cookies, Stream};
 use super::{ASK_AGAIN, Decoder};
-use crate::wire::control::{Control, ControlError, Parent};
-
-/// The stream that is open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Stream {
-    pub(super) epoch: u32,
-    /// The stream that it continues, whose last blocks may still be on the way.
-    pub(super) former: Option<Parent>,
-}
-
-/// The last cookie given, and for whom; and the one that was used last.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cookies {
-    given: u32,
-    epoch: u32,
-    used: Option<u32>,
-}
+use crate::limits::RANGES_MAX;
+use crate::wire::control::{Control, ControlError, NumberRanges, Parent};
 
 impl Decoder {
     /// Handles a message from the encoder's side.
@@ -78,6 +66,37 @@ impl Decoder {
             other => return Err(ControlError::Kind(other.kind())),
         }
         Ok(())
+    }
+
+    /// The next message to the encoder, in place of what was in `out`. Returns false when there is none.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        if let Some(message) = self.outbox.pop_front() {
+            message.write(out);
+            return true;
+        }
+        let Some(stream) = self.stream.or(self.parked) else { return false };
+        let (epoch, decoder) = (stream.epoch, self.id);
+        if let Some(from) = self.report.all_from {
+            let mut ranges = NumberRanges::new();
+            let mut at = from;
+            while ranges.len() < RANGES_MAX
+                && let Some(range) = self.store.next_held(at).filter(|range| range.start < self.sure_next())
+            {
+                at = range.end;
+                ranges.push(range.start..range.end.min(self.sure_next()));
+            }
+            self.report.all_from = (ranges.len() == RANGES_MAX).then_some(at);
+            if !ranges.is_empty() {
+                Control::Held { epoch, decoder, ranges }.write(out);
+                return true;
+            }
+        }
+        if self.report.due_at().is_some_and(|due| due <= now) {
+            let ranges = self.report.take();
+            Control::Held { epoch, decoder, ranges }.write(out);
+            return true;
+        }
+        false
     }
 
     pub(super) fn open(&mut self, now: Instant, (epoch, granules, next): (u32, u64, u64), parent: Option<Parent>) {

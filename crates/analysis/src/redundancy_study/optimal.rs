@@ -1,15 +1,14 @@
-//! What could be saved at most: the seed's estimate by a Bloom filter (section 2.2, "Optimal").
+//! What could be saved at most: the estimate by a Bloom filter of RE, section 2.2, "Optimal".
 //!
 //! Every window of every block in the cache is in a counting Bloom filter, so that every run of w bytes that was seen is
 //! found; where, the filter does not say, and the estimate takes it that runs that overlap here overlapped there. That makes it
 //! an upper bound. Eight hash functions and 16 counters for each byte of the cache: false positives stay under 0.1 %.
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec;
+use std::collections::VecDeque;
 
-use crate::fingerprint::{Rabin, Window};
-use crate::wire::shim::{ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYTES};
+use redundancy::Window;
+use redundancy::fingerprint::Rabin;
+use redundancy::wire::shim::{ENCODED_SHIM_BYTES, LITERAL_SHIM_BYTES, POINTER_BYTES};
 
 const HASH_FUNCTIONS: u64 = 8;
 const COUNTERS_PER_BYTE: usize = 16;
@@ -47,8 +46,8 @@ impl Optimal {
         }
     }
 
-    /// Takes a block. Returns how many bytes of it an optimal encoder would save at most, shims and pointers paid as this
-    /// room's cost; negative for a shim that gains nothing.
+    /// Takes a block. Returns how many bytes of it an optimal encoder would save at most, shims and pointers paid as
+    /// `redundancy`'s cost; negative for a shim that gains nothing.
     pub fn handle_block(&mut self, block: &[u8]) -> isize {
         let mut found = Found::default();
         let (counters, window_bytes) = (&self.counters, self.window_bytes);
@@ -61,7 +60,7 @@ impl Optimal {
         found.saved()
     }
 
-    /// The same of the block that was taken last, when what repeats within it counts too. That is no part of the seed's bound,
+    /// The same of the block that was taken last, when what repeats within it counts too. That is no part of RE's bound,
     /// which leaves it to compression; an encoder whose pointers may lead into the block itself saves it all the same.
     #[must_use]
     pub const fn last_with_own(&self) -> isize {
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
 
     fn block(seed: u32) -> [u8; 1000] {
-        core::array::from_fn(|at| {
+        std::array::from_fn(|at| {
             let mixed = (seed * 1000 + at as u32).wrapping_mul(0x9e37_79b9);
             ((mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b) >> 24) as u8
         })

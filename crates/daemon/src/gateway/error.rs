@@ -1,0 +1,56 @@
+//! Why a gateway cannot run.
+
+use super::credentials;
+use crate::logging;
+use control::ServerError;
+use control::metrics::server::MetricsError;
+use control::remote::RemoteError;
+
+/// Why a gateway cannot run. Its text is all that the operator is told.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] config::ConfigError),
+    /// Logging cannot begin.
+    #[error(transparent)]
+    Logging(#[from] logging::LoggingError),
+    /// The system refuses something: an interface, an address, a privilege.
+    #[error(transparent)]
+    System(#[from] packet_io::IoError),
+    /// The node cannot be made as configured.
+    #[error(transparent)]
+    Node(#[from] cluster::node::ConfigError),
+    /// Connections cannot be put off as configured.
+    #[error("[replication.lazy]: {0}")]
+    Lazy(#[from] replication::lazy::ConfigError),
+    /// The chain cannot be made as configured.
+    #[error(transparent)]
+    Chain(#[from] network_functions::chain::ChainError),
+    /// The firewall's rules cannot be used.
+    #[error("[firewall]: {0}")]
+    Firewall(#[from] network_functions::rule_set::RuleSetError),
+    /// NAT's rules cannot be used.
+    #[error("[nat]: {0}")]
+    Nat(#[from] network_functions::nat::NatError),
+    /// The FTP helper cannot be made as configured.
+    #[error("[ftp]: {0}")]
+    Ftp(#[from] network_functions::ftp::FtpError),
+    /// Keys or certificates cannot be used.
+    #[error(transparent)]
+    Secret(#[from] credentials::SecretError),
+    /// A thread cannot be started.
+    #[error(
+        "a thread cannot be started: {0}: lower workers.count or raise the limit of processes (ulimit -u, TasksMax)"
+    )]
+    Thread(#[source] std::io::Error),
+    /// The control API cannot be served.
+    #[error(transparent)]
+    Control(#[from] ServerError),
+    /// The control API cannot be offered from afar.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+}
