@@ -14,7 +14,6 @@ use core::time::Duration;
 use flow::Instant;
 
 use super::Node;
-use super::roles::forwards;
 use crate::forwarding::ANNOUNCE_REFRESH_DEFAULT;
 use crate::group::{GroupId, GroupSet};
 use crate::role::State;
@@ -87,7 +86,7 @@ impl Node {
         if !self.place().leads() {
             return;
         }
-        let held = self.roles.groups_in(forwards);
+        let held = self.roles.forwarded();
         self.forwarder.set_leaving(self.roles.groups_in(|state| state == State::Leaving));
         let mut may_forward = false;
         for index in 0..self.replication.peers.len() {

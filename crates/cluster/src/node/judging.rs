@@ -32,34 +32,34 @@ impl Judging {
     /// They go on unjudged.
     pub(super) const fn forgive(&mut self, pipeline: &mut Pipeline) {
         self.is_owed = false;
-        pipeline.stop_judging();
+        pipeline.stop_reevaluation();
     }
 
     /// Begins, from the first connection on, if it is owed: with those of all masters, or with this node's own.
     pub(super) const fn take_up(&mut self, pipeline: &mut Pipeline, is_of_all: bool) {
         if self.is_owed {
-            if !pipeline.is_judging() {
+            if !pipeline.is_reevaluating() {
                 self.ended_before = pipeline.counters().disallowed;
             }
             self.is_of_all = is_of_all;
-            pipeline.begin_judging();
+            pipeline.begin_reevaluation();
         }
     }
 
     /// Another node is master from now on.
     pub(super) const fn leave_off(&self, pipeline: &mut Pipeline) {
-        pipeline.stop_judging();
+        pipeline.stop_reevaluation();
     }
 }
 
 impl Node {
     /// Judges some more connections.
     pub(super) fn judge_some(&mut self, now: Instant) {
-        if !self.pipeline.is_judging() {
+        if !self.pipeline.is_reevaluating() {
             return;
         }
-        self.pipeline.judge_some(now, JUDGED_PER_TIMEOUT_MAX, self.judging.is_of_all);
-        if !self.pipeline.is_judging() {
+        self.pipeline.reevaluate_some(now, JUDGED_PER_TIMEOUT_MAX, self.judging.is_of_all);
+        if !self.pipeline.is_reevaluating() {
             // Others judge theirs, unless they die first.
             self.judging.is_owed = !self.judging.is_of_all;
             let ended = self.pipeline.counters().disallowed - self.judging.ended_before;

@@ -21,7 +21,6 @@ mod held;
 mod judging;
 mod leaving;
 mod mirroring;
-mod observing;
 mod passive;
 mod paths;
 mod peer;
@@ -356,7 +355,7 @@ impl Node {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.more_expiries
-            || self.pipeline.is_judging()
+            || self.pipeline.is_reevaluating()
             || self.replication.peers.iter().any(|peer| peer.resync.is_sweeping())
         {
             return Some(Instant::ZERO);

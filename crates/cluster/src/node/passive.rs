@@ -14,7 +14,6 @@
 //! Two nodes that start together and reject each other, or cannot reach each other, must not both stay passive. Both probe; of
 //! two that probe the one with the lower link address goes first, and the other then finds the addresses defended.
 
-use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
@@ -25,8 +24,8 @@ use replication::secure::ChannelError;
 
 use super::{Node, NodeError, NodeEvent};
 use crate::forwarding::{AddressFinding, FindingKind};
-use crate::group::{GroupId, GroupSet};
-use crate::role::{Heartbeats, Roles, State};
+use crate::group::GroupSet;
+use crate::role::{Heartbeats, State};
 
 /// Probes that are sent while a starting node listens (RFC 5227 section 1.1: PROBE_NUM).
 const PROBES_AT_START: u32 = 3;
@@ -285,11 +284,6 @@ impl Passive {
     }
 }
 
-/// Whether a peer's heartbeat, which counts, says that the peer holds the group.
-fn is_held_by_peer(roles: &Roles, peers: &[NodeId], now: Instant, group: GroupId) -> bool {
-    peers.iter().filter_map(|peer| roles.peer(now, *peer, group)).any(|said| said.state.holds_addresses())
-}
-
 impl Node {
     /// Why this node takes no shared addresses, if it is so.
     #[must_use]
@@ -306,9 +300,8 @@ impl Node {
             self.end_start(now);
             return;
         }
-        let peers: Vec<NodeId> = self.replication.peers.iter().map(|peer| peer.id).collect();
         while let Some(finding) = self.forwarder.poll_finding() {
-            let is_held = is_held_by_peer(&self.roles, &peers, now, finding.group);
+            let is_held = self.roles.is_held_by_peer(now, finding.group);
             self.passive.note_finding(now, finding, is_held);
         }
         self.passive.looked_at = now;

@@ -11,8 +11,8 @@ use core::time::Duration;
 use flow::{Instant, NodeId};
 use replication::Link;
 
+use super::Node;
 use super::status::{GroupStatus, NodeStatus, PeerStatus};
-use super::{Node, roles::forwards};
 use crate::failure_detector;
 use crate::role::{Heartbeat, State};
 
@@ -201,12 +201,13 @@ pub(super) fn readiness(status: &NodeStatus, node: NodeId) -> Readiness {
         readiness.add(node, [Obstacle::NoPeer]);
     }
     for group in &status.groups {
-        if let Some(holder) = status.peers.iter().find(|peer| peer.holds(group.group)).filter(|_| !forwards(group.role))
+        if let Some(holder) =
+            status.peers.iter().find(|peer| peer.holds(group.group)).filter(|_| !group.role.forwards())
         {
             readiness.add(node, own_obstacles(status, group, holder));
             continue;
         }
-        if status.leads && !forwards(group.role) {
+        if status.leads && !group.role.forwards() {
             // No node holds the group: there is nothing to take over from.
             readiness.add(node, [Obstacle::NotStandingBy]);
         }

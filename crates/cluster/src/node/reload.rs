@@ -133,7 +133,7 @@ impl Node {
         // Last, because it may make this node active, or another.
         self.roles.reconfigure(now, new.role);
         self.handle_role_events(now);
-        Ok(Reloaded { announces, judges: self.pipeline.is_judging() })
+        Ok(Reloaded { announces, judges: self.pipeline.is_reevaluating() })
     }
 
     /// Finds whatever [`Node::reload`] could stumble over half-way.

@@ -14,21 +14,16 @@ const EXPIRIES_PER_TIMEOUT_MAX: usize = 256;
 /// A copy whose own timer runs out while its master lives is looked at again after this time.
 const COPY_LOOK_AGAIN: core::time::Duration = core::time::Duration::from_secs(60);
 
-/// Whether a node in this state handles the packets of a group, though it may not have told the neighbours yet.
-pub(super) fn forwards(state: State) -> bool {
-    state.holds_addresses() || state == State::TakingOver
-}
-
 impl Node {
     /// Whether this node holds shared addresses, of whichever group.
     #[must_use]
     pub fn holds_addresses(&self) -> bool {
-        !self.held_groups().is_empty()
+        self.roles.holds_any()
     }
 
     /// Whether this node forwards packets of any group.
     pub(super) fn forwards_any(&self) -> bool {
-        !self.roles.groups_in(forwards).is_empty()
+        self.roles.forwards_any()
     }
 
     /// The groups whose addresses this node holds.
@@ -40,7 +35,7 @@ impl Node {
     /// Whether this node speaks for all connections, whoever was their master: it holds the addresses of all groups. One that
     /// shares them with others speaks for those that it is master of.
     pub(super) fn speaks_for_all(&self) -> bool {
-        self.roles.are_all(State::holds_addresses)
+        self.roles.speaks_for_all()
     }
 
     pub(super) fn handle_role_events(&mut self, now: Instant) {
@@ -87,10 +82,10 @@ impl Node {
 
     /// Takes up judging connections, or leaves it off, as the roles say now. Who forwards but some groups judges its own.
     pub(super) fn judge_as_roles_are(&mut self) {
-        if self.roles.groups_in(forwards).is_empty() {
+        if !self.roles.forwards_any() {
             self.judging.leave_off(&mut self.pipeline);
         } else {
-            self.judging.take_up(&mut self.pipeline, self.roles.are_all(forwards));
+            self.judging.take_up(&mut self.pipeline, self.roles.are_all(State::forwards));
         }
     }
 

@@ -22,7 +22,7 @@ impl Node {
     pub(super) fn note_living(&mut self) {
         if self.pipeline.is_sharing() {
             let living = self.replication.peers.iter().filter(|peer| peer.holds_its_own()).map(|peer| peer.id);
-            self.pipeline.set_living(living);
+            self.pipeline.set_live_owners(living);
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) struct SplitWatch {
 impl Node {
     /// The groups for which this node is active.
     pub(super) fn active_groups(&self) -> GroupSet {
-        self.roles.groups_in(|state| state == State::Active)
+        self.roles.active()
     }
 
     /// A split brain with a peer, as far as this node can know.

@@ -387,7 +387,7 @@ impl Node {
         if !self.tracking.tracks(target) {
             return Consequence::NotTracked;
         }
-        let held = || self.roles.groups().filter(|group| super::roles::forwards(self.roles.state(*group)));
+        let held = || self.roles.groups().filter(|group| self.roles.state(*group).forwards());
         if held().next().is_none() {
             return Consequence::StandsBy;
         }

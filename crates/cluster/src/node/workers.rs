@@ -27,7 +27,6 @@ use core::time::Duration;
 
 use flow::{BATCH_FRAMES_MAX, Instant, NodeId, PacketBatch, WorkerId};
 
-use super::roles::forwards;
 use super::surroundings::Surroundings;
 use super::{ConfigError, Node, NodeConfig, NodeEvent};
 use crate::forwarding::{Learning, Sharing};
@@ -285,12 +284,12 @@ impl Node {
         self.follow_leaving(now, standing.is_leaving);
         self.note_forwarded_elsewhere(now, standing.is_forwarded_elsewhere);
         let is_anyone_lost = self.follow_peers(standing);
-        let before = self.roles.groups_in(forwards);
+        let before = self.roles.forwarded();
         for (group, (state, term)) in self.roles.groups().zip(&standing.groups) {
             self.roles.follow(now, group, *state, *term);
-            self.others.usable_terms[group.index()] = if forwards(*state) { *term } else { 0 };
+            self.others.usable_terms[group.index()] = if state.forwards() { *term } else { 0 };
         }
-        let after = self.roles.groups_in(forwards);
+        let after = self.roles.forwarded();
         self.forwarder.set_held(now, after);
         if !after.without(before).is_empty() {
             self.awaiting_first_packet = Some(self.pipeline.counters().taken_over);

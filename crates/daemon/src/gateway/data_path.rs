@@ -144,7 +144,7 @@ impl DataPath {
     /// Opens the sockets to the peers.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
         let Setting { mut node, ports, signals, waker, receiver, post, credentials } = setting;
-        node.set_stopwatch(Box::new(MonotonicClock));
+        node.pipeline_mut().observation_mut().set_stopwatch(Box::new(MonotonicClock));
         let place = node.place();
         let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
         let links = place.leads().then(|| Links::open(&config.ports, &mut node, clock::now())).transpose()?;

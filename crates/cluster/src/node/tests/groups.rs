@@ -166,7 +166,7 @@ fn each_judges_its_own_connections_and_the_survivor_those_of_the_dead() {
     connect(&mut cluster, 1, 40_001);
     let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 0, rules(Some(40_001))) };
     assert!(reload(&mut cluster, 0, new).judges);
-    cluster.run_until("node 0 to have judged its own", |cluster| !cluster.node(0).pipeline().is_judging());
+    cluster.run_until("node 0 to have judged its own", |cluster| !cluster.node(0).pipeline().is_reevaluating());
     cluster.run(Duration::from_millis(100));
     assert_eq!(cluster.connections(1), 2, "the other node allows it still");
     exchange(&mut cluster, 1, 40_001);

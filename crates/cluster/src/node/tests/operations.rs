@@ -84,7 +84,7 @@ fn connections_that_new_rules_do_not_allow_end_on_both_nodes_when_the_operator_w
     assert!(cluster.server_receives().is_none());
     assert_eq!(cluster.dropped(0, DropReason::FirewallDenied), 1);
 
-    cluster.run_until("all to be judged", |cluster| !cluster.node(0).pipeline().is_judging());
+    cluster.run_until("all to be judged", |cluster| !cluster.node(0).pipeline().is_reevaluating());
     assert!(events(&mut cluster, 0).contains(&NodeEvent::Judged { ended: 1 }));
     assert_eq!(cluster.node(0).pipeline().counters().disallowed, 1);
     cluster.run_until("the standby to hear of it", |cluster| cluster.connections(1) == 300);

@@ -142,7 +142,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::AddressDefences, &[], status.forwarding.defences);
         samples.add_flag(Metric::Passive, &[], status.passive.is_some());
         samples.add_count(Metric::ConnectionsRelearnt, &[], pipeline.counters().relearnt);
-        add_latencies(&mut samples, self.node.latencies());
+        add_latencies(&mut samples, self.node.pipeline().observation().latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         sharing::add(&mut samples, pipeline.sharing_counters());
