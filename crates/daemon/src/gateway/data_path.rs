@@ -287,7 +287,7 @@ impl DataPath {
 
     /// A leaving node ends when it holds the addresses no more and its peers have heard its last words.
     fn may_end(&self, now: Instant) -> bool {
-        let has_left = || !self.node.holds_addresses() && !self.node.has_last_words();
+        let has_left = || !self.node.holds_addresses() && !self.node.has_unacknowledged();
         self.leaving_until.is_some_and(|until| until <= now || has_left())
     }
 

@@ -105,7 +105,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             next_hops: reporting.next_hops(&status),
             drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
-            redundancy: status.site.as_ref().map(|site| Box::new(describe::tunnel(site))),
+            redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),
             sync: None,
         }
