@@ -138,7 +138,7 @@ fn main() {
         node.reload(now, new).expect("it can be taken");
         println!("{what}: packets wait for {:?}", begun.elapsed());
         let (mut steps, mut longest, begun) = (0_u32, Duration::ZERO, Clock::now());
-        while node.pipeline().is_judging() {
+        while node.pipeline().is_reevaluating() {
             let step = Clock::now();
             node.handle_timeout(now);
             longest = longest.max(step.elapsed());

@@ -105,7 +105,7 @@ impl Watches {
     /// A sentence that says why not.
     pub fn begin(&mut self, node: &mut Node, order: WatchOrder) -> Result<(), String> {
         let WatchOrder { id, subject, sights_max, sink, alive } = order;
-        node.observe(id, subject, sights_max).map_err(|error| error.to_string())?;
+        node.pipeline_mut().observation_mut().begin(id, subject, sights_max).map_err(|error| error.to_string())?;
         self.running.push(Running { id, sink, alive, missed: 0 });
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Watches {
 
     #[cold]
     fn pass_on_each(&mut self, node: &mut Node) {
-        while let Some(Observed { watch, missed, sight }) = node.poll_observed() {
+        while let Some(Observed { watch, missed, sight }) = node.pipeline_mut().observation_mut().poll() {
             let Some(running) = self.running.iter_mut().find(|running| running.id == watch) else { continue };
             let witnessed = Witnessed { missed: missed + running.missed, sight };
             if let Err(TrySendError::Full(_)) = running.sink.try_send(witnessed) {
@@ -130,7 +130,7 @@ impl Watches {
         self.running.retain(|running| {
             let is_wanted = running.alive.strong_count() > 0;
             if !is_wanted {
-                node.stop_observing(running.id);
+                node.pipeline_mut().observation_mut().end(running.id);
             }
             is_wanted
         });

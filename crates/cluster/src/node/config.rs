@@ -1,36 +1,27 @@
 //! What a node is made from.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use flow::conntrack::{Tracker, TrackerConfig};
+use flow::conntrack::TrackerConfig;
 use flow::{HashKey, Instant, NodeId};
 use network_functions::chain::Chain;
-use network_functions::restoration::ChainUnrestorable;
-use replication::compact::{CompactConfigError, CompactReceiver};
+use replication::compact::CompactReceiver;
 use replication::representation::Selection;
-use replication::secure::{OVERHEAD_BYTES, Security, UnnamedPeer};
+use replication::secure::{OVERHEAD_BYTES, Security};
 use replication::{Resync, Session, SessionConfig};
 
-use super::elsewhere::{Announcing, LastKnown};
-use super::event::Events;
-use super::held::HeldReplies;
-use super::judging::Judging;
-use super::passive::Passive;
+use super::error::ConfigError;
 use super::paths::Paths;
-use super::peer::Peer;
+use super::peer::{LastKnown, Peer};
+use super::peers::Peers;
 use super::replication_set::compact::{Compact, CompactNodeConfig, Readvertised};
-use super::replication_set::{Peers, ReplicationSet};
-use super::securing::{PlainText, channel};
 use super::split_brain::SplitWatch;
 use super::store::ReplicaCounters;
-use super::tracking::Tracking;
-use super::workers::Others;
-use super::{Node, failure_detector, forwarding, role};
-use crate::group::{GROUPS_MAX, GroupId};
-use crate::pipeline::{Limits, Pipeline, SharingConfig};
+use crate::group::GROUPS_MAX;
+use crate::pipeline::{Limits, SharingConfig};
+use crate::{failure_detector, forwarding, role};
 
 /// What a node is made from. The chain, the hash key and the seed are its own; all else is alike on nodes that back
 /// each other up.
@@ -85,111 +76,36 @@ const RECEIVER_SEED: u64 = 0x7f4a_7c15_9e37_79b9;
 /// As above, for what it tells on.
 const READVERTISED_SEED: u64 = 0x94d0_49bb_1331_11eb;
 
-/// Why a node cannot be made from its configuration: the part that is unsound.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// Ports, addresses or routes.
-    #[error(transparent)]
-    Forwarding(#[from] forwarding::ConfigError),
-    /// Replication.
-    #[error(transparent)]
-    Replication(#[from] replication::ConfigError),
-    /// Failure detection.
-    #[error(transparent)]
-    Detection(#[from] failure_detector::ConfigError),
-    /// More groups of addresses than a cluster can have.
-    #[error("{0} groups of shared addresses are too many: {GROUPS_MAX} at most")]
-    TooManyGroups(usize),
-    /// Two groups that the nodes could not tell apart.
-    #[error("two groups of shared addresses have the same identity; give one of them another name")]
-    DuplicateGroup,
-    /// A shared address is of a group that there is not.
-    #[error("a shared address is of group {}, which is not configured", .0.0)]
-    UnknownGroup(GroupId),
-    /// A peer has the node's own number, or two peers share one.
-    #[error("node {} is among the peers twice, or is this node itself", .0.0)]
-    DuplicatePeer(NodeId),
-    /// Its certificate cannot be told from others.
-    #[error(transparent)]
-    UnnamedPeer(#[from] UnnamedPeer),
-    /// The stream of filters.
-    #[error(transparent)]
-    Compact(#[from] CompactConfigError),
-    /// What cannot be had together with compact words.
-    #[error("connections that are told by a filter cannot be had with {0}: tell them precisely, or do without")]
-    NotWithCompact(&'static str),
-    /// A function's state cannot be had from tuples.
-    #[error("connections cannot be told by a filter: {0}")]
-    Unrestorable(#[from] ChainUnrestorable),
-}
-
 impl NodeConfig {
-    /// Makes the node.
-    pub(super) fn build(self, now: Instant) -> Result<Node, ConfigError> {
-        let ids: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();
+    /// The configurations of the groups and the peers go together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let ids = self.peer_ids();
         for (index, id) in ids.iter().enumerate() {
             if *id == self.node || ids[..index].contains(id) {
                 return Err(ConfigError::DuplicatePeer(*id));
             }
         }
-        check_groups(&self.role, &self.forwarding)?;
-        let compact = self.build_compact(&ids)?;
-        let mut peers = self
-            .peers
-            .iter()
-            .zip(1_u64..)
-            .map(|(peer, nth)| self.build_peer(peer, self.seed.rotate_left(16).wrapping_add(nth), now))
-            .collect::<Result<Vec<_>, _>>()?;
-        let tracker = Tracker::new(self.tracker);
-        let mut pipeline =
-            Pipeline::new(self.node, self.connections_max, self.hash_key, tracker, self.chain).with_limits(self.limits);
-        if let Some(sharing) = self.sharing {
-            pipeline = pipeline.with_sharing(sharing);
-        }
-        let startup_hold = self.role.startup_hold;
-        let mut roles = role::Roles::new(
-            role::Config { node: self.node, peers: ids, incarnation: (self.seed >> 24) as u32, ..self.role },
-            now,
-        );
-        peers.iter_mut().for_each(Peer::note_told_all);
-        roles.set_informed(now, peers.iter().all(|peer| peer.has_told_all));
-        let passive = Passive::new(startup_hold, self.seed.rotate_left(32), now);
-        Ok(Node {
-            id: self.node,
-            pipeline,
-            replication: ReplicationSet {
-                id: self.node,
-                selection: self.selection,
-                hold_first_reply: self.hold_first_reply,
-                peers: Peers::new(peers),
-                next_session: 0,
-                deferral: None,
-                compact,
-                attributes: Vec::new(),
-            },
-            forwarder: forwarding::Forwarder::new(self.forwarding)?,
-            roles,
-            held: HeldReplies::default(),
-            others: Others::default(),
-            outbox: VecDeque::new(),
-            events: Events::default(),
-            awaiting_first_packet: None,
-            more_expiries: false,
-            judging: Judging::default(),
-            tracking: Tracking::default(),
-            drain_given_up_at: None,
-            leaving: super::leaving::Leaving::default(),
-            served_at: now,
-            service_gap: super::readiness::ServiceGap::default(),
-            passive,
-            announcing: Announcing::default(),
-            plain: PlainText::default(),
-            site: None,
-        })
+        check_groups(&self.role, &self.forwarding)
     }
 
-    /// Refuses what cannot be had together with compact words, and makes what tells them.
-    fn build_compact(&self, peers: &[NodeId]) -> Result<Option<Box<Compact>>, ConfigError> {
+    pub(super) fn peer_ids(&self) -> Vec<NodeId> {
+        self.peers.iter().map(|peer| peer.id).collect()
+    }
+
+    /// The peers, of which nothing is known yet.
+    pub(super) fn build_peers(&self, now: Instant) -> Result<Peers, ConfigError> {
+        let seeds = (1..).map(|nth| self.seed.rotate_left(16).wrapping_add(nth));
+        let peers = self.peers.iter().zip(seeds).map(|(peer, seed)| self.build_peer(peer, seed, now));
+        let mut peers = peers.collect::<Result<Vec<_>, _>>()?;
+        peers.iter_mut().for_each(Peer::note_sent_all);
+        Ok(Peers::new(peers))
+    }
+
+    /// Compact replication, if it is configured. Refuses what cannot be had together with it.
+    pub(super) fn build_compact(&self) -> Result<Option<Box<Compact>>, ConfigError> {
         let Some(config) = &self.compact else { return Ok(None) };
         let lacks_session = |peer: &PeerConfig| peer.session.is_none();
         if self.sharing.is_some() {
@@ -205,12 +121,12 @@ impl NodeConfig {
         let room_bytes = if self.security.is_some() { OVERHEAD_BYTES } else { 0 };
         let mut config = config.clone();
         config.config.datagram_bytes_max = config.config.datagram_bytes_max.saturating_sub(room_bytes);
-        Ok(Some(Box::new(Compact::new(&config, peers, self.connections_max)?)))
+        Ok(Some(Box::new(Compact::new(&config, self.node, &self.peer_ids(), self.connections_max)?)))
     }
 
     fn build_peer(&self, peer: &PeerConfig, seed: u64, now: Instant) -> Result<Peer, ConfigError> {
         peer.detector.check()?;
-        let channel = self.security.as_ref().map(|security| channel(security, self.node, peer, now)).transpose()?;
+        let channel = self.security.as_ref().map(|security| security.channel(self.node, peer.id, now)).transpose()?;
         let session = match peer.session {
             None => None,
             Some(config) => {
@@ -230,20 +146,20 @@ impl NodeConfig {
             replica: ReplicaCounters::default(),
             orphaned_at: None,
             is_watched: true,
-            is_said_up: false,
+            is_up_by_lead: false,
             refused: None,
             heartbeats: None,
             paths: Paths::default(),
             split: SplitWatch::default(),
             is_replica_incomplete: false,
-            has_told_all: false,
+            has_sent_all: false,
             last_known: LastKnown::default(),
             channel,
             compact: self
                 .compact
                 .as_ref()
                 .map(|compact| CompactReceiver::new(compact.receiver_limits(), seed ^ RECEIVER_SEED)),
-            heard_compactly_at: None,
+            compact_received_at: None,
             readvertised: self
                 .compact
                 .as_ref()

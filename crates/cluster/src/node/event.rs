@@ -1,12 +1,11 @@
-//! What a node tells of itself.
+//! What a node reports of itself.
 
 use alloc::collections::VecDeque;
+use core::net::IpAddr;
 
-use flow::{Instant, NodeId, WorkerId};
+use flow::wire::MacAddress;
+use flow::{Instant, NodeId, PortId, WorkerId};
 
-use super::passive::PassiveReason;
-use super::paths::Path;
-use super::tracking::{Consequence, Target};
 use crate::forwarding::AddressConflict;
 use crate::group::GroupId;
 
@@ -139,6 +138,99 @@ pub enum NodeEvent {
     AddressConflict(AddressConflict),
     /// The worker did not make its connections usable in time; the addresses were announced without it.
     WorkerLate(WorkerId),
+}
+
+/// A way between two nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Path {
+    /// That of replication.
+    Replication,
+    /// The link of a service port.
+    Port(PortId),
+}
+
+/// A port, or a next hop behind one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A port: reached while its link is up.
+    Port(PortId),
+    /// A neighbour on the port's link: reached while it answers ARP or neighbour solicitations.
+    NextHop(PortId, IpAddr),
+}
+
+/// What follows from a change of what the node reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Consequence {
+    /// It counts for no group.
+    NotTracked,
+    /// This node holds no addresses.
+    StandsBy,
+    /// It holds addresses, and this peer reaches more: the peer takes them.
+    PeerReachesMore(NodeId),
+    /// It holds addresses and keeps them, as no peer that could serve reaches more.
+    NoPeerReachesMore,
+}
+
+/// Why a node takes no shared addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassiveReason {
+    /// It has just started and asks whether another host has them.
+    Probing,
+    /// Another host has one of them, or is about to take it.
+    AddressDefended {
+        /// The port on whose link the host is.
+        port: PortId,
+        /// The address.
+        address: IpAddr,
+        /// The host's link address.
+        mac: MacAddress,
+    },
+    /// A peer sends packets that this node cannot accept.
+    PeerRejected {
+        /// The peer.
+        peer: NodeId,
+        /// What is wrong with them.
+        why: Rejection,
+    },
+}
+
+/// What is wrong with a peer's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejection {
+    /// They are encrypted under another key, or their certificate does not hold.
+    NotAuthenticated,
+    /// They are not encrypted, and this node encrypts.
+    PlainText,
+    /// They are encrypted, and this node does not encrypt.
+    Encrypted,
+    /// They name another node as their sender.
+    NamesAnotherNode(NodeId),
+    /// They speak of none of this node's groups of addresses.
+    GroupsDiffer,
+    /// They cannot be read: the peer runs another release.
+    Unreadable,
+}
+
+impl core::fmt::Display for Rejection {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotAuthenticated => formatter.write_str(
+                "cannot be authenticated: give both nodes the same keys or authorities in [replication.security]",
+            ),
+            Self::PlainText => {
+                formatter.write_str("are not encrypted: give both nodes the same mode in [replication.security]")
+            }
+            Self::Encrypted => formatter
+                .write_str("are encrypted, this node does not encrypt: give this node the same [replication.security]"),
+            Self::NamesAnotherNode(node) => {
+                write!(formatter, "name node {} as their sender: give each node its own node.id", node.0)
+            }
+            Self::GroupsDiffer => {
+                formatter.write_str("speak of none of this node's groups: give both nodes the same [[group]] sections")
+            }
+            Self::Unreadable => formatter.write_str("cannot be read: run the same release on both nodes"),
+        }
+    }
 }
 
 /// Events with their times, oldest first.

@@ -14,18 +14,16 @@
 //! Two nodes that start together and reject each other, or cannot reach each other, must not both stay passive. Both probe; of
 //! two that probe the one with the lower link address goes first, and the other then finds the addresses defended.
 
-use alloc::vec::Vec;
-use core::net::IpAddr;
 use core::time::Duration;
 
 use flow::random::SplitMix64;
-use flow::wire::MacAddress;
-use flow::{Instant, NodeId, PortId};
+use flow::{Instant, NodeId};
 use replication::secure::ChannelError;
 
-use super::{Node, NodeError, NodeEvent};
-use crate::forwarding::{AddressFinding, FindingKind};
-use crate::group::{GroupId, GroupSet};
+use super::error::NodeError;
+use super::event::{Events, NodeEvent, PassiveReason, Rejection};
+use crate::forwarding::{AddressFinding, FindingKind, Forwarder};
+use crate::group::GroupSet;
 use crate::role::{Heartbeats, Roles, State};
 
 /// Probes that are sent while a starting node listens (RFC 5227 section 1.1: PROBE_NUM).
@@ -42,46 +40,6 @@ const REASON_LASTS: Duration = Duration::from_secs(3);
 /// Probes without an answer after which a defended address is free.
 const UNANSWERED_MIN: u8 = 2;
 
-/// Why a node takes no shared addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PassiveReason {
-    /// It has just started and asks whether another host has them.
-    Probing,
-    /// Another host has one of them, or is about to take it.
-    AddressDefended {
-        /// The port on whose link the host is.
-        port: PortId,
-        /// The address.
-        address: IpAddr,
-        /// The host's link address.
-        mac: MacAddress,
-    },
-    /// A peer sends packets that this node cannot accept.
-    PeerRejected {
-        /// The peer.
-        peer: NodeId,
-        /// What is wrong with them.
-        why: Rejection,
-    },
-}
-
-/// What is wrong with a peer's packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rejection {
-    /// They are encrypted under another key, or their certificate does not hold.
-    NotAuthenticated,
-    /// They are not encrypted, and this node encrypts.
-    PlainText,
-    /// They are encrypted, and this node does not encrypt.
-    Encrypted,
-    /// They name another node as their sender.
-    NamesAnotherNode(NodeId),
-    /// They speak of none of this node's groups of addresses.
-    GroupsDiffer,
-    /// They cannot be read: the peer runs another release.
-    Unreadable,
-}
-
 impl Rejection {
     /// Whether an error in a peer's packet shows that the two nodes are configured otherwise.
     const fn of(error: &NodeError) -> Option<Self> {
@@ -92,28 +50,6 @@ impl Rejection {
             NodeError::NotItsOwn { named, .. } => Some(Self::NamesAnotherNode(*named)),
             NodeError::Heartbeat(_) => Some(Self::Unreadable),
             _ => None,
-        }
-    }
-}
-
-impl core::fmt::Display for Rejection {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::NotAuthenticated => formatter.write_str(
-                "cannot be authenticated: give both nodes the same keys or authorities in [replication.security]",
-            ),
-            Self::PlainText => {
-                formatter.write_str("are not encrypted: give both nodes the same mode in [replication.security]")
-            }
-            Self::Encrypted => formatter
-                .write_str("are encrypted, this node does not encrypt: give this node the same [replication.security]"),
-            Self::NamesAnotherNode(node) => {
-                write!(formatter, "name node {} as their sender: give each node its own node.id", node.0)
-            }
-            Self::GroupsDiffer => {
-                formatter.write_str("speak of none of this node's groups: give both nodes the same [[group]] sections")
-            }
-            Self::Unreadable => formatter.write_str("cannot be read: run the same release on both nodes"),
         }
     }
 }
@@ -169,6 +105,72 @@ impl Passive {
     /// Another worker decides.
     pub(super) const fn follow(&mut self) {
         self.is_starting = false;
+    }
+
+    /// Probes for the addresses, weighs what was found, and lets the roles know. To be called before the roles decide.
+    pub(super) fn update(&mut self, now: Instant, roles: &mut Roles, forwarder: &mut Forwarder, events: &mut Events) {
+        if !self.is_starting {
+            return;
+        }
+        if roles.holds_any() {
+            // What is found of the addresses from now on are conflicts.
+            self.is_starting = false;
+            forwarder.stop_probing();
+            self.report(now, None, events);
+            roles.set_passive(now, false);
+            return;
+        }
+        while let Some(finding) = forwarder.poll_finding() {
+            let is_held = roles.is_held_by_peer(now, finding.group);
+            self.note_finding(now, finding, is_held);
+        }
+        self.looked_at = now;
+        self.forget(now);
+        if self.takes_probe(now) {
+            forwarder.probe_addresses(GroupSet::ALL);
+        }
+        let reason = self.reason(now);
+        self.report(now, reason, events);
+        roles.set_passive(now, reason.is_some());
+    }
+
+    /// Reports a reason once the probes of the start are over: a node that joins one that holds the addresses finds them
+    /// defended until it has received a heartbeat.
+    fn report(&mut self, now: Instant, reason: Option<PassiveReason>, events: &mut Events) {
+        let is_over = self.probing_ends_at() <= now || reason.is_none();
+        if is_over && self.reported != reason {
+            self.reported = reason;
+            events.push(now, NodeEvent::Passive(reason));
+        }
+    }
+
+    /// A peer's packet was refused. Whether [`Passive::update`] is to follow.
+    #[must_use]
+    pub(super) fn note_rejected(&mut self, now: Instant, from: NodeId, error: &NodeError) -> bool {
+        Rejection::of(error).is_some_and(|why| self.reject(now, from, why))
+    }
+
+    fn reject(&mut self, now: Instant, peer: NodeId, why: Rejection) -> bool {
+        let counts = self.is_starting && !self.has_accepted;
+        if counts {
+            let first = self.rejected.map_or((peer, why), |(peer, why, _)| (peer, why));
+            self.rejected = Some((first.0, first.1, now));
+        }
+        counts
+    }
+
+    /// A peer's heartbeats were read, before the roles weigh them. Whether [`Passive::update`] is to follow.
+    #[must_use]
+    pub(super) fn handle_heartbeats(&mut self, now: Instant, heartbeats: &Heartbeats, roles: &Roles) -> bool {
+        if !self.is_starting {
+            return false;
+        }
+        let Heartbeats { first, groups, .. } = heartbeats;
+        if !roles.knows_any_of(heartbeats) {
+            return self.reject(now, first.node, Rejection::GroupsDiffer);
+        }
+        self.note_accepted(first.state.holds_addresses() || groups.iter().any(|group| group.state.holds_addresses()));
+        true
     }
 
     fn probing_ends_at(&self) -> Instant {
@@ -234,8 +236,9 @@ impl Passive {
         }
     }
 
-    /// What is said of it to operators.
-    pub(super) fn status(&self, now: Instant, is_listening: bool) -> Option<PassiveReason> {
+    /// Why the node takes no shared addresses, for operators.
+    pub(super) fn status(&self, now: Instant, roles: &Roles) -> Option<PassiveReason> {
+        let is_listening = roles.states().any(|state| state == State::Init);
         let is_probing = self.is_starting && is_listening && now < self.probing_ends_at();
         if is_probing { Some(PassiveReason::Probing) } else { self.reason(now) }
     }
@@ -282,89 +285,5 @@ impl Passive {
         // Then what was found counts, and is reported.
         let end = Some(self.probing_ends_at()).filter(|at| *at > self.looked_at);
         [probes.then_some(self.probe_at), expiry, end].into_iter().flatten().min()
-    }
-}
-
-/// Whether a peer's heartbeat, which counts, says that the peer holds the group.
-fn is_held_by_peer(roles: &Roles, peers: &[NodeId], now: Instant, group: GroupId) -> bool {
-    peers.iter().filter_map(|peer| roles.peer(now, *peer, group)).any(|said| said.state.holds_addresses())
-}
-
-impl Node {
-    /// Why this node takes no shared addresses, if it is so.
-    #[must_use]
-    pub fn passive(&self, now: Instant) -> Option<PassiveReason> {
-        self.passive.status(now, self.roles.groups_in(|state| state == State::Init) != GroupSet::EMPTY)
-    }
-
-    /// Probes for the addresses, weighs what was found, and lets the roles know. To be called before the roles decide.
-    pub(super) fn look_after_passive(&mut self, now: Instant) {
-        if !self.passive.is_starting {
-            return;
-        }
-        if !self.held_groups().is_empty() {
-            self.end_start(now);
-            return;
-        }
-        let peers: Vec<NodeId> = self.replication.peers.iter().map(|peer| peer.id).collect();
-        while let Some(finding) = self.forwarder.poll_finding() {
-            let is_held = is_held_by_peer(&self.roles, &peers, now, finding.group);
-            self.passive.note_finding(now, finding, is_held);
-        }
-        self.passive.looked_at = now;
-        self.passive.forget(now);
-        if self.passive.takes_probe(now) {
-            self.forwarder.probe_addresses(GroupSet::ALL);
-        }
-        let reason = self.passive.reason(now);
-        self.report_passive(now, reason);
-        self.roles.set_passive(now, reason.is_some());
-    }
-
-    /// The node holds addresses: what is found of them from now on are conflicts.
-    fn end_start(&mut self, now: Instant) {
-        self.passive.is_starting = false;
-        self.forwarder.stop_probing();
-        self.report_passive(now, None);
-        self.roles.set_passive(now, false);
-    }
-
-    /// Reports a reason once the probes of the start are over: a node that joins one that holds the addresses finds them
-    /// defended until it has received a heartbeat.
-    fn report_passive(&mut self, now: Instant, reason: Option<PassiveReason>) {
-        let is_over = self.passive.probing_ends_at() <= now || reason.is_none();
-        if is_over && self.passive.reported != reason {
-            self.passive.reported = reason;
-            self.events.push(now, NodeEvent::Passive(reason));
-        }
-    }
-
-    /// A peer's packet was refused.
-    pub(super) fn note_rejected(&mut self, now: Instant, from: NodeId, error: &NodeError) {
-        if let Some(why) = Rejection::of(error) {
-            self.reject(now, from, why);
-        }
-    }
-
-    fn reject(&mut self, now: Instant, peer: NodeId, why: Rejection) {
-        if self.passive.is_starting && !self.passive.has_accepted {
-            let first = self.passive.rejected.map_or((peer, why), |(peer, why, _)| (peer, why));
-            self.passive.rejected = Some((first.0, first.1, now));
-            self.look_after_passive(now);
-        }
-    }
-
-    /// A peer's heartbeats were read, before the roles weigh them.
-    pub(super) fn note_heartbeats(&mut self, now: Instant, said: &Heartbeats) {
-        if !self.passive.is_starting {
-            return;
-        }
-        if !self.roles.knows_any_of(said) {
-            self.reject(now, said.first.node, Rejection::GroupsDiffer);
-            return;
-        }
-        let holds = said.first.state.holds_addresses() || said.groups.iter().any(|group| group.state.holds_addresses());
-        self.passive.note_accepted(holds);
-        self.look_after_passive(now);
     }
 }

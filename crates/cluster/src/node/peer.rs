@@ -1,23 +1,48 @@
 //! What a node has for each of its peers.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::table::Slot;
-use flow::{Instant, NodeId};
+use flow::{Instant, NodeId, PortId};
 use replication::compact::CompactReceiver;
-use replication::secure::Channel;
+use replication::secure::{Channel, ChannelEvent, Content};
 use replication::{Handle, Resync, Session, SessionEvent};
 
-use super::elsewhere::LastKnown;
-use super::event::{Events, NodeEvent};
+use super::event::{Events, NodeEvent, Path};
 use super::paths::Paths;
-use super::replication_set::compact::{Compact, Readvertised};
+use super::replication_set::compact::Readvertised;
 use super::split_brain::SplitWatch;
+use super::status::PeerStatus;
 use super::store::ReplicaCounters;
-use crate::failure_detector;
-use crate::role::{Division, Heartbeats};
+use crate::failure_detector::{self, Diagnostic, Event};
+use crate::forwarding::PathFrameKind;
+use crate::pipeline::{Pipeline, Remnants};
+use crate::role::{Division, Heartbeats, Roles};
 
-/// A peer: its failure detector, and the session with it unless replication is off.
+/// A peer that receives nothing sends its detection packets once a second (RFC 5880 section 6.8.3), but its heartbeats and
+/// messages as before: one that is younger than so many tenths of the detection time shows that it lives. Those of a dead peer
+/// are about as old as the detection time. They are younger only if three detection packets, a tenth apart, were lost before
+/// its death; its addresses are then taken over when its last heartbeat has expired.
+const FRESH_TENTHS: u32 = 7;
+/// A heartbeat of a peer that is up, older than this, is late: ten are sent in this time.
+pub const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(500);
+
+/// What was last known of a peer's role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum LastKnown {
+    /// Nothing was received of it since the start.
+    #[default]
+    Nothing,
+    /// It says that it has left the choice of who holds the addresses.
+    Left,
+    /// It says how it stands.
+    Present,
+    /// It has been silent since then, and may forward.
+    SilentSince(Instant),
+}
+
+/// A peer: its failure detector, the paths to it, the channel and the session with it, and its filters.
 pub(super) struct Peer {
     pub(super) id: NodeId,
     pub(super) detector: failure_detector::Session,
@@ -33,35 +58,67 @@ pub(super) struct Peer {
     /// Heartbeats that wait to be sent to it.
     pub(super) heartbeats: Option<Heartbeats>,
     pub(super) is_replica_incomplete: bool,
-    /// It has told all its connections at some time, though it may have started anew since.
-    pub(super) has_told_all: bool,
-    /// This worker runs its failure detector. The others are told by it.
+    /// It has sent all its connections at some time, though it may have restarted since.
+    pub(super) has_sent_all: bool,
+    /// This worker runs its failure detector. The other workers follow it.
     pub(super) is_watched: bool,
-    /// What the lead says of it where it is not watched here.
-    pub(super) is_said_up: bool,
-    /// How it divides its packets, if that is not how this node does: then it is not spoken with.
+    /// Whether it is up according to the lead worker, where it is not watched here.
+    pub(super) is_up_by_lead: bool,
+    /// How it divides its packets, if that is not how this node does: then nothing is replicated.
     pub(super) refused: Option<Division>,
     /// What was last known of its role.
     pub(super) last_known: LastKnown,
-    /// What is said to it, and what it says, is encrypted.
+    /// Encrypts what is sent to it, and decrypts what it sends.
     pub(super) channel: Option<Channel>,
-    /// What it tells compactly.
+    /// Its filter.
     pub(super) compact: Option<CompactReceiver>,
-    /// What it tells on for nodes that are gone.
+    /// The filters that it re-advertises for nodes that are gone.
     pub(super) readvertised: Option<Readvertised>,
-    /// When anything that it tells compactly was heard last.
-    pub(super) heard_compactly_at: Option<Instant>,
+    /// When a compact datagram of it was received last.
+    pub(super) compact_received_at: Option<Instant>,
 }
 
 impl Peer {
-    /// Passes on what happened to the session. Whether the peer was started anew.
-    pub(super) fn collect_session_events(
+    /// Does what is due by `now` of the channel, the failure detectors and the session. Copies that a resynchronisation has left
+    /// over are removed, or claimed if this node speaks for all connections.
+    pub(super) fn handle_timeout(&mut self, now: Instant, pipeline: &mut Pipeline, speaks_for_all: bool) {
+        self.channel.iter_mut().for_each(|channel| channel.handle_timeout(now));
+        self.detector.handle_timeout(now);
+        self.paths.handle_timeout(now);
+        self.session.iter_mut().for_each(|session| session.handle_timeout(now));
+        let claims = speaks_for_all || self.resync.has_restarted();
+        let (id, remnants) = (self.id, if claims { Remnants::Claim } else { Remnants::Remove });
+        let sweep = |epoch, cursor, slots| pipeline.replicas().sweep(now, id, epoch, remnants, cursor, slots);
+        if self.resync.step(sweep) {
+            self.session.iter_mut().for_each(Session::request_resync);
+        }
+    }
+
+    /// This node stood still: the peer's silence meanwhile counts for nothing.
+    pub(super) fn handle_stall(&mut self, now: Instant, stall: Duration) {
+        self.detector.handle_absence(now, stall);
+        self.paths.handle_stall(now, stall);
+    }
+
+    /// Passes on what happened to the channel.
+    pub(super) fn report_channel_events(&mut self, now: Instant, events: &mut Events) {
+        while let Some(event) = self.channel.as_mut().and_then(Channel::poll_event) {
+            let event = match event {
+                ChannelEvent::Established => NodeEvent::ChannelSecured(self.id),
+                ChannelEvent::KeysExchanged => NodeEvent::SessionKeysExchanged(self.id),
+            };
+            events.push(now, event);
+        }
+    }
+
+    /// Passes on what happened to the session, also to `note`. Whether the peer was started anew.
+    pub(super) fn report_session_events(
         &mut self,
         now: Instant,
         events: &mut Events,
-        compact: Option<&mut Compact>,
+        mut note: impl FnMut(SessionEvent),
     ) -> bool {
-        let (mut compact, mut has_restarted) = (compact, false);
+        let mut has_restarted = false;
         let Some(session) = &mut self.session else { return false };
         while let Some(event) = session.poll_event() {
             match event {
@@ -70,7 +127,7 @@ impl Peer {
                 _ => {}
             }
             has_restarted |= event == SessionEvent::PeerRestarted;
-            compact.iter_mut().for_each(|compact| compact.note_session(now, self.id, event));
+            note(event);
             let event = match event {
                 SessionEvent::PeerUp => NodeEvent::ReplicationUp(self.id),
                 SessionEvent::PeerSilent | SessionEvent::PeerLeft => NodeEvent::ReplicationDown(self.id),
@@ -91,22 +148,134 @@ impl Peer {
         has_restarted
     }
 
-    /// The peer has said something of connections at most so long ago.
+    /// The next event of a path's detector.
+    pub(super) fn poll_path_event(&mut self) -> Option<(Path, Event)> {
+        match self.detector.poll_event() {
+            Some(event) => Some((Path::Replication, event)),
+            None => self.paths.poll_event(),
+        }
+    }
+
+    /// Handles an event of a path's detector. Whether the peer is lost by it.
+    pub(super) fn handle_path_event(
+        &mut self,
+        now: Instant,
+        path: Path,
+        event: Event,
+        roles: &mut Roles,
+        events: &mut Events,
+    ) -> bool {
+        let peer = self.id;
+        if event == Event::Up && !self.paths.is_any_up() {
+            self.split.remember_suspicion(self.is_up(), !roles.active().is_empty());
+        }
+        let (was_up, is_up) = self.paths.note(now, path, event);
+        if self.paths.has_service() {
+            let is_path_up = event == Event::Up;
+            let event = if is_path_up { NodeEvent::PathUp { peer, path } } else { NodeEvent::PathDown { peer, path } };
+            events.push(now, event);
+        }
+        let result = match (was_up, is_up, event) {
+            (false, true, _) => {
+                self.orphaned_at = None;
+                events.push(now, NodeEvent::PeerUp(peer));
+                roles.handle_peer_up(now, peer)
+            }
+            (true, false, Event::Down { diagnostic }) => {
+                self.orphaned_at = Some(now);
+                events.push(now, NodeEvent::PeerDown(peer));
+                let detection_time = self.detector.status().detection_time.max(self.paths.detection_time());
+                let fresh = detection_time * FRESH_TENTHS / 10;
+                let is_alive = roles.was_heard_within(now, peer, fresh) || self.replicated_within(now, fresh);
+                if is_alive || diagnostic == Diagnostic::NeighbourSignalledDown {
+                    roles.handle_peer_deaf(now, peer)
+                } else {
+                    roles.handle_peer_down(now, peer)
+                }
+            }
+            _ => Ok(()),
+        };
+        debug_assert!(result.is_ok(), "the role automaton is built with the same peers");
+        was_up && !is_up
+    }
+
+    /// The next datagram for the peer over a service path, as it is to be sent: handshakes first, without which there is nothing
+    /// else.
+    pub(super) fn poll_path_datagram(
+        &mut self,
+        now: Instant,
+        ours: Division,
+    ) -> Option<(PortId, PathFrameKind, Vec<u8>)> {
+        if let Some((port, datagram)) = self.paths.poll_handshake() {
+            return Some((port, PathFrameKind::Replication, datagram));
+        }
+        if !self.is_reachable() {
+            return None;
+        }
+        let (kind, content, (port, mut plain)) = match self.paths.poll_detection(now) {
+            Some(packet) => (PathFrameKind::Detection, Content::Detection, packet),
+            None => {
+                let (port, heartbeats) = self.paths.poll_heartbeats()?;
+                let mut plain = Vec::new();
+                encode_heartbeats(&heartbeats, ours, &mut plain);
+                (PathFrameKind::Replication, Content::Replication, (port, plain))
+            }
+        };
+        let Some(channel) = &mut self.channel else { return Some((port, kind, plain)) };
+        let mut datagram = Vec::new();
+        // Where the keys have been used too often it is lost, as the network may lose it.
+        let is_sealed = channel.seal(now, content, &mut plain, &mut datagram);
+        is_sealed.then_some((port, PathFrameKind::Replication, datagram))
+    }
+
+    /// Datagrams reach the peer: the channel, if there is one, has keys.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.channel.as_ref().is_none_or(Channel::is_ready)
+    }
+
+    /// The peer receives what this node replicates, and can use it.
+    pub(super) fn takes_updates(&self) -> bool {
+        self.is_reachable() && self.refused.is_none()
+    }
+
+    /// The peer decides what becomes of its connections: it lives, its session with this node is open, and this node has
+    /// received all that it has.
+    pub(super) fn is_live_owner(&self) -> bool {
+        let is_open = self.session.as_ref().is_some_and(Session::is_open);
+        self.is_up() && self.refused.is_none() && is_open && self.resync.is_settled()
+    }
+
+    /// Whether the peer's filter is whole, or there is none.
+    pub(super) fn has_told_filter(&self) -> bool {
+        self.compact.as_ref().is_none_or(CompactReceiver::is_complete)
+    }
+
+    /// Whether the filters that the peer re-advertises are whole. They may be dropped before.
+    fn has_readvertised(&self) -> bool {
+        self.readvertised.as_ref().is_none_or(Readvertised::is_complete)
+    }
+
+    /// All filters of the peer, inherited ones included.
+    pub(super) fn received_filters(&self) -> impl Iterator<Item = &CompactReceiver> {
+        self.compact.iter().chain(self.readvertised.iter().flat_map(Readvertised::receivers))
+    }
+
+    /// The peer has replicated something at most so long ago.
     pub(super) fn replicated_within(&self, now: Instant, age: Duration) -> bool {
-        let heard = self.session.as_ref().and_then(|session| session.status().last_heard);
-        heard.max(self.heard_compactly_at).is_some_and(|at| now < at + age)
+        let received_at = self.session.as_ref().and_then(|session| session.status().last_heard);
+        received_at.max(self.compact_received_at).is_some_and(|at| now < at + age)
     }
 
     /// The peer is up: on one path at least, each side receives the other.
     pub(super) fn is_up(&self) -> bool {
         let is_replication_up = self.detector.status().state == failure_detector::State::Up;
-        if self.is_watched { is_replication_up || self.paths.is_service_up() } else { self.is_said_up }
+        if self.is_watched { is_replication_up || self.paths.is_service_up() } else { self.is_up_by_lead }
     }
 
     /// When the detector or the session has something to do next.
     pub(super) fn poll_timeouts(&self) -> [Option<Instant>; 4] {
         let channel = self.channel.as_ref().and_then(Channel::poll_timeout);
-        if !self.can_be_told() {
+        if !self.is_reachable() {
             return [None, None, None, channel];
         }
         let session = self.session.as_ref().filter(|_| self.refused.is_none());
@@ -118,9 +287,9 @@ impl Peer {
         [detector, session.and_then(Session::poll_timeout), compact, channel]
     }
 
-    /// Notes it if the peer has told all its connections.
-    pub(super) fn note_told_all(&mut self) {
-        self.has_told_all |=
+    /// Notes it if the peer has sent all its connections.
+    pub(super) fn note_sent_all(&mut self) {
+        self.has_sent_all |=
             self.session.as_ref().is_none_or(|session| session.status().heard) && self.has_told_filter();
     }
 
@@ -131,6 +300,41 @@ impl Peer {
         let has_all = status.is_synchronised() && !self.resync.lacks_room && self.has_told_filter();
         self.orphaned_at.is_some() || has_all
     }
+
+    /// How the peer stands. `leads`: this is the worker that receives heartbeats.
+    pub(super) fn status(&self, now: Instant, roles: &Roles, leads: bool) -> PeerStatus {
+        let session = self.session.as_ref().map(Session::status);
+        let detector = self.detector.status();
+        // That of the peer: up while any path is. Where the peer is not watched, it is what the lead says.
+        let state = match (self.is_up(), self.is_watched) {
+            (true, _) => failure_detector::State::Up,
+            (false, true) => detector.state,
+            (false, false) => failure_detector::State::Down,
+        };
+        PeerStatus {
+            id: self.id,
+            detector: failure_detector::Status { state, ..detector },
+            paths: self.paths.status(detector.state),
+            split_brain: self.split.status(self.is_up(), !roles.active().is_empty()),
+            down_since: self.orphaned_at,
+            heartbeats: roles.groups().map(|group| roles.peer(now, self.id, group)).collect(),
+            heartbeats_late: leads && self.is_up() && !roles.was_heard_within(now, self.id, HEARTBEAT_AGE_MAX),
+            refused: self.refused,
+            session,
+            lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
+            replica: self.replica,
+            channel: self.channel.as_ref().map(Channel::status),
+            compact: self.compact.as_ref().map(CompactReceiver::status),
+            has_told_filter: self.has_told_filter() && self.has_readvertised(),
+        }
+    }
+}
+
+/// Writes heartbeats as they are sent, with how this node divides its packets, over `datagram`.
+pub(super) fn encode_heartbeats(heartbeats: &Heartbeats, ours: Division, datagram: &mut Vec<u8>) {
+    datagram.clear();
+    heartbeats.encode(datagram);
+    ours.encode(datagram);
 }
 
 /// The sessions with all peers that are told of connections.

@@ -8,23 +8,16 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use flow::{Instant, NodeId};
+use flow::NodeId;
 use replication::Link;
 
 use super::status::{GroupStatus, NodeStatus, PeerStatus};
-use super::{Node, roles::forwards};
 use crate::failure_detector;
 use crate::role::{Heartbeat, State};
 
 /// A copy that is older than this is not counted on: changes wait for the peer's acknowledgement longer than any
 /// retransmission takes.
 pub const LAG_MAX: Duration = Duration::from_secs(1);
-/// A heartbeat older than this is late: ten are sent in this time.
-pub const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(500);
-/// A node that was not served for this long cannot be relied on to detect a failure in time …
-pub const SERVICE_GAP_MAX: Duration = Duration::from_millis(100);
-/// … until it has been served in time for so long.
-pub const SERVICE_GAP_COUNTS_FOR: Duration = Duration::from_secs(5);
 
 /// Why a node could not take a group's addresses over without harm. The text says what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -78,7 +71,7 @@ pub enum Obstacle {
     /// Its heartbeats are late: its machine is overloaded, or the links between the nodes are.
     #[error("sends its heartbeats late: is its machine, or a link between the nodes, overloaded?")]
     HeartbeatsLate,
-    /// It was not served for longer than [`SERVICE_GAP_MAX`] not long ago.
+    /// It was not served for longer than [`SERVICE_GAP_MAX`](super::SERVICE_GAP_MAX) not long ago.
     #[error("stood still for {} ms a moment ago: is its machine overloaded?", .0.as_millis())]
     ServedLate(Duration),
 }
@@ -201,12 +194,13 @@ pub(super) fn readiness(status: &NodeStatus, node: NodeId) -> Readiness {
         readiness.add(node, [Obstacle::NoPeer]);
     }
     for group in &status.groups {
-        if let Some(holder) = status.peers.iter().find(|peer| peer.holds(group.group)).filter(|_| !forwards(group.role))
+        if let Some(holder) =
+            status.peers.iter().find(|peer| peer.holds(group.group)).filter(|_| !group.role.forwards())
         {
             readiness.add(node, own_obstacles(status, group, holder));
             continue;
         }
-        if status.leads && !forwards(group.role) {
+        if status.leads && !group.role.forwards() {
             // No node holds the group: there is nothing to take over from.
             readiness.add(node, [Obstacle::NotStandingBy]);
         }
@@ -218,39 +212,4 @@ pub(super) fn readiness(status: &NodeStatus, node: NodeId) -> Readiness {
         of_peers.into_iter().for_each(|(id, obstacles)| readiness.add(id, obstacles));
     }
     readiness
-}
-
-/// How late this node was served of late: it must notice a failure in time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ServiceGap {
-    last: Option<(Instant, Duration)>,
-}
-
-impl ServiceGap {
-    /// The node was not served for `gap` until `now`.
-    pub(super) fn note(&mut self, now: Instant, gap: Duration) {
-        if gap >= SERVICE_GAP_MAX {
-            self.last = Some((now, gap));
-        }
-    }
-
-    /// The gap that still counts against the node.
-    pub(super) fn counting(&self, now: Instant) -> Option<Duration> {
-        self.last.filter(|(at, _)| now < *at + SERVICE_GAP_COUNTS_FOR).map(|(_, gap)| gap)
-    }
-}
-
-impl Node {
-    /// Whether this node could take addresses from a node that serves without losing a connection: it has all copies, and is
-    /// not passive.
-    #[must_use]
-    pub fn could_serve(&self) -> bool {
-        self.roles.could_serve()
-    }
-
-    /// Whether a take-over now would keep every connection, and what stands in its way.
-    #[must_use]
-    pub fn readiness(&self, now: Instant) -> Readiness {
-        self.status(now).readiness
-    }
 }

@@ -6,15 +6,19 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use flow::conntrack::{Tracker, TrackerConfig};
+use flow::conntrack::TrackerConfig;
 use flow::{Instant, NodeId};
 use network_functions::chain::Chain;
 use replication::representation::Selection;
 use replication::secure::SecurityReconfiguration;
 
 use super::config::check_groups;
-use super::{ConfigError, Node};
-use crate::{failure_detector, forwarding, role};
+use super::error::ReloadError;
+use super::peers::Peers;
+use crate::failure_detector;
+use crate::forwarding::{self, Forwarder};
+use crate::pipeline::Pipeline;
+use crate::role::{self, Roles};
 
 /// What can change while a node works.
 #[derive(Debug)]
@@ -72,93 +76,54 @@ pub struct Reloaded {
     pub judges: bool,
 }
 
-/// Why a node did not take another configuration. Nothing has changed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// Addresses or routes.
-    #[error(transparent)]
-    Forwarding(#[from] forwarding::ReconfigureError),
-    /// Failure detection.
-    #[error(transparent)]
-    Detection(#[from] failure_detector::ConfigError),
-    /// Replication.
-    #[error(transparent)]
-    Replication(#[from] replication::ConfigError),
-    /// The chain would look for states where they are not.
-    #[error("the chain is not laid out for the connections that there are: restart the node")]
-    ChainLayout,
-    /// Encryption begins or ends.
-    #[error("[replication.security] begins or ends to encrypt: restart the node")]
-    SecurityDiffers,
-    /// Groups of shared addresses were added, removed or renamed.
-    #[error("the groups of shared addresses are not those that the node began with: restart the node")]
-    GroupsDiffer,
-    /// Addresses are of a group that there is not, or a peer's certificate cannot be told from others.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The peers are others.
-    #[error("the peers are not those that the node began with: restart the node")]
-    PeersDiffer,
-}
-
-impl Node {
-    /// Takes another configuration. Connections go on, whatever it says, unless it asks to hold them against it.
+impl Reconfiguration {
+    /// Finds whatever the node could stumble over half-way.
     ///
     /// # Errors
-    /// It cannot be taken; nothing has changed.
-    pub fn reload(&mut self, now: Instant, new: Reconfiguration) -> Result<Reloaded, ReloadError> {
-        self.check_reload(&new)?;
-        for peer in &new.peers {
-            let Some(known) = self.replication.peers.get_mut(peer.id) else { continue };
-            known.detector.set_config(now, peer.detector)?;
-            known.paths.set_config(now, peer.detector)?;
-            known.session.iter_mut().try_for_each(|session| session.set_batch_delay(peer.batch_delay))?;
-        }
-        if let Some(security) = &new.security {
-            self.renew_security(now, security);
-        }
-        let announces = self.forwarder.reconfigure(now, new.forwarding)?;
-        self.pipeline.renew(Tracker::new(new.tracker), new.chain);
-        self.replication.selection = new.selection;
-        self.replication.hold_first_reply = new.hold_first_reply;
-        self.pipeline.set_wait_for_peer(new.wait_for_peer);
-        match new.reevaluation {
-            Reevaluation::AsBefore => {}
-            Reevaluation::Keep => self.judging.forgive(&mut self.pipeline),
-            Reevaluation::Judge => {
-                self.judging.owe();
-                self.judge_as_roles_are();
-            }
-        }
-        // Last, because it may make this node active, or another.
-        self.roles.reconfigure(now, new.role);
-        self.handle_role_events(now);
-        Ok(Reloaded { announces, judges: self.pipeline.is_judging() })
-    }
-
-    /// Finds whatever [`Node::reload`] could stumble over half-way.
-    fn check_reload(&self, new: &Reconfiguration) -> Result<(), ReloadError> {
-        if !new.chain.continues(self.pipeline.chain()) {
+    /// Why the configuration cannot be taken.
+    pub(super) fn check(
+        &self,
+        pipeline: &Pipeline,
+        roles: &Roles,
+        forwarder: &Forwarder,
+        peers: &Peers,
+    ) -> Result<(), ReloadError> {
+        if !self.chain.continues(pipeline.chain()) {
             return Err(ReloadError::ChainLayout);
         }
-        if !self.roles.are_those_of(&new.role) {
+        if !roles.are_those_of(&self.role) {
             return Err(ReloadError::GroupsDiffer);
         }
-        check_groups(&new.role, &new.forwarding)?;
-        self.forwarder.check_reconfiguration(&new.forwarding)?;
-        let mut ids: Vec<NodeId> = new.peers.iter().map(|peer| peer.id).collect();
-        let mut known: Vec<NodeId> = self.replication.peers.iter().map(|peer| peer.id).collect();
+        check_groups(&self.role, &self.forwarding)?;
+        forwarder.check_reconfiguration(&self.forwarding)?;
+        let mut ids: Vec<NodeId> = self.peers.iter().map(|peer| peer.id).collect();
+        let mut known: Vec<NodeId> = peers.iter().map(|peer| peer.id).collect();
         ids.sort_unstable();
         known.sort_unstable();
         if ids != known {
             return Err(ReloadError::PeersDiffer);
         }
-        self.check_security(new.security.as_ref())?;
-        for peer in &new.peers {
+        peers.check_security(self.security.as_ref())?;
+        for peer in &self.peers {
             peer.detector.check()?;
-            let session = self.replication.peers.get(peer.id).and_then(|known| known.session.as_ref());
+            let session = peers.get(peer.id).and_then(|known| known.session.as_ref());
             session.map_or(Ok(()), |session| session.check_batch_delay(peer.batch_delay))?;
         }
+        Ok(())
+    }
+
+    /// Reconfigures detectors, sessions and channels.
+    ///
+    /// # Errors
+    /// None after [`Reconfiguration::check`].
+    pub(super) fn apply_to_peers(&self, now: Instant, peers: &mut Peers) -> Result<(), ReloadError> {
+        for new in &self.peers {
+            let Some(peer) = peers.get_mut(new.id) else { continue };
+            peer.detector.set_config(now, new.detector)?;
+            peer.paths.set_config(now, new.detector)?;
+            peer.session.iter_mut().try_for_each(|session| session.set_batch_delay(new.batch_delay))?;
+        }
+        self.security.iter().for_each(|security| peers.renew_security(now, security));
         Ok(())
     }
 }

@@ -8,10 +8,9 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId};
 
-use super::peer::Peer;
-use super::{Node, NodeEvent};
-use crate::group::GroupSet;
-use crate::role::{Heartbeats, State};
+use super::event::{Events, NodeEvent};
+use crate::group::{GroupId, GroupSet};
+use crate::role::{Heartbeats, Roles, State};
 
 /// How long both may say that they hold the same addresses without being suspected of it: when addresses move from one node to
 /// another, the one gives them up a moment after the other took them.
@@ -42,70 +41,57 @@ pub(super) struct SplitWatch {
     is_confirmed: bool,
 }
 
-impl Node {
-    /// The groups for which this node is active.
-    pub(super) fn active_groups(&self) -> GroupSet {
-        self.roles.groups_in(|state| state == State::Active)
-    }
-
-    /// A split brain with a peer, as far as this node can know.
-    pub(super) fn split_brain_with(&self, peer: &Peer) -> SplitBrain {
-        if peer.split.is_confirmed {
-            return SplitBrain::Confirmed;
+impl SplitWatch {
+    /// Whether there is a split brain with the peer, as far as this node can know. `is_active`: for any group.
+    pub(super) const fn status(&self, is_up: bool, is_active: bool) -> SplitBrain {
+        if self.is_confirmed {
+            SplitBrain::Confirmed
+        } else if !is_up && !self.has_left && is_active {
+            SplitBrain::Suspected
+        } else {
+            SplitBrain::None
         }
-        let is_suspect = !peer.is_up() && !peer.split.has_left && !self.active_groups().is_empty();
-        if is_suspect { SplitBrain::Suspected } else { SplitBrain::None }
     }
 
-    /// To be called before the peer counts as up.
-    pub(super) fn remember_suspicion(&mut self, index: usize) {
-        self.replication.peers[index].split.was_suspected =
-            self.split_brain_with(&self.replication.peers[index]) == SplitBrain::Suspected;
+    /// To be called before the peer, which is down, counts as up.
+    pub(super) fn remember_suspicion(&mut self, is_up: bool, is_active: bool) {
+        self.was_suspected = self.status(is_up, is_active) == SplitBrain::Suspected;
     }
 
-    /// A peer has said how it stands; before that, this node was active for these groups.
-    pub(super) fn note_peer_roles(
+    /// The roles have read the heartbeats of the peer, which is up or down; before that, this node was active for the groups `active_before`.
+    pub(super) fn handle_heartbeats(
         &mut self,
         now: Instant,
-        from: NodeId,
+        is_up: bool,
         active_before: GroupSet,
+        roles: &Roles,
         heartbeats: &Heartbeats,
+        events: &mut Events,
     ) {
-        let holds = |group| self.roles.peer(now, from, group).is_some_and(|said| said.state == State::Active);
-        let theirs: GroupSet = self.roles.groups().filter(|group| holds(*group)).collect();
+        let id = heartbeats.first.node;
+        let is_active = |group: &GroupId| roles.peer(now, id, *group).is_some_and(|said| said.state == State::Active);
+        let theirs: GroupSet = roles.groups().filter(is_active).collect();
         let are_both = !theirs.and(active_before).is_empty();
-        let Ok(index) = self.replication.peers.place(from) else { return };
-        let was_silent = !self.replication.peers[index].is_up()
-            && !self.replication.peers[index].split.has_left
-            && !active_before.is_empty();
-        let split = &mut self.replication.peers[index].split;
+        let was_silent = !is_up && !self.has_left && !active_before.is_empty();
         let has_left = |state| matches!(state, State::Leaving | State::Left);
-        split.has_left =
-            has_left(heartbeats.first.state) && heartbeats.groups.iter().all(|group| has_left(group.state));
-        let is_suspect = core::mem::take(&mut split.was_suspected) || was_silent;
-        split.both_since = are_both.then(|| split.both_since.unwrap_or(now));
-        let is_late = split.both_since.is_some_and(|since| since + SPLIT_AFTER <= now);
-        if are_both && (is_suspect || is_late) && !split.is_confirmed {
-            split.is_confirmed = true;
-            self.events.push(now, NodeEvent::SplitBrain(from));
+        self.has_left = has_left(heartbeats.first.state) && heartbeats.groups.iter().all(|group| has_left(group.state));
+        let is_suspect = core::mem::take(&mut self.was_suspected) || was_silent;
+        self.both_since = are_both.then(|| self.both_since.unwrap_or(now));
+        let is_late = self.both_since.is_some_and(|since| since + SPLIT_AFTER <= now);
+        if are_both && (is_suspect || is_late) && !self.is_confirmed {
+            self.is_confirmed = true;
+            events.push(now, NodeEvent::SplitBrain(id));
         }
         if !are_both {
-            self.end_split_brain(now, index);
+            self.end(now, id, events);
         }
     }
 
-    /// A split brain is over when this node has yielded.
-    pub(super) fn note_split_brain(&mut self, now: Instant) {
-        if self.active_groups().is_empty() {
-            (0..self.replication.peers.len()).for_each(|index| self.end_split_brain(now, index));
-        }
-    }
-
-    fn end_split_brain(&mut self, now: Instant, index: usize) {
-        let peer = &mut self.replication.peers[index];
-        peer.split.both_since = None;
-        if core::mem::take(&mut peer.split.is_confirmed) {
-            self.events.push(now, NodeEvent::SplitBrainEnded(peer.id));
+    /// One of the two nodes has yielded.
+    pub(super) fn end(&mut self, now: Instant, peer: NodeId, events: &mut Events) {
+        self.both_since = None;
+        if core::mem::take(&mut self.is_confirmed) {
+            events.push(now, NodeEvent::SplitBrainEnded(peer));
         }
     }
 }

@@ -7,12 +7,13 @@ use flow::{Instant, NodeId};
 use replication::SessionStatus;
 use replication::compact::CompactReceiverStatus;
 
-use super::paths::{self, Path, PathStatus};
-use super::peer::Peer;
-use super::readiness::{HEARTBEAT_AGE_MAX, Readiness, readiness};
+use super::event::{PassiveReason, Path};
+use super::paths::PathStatus;
+use super::readiness::Readiness;
+use super::replication_set::compact::CompactStatus;
 use super::split_brain::SplitBrain;
+use super::store::ReplicaCounters;
 use super::tracking::{NextHopTrack, PortTrack};
-use super::{CompactStatus, Node, PassiveReason, ReplicaCounters};
 use crate::group::GroupId;
 use crate::pipeline::TombstoneCounters;
 use crate::{failure_detector, forwarding, role};
@@ -59,7 +60,7 @@ pub struct NodeStatus {
     /// The next hops that are tracked.
     pub next_hops: Vec<NextHopTrack>,
     /// The tunnel to another site, if there is one.
-    pub site: Option<tunnel::TunnelStatus>,
+    pub tunnel: Option<tunnel::TunnelStatus>,
 }
 
 /// How a node stands to a group of shared addresses.
@@ -93,7 +94,7 @@ pub struct PeerStatus {
     pub down_since: Option<Instant>,
     /// What it last said of its role in each of this node's groups, if that still counts.
     pub heartbeats: Vec<Option<role::Heartbeat>>,
-    /// It is up, and its last heartbeat is older than [`HEARTBEAT_AGE_MAX`].
+    /// It is up, and its last heartbeat is older than [`HEARTBEAT_AGE_MAX`](super::HEARTBEAT_AGE_MAX).
     pub heartbeats_late: bool,
     /// How it divides its packets among its workers, if that is not how this node does: then replication is refused.
     pub refused: Option<role::Division>,
@@ -156,71 +157,10 @@ impl PeerStatus {
     }
 }
 
-/// The state is that of the peer: up while any path is. Where the peer is not watched, it is what the lead says.
-fn detector_status(peer: &Peer) -> failure_detector::Status {
-    let status = peer.detector.status();
-    let state = match (peer.is_up(), peer.is_watched) {
-        (true, _) => failure_detector::State::Up,
-        (false, true) => status.state,
-        (false, false) => failure_detector::State::Down,
-    };
-    failure_detector::Status { state, ..status }
-}
-
-fn group_status(node: &Node, group: GroupId) -> GroupStatus {
-    let roles = &node.roles;
-    GroupStatus {
-        group,
-        role: node.role_shown(roles.state(group)),
-        term: roles.term(group),
-        priority: roles.priority(group),
-        unreached: roles.unreached(group),
+impl GroupStatus {
+    /// Of this node's `role`, as operators see it.
+    pub(super) fn of(roles: &role::Roles, group: GroupId, role: role::State) -> Self {
+        let (term, priority, unreached) = (roles.term(group), roles.priority(group), roles.unreached(group));
+        Self { group, role, term, priority, unreached }
     }
-}
-
-pub(super) fn of(node: &Node, now: Instant) -> NodeStatus {
-    let leads = node.place().leads();
-    let peers = node.replication.peers.iter().map(|peer| {
-        let session = peer.session.as_ref().map(replication::Session::status);
-        PeerStatus {
-            id: peer.id,
-            detector: detector_status(peer),
-            paths: paths::statuses(peer),
-            split_brain: node.split_brain_with(peer),
-            down_since: peer.orphaned_at,
-            heartbeats: node.roles.groups().map(|group| node.roles.peer(now, peer.id, group)).collect(),
-            heartbeats_late: leads && peer.is_up() && !node.roles.was_heard_within(now, peer.id, HEARTBEAT_AGE_MAX),
-            refused: peer.refused,
-            session,
-            lag: session.map_or(Duration::ZERO, |session| session.lag(now)),
-            replica: peer.replica,
-            channel: peer.channel.as_ref().map(replication::secure::Channel::status),
-            compact: peer.compact.as_ref().map(|receiver| receiver.status()),
-            has_told_filter: peer.has_told_filter() && peer.has_readvertised(),
-        }
-    });
-    let mut status = NodeStatus {
-        role: node.role_shown(node.roles.summary()),
-        groups: node.roles.groups().map(|group| group_status(node, group)).collect(),
-        configuration: node.roles.configuration(),
-        readiness: Readiness::default(),
-        leads,
-        synchronised: node.has_all_copies(),
-        served_late: node.service_gap.counting(now),
-        connections: node.pipeline.table().len(),
-        connections_max: node.pipeline.table().capacity(),
-        tombstones: node.pipeline.tombstones(),
-        replies_held: node.held.held,
-        replies_overdue: node.held.overdue,
-        lazy: node.lazy_status(),
-        passive: node.passive(now),
-        forwarding: node.forwarder.counters(),
-        compact: node.compact_status(),
-        peers: peers.collect(),
-        ports: node.tracking.ports().to_vec(),
-        next_hops: node.tracking.next_hops().to_vec(),
-        site: node.site.as_ref().map(|site| site.status(now)),
-    };
-    status.readiness = readiness(&status, node.id);
-    status
 }

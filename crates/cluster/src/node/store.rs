@@ -66,7 +66,7 @@ impl ReplicaStore<'_> {
 
     /// Nobody else speaks for the connection.
     fn may_claim(&self, slot: Slot) -> bool {
-        !self.pipeline.connection(slot).is_some_and(|connection| self.pipeline.is_in_living_hands(connection))
+        !self.pipeline.connection(slot).is_some_and(|connection| self.pipeline.has_live_owner(connection))
     }
 }
 

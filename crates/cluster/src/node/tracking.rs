@@ -19,10 +19,10 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId, PortId};
 
-use super::{Node, NodeEvent};
+use super::event::{Consequence, Events, NodeEvent, Target};
 use crate::forwarding::Forwarder;
 use crate::group::GroupId;
-use crate::role::State;
+use crate::role::{Roles, State};
 
 /// Next hops that a node probes at most: those of further [`Tracked`] entries count as reached.
 pub const NEXT_HOPS_TRACKED_MAX: usize = 64;
@@ -64,15 +64,6 @@ pub struct Tracked {
     pub weight: u16,
 }
 
-/// A port, or a next hop behind one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// A port: reached while its link is up.
-    Port(PortId),
-    /// A neighbour on the port's link: reached while it answers ARP or neighbour solicitations.
-    NextHop(PortId, IpAddr),
-}
-
 /// The state of a port's link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkState {
@@ -80,19 +71,6 @@ pub struct LinkState {
     pub is_up: bool,
     /// The link's speed in Mbit/s, where it is known.
     pub speed_mbps: Option<u32>,
-}
-
-/// What follows from a change of what the node reaches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Consequence {
-    /// It counts for no group.
-    NotTracked,
-    /// This node holds no addresses.
-    StandsBy,
-    /// It holds addresses, and this peer reaches more: the peer takes them.
-    PeerReachesMore(NodeId),
-    /// It holds addresses and keeps them, as no peer that could serve reaches more.
-    NoPeerReachesMore,
 }
 
 /// A port, for operators.
@@ -232,7 +210,7 @@ impl Tracking {
 
     /// Takes note of the answers to the last probes, and sends the next, if it is time. Says of each next hop that was lost or
     /// is reached again.
-    pub(super) fn probe(&mut self, now: Instant, forwarder: &mut Forwarder, mut changed: impl FnMut(Change)) {
+    fn probe(&mut self, now: Instant, forwarder: &mut Forwarder, mut changed: impl FnMut(Change)) {
         if self.probe_at.is_none_or(|at| now < at) {
             return;
         }
@@ -250,7 +228,7 @@ impl Tracking {
     }
 
     /// The weights of all that counts as not reached for the group, added up.
-    pub(super) fn unreached(&self, now: Instant, group: GroupId, state: State) -> u16 {
+    fn unreached(&self, now: Instant, group: GroupId, state: State) -> u16 {
         let judgement = Judgement::of(state);
         let tracked = self.config.groups.get(group.index()).map_or(&[][..], Vec::as_slice);
         let is_unreached = |tracked: &&Tracked| match tracked.target {
@@ -282,6 +260,47 @@ impl Tracking {
         let ports = self.ports.iter().map(|port| port.counts_at);
         let settling = ports.chain(self.next_hops.iter().map(|hop| hop.counts_at)).filter(|at| self.judged_at < *at);
         settling.chain(self.probe_at).min()
+    }
+
+    /// Probes next hops that are due, and has the roles compare what this node reaches.
+    pub(super) fn update(&mut self, now: Instant, roles: &mut Roles, forwarder: &mut Forwarder, events: &mut Events) {
+        let mut changes = Vec::new();
+        self.probe(now, forwarder, |change| changes.push(change));
+        self.judged_at = now;
+        for group in roles.groups() {
+            let unreached = self.unreached(now, group, roles.state(group));
+            roles.set_unreached(now, group, unreached);
+        }
+        changes.into_iter().for_each(|change| self.report(now, change, roles, events));
+    }
+
+    /// Reports a change, with what follows from it by the sums that the roles have.
+    pub(super) fn report(&self, now: Instant, change: Change, roles: &Roles, events: &mut Events) {
+        let event = match change {
+            Change::Down(target) => NodeEvent::Unreached { target, consequence: self.consequence(now, target, roles) },
+            Change::Up(target) => NodeEvent::Reached { target },
+        };
+        events.push(now, event);
+    }
+
+    /// What follows from the loss of `target`.
+    fn consequence(&self, now: Instant, target: Target, roles: &Roles) -> Consequence {
+        if !self.tracks(target) {
+            return Consequence::NotTracked;
+        }
+        let forwarded = || roles.groups().filter(|group| roles.state(*group).forwards());
+        if forwarded().next().is_none() {
+            return Consequence::StandsBy;
+        }
+        let reaches_more = |peer: &NodeId| {
+            forwarded().any(|group| {
+                roles.peer(now, *peer, group).is_some_and(|heartbeat| {
+                    let could_serve = heartbeat.synchronised && !heartbeat.passive && heartbeat.state == State::Standby;
+                    could_serve && heartbeat.unreached < roles.unreached(group)
+                })
+            })
+        };
+        roles.peers().find(reaches_more).map_or(Consequence::NoPeerReachesMore, Consequence::PeerReachesMore)
     }
 
     fn tracks(&self, target: Target) -> bool {
@@ -335,73 +354,6 @@ fn is_down(ports: &[PortTrack], port: PortId) -> bool {
 
 fn tracked_by(groups: &[Vec<Tracked>], group: GroupId) -> impl Iterator<Item = &Tracked> {
     groups.get(group.index()).into_iter().flatten()
-}
-
-impl Node {
-    /// Has the node track what `config` says from now on. To be called for the lead worker alone, and again after each
-    /// [`Node::reload`].
-    pub fn set_tracking(&mut self, now: Instant, config: TrackingConfig) {
-        self.tracking.configure(now, config);
-        self.track(now);
-        self.handle_role_events(now);
-    }
-
-    /// A port's link is in this state from now on. What follows is in the datagrams that are to be polled.
-    pub fn handle_link(&mut self, now: Instant, port: PortId, link: LinkState) {
-        let change = self.tracking.handle_link(now, port, link);
-        self.track(now);
-        self.note_reach(now, change);
-        self.handle_role_events(now);
-    }
-
-    /// The weights of all that is tracked for the group and not reached, added up.
-    #[must_use]
-    pub fn unreached(&self, group: GroupId) -> u16 {
-        self.roles.unreached(group)
-    }
-
-    /// Probes next hops that are due, and has the roles compare what this node reaches.
-    pub(super) fn track(&mut self, now: Instant) {
-        let mut changes = Vec::new();
-        self.tracking.probe(now, &mut self.forwarder, |change| changes.push(change));
-        self.tracking.judged_at = now;
-        for group in self.roles.groups() {
-            let unreached = self.tracking.unreached(now, group, self.roles.state(group));
-            self.roles.set_unreached(now, group, unreached);
-        }
-        self.note_reach(now, changes);
-    }
-
-    fn note_reach(&mut self, now: Instant, changes: impl IntoIterator<Item = Change>) {
-        for change in changes {
-            let event = match change {
-                Change::Down(target) => NodeEvent::Unreached { target, consequence: self.consequence(now, target) },
-                Change::Up(target) => NodeEvent::Reached { target },
-            };
-            self.events.push(now, event);
-        }
-    }
-
-    /// What follows from the loss of `target`.
-    fn consequence(&self, now: Instant, target: Target) -> Consequence {
-        if !self.tracking.tracks(target) {
-            return Consequence::NotTracked;
-        }
-        let held = || self.roles.groups().filter(|group| super::roles::forwards(self.roles.state(*group)));
-        if held().next().is_none() {
-            return Consequence::StandsBy;
-        }
-        let reaches_more = |peer: &&super::Peer| {
-            held().any(|group| {
-                self.roles.peer(now, peer.id, group).is_some_and(|said| {
-                    let could_serve = said.synchronised && !said.passive && said.state == State::Standby;
-                    could_serve && said.unreached < self.roles.unreached(group)
-                })
-            })
-        };
-        let peer = self.replication.peers.iter().find(reaches_more);
-        peer.map_or(Consequence::NoPeerReachesMore, |peer| Consequence::PeerReachesMore(peer.id))
-    }
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ struct Watching {
 
 /// See the [module](self).
 #[derive(Default)]
-pub(crate) struct Observation {
+pub struct Observation {
     watches: Vec<Watching>,
     queue: VecDeque<Observed>,
     queue_bytes: usize,
@@ -182,7 +182,12 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    pub(crate) fn begin(&mut self, id: WatchId, subject: Subject, sights_max: u64) -> Result<(), TooManyWatches> {
+    /// From now on, looks at `subject`, until [`Observation::end`] or until `sights_max` things were seen. What is seen is to be
+    /// polled after every batch and every timeout.
+    ///
+    /// # Errors
+    /// There are as many watches as there may be.
+    pub fn begin(&mut self, id: WatchId, subject: Subject, sights_max: u64) -> Result<(), TooManyWatches> {
         if self.watches.len() >= WATCHES_MAX {
             return Err(TooManyWatches);
         }
@@ -191,20 +196,34 @@ impl Observation {
         Ok(())
     }
 
-    pub(crate) fn end(&mut self, id: WatchId) {
+    /// Ends a watch. What it has seen remains to be polled.
+    pub fn end(&mut self, id: WatchId) {
         self.watches.retain(|watching| watching.id != id);
         self.note_watches();
     }
 
-    pub(crate) fn poll(&mut self) -> Option<Observed> {
+    /// The next thing that was seen, oldest first.
+    pub fn poll(&mut self) -> Option<Observed> {
         let observed = self.queue.pop_front()?;
         self.queue_bytes -= observed.sight.frame_bytes();
         Some(observed)
     }
 
-    /// What the watch has missed.
-    pub(crate) fn missed(&self, id: WatchId) -> u64 {
+    /// How many things a watch has missed because what it saw before was not polled fast enough.
+    #[must_use]
+    pub fn missed(&self, id: WatchId) -> u64 {
         self.watches.iter().find(|watching| watching.id == id).map_or(0, |watching| watching.missed)
+    }
+
+    /// Lends a clock by which is measured how long some of the work takes.
+    pub fn set_stopwatch(&mut self, stopwatch: Box<dyn Stopwatch>) {
+        self.latency.set_stopwatch(stopwatch);
+    }
+
+    /// How long the work takes, as far as it was measured.
+    #[must_use]
+    pub const fn latencies(&self) -> &Latencies {
+        self.latency.measured()
     }
 
     fn note_watches(&mut self) {

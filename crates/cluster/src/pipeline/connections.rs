@@ -80,7 +80,7 @@ impl Connections {
 
     /// Another node forwards beside this one and is alive.
     pub(super) fn has_living_peer(&self) -> bool {
-        self.sharing.as_ref().is_some_and(|sharing| !sharing.living.is_empty())
+        self.sharing.as_ref().is_some_and(|sharing| !sharing.live_owners.is_empty())
     }
 
     /// Enters a new connection; when the table is full, in the place of one that was never answered, if one is near.

@@ -164,10 +164,10 @@ impl Pipeline {
     }
 
     /// The nodes that are alive and receive what this one replicates: their connections are theirs.
-    pub fn set_living(&mut self, living: impl Iterator<Item = NodeId>) {
+    pub fn set_live_owners(&mut self, owners: impl Iterator<Item = NodeId>) {
         if let Some(sharing) = &mut self.connections.sharing {
-            sharing.living.clear();
-            sharing.living.extend(living);
+            sharing.live_owners.clear();
+            sharing.live_owners.extend(owners);
         }
     }
 
@@ -176,13 +176,13 @@ impl Pipeline {
         self.connections.forwarded_elsewhere.set(now, may_be);
     }
 
-    /// From now on connections are judged by the chain as it is now: see [`Pipeline::judge_some`].
-    pub const fn begin_judging(&mut self) {
+    /// From now on connections are judged by the chain as it is now: see [`Pipeline::reevaluate_some`].
+    pub const fn begin_reevaluation(&mut self) {
         self.reevaluation.begin();
     }
 
     /// Stops judging, whatever is left.
-    pub const fn stop_judging(&mut self) {
+    pub const fn stop_reevaluation(&mut self) {
         self.reevaluation.stop();
     }
 }
@@ -247,12 +247,13 @@ impl Pipeline {
     }
 
     /// Who watches packets and connections.
-    pub(crate) const fn observation(&self) -> &Observation {
+    #[must_use]
+    pub const fn observation(&self) -> &Observation {
         &self.connections.observation
     }
 
     /// As [`Pipeline::observation`], to be changed.
-    pub(crate) const fn observation_mut(&mut self) -> &mut Observation {
+    pub const fn observation_mut(&mut self) -> &mut Observation {
         &mut self.connections.observation
     }
 
@@ -323,8 +324,8 @@ impl Pipeline {
 
     /// The connection's master is another node, which lives and forwards: nobody else replicates it.
     #[must_use]
-    pub fn is_in_living_hands(&self, connection: &Connection) -> bool {
-        self.connections.sharing.as_ref().is_some_and(|sharing| sharing.living.contains(&connection.owner))
+    pub fn has_live_owner(&self, connection: &Connection) -> bool {
+        self.connections.sharing.as_ref().is_some_and(|sharing| sharing.live_owners.contains(&connection.owner))
     }
 
     /// Packets that wait for an update of a peer.
@@ -347,7 +348,7 @@ impl Pipeline {
 
     /// Whether connections are being judged by the chain.
     #[must_use]
-    pub const fn is_judging(&self) -> bool {
+    pub const fn is_reevaluating(&self) -> bool {
         self.reevaluation.is_active()
     }
 
@@ -404,7 +405,7 @@ impl Pipeline {
 
     /// Judges up to `connections_max` more connections, those of other masters only if `is_of_all`, and ends those that the
     /// chain does not allow any more.
-    pub fn judge_some(&mut self, now: Instant, connections_max: usize, is_of_all: bool) {
+    pub fn reevaluate_some(&mut self, now: Instant, connections_max: usize, is_of_all: bool) {
         self.reevaluation.step(&mut self.connections, now, connections_max, is_of_all);
     }
 

@@ -71,8 +71,8 @@ fn advance_peer_owned(
     let Connections { node, table, tracker, functions, sharing, .. } = &mut *connections;
     let Some(sharing) = sharing.as_deref() else { return Tracked::Own };
     let connection = record_mut(table, slot);
-    if connection.owner == *node || !sharing.living.contains(&connection.owner) {
-        let is_alone = sharing.living.is_empty() || connection.owner != *node;
+    if connection.owner == *node || !sharing.live_owners.contains(&connection.owner) {
+        let is_alone = sharing.live_owners.is_empty() || connection.owner != *node;
         if connection.flags & flags::SHARED != 0 && is_alone {
             // Windows are learnt afresh and count again.
             connection.flags &= !flags::SHARED;

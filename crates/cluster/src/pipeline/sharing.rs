@@ -100,7 +100,7 @@ fn since(now: Instant, then_ms: u32) -> Option<Duration> {
 /// What a pipeline keeps while several nodes forward.
 pub(super) struct Sharing {
     /// Nodes that are alive and receive what this one replicates.
-    pub(super) living: Vec<NodeId>,
+    pub(super) live_owners: Vec<NodeId>,
     pub(super) counters: SharingCounters,
     /// By slot.
     marks: Vec<Mark>,
@@ -109,7 +109,7 @@ pub(super) struct Sharing {
 impl Sharing {
     pub(super) fn new(connections_max: u32) -> Self {
         Self {
-            living: Vec::new(),
+            live_owners: Vec::new(),
             counters: SharingCounters::default(),
             marks: vec![Mark::default(); connections_max as usize],
         }

@@ -105,7 +105,7 @@ impl Waiting {
                 | DropReason::UnrelatedIcmpError
                 | DropReason::FirewallDenied
         );
-        if sharing.living.is_empty() || deadline <= now || !may_help || packet.headers.is_fragment {
+        if sharing.live_owners.is_empty() || deadline <= now || !may_help || packet.headers.is_fragment {
             return false;
         }
         if !self.has_room(packet) {

@@ -313,6 +313,37 @@ impl Roles {
         self.groups_in(State::holds_addresses)
     }
 
+    /// The groups whose packets this node forwards.
+    #[must_use]
+    pub fn forwarded(&self) -> GroupSet {
+        self.groups_in(State::forwards)
+    }
+
+    /// The groups for which this node is active.
+    #[must_use]
+    pub fn active(&self) -> GroupSet {
+        self.groups_in(|state| state == State::Active)
+    }
+
+    /// Whether this node holds the addresses of any group.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        self.states().any(State::holds_addresses)
+    }
+
+    /// Whether this node forwards packets of any group.
+    #[must_use]
+    pub fn forwards_any(&self) -> bool {
+        self.states().any(State::forwards)
+    }
+
+    /// Whether this node speaks for all connections, whichever node owned them: it holds the addresses of all groups. A node
+    /// that shares the groups with others speaks for the connections that it owns.
+    #[must_use]
+    pub fn speaks_for_all(&self) -> bool {
+        self.are_all(State::holds_addresses)
+    }
+
     /// The groups that are in such a state.
     #[must_use]
     pub fn groups_in(&self, is_such: impl Fn(State) -> bool) -> GroupSet {
@@ -329,6 +360,17 @@ impl Roles {
     #[must_use]
     pub fn configuration(&self) -> Option<u64> {
         self.automata[0].configuration()
+    }
+
+    /// The peers from which heartbeats are expected.
+    pub fn peers(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.latest.iter().map(|(peer, _)| *peer)
+    }
+
+    /// Whether a peer's heartbeat, while it counts, says that the peer holds the group.
+    #[must_use]
+    pub fn is_held_by_peer(&self, now: Instant, group: GroupId) -> bool {
+        self.peers().filter_map(|peer| self.peer(now, peer, group)).any(|heartbeat| heartbeat.state.holds_addresses())
     }
 
     /// What a peer last said of the group, while it counts.

@@ -53,6 +53,12 @@ impl State {
     pub const fn holds_addresses(self) -> bool {
         matches!(self, Self::Active | Self::Leaving)
     }
+
+    /// Whether a node in this state forwards packets of the group, even if it has not announced the addresses yet.
+    #[must_use]
+    pub const fn forwards(self) -> bool {
+        self.holds_addresses() || matches!(self, Self::TakingOver)
+    }
 }
 
 /// What moves the automaton.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::cluster::node::SiteConfig;
+use ::cluster::node::TunnelEndpointConfig;
 use network_functions::tuple_filter::TupleFilter;
 use tunnel::mirror::MirrorConfig;
 use tunnel::{SecondStage, SenderConfig, TunnelConfig};
@@ -64,7 +64,7 @@ pub struct RedundancyRule {
 impl Redundancy {
     /// As the node takes it, but for what encrypts it.
     #[must_use]
-    pub fn site(&self) -> SiteConfig {
+    pub fn site(&self) -> TunnelEndpointConfig {
         let rule = |rule: &RedundancyRule| TupleFilter {
             protocol: rule.protocol,
             source: rule.source,
@@ -78,7 +78,7 @@ impl Redundancy {
             copies_per_mille: self.copies_per_mille,
             bits_per_second: self.rate_bits_per_second,
         };
-        SiteConfig {
+        TunnelEndpointConfig {
             local: self.local,
             peer: self.peer,
             rules: self.rules.iter().map(rule).collect(),

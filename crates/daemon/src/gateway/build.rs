@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cluster::forwarding::PathId;
 use cluster::node::{
-    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation, SiteConfig,
-    WhichPrecise,
+    CompactNodeConfig, Node, NodeConfig, PeerConfig, PeerReconfiguration, Reconfiguration, Reevaluation,
+    TunnelEndpointConfig, WhichPrecise,
 };
 use cluster::pipeline::{RecoveryConfig, SharingConfig, WAIT_FOR_PEER_DEFAULT};
 use cluster::{failure_detector, forwarding, role};
@@ -100,12 +100,12 @@ pub fn node_config_with(
 }
 
 /// The node, as the end of the tunnel to another site where one is configured.
-pub(super) fn with_site(node: Node, config: &Config) -> Result<Node, GatewayError> {
+pub(super) fn with_tunnel(node: Node, config: &Config) -> Result<Node, GatewayError> {
     let Some(redundancy) = &config.redundancy else { return Ok(node) };
     let key = HashKey([random::number(), random::number()]);
     let is_lower = redundancy.local < redundancy.peer;
     let sealing = redundancy.security.as_ref().map(|security| credentials::sealing(security, is_lower)).transpose()?;
-    Ok(node.with_site(SiteConfig { sealing, ..redundancy.site() }, random::number(), key))
+    Ok(node.with_tunnel(TunnelEndpointConfig { sealing, ..redundancy.site() }, random::number(), key))
 }
 
 /// What of the configuration a running node can take, for a chain of these functions in place of one of `layout`.

@@ -138,7 +138,7 @@ impl DataPath {
     /// Opens the sockets to the peers.
     pub(super) fn open(config: &Config, setting: Setting) -> Result<Self, IoError> {
         let Setting { mut node, ports, signals, waker, receiver, post, credentials } = setting;
-        node.set_stopwatch(Box::new(MonotonicClock));
+        node.pipeline_mut().observation_mut().set_stopwatch(Box::new(MonotonicClock));
         let place = node.place();
         let peers = config.cluster.as_ref().map(|cluster| PeerSockets::open(cluster, place.worker)).transpose()?;
         let links = place.leads().then(|| Links::open(&config.ports, &mut node, clock::now())).transpose()?;
@@ -281,7 +281,7 @@ impl DataPath {
 
     /// A leaving node ends when it holds the addresses no more and its peers have heard its last words.
     fn may_end(&self, now: Instant) -> bool {
-        let has_left = || !self.node.holds_addresses() && !self.node.has_last_words();
+        let has_left = || !self.node.holds_addresses() && !self.node.has_unacknowledged();
         self.leaving_until.is_some_and(|until| until <= now || has_left())
     }
 

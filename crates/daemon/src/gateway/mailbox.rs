@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use cluster::node::{Letter, Node};
+use cluster::node::{Node, WorkerMessage};
 use cluster::pipeline::{HandedFrame, Place};
 use flow::{BATCH_FRAMES_MAX, DropReason, Instant, WorkerId};
 use packet_io::IoError;
@@ -26,7 +26,7 @@ const BATCHES_PER_TURN_MAX: usize = 4;
 /// Something in a mailbox beside frames.
 pub(super) enum Mail {
     /// From a worker's node to another's.
-    Letter(Letter),
+    Letter(WorkerMessage),
     /// Something that an operator wants to know of, for the lead to remember.
     Event(Instant, EventKind, String),
 }
@@ -152,7 +152,7 @@ impl Post {
             }
         }
         while let Some((to, mail)) =
-            self.waiting.take().or_else(|| node.poll_letter().map(|(to, letter)| (to, Mail::Letter(letter))))
+            self.waiting.take().or_else(|| node.poll_worker_message().map(|(to, letter)| (to, Mail::Letter(letter))))
         {
             if !self.put(to, mail) {
                 return;
@@ -198,7 +198,7 @@ impl Post {
     ) {
         for (from, mail) in self.letters.try_iter().take(LETTERS_MAX) {
             match mail {
-                Mail::Letter(letter) => node.handle_letter(now, from, letter),
+                Mail::Letter(letter) => node.handle_worker_message(now, from, letter),
                 Mail::Event(at, kind, detail) => note_event(at, kind, &detail),
             }
         }

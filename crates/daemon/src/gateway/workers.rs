@@ -131,7 +131,7 @@ fn open(
     let ports = Ports::open(&config.ports, sharing, number)?;
     let node_config = build::node_config(config, &secrets)?;
     let credentials = node_config.security.as_ref().map(|security| security.credentials.fingerprint());
-    let mut node = build::with_site(Node::new_worker(node_config, place, clock::now())?, config)?;
+    let mut node = build::with_tunnel(Node::new_worker(node_config, place, clock::now())?, config)?;
     node.pipeline_mut().log().set_limit(config.firewall_log_per_s);
     node.set_lazy(clock::now(), config.cluster.as_ref().and_then(|cluster| cluster.replication.lazy))?;
     if place.leads() {

@@ -13,7 +13,7 @@ pub(crate) fn difference(selection: Selection, one: &Node, other: &Node, full: [
     let known = |node: &Node| -> BTreeMap<String, Connection> {
         let table = node.pipeline().table();
         // Of what is put off, others know nothing yet, and need not.
-        let told = table.iter().filter(|(slot, _)| !node.is_put_off(*slot));
+        let told = table.iter().filter(|(slot, _)| !node.is_deferred(*slot));
         told.map(|(_, connection)| (connection.original.to_string(), *connection)).collect()
     };
     let (ones, others) = (known(one), known(other));

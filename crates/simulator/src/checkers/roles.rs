@@ -109,8 +109,8 @@ impl Roles {
 
     /// Addresses do not stay with a node that reaches less than one that could take them over.
     fn judge_reach(&mut self, now: Instant, node: usize, value: &Node, conditions: Conditions, outcome: &mut Outcome) {
-        let could_take_over = value.role() == State::Standby && value.could_serve() && conditions.works[node];
-        self.reach[node] = Reach { unreached: value.unreached(GroupId::FIRST), could_take_over };
+        let could_take_over = value.role() == State::Standby && value.roles().could_serve() && conditions.works[node];
+        self.reach[node] = Reach { unreached: value.roles().unreached(GroupId::FIRST), could_take_over };
         let holds = |node: usize| conditions.works[node] && self.states[node] == Some(State::Active);
         let is_stranded = (0..NODES).any(|node| {
             let (holder, other) = (self.reach[node], self.reach[1 - node]);

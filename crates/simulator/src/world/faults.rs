@@ -163,7 +163,7 @@ impl World<'_> {
     fn restart(&mut self, node: usize) {
         let machine = &self.machines[node];
         let has_left = self.role(node) == Some(role::State::Left);
-        if has_left && !machine.is_paused && machine.node.as_ref().is_some_and(Node::has_last_words) {
+        if has_left && !machine.is_paused && machine.node.as_ref().is_some_and(Node::has_unacknowledged) {
             let at = self.now + LAST_WORDS_LOOK_AGAIN;
             self.schedule.add(at, Event::Fault { index: self.faults.len() });
             self.faults.push((at, Fault::Restart(if node == 0 { Who::Node0 } else { Who::Node1 })));

@@ -9,7 +9,6 @@
 
 pub(super) mod compact;
 mod deferral;
-mod peers;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,19 +18,22 @@ use flow::connection::flags;
 use flow::conntrack::{Change, TcpState};
 use flow::table::Slot;
 use flow::wire::ip_protocol;
-use flow::{Connection, Instant, NodeId};
+use flow::{Connection, Instant, NodeId, Tuple};
+use replication::lazy::{Config, ConfigError};
 use replication::representation::precise::{self, Ended};
 use replication::representation::{Selection, is_worth_replicating};
-use replication::{Handle, Session};
+use replication::{Handle, Link, Session, SessionStatus};
 
-use super::NodeError;
+use super::error::NodeError;
+use super::event::{Events, NodeEvent};
 use super::peer::{Peer, sessions};
+use super::peers::Peers;
 use super::store::{ReplicaStore, holding};
-use crate::pipeline::{Pipeline, TableChange};
+use crate::pipeline::{Pipeline, Recalled, TableChange};
 
-use compact::Compact;
+use compact::{Compact, recall};
 pub(super) use deferral::Deferral;
-pub(super) use peers::Peers;
+use deferral::{LOOKS_PER_TIMEOUT_MAX, Verdict};
 
 /// What this node replicates, and to whom.
 pub(super) struct ReplicationSet {
@@ -49,42 +51,84 @@ pub(super) struct ReplicationSet {
     pub(super) attributes: Vec<u8>,
 }
 
+/// Updates to the peers, and from them.
 impl ReplicationSet {
-    /// The table has changed: marks what the peers need of it.
-    pub(super) fn on_change(&mut self, now: Instant, pipeline: &Pipeline, change: &TableChange) {
-        if self.defers(now, pipeline, change) {
-            return;
+    /// Replicates what the pipeline changed.
+    pub(super) fn replicate_changes(&mut self, now: Instant, pipeline: &mut Pipeline) {
+        let changes = pipeline.take_changes();
+        for change in &changes {
+            self.on_change(now, pipeline, change);
         }
+        pipeline.return_changes(changes);
+    }
+
+    /// The table has changed: marks what the peers need of it.
+    fn on_change(&mut self, now: Instant, pipeline: &Pipeline, change: &TableChange) {
+        let is_awaited = !self.hold_first_reply.is_zero();
+        let verdict = self
+            .deferral
+            .as_deref_mut()
+            .map_or(Verdict::Replicate, |deferral| deferral.on_change(now, pipeline, change, self.id, is_awaited));
+        match (verdict, change) {
+            (Verdict::Replicate, _) => self.replicate(now, pipeline, change),
+            (Verdict::BeginAndReplicate, TableChange::FunctionsChanged { slot } | TableChange::TakenOver { slot }) => {
+                self.on_begun(now, pipeline, *slot);
+                self.replicate(now, pipeline, change);
+            }
+            (Verdict::Begin, TableChange::Changed { slot, .. }) => self.on_begun(now, pipeline, *slot),
+            // The slot may have held a copy of which the sessions still know something.
+            (Verdict::Defer, TableChange::Began { slot }) => self.forget(*slot),
+            (Verdict::EndUnreplicated, TableChange::Ended { slot, ended }) => {
+                self.attributes.clear();
+                precise::encode_ended(ended, &mut self.attributes);
+                for session in sessions(&mut self.peers) {
+                    session.mark_deleted(Handle(slot.0), &self.attributes);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn replicate(&mut self, now: Instant, pipeline: &Pipeline, change: &TableChange) {
         match change {
             TableChange::Began { slot } => self.on_begun(now, pipeline, *slot),
             TableChange::Copied { slot } => {
-                self.note_replica_compactly(pipeline, *slot);
+                self.compact.iter_mut().for_each(|compact| compact.note_replica(pipeline, *slot));
                 self.note_copied(pipeline, *slot);
             }
             TableChange::TakenOver { slot } => {
                 self.note_copied(pipeline, *slot);
-                if !self.replicate_compactly(now, pipeline, *slot) {
+                if !self.is_in_filter(|compact| compact.replicate(now, pipeline, *slot)) {
                     self.on_taken_over(pipeline, *slot);
                 }
             }
             TableChange::FunctionsChanged { slot } => {
                 self.note_copied(pipeline, *slot);
-                if !self.replicate_functions_compactly(now, pipeline, *slot) {
+                if !self.is_in_filter(|compact| compact.replicate_functions(now, pipeline, *slot)) {
                     sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
             }
             TableChange::Changed { slot, change, previous_state } => {
-                if !self.replicate_change_compactly(now, pipeline, *slot, *change, *previous_state) {
-                    self.on_automaton_changed(pipeline, *slot, *change, *previous_state);
+                let Some(connection) = pipeline.connection(*slot) else { return };
+                let (protocol, state) = (connection.original.protocol, connection.protocol.state);
+                let is_worth = is_worth_replicating(self.selection, protocol, *previous_state, state, *change);
+                let peers = self.peers.len();
+                if !self.is_in_filter(|compact| compact.replicate_change(now, pipeline, *slot, is_worth, peers))
+                    && (is_worth || is_needed_by_peers(connection, *change))
+                {
+                    sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
                 }
             }
             TableChange::Ended { slot, ended } => {
-                if self.remove_compactly(pipeline, *slot, &ended.original) {
+                let compact = self.compact.as_deref_mut();
+                if compact.is_none_or(|compact| compact.remove(pipeline, *slot, &ended.original)) {
                     self.on_ended(*slot, ended);
                 }
             }
             TableChange::Displaced { slot, original } => {
-                self.remove_compactly(pipeline, *slot, original);
+                if let Some(compact) = &mut self.compact {
+                    let _ = compact.remove(pipeline, *slot, original);
+                }
             }
             TableChange::Refused { to, ended } => self.send_end(*to, ended),
         }
@@ -102,13 +146,52 @@ impl ReplicationSet {
         from: NodeId,
         datagram: &[u8],
     ) -> Result<(), NodeError> {
+        self.remember_unsent_ends(now, pipeline);
         let place = self.peers.place(from)?;
+        if let Some(theirs) = self.peers[place].refused {
+            let ours = pipeline.place().steering.workers();
+            return Err(NodeError::WorkersDiffer { peer: from, theirs: theirs.workers, ours });
+        }
         let Some((session, mut store)) = self.session(pipeline, speaks_for_all, place) else { return Ok(()) };
         Ok(session.handle_datagram(now, datagram, &mut store)?)
     }
 
-    /// The next message of a session, the peers in turn.
-    pub(super) fn poll_sessions(
+    /// A compact datagram from a peer.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub(super) fn handle_compact(
+        &mut self,
+        now: Instant,
+        pipeline: &mut Pipeline,
+        forwards: bool,
+        from: NodeId,
+        datagram: &[u8],
+    ) -> Result<Option<NodeEvent>, NodeError> {
+        let Some(compact) = &mut self.compact else { return Err(NodeError::NotCompact(from)) };
+        compact.handle_datagram(now, pipeline, &mut self.peers, forwards, from, datagram)
+    }
+
+    /// Passes on what happened to the sessions. `forwards`: this node forwards packets of some group.
+    pub(super) fn handle_session_events(&mut self, now: Instant, forwards: bool, events: &mut Events) {
+        for place in 0..self.peers.len() {
+            let (peer, mut compact) = (&mut self.peers[place], self.compact.as_deref_mut());
+            let id = peer.id;
+            let has_restarted = peer.report_session_events(now, events, |event| {
+                compact.iter_mut().for_each(|compact| compact.note_session(now, id, event));
+            });
+            if has_restarted
+                && !forwards
+                && let Some(compact) = &mut self.compact
+            {
+                compact.keep_filter_of_restarted(now, &mut self.peers, id);
+            }
+        }
+        self.peers.iter_mut().for_each(Peer::note_sent_all);
+    }
+
+    /// The next datagram of a session or a filter, the peers in turn.
+    pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         pipeline: &mut Pipeline,
@@ -118,7 +201,7 @@ impl ReplicationSet {
         let count = self.peers.len();
         let first = self.next_session;
         for place in (0..count).map(|offset| (first + offset) % count) {
-            if !self.peers[place].can_be_told() || self.peers[place].refused.is_some() {
+            if !self.peers[place].takes_updates() {
                 continue;
             }
             let Some((session, mut store)) = self.session(pipeline, speaks_for_all, place) else { continue };
@@ -127,7 +210,7 @@ impl ReplicationSet {
                 return Some(self.peers[place].id);
             }
         }
-        None
+        self.compact.as_mut()?.poll_transmit(now, &mut self.peers, buffer)
     }
 
     /// The session with a peer, and the table as it sees it.
@@ -150,19 +233,172 @@ impl ReplicationSet {
         Some((session.as_mut()?, store))
     }
 
+    /// Does what is due of what is deferred and of what is replicated compactly. Returns what happened to a recovery.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        pipeline: &mut Pipeline,
+        forwards: bool,
+    ) -> Option<NodeEvent> {
+        if let Some(deferral) = &mut self.deferral {
+            deferral.insertion.handle_timeout(now);
+            self.look_at_deferred(now, pipeline, LOOKS_PER_TIMEOUT_MAX);
+        }
+        let compact = self.compact.as_deref_mut();
+        let event = compact.and_then(|compact| compact.handle_timeout(now, pipeline, &mut self.peers, forwards));
+        self.remember_unsent_ends(now, pipeline);
+        event
+    }
+
+    /// When deferral or compact replication has something to do next. Sessions have their own timers.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let deferral = self.deferral.as_ref().and_then(|deferral| deferral.insertion.poll_timeout());
+        let compact = self.compact.as_ref().and_then(|compact| compact.poll_timeout());
+        deferral.into_iter().chain(compact).min()
+    }
+}
+
+/// Deferral, and a departure for which all is replicated.
+impl ReplicationSet {
+    /// From now on connections are deferred as `config` says; `None`: they are all replicated as soon as they begin. Those that
+    /// are deferred now are replicated if it differs from the configuration before.
+    ///
+    /// # Errors
+    /// The configuration is unsound; nothing has changed.
+    pub(super) fn set_deferral(
+        &mut self,
+        now: Instant,
+        pipeline: &Pipeline,
+        config: Option<Config>,
+    ) -> Result<(), ConfigError> {
+        config.iter().try_for_each(Config::check)?;
+        if self.deferral.as_ref().map(|deferral| deferral.insertion.config()) != config {
+            self.replicate_deferred(now, pipeline);
+            let connections_max = pipeline.table().capacity();
+            self.deferral = config.map(|config| Box::new(Deferral::new(config, connections_max, now)));
+        }
+        Ok(())
+    }
+
+    /// Whether the connection in the slot is not replicated for now.
+    pub(super) fn is_deferred(&self, slot: Slot) -> bool {
+        self.deferral.as_ref().is_some_and(|deferral| deferral.is_deferred(slot))
+    }
+
+    /// Replicates all connections that are deferred, at once, and defers none from now on.
+    fn replicate_deferred(&mut self, now: Instant, pipeline: &Pipeline) {
+        if let Some(deferral) = &mut self.deferral {
+            deferral.insertion.suspend();
+            self.look_at_deferred(now, pipeline, usize::MAX);
+        }
+    }
+
+    /// Replicates all connections that are deferred. `defers_again`: further ones are deferred.
+    pub(super) fn flush_deferred(&mut self, now: Instant, pipeline: &Pipeline, defers_again: bool) {
+        self.replicate_deferred(now, pipeline);
+        if defers_again {
+            self.defer_again();
+        }
+    }
+
+    /// Connections are deferred again, as configured.
+    pub(super) fn defer_again(&mut self) {
+        self.deferral.iter_mut().for_each(|deferral| deferral.insertion.resume());
+    }
+
+    /// Replicates the connections that are old enough by `now`, of `looks_max` that are looked at.
+    fn look_at_deferred(&mut self, now: Instant, pipeline: &Pipeline, looks_max: usize) {
+        let mut looks_left = looks_max;
+        while let Some(deferral) = &mut self.deferral
+            && let Some(slot) = deferral.poll_due(now, pipeline, &mut looks_left)
+        {
+            self.on_begun(now, pipeline, slot);
+        }
+    }
+
+    /// Replicates all that peers would need if this node left.
+    pub(super) fn replicate_all(&mut self, now: Instant, pipeline: &Pipeline) {
+        self.replicate_deferred(now, pipeline);
+        self.compact.iter_mut().for_each(|compact| compact.sender.flush(now));
+        sessions(&mut self.peers).for_each(Session::ask_for_acknowledgement);
+    }
+
+    /// Whether a peer whose session is open has not acknowledged all that this node has to send it.
+    pub(super) fn has_unacknowledged(&self) -> bool {
+        let statuses = self.peers.iter().filter_map(|peer| peer.session.as_ref()).map(Session::status);
+        let is_behind =
+            |status: SessionStatus| status.link == Link::Open && (status.queued > 0 || status.in_flight > 0);
+        statuses.into_iter().any(is_behind) || self.has_unacknowledged_filter()
+    }
+
+    /// Whether those of the peers that are meant have acknowledged all that they need of this worker's connections.
+    pub(super) fn has_replicated_to(&self, is_meant: impl Fn(&Peer) -> bool) -> bool {
+        let statuses = self.peers.iter().filter(|peer| is_meant(peer)).filter_map(|peer| peer.session.as_ref());
+        let has_all = |status: SessionStatus| {
+            status.link == Link::Open && status.told && status.queued == 0 && status.in_flight == 0
+        };
+        self.deferral.as_ref().is_none_or(|deferral| deferral.deferred() == 0)
+            && statuses.map(Session::status).all(has_all)
+            && !self.has_unacknowledged_filter()
+    }
+
+    fn has_unacknowledged_filter(&self) -> bool {
+        self.compact.as_ref().is_some_and(|compact| compact.has_unacknowledged(&self.peers))
+    }
+}
+
+/// Recovery: connections that only filters of other nodes know.
+impl ReplicationSet {
+    /// This node has taken over, or a peer has died: a recovery begins.
+    pub(super) fn begin_recovery(
+        &mut self,
+        now: Instant,
+        pipeline: &mut Pipeline,
+        has_taken_over: bool,
+    ) -> Option<NodeEvent> {
+        self.compact.as_mut()?.begin_recovery(now, pipeline, &mut self.peers, has_taken_over)
+    }
+
+    /// This node forwards nothing any more: there is nothing to recover, and what it owns may be another node's.
+    pub(super) fn stand_by(&mut self, now: Instant, pipeline: &mut Pipeline) {
+        match &mut self.compact {
+            Some(compact) => compact.stand_by(now, pipeline, &mut self.peers),
+            None => pipeline.recovery.end(),
+        }
+    }
+
+    /// What peers replicated compactly of the connection that began with this tuple, whether a recovery is under way or not, if the
+    /// chain can restore the connection.
+    pub(super) fn recalls(&self, pipeline: &Pipeline, original: &Tuple) -> Option<Recalled> {
+        let recalled = recall(&self.peers, original)?;
+        recalled.may_stand_for(pipeline.chain(), original, None).then_some(recalled)
+    }
+}
+
+/// What each kind of change means to the sessions.
+impl ReplicationSet {
+    /// Whether the filter represents what was changed: then no session needs it.
+    fn is_in_filter(&mut self, enter: impl FnOnce(&mut Compact) -> bool) -> bool {
+        self.compact.as_deref_mut().is_some_and(enter)
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        sessions(&mut self.peers).for_each(|session| session.forget(Handle(slot.0)));
+    }
+
     /// A connection is replicated for the first time.
     fn on_begun(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) {
         // The slot may have held a copy of which the sessions still know something.
-        sessions(&mut self.peers).for_each(|session| session.forget(Handle(slot.0)));
-        if self.replicate_compactly(now, pipeline, slot) {
+        self.forget(slot);
+        if self.is_in_filter(|compact| compact.replicate(now, pipeline, slot)) {
             return;
         }
         self.mark_changed(slot, !self.hold_first_reply.is_zero());
     }
 
-    /// This node has become master of the connection.
+    /// This node has taken the connection over.
     fn on_taken_over(&mut self, pipeline: &Pipeline, slot: Slot) {
-        // A first reply may wait until the former master has received it.
+        // A first reply may wait until the former owner has received it.
         self.mark_changed(slot, pipeline.is_sharing() && !self.hold_first_reply.is_zero());
     }
 
@@ -175,17 +411,7 @@ impl ReplicationSet {
         }
     }
 
-    fn on_automaton_changed(&mut self, pipeline: &Pipeline, slot: Slot, change: Change, previous_state: u8) {
-        let Some(connection) = pipeline.connection(slot) else { return };
-        let (protocol, state) = (connection.original.protocol, connection.protocol.state);
-        if is_worth_replicating(self.selection, protocol, previous_state, state, change)
-            || is_needed_by_guests(connection, change)
-        {
-            sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
-        }
-    }
-
-    /// A copy in the slot came, changed, went, or has another master.
+    /// A copy in the slot came, changed, went, or has another owner.
     fn note_copied(&mut self, pipeline: &Pipeline, slot: Slot) {
         let node = self.id;
         for peer in &mut self.peers {
@@ -198,12 +424,12 @@ impl ReplicationSet {
 
     /// A connection of this node's has ended.
     fn on_ended(&mut self, slot: Slot, ended: &Ended) {
-        // Who was its master before knows it, even if this one was never replicated.
-        let had_another_master = ended.owner == self.id && ended.version >> 16 != 0;
+        // Its former owner knows it, even if this one was never replicated.
+        let had_another_owner = ended.owner == self.id && ended.version >> 16 != 0;
         self.attributes.clear();
         precise::encode_ended(ended, &mut self.attributes);
         for session in sessions(&mut self.peers) {
-            if had_another_master {
+            if had_another_owner {
                 session.mark_deleted_anyway(Handle(slot.0), &self.attributes);
             } else {
                 session.mark_deleted(Handle(slot.0), &self.attributes);
@@ -221,7 +447,7 @@ impl ReplicationSet {
     }
 
     /// Remembers the ends that cannot be sent to peers.
-    pub(super) fn remember_unsent_ends(&mut self, now: Instant, pipeline: &mut Pipeline) {
+    fn remember_unsent_ends(&mut self, now: Instant, pipeline: &mut Pipeline) {
         for peer in &mut self.peers {
             let Some(session) = &mut peer.session else { continue };
             while session.poll_untold_end(&mut self.attributes) {
@@ -236,7 +462,7 @@ impl ReplicationSet {
 
 /// Whether a change of a shared connection is replicated whatever the selection says: the other node's automaton sees a part of
 /// the segments and needs it.
-fn is_needed_by_guests(connection: &Connection, change: Change) -> bool {
+fn is_needed_by_peers(connection: &Connection, change: Change) -> bool {
     let is_shared = connection.original.protocol == ip_protocol::TCP && connection.flags & flags::SHARED != 0;
     is_shared && change == Change::State && connection.protocol.state != TcpState::CloseWait as u8
 }

@@ -77,7 +77,7 @@ fn entries(cluster: &Cluster, id: u8) -> u64 {
 
 /// All that the node has to tell compactly has been told.
 pub(super) fn is_told(node: &Node) -> bool {
-    !node.has_last_words()
+    !node.has_unacknowledged()
 }
 
 pub(super) fn take_over(cluster: &mut Cluster, from: u8) {
@@ -349,7 +349,7 @@ fn a_node_that_stood_by_for_a_moment_learns_the_windows_of_all_its_connections_a
     let seen = |node: &Node| node.pipeline().table().iter().filter(|(_, known)| known.flags & flags::COPY == 0).count();
     assert_eq!(seen(node), 300);
     // Another node held the addresses, and gave them up before this one had looked at a connection.
-    node.replication.begin_standing_by(now);
+    node.replication.compact.as_mut().unwrap().begin_standing_by(now);
     (0..3).for_each(|_| node.handle_timeout(now));
     assert_eq!(seen(node), 0, "what the other node forwarded meanwhile is not held against them");
     assert!(ports(300).all(|port| goes_on(&mut cluster, port)));

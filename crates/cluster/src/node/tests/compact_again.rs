@@ -165,21 +165,25 @@ fn connections_that_are_put_off_come_into_the_filter_when_they_are_old_enough() 
         cluster.node(0).compact_status().unwrap().sender.entries == 1
     });
     cluster.run_until("it to have arrived", |cluster| is_told(cluster.node(0)));
-    assert_eq!((sent(&cluster), cluster.node(0).lazy_status().unwrap().spared), (1, 50), "the short ones cost nothing");
+    assert_eq!(
+        (sent(&cluster), cluster.node(0).status(cluster.now).lazy.unwrap().spared),
+        (1, 50),
+        "the short ones cost nothing"
+    );
     connect(&mut cluster, 30_001);
     cluster.kill(0);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
     assert!(goes_on(&mut cluster, 30_000));
     assert!(!client_says(&mut cluster, 30_001, ACK, 1_000_001, 2_000_001), "too young to be told");
     assert_eq!(cluster.dropped(1, DropReason::NoConnection), 1);
-    assert!(!cluster.node(1).is_put_off(cluster.node(1).pipeline().lookup(&outwards(30_000)).unwrap().0));
+    assert!(!cluster.node(1).is_deferred(cluster.node(1).pipeline().lookup(&outwards(30_000)).unwrap().0));
 }
 
 #[test]
 fn a_node_that_leaves_tells_the_filter_first_what_it_has_put_off() {
     let lazy = Some(lazy::Config::Fixed(Duration::from_secs(30)));
     let mut cluster = connected(Options { lazy, ..options(Compactly::of(MULTI_LEVEL)) }, 100);
-    assert_eq!(cluster.node(0).lazy_status().unwrap().put_off, 100);
+    assert_eq!(cluster.node(0).status(cluster.now).lazy.unwrap().put_off, 100);
     let now = cluster.now;
     cluster.node_mut(0).leave(now);
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
@@ -231,7 +235,7 @@ fn site_goes_on(site: &mut Site, port: u16) -> bool {
 }
 
 fn site_take_over(site: &mut Site) {
-    site.run_until("all workers to have told", |site| site.nodes[0].iter().all(|node| !node.has_last_words()));
+    site.run_until("all workers to have told", |site| site.nodes[0].iter().all(|node| !node.has_unacknowledged()));
     site.kill(0);
     site.run_until("node 1 to take over", |site| site.lead(1).holds_addresses());
 }

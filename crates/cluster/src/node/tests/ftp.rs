@@ -308,7 +308,7 @@ fn a_reload_keeps_what_is_expected_and_judges_no_connection_that_was_announced()
     exchange(&mut cluster, &mut data);
     let new = renewed(&cluster);
     reload(&mut cluster, 0, new);
-    cluster.run_until("all connections to be judged", |cluster| !cluster.node(0).pipeline().is_judging());
+    cluster.run_until("all connections to be judged", |cluster| !cluster.node(0).pipeline().is_reevaluating());
     exchange(&mut cluster, &mut data);
     exchange(&mut cluster, &mut control);
     assert_eq!(cluster.node(0).pipeline().counters().disallowed, 0);

@@ -175,7 +175,7 @@ fn passive_mode_from_inside_is_translated_to_a_port_whose_replies_come_back() {
 fn workers_that_have_not_heard_of_each_other_announce_different_ports() {
     let mut site = site(3, false);
     let mut controls: Vec<_> = CONTROLS.map(|port| control_from_inside(&mut site, port)).collect();
-    site.are_letters_held = true;
+    site.are_messages_held = true;
     let announce = |(_, control): &mut (Tuple, [End; 2])| active_mode_at(&mut site, control, 5000);
     let mut targets: Vec<_> = controls.iter_mut().map(announce).collect();
     targets.sort_unstable();

@@ -23,7 +23,7 @@ fn options() -> Options {
 }
 
 fn is_held_by_each(cluster: &Cluster) -> bool {
-    cluster.node(0).held_groups() == FIRST && cluster.node(1).held_groups() == SECOND
+    cluster.node(0).roles().held() == FIRST && cluster.node(1).roles().held() == SECOND
 }
 
 fn started() -> Cluster {
@@ -91,7 +91,7 @@ fn when_one_dies_the_other_carries_all_until_it_comes_back_for_its_group() {
     events(&mut cluster, 0);
 
     cluster.kill(1);
-    cluster.run_until("node 0 to hold both groups", |cluster| cluster.node(0).held_groups() == BOTH);
+    cluster.run_until("node 0 to hold both groups", |cluster| cluster.node(0).roles().held() == BOTH);
     exchange(&mut cluster, 0, 40_000);
     exchange(&mut cluster, 0, 40_001);
     let told = events(&mut cluster, 0);
@@ -118,7 +118,7 @@ fn a_drained_node_gives_its_group_away_and_takes_it_back() {
     let now = cluster.now;
     cluster.node_mut(0).drain(now, false).expect("the other has everything");
     cluster.run_until("node 1 to hold both groups", |cluster| {
-        cluster.node(1).held_groups() == BOTH && !cluster.node(0).holds_addresses()
+        cluster.node(1).roles().held() == BOTH && !cluster.node(0).holds_addresses()
     });
     assert_eq!(cluster.node(0).status(cluster.now).role, State::Left);
     exchange(&mut cluster, 1, 40_000);
@@ -166,7 +166,7 @@ fn each_judges_its_own_connections_and_the_survivor_those_of_the_dead() {
     connect(&mut cluster, 1, 40_001);
     let new = Reconfiguration { reevaluation: Reevaluation::Judge, ..with_rules(&cluster, 0, rules(Some(40_001))) };
     assert!(reload(&mut cluster, 0, new).judges);
-    cluster.run_until("node 0 to have judged its own", |cluster| !cluster.node(0).pipeline().is_judging());
+    cluster.run_until("node 0 to have judged its own", |cluster| !cluster.node(0).pipeline().is_reevaluating());
     cluster.run(Duration::from_millis(100));
     assert_eq!(cluster.connections(1), 2, "the other node allows it still");
     exchange(&mut cluster, 1, 40_001);
@@ -194,7 +194,7 @@ fn other_groups_need_a_restart_and_priorities_do_not() {
     higher.role.groups[1].priority = 250;
     reload(&mut cluster, 0, higher);
     cluster.run_until("node 0 to hold both groups", |cluster| {
-        cluster.node(0).held_groups() == BOTH && !cluster.node(1).holds_addresses()
+        cluster.node(0).roles().held() == BOTH && !cluster.node(1).holds_addresses()
     });
 }
 
@@ -202,13 +202,13 @@ fn other_groups_need_a_restart_and_priorities_do_not() {
 fn all_workers_of_a_node_hold_what_their_lead_holds() {
     let mut site = Site::start([2, 2], options()).ready();
     let holds = |site: &Site, id: u8, groups: GroupSet| {
-        (0..2).map(WorkerId).all(|worker| site.worker(id, worker).held_groups() == groups)
+        (0..2).map(WorkerId).all(|worker| site.worker(id, worker).roles().held() == groups)
     };
     site.run_until("each node to hold its group", |site| holds(site, 0, FIRST) && holds(site, 1, SECOND));
     site.kill(1);
-    site.are_letters_held = true;
+    site.are_messages_held = true;
     site.run(Duration::from_millis(150));
     assert!(holds(&site, 0, FIRST), "the other worker has not heard of it, and is waited for");
-    site.are_letters_held = false;
+    site.are_messages_held = false;
     site.run_until("node 0 to hold both", |site| holds(site, 0, BOTH));
 }

@@ -279,7 +279,7 @@ fn what_is_put_off_is_told_when_that_is_switched_off() {
     assert_eq!(status(&cluster).put_off, 1, "nothing has changed");
     cluster.node_mut(0).set_lazy(now, None).unwrap();
     cluster.deliver();
-    assert_eq!((cluster.node(0).lazy_status(), cluster.connections(1)), (None, 1));
+    assert_eq!((cluster.node(0).status(cluster.now).lazy, cluster.connections(1)), (None, 1));
 }
 
 #[test]

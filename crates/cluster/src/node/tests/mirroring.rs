@@ -17,7 +17,7 @@ use tunnel::TunnelConfig;
 use tunnel::mirror::{MirrorConfig, MirrorStatus};
 
 use super::cluster::{INSIDE, OUTSIDE, Options, firewall, node_config, security, segment, syn, syn_ack};
-use crate::node::{Node, NodeConfig, NodeError, SiteConfig, Transmit};
+use crate::node::{Node, NodeConfig, NodeError, Transmit, TunnelEndpointConfig};
 use crate::{forwarding, role};
 
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 10), Ipv4Addr::new(10, 2, 0, 10)];
@@ -74,9 +74,10 @@ fn node(site: usize, number: usize, setting: Setting, now: Instant) -> Node {
     let end = |site: usize| (OUTER[site], TUNNEL_PORT).into();
     let mirror = setting.mirror.then(MirrorConfig::default);
     let tunnel = TunnelConfig { cache_bytes: 1 << 20, mirror, ..TunnelConfig::default() };
-    let config_of_site = SiteConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel, sealing: None };
+    let config_of_site =
+        TunnelEndpointConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel, sealing: None };
     let seed = 77 + now.as_nanos() + 10 * site as u64 + u64::from(id);
-    Node::new(config, now).unwrap().with_site(config_of_site, seed, flow::HashKey([5, 6]))
+    Node::new(config, now).unwrap().with_tunnel(config_of_site, seed, flow::HashKey([5, 6]))
 }
 
 /// A frame, and what its sender left undone of its checksum.
@@ -124,7 +125,7 @@ impl World {
     fn is_open(&self) -> bool {
         (0..2).all(|site| {
             let node = self.active(site).and_then(|active| self.sites[site][active].as_ref());
-            node.is_some_and(|node| node.status(self.now).site.is_some_and(|site| site.bypass.is_none()))
+            node.is_some_and(|node| node.status(self.now).tunnel.is_some_and(|site| site.bypass.is_none()))
         })
     }
 
@@ -147,7 +148,7 @@ impl World {
     /// The mirror of the site's node that stands by.
     fn mirror(&self, site: usize) -> Option<MirrorStatus> {
         let standing_by = self.sites[site].iter().flatten().find(|node| !node.holds_addresses())?;
-        standing_by.status(self.now).site?.mirror.map(|mirror| *mirror)
+        standing_by.status(self.now).tunnel?.mirror.map(|mirror| *mirror)
     }
 
     fn run_until_mirrored(&mut self, bytes: u64) {

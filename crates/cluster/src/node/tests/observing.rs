@@ -25,7 +25,7 @@ use crate::observation::{
 const WATCH: WatchId = WatchId(7);
 
 fn watch(cluster: &mut Cluster, id: u8, subject: Subject) {
-    cluster.node_mut(id).observe(WATCH, subject, 1000).unwrap();
+    cluster.node_mut(id).pipeline_mut().observation_mut().begin(WATCH, subject, 1000).unwrap();
 }
 
 fn trace_all(cluster: &mut Cluster, id: u8) {
@@ -34,7 +34,7 @@ fn trace_all(cluster: &mut Cluster, id: u8) {
 
 fn traces(cluster: &mut Cluster, id: u8) -> Vec<PacketTrace> {
     let mut traces = Vec::new();
-    while let Some(observed) = cluster.node_mut(id).poll_observed() {
+    while let Some(observed) = cluster.node_mut(id).pipeline_mut().observation_mut().poll() {
         let Sight::Packet(trace) = observed.sight else { panic!("packets are traced") };
         traces.push(*trace);
     }
@@ -43,7 +43,7 @@ fn traces(cluster: &mut Cluster, id: u8) -> Vec<PacketTrace> {
 
 fn frames(cluster: &mut Cluster, id: u8) -> Vec<CapturedFrame> {
     let mut frames = Vec::new();
-    while let Some(observed) = cluster.node_mut(id).poll_observed() {
+    while let Some(observed) = cluster.node_mut(id).pipeline_mut().observation_mut().poll() {
         let Sight::Frame(frame) = observed.sight else { panic!("frames are captured") };
         frames.push(frame);
     }
@@ -182,7 +182,7 @@ fn only_packets_that_the_filter_wants_are_traced() {
     assert_eq!(found.len(), 2, "the SYN and the ACK, neither the answer nor ARP: {found:?}");
     assert!(found.iter().all(|trace| trace.ingress == INSIDE));
 
-    cluster.node_mut(0).stop_observing(WATCH);
+    cluster.node_mut(0).pipeline_mut().observation_mut().end(WATCH);
     cluster.client_sends(40_001, syn(), b"");
     assert!(traces(&mut cluster, 0).is_empty(), "nobody looks any more");
 }
@@ -232,14 +232,18 @@ fn a_packet_for_another_worker_is_traced_there_and_until_it_is_handed_over() {
     let mut site = Site::started(2);
     for node in &mut site.nodes[0] {
         let tuple = TupleFilter { source: Some(core::net::IpAddr::from(CLIENT).into()), ..TupleFilter::default() };
-        node.observe(WATCH, Subject::Packets(PacketFilter { tuple, ..PacketFilter::default() }), 1000).unwrap();
+        node.pipeline_mut()
+            .observation_mut()
+            .begin(WATCH, Subject::Packets(PacketFilter { tuple, ..PacketFilter::default() }), 1000)
+            .unwrap();
     }
     site.arrives_at = Some(WorkerId::LEAD);
     for port in 40_000..40_008 {
         let _ = site.connect(port);
     }
     let mut polled = site.nodes[0].iter_mut().map(|node| {
-        let sights = core::iter::from_fn(|| node.poll_observed()).map(|observed| observed.sight);
+        let sights =
+            core::iter::from_fn(|| node.pipeline_mut().observation_mut().poll()).map(|observed| observed.sight);
         let traces = sights.filter_map(|sight| if let Sight::Packet(trace) = sight { Some(*trace) } else { None });
         traces.collect::<Vec<_>>()
     });
@@ -301,7 +305,7 @@ fn connections_are_followed_from_their_beginning_to_their_end() {
     cluster.run_until("the connection to end", |cluster| cluster.connections(0) == 1);
 
     let mut told = Vec::new();
-    while let Some(observed) = cluster.node_mut(0).poll_observed() {
+    while let Some(observed) = cluster.node_mut(0).pipeline_mut().observation_mut().poll() {
         let Sight::Connection(event) = observed.sight else { panic!("connections are followed") };
         assert_eq!(event.connection.original.source_port, 40_000);
         told.push((event.change, event.connection.packets));
@@ -316,21 +320,26 @@ fn connections_are_followed_from_their_beginning_to_their_end() {
 fn a_watch_ends_when_it_has_seen_enough_and_says_what_it_missed() {
     let mut cluster = Cluster::start(Options::default());
     let node = cluster.node_mut(0);
-    node.observe(WatchId(1), Subject::Packets(PacketFilter::default()), 2).unwrap();
+    node.pipeline_mut().observation_mut().begin(WatchId(1), Subject::Packets(PacketFilter::default()), 2).unwrap();
     cluster.server_sends(2000, syn(), b"");
     cluster.server_sends(2000, syn(), b"");
     cluster.server_sends(2000, syn(), b"");
     assert_eq!(traces(&mut cluster, 0).len(), 2);
-    cluster.node_mut(0).stop_observing(WatchId(1));
+    cluster.node_mut(0).pipeline_mut().observation_mut().end(WatchId(1));
 
-    cluster.node_mut(0).observe(WATCH, Subject::Packets(PacketFilter::default()), u64::MAX).unwrap();
+    cluster
+        .node_mut(0)
+        .pipeline_mut()
+        .observation_mut()
+        .begin(WATCH, Subject::Packets(PacketFilter::default()), u64::MAX)
+        .unwrap();
     for _ in 0..OBSERVED_WAITING_MAX + 5 {
         cluster.server_sends(2000, syn(), b"");
     }
-    assert_eq!(cluster.node(0).observed_missed(WATCH), 5);
+    assert_eq!(cluster.node(0).pipeline().observation().missed(WATCH), 5);
     assert_eq!(traces(&mut cluster, 0).len(), OBSERVED_WAITING_MAX);
     cluster.server_sends(2000, syn(), b"");
-    assert_eq!(cluster.node_mut(0).poll_observed().expect("there is room again").missed, 5);
+    assert_eq!(cluster.node_mut(0).pipeline_mut().observation_mut().poll().expect("there is room again").missed, 5);
 }
 
 #[test]
@@ -338,12 +347,18 @@ fn there_are_only_so_many_watches() {
     let mut cluster = Cluster::start(Options::default());
     let node = cluster.node_mut(0);
     for number in 0..WATCHES_MAX as u64 {
-        node.observe(WatchId(number), Subject::Connections(TupleFilter::default()), 1).unwrap();
+        node.pipeline_mut()
+            .observation_mut()
+            .begin(WatchId(number), Subject::Connections(TupleFilter::default()), 1)
+            .unwrap();
     }
-    let refused = node.observe(WATCH, Subject::Connections(TupleFilter::default()), 1);
+    let refused = node.pipeline_mut().observation_mut().begin(WATCH, Subject::Connections(TupleFilter::default()), 1);
     assert_eq!(refused, Err(TooManyWatches));
-    node.stop_observing(WatchId(0));
-    assert_eq!(node.observe(WATCH, Subject::Connections(TupleFilter::default()), 1), Ok(()));
+    node.pipeline_mut().observation_mut().end(WatchId(0));
+    assert_eq!(
+        node.pipeline_mut().observation_mut().begin(WATCH, Subject::Connections(TupleFilter::default()), 1),
+        Ok(())
+    );
 }
 
 /// A hundred nanoseconds pass whenever it is read.
@@ -360,11 +375,11 @@ impl Stopwatch for Ticking {
 fn one_batch_in_so_many_is_measured_with_its_functions() {
     let mut cluster = Cluster::start(Options::default());
     let seen_port = cluster.connect(40_000);
-    cluster.node_mut(0).set_stopwatch(Box::new(Ticking::default()));
+    cluster.node_mut(0).pipeline_mut().observation_mut().set_stopwatch(Box::new(Ticking::default()));
     for _ in 0..2 * BATCHES_PER_SAMPLE {
         cluster.server_sends(seen_port, segment(ACK, 5001, 1001), b"");
     }
-    let latencies = cluster.node(0).latencies();
+    let latencies = cluster.node(0).pipeline().observation().latencies();
     assert_eq!((latencies.batch.count(), latencies.batch_packets), (2, 2));
     let measured: Vec<_> =
         latencies.functions.iter().map(|of| (of.name, of.packet.count(), of.begin.count())).collect();

@@ -84,7 +84,7 @@ fn connections_that_new_rules_do_not_allow_end_on_both_nodes_when_the_operator_w
     assert!(cluster.server_receives().is_none());
     assert_eq!(cluster.dropped(0, DropReason::FirewallDenied), 1);
 
-    cluster.run_until("all to be judged", |cluster| !cluster.node(0).pipeline().is_judging());
+    cluster.run_until("all to be judged", |cluster| !cluster.node(0).pipeline().is_reevaluating());
     assert!(events(&mut cluster, 0).contains(&NodeEvent::Judged { ended: 1 }));
     assert_eq!(cluster.node(0).pipeline().counters().disallowed, 1);
     cluster.run_until("the standby to hear of it", |cluster| cluster.connections(1) == 300);
@@ -262,7 +262,7 @@ fn a_node_that_waits_for_acknowledgements_is_seen_to_leave_and_does_not_wait_for
     let is_down = |cluster: &Cluster| cluster.node(0).status(cluster.now).peers[0].down_since.is_some();
     cluster.run_until("the peer to be down", is_down);
     cluster.run(Duration::from_millis(2));
-    assert!(!cluster.node(0).is_replicating_before_leaving(), "nobody is left to acknowledge anything");
+    assert!(!cluster.node(0).departure.is_replicating(), "nobody is left to acknowledge anything");
     cluster.run_until("node 0 to have left", |cluster| state(cluster, 0) == State::Left);
 }
 
@@ -278,7 +278,7 @@ fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to
         cluster.node_mut(id).handle_link(now, OUTSIDE, LinkState { is_up: true, speed_mbps: None });
     }
     cluster.run_until("both nodes to be ready", |cluster| {
-        [0, 1].iter().all(|id| cluster.node(*id).readiness(cluster.now).is_ready())
+        [0, 1].iter().all(|id| cluster.node(*id).status(cluster.now).readiness.is_ready())
     });
     let down = LinkState { is_up: false, speed_mbps: None };
     let now = cluster.now;
@@ -286,7 +286,7 @@ fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to
     cluster.run(Duration::from_millis(50));
     let reaches_less = Obstacle::ReachesLess { theirs: 100, ours: 0 };
     for id in [0, 1] {
-        let obstacles = cluster.node(id).readiness(cluster.now).obstacles;
+        let obstacles = cluster.node(id).status(cluster.now).readiness.obstacles;
         assert_eq!(obstacles, [NodeObstacle { node: NodeId(1), obstacle: reaches_less }], "as node {id} says");
     }
     let now = cluster.now;
@@ -295,7 +295,7 @@ fn a_standby_that_reaches_less_is_not_ready_on_either_node_and_is_not_drained_to
     cluster.node_mut(0).handle_link(now, OUTSIDE, down);
     cluster.run(Duration::from_millis(50));
     let now = cluster.now;
-    assert!(cluster.node(0).readiness(now).is_ready(), "the active node reaches no more");
+    assert!(cluster.node(0).status(now).readiness.is_ready(), "the active node reaches no more");
     assert_eq!(cluster.node_mut(0).drain(now, false), Ok(()));
     cluster.run_until("node 1 to take over", |cluster| cluster.node(1).holds_addresses());
 }
@@ -352,7 +352,7 @@ fn a_restarted_node_is_drained_to_only_when_it_has_its_connections_back() {
             assert!(now < limit, "it does not learn them");
             cluster.run(Duration::from_millis(1));
         }
-        cluster.run_until("it to be ready", |cluster| cluster.node(1 - id).readiness(cluster.now).is_ready());
+        cluster.run_until("it to be ready", |cluster| cluster.node(1 - id).status(cluster.now).readiness.is_ready());
         assert_eq!(cluster.connections(id), 20);
     }
     for (port, seen_port) in ports {

@@ -7,13 +7,14 @@ use std::vec::Vec;
 use flow::{Instant, NodeId};
 
 use super::cluster::{Cluster, Options};
-use crate::node::readiness::{NodeObstacle, Obstacle, SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX, ServiceGap, readiness};
+use crate::node::readiness::{NodeObstacle, Obstacle, readiness};
+use crate::node::stall::{SERVICE_GAP_COUNTS_FOR, SERVICE_GAP_MAX, ServiceGap};
 use crate::role::{Heartbeat, State};
 
 /// What node 0 says of its peer after `change` of what the peer's heartbeat said.
 fn obstacles_after(change: impl Fn(&mut Heartbeat)) -> Vec<Obstacle> {
     let mut cluster = Cluster::start(Options::default());
-    cluster.run_until("node 0 to be ready", |cluster| cluster.node(0).readiness(cluster.now).is_ready());
+    cluster.run_until("node 0 to be ready", |cluster| cluster.node(0).status(cluster.now).readiness.is_ready());
     let mut status = cluster.node(0).status(cluster.now);
     status.peers[0].heartbeats.iter_mut().flatten().for_each(change);
     readiness(&status, NodeId(0)).obstacles.into_iter().map(|found| found.obstacle).collect()
@@ -39,8 +40,8 @@ fn a_node_without_peers_is_not_ready_and_a_gap_in_service_counts_for_a_time() {
     status.peers.clear();
     assert_eq!(readiness(&status, NodeId(3)).obstacles, vec![alone]);
 
-    let mut gap = ServiceGap::default();
     let late = Instant::from_millis(1000);
+    let mut gap = ServiceGap::new(late);
     gap.note(late, SERVICE_GAP_MAX / 2);
     assert_eq!(gap.counting(late), None);
     gap.note(late, SERVICE_GAP_MAX);

@@ -17,7 +17,7 @@ use super::cluster::{
     CLIENT, CLIENT_MAC, INSIDE, OUTSIDE, Options, ROOM_BYTES, Received, SERVER, SERVER_MAC, SHARED_OUTSIDE, STEP,
     node_config, port_mac, segment, syn, syn_ack,
 };
-use crate::node::{Letter, Node, NodeConfig, NodeEvent, Transmit};
+use crate::node::{Node, NodeConfig, NodeEvent, Transmit, WorkerMessage};
 use crate::pipeline::Place;
 
 /// The port under which the server reaches the client's service from outside, and the client's own.
@@ -53,7 +53,7 @@ fn chain(node: u8) -> Chain {
     ChainBuilder::new().push(firewall).push(nat).build().unwrap()
 }
 
-/// The whole of it. Whatever is sent arrives within the step in which it is sent, but for letters that are held.
+/// The whole of it. Whatever is sent arrives within the step in which it is sent, but for messages that are held.
 pub(super) struct Site {
     pub(super) now: Instant,
     /// The workers of each node; none of a dead one.
@@ -63,10 +63,10 @@ pub(super) struct Site {
     /// The node that hosts send their packets to, where several are active.
     pub(super) via: Option<u8>,
     /// Letters are kept back while set.
-    pub(super) are_letters_held: bool,
+    pub(super) are_messages_held: bool,
     /// Replication datagrams are thrown away while set.
     pub(super) is_replication_cut: bool,
-    letters: VecDeque<(u8, WorkerId, WorkerId, Letter)>,
+    messages: VecDeque<(u8, WorkerId, WorkerId, WorkerMessage)>,
     at_client: VecDeque<Vec<u8>>,
     at_server: VecDeque<Vec<u8>>,
     /// Frames that any worker sent of its own: ARP, mostly.
@@ -103,9 +103,9 @@ impl Site {
             nodes: [node(0), node(1)],
             arrives_at: None,
             via: None,
-            are_letters_held: false,
+            are_messages_held: false,
             is_replication_cut: false,
-            letters: VecDeque::new(),
+            messages: VecDeque::new(),
             at_client: VecDeque::new(),
             at_server: VecDeque::new(),
             announcements: 0,
@@ -173,9 +173,9 @@ impl Site {
                 for at in 0..self.nodes[usize::from(id)].len() {
                     let node = &mut self.nodes[usize::from(id)][at];
                     let from = node.place().worker;
-                    while let Some((to, letter)) = node.poll_letter() {
+                    while let Some((to, message)) = node.poll_worker_message() {
                         is_quiet = false;
-                        self.letters.push_back((id, from, to, letter));
+                        self.messages.push_back((id, from, to, message));
                     }
                     while let Some(mut handed) = self.nodes[usize::from(id)][at].poll_handed_over() {
                         is_quiet = false;
@@ -188,21 +188,21 @@ impl Site {
                     }
                 }
             }
-            is_quiet &= !self.deliver_letters();
+            is_quiet &= !self.deliver_messages();
             if is_quiet {
                 return;
             }
         }
     }
 
-    fn deliver_letters(&mut self) -> bool {
+    fn deliver_messages(&mut self) -> bool {
         let mut delivered = false;
-        while !self.are_letters_held
-            && let Some((id, from, to, letter)) = self.letters.pop_front()
+        while !self.are_messages_held
+            && let Some((id, from, to, message)) = self.messages.pop_front()
         {
             let now = self.now;
             if let Some(node) = self.nodes[usize::from(id)].get_mut(to.index()) {
-                node.handle_letter(now, from, letter);
+                node.handle_worker_message(now, from, message);
                 delivered = true;
             }
         }
@@ -257,8 +257,8 @@ impl Site {
         batch.push(frame);
         handle(node, self.now, &mut batch);
         // Letters leave before frames do.
-        while let Some((to, letter)) = node.poll_letter() {
-            self.letters.push_back((id, worker, to, letter));
+        while let Some((to, message)) = node.poll_worker_message() {
+            self.messages.push_back((id, worker, to, message));
         }
         let sent = match batch[0].disposition {
             Disposition::Transmit(egress) => Some((egress, batch[0].bytes().to_vec())),

@@ -128,6 +128,6 @@ fn a_group_moves_for_what_it_tracks() {
     assert_eq!(holders(&cluster), [true, true], "node 1 holds the second group, which does not track the port");
     link(&mut cluster, 1, OUTSIDE, false);
     cluster.run_until("node 0 to take the second group", |cluster| {
-        cluster.node(0).held_groups() == GroupSet::EMPTY.with(GroupId::FIRST).with(GroupId(1))
+        cluster.node(0).roles().held() == GroupSet::EMPTY.with(GroupId::FIRST).with(GroupId(1))
     });
 }

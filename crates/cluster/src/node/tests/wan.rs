@@ -17,7 +17,7 @@ use tunnel::{Bypass, SealingConfig, TunnelConfig};
 
 use super::cluster::{INSIDE, OUTSIDE, Options, node_config, segment, syn, syn_ack};
 use crate::forwarding;
-use crate::node::{Node, NodeConfig, SiteConfig, Transmit};
+use crate::node::{Node, NodeConfig, Transmit, TunnelEndpointConfig};
 use crate::role;
 
 /// Which addresses are IPv6's.
@@ -106,8 +106,13 @@ fn node(site: usize, families: Families, sealing: Option<SealingConfig>) -> Node
     };
     let end = |site: usize| (outer(site, families), TUNNEL_PORT).into();
     let tunnel = TunnelConfig { cache_bytes: 1 << 20, datagram_bytes_max: 1452, ..TunnelConfig::default() };
-    let site_config = SiteConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel, sealing };
-    Node::new(config, Instant::from_millis(1)).unwrap().with_site(site_config, 77 + site as u64, flow::HashKey([5, 6]))
+    let site_config =
+        TunnelEndpointConfig { local: end(site), peer: end(1 - site), rules: Vec::new(), tunnel, sealing };
+    Node::new(config, Instant::from_millis(1)).unwrap().with_tunnel(
+        site_config,
+        77 + site as u64,
+        flow::HashKey([5, 6]),
+    )
 }
 
 /// ICMPv6's types (RFC 4861).
@@ -156,7 +161,7 @@ impl World {
     }
 
     fn is_open(&self) -> bool {
-        self.nodes.iter().all(|node| node.status(self.now).site.unwrap().bypass.is_none())
+        self.nodes.iter().all(|node| node.status(self.now).tunnel.unwrap().bypass.is_none())
     }
 
     fn run_until_open(&mut self) {
@@ -166,7 +171,7 @@ impl World {
             }
             self.run(1);
         }
-        panic!("the tunnel does not open: {:?}", self.nodes[0].status(self.now).site);
+        panic!("the tunnel does not open: {:?}", self.nodes[0].status(self.now).tunnel);
     }
 
     fn run(&mut self, milliseconds: u64) {
@@ -310,7 +315,7 @@ fn a_download_that_was_made_before_takes_a_fraction_of_the_bytes_and_is_the_same
     let second = world.bytes_between;
     // Acknowledgements of the hosts are among them, which are not redundant.
     assert!(second * 5 < first, "{second} bytes the second time, {first} the first");
-    let status = world.nodes[0].status(world.now).site.unwrap();
+    let status = world.nodes[0].status(world.now).tunnel.unwrap();
     assert_eq!(status.counters.broken, 0);
     assert!(status.counters.encoder.blocks_encoded > 60, "{status:?}");
 }
@@ -326,7 +331,7 @@ fn connections_go_on_past_the_tunnel_while_the_other_site_does_not_answer_it() {
     // Before the two have found each other again.
     world.send(1, 4001, 80, syn(), b"");
     world.run(1);
-    let counters = world.nodes[1].status(world.now).site.unwrap().counters;
+    let counters = world.nodes[1].status(world.now).tunnel.unwrap().counters;
     assert!(counters.bypassed.iter().sum::<u64>() > 0, "{counters:?}");
     assert!(!world.arrived[0].is_empty(), "it came all the same");
     world.run_until_open();
@@ -365,7 +370,7 @@ fn packets_and_tunnel_may_be_of_either_family() {
         assert!(world.received() == content(), "{:?}", world.families);
         let second = world.bytes_between;
         assert!(second * 5 < first, "{second} bytes the second time, {first} the first: {:?}", world.families);
-        let counters = world.nodes[0].status(world.now).site.unwrap().counters;
+        let counters = world.nodes[0].status(world.now).tunnel.unwrap().counters;
         assert_eq!((counters.broken, counters.bypassed.iter().sum::<u64>()), (0, 0), "{:?}", world.families);
         assert!(counters.headers_small > 100, "{counters:?}");
     }
@@ -374,7 +379,7 @@ fn packets_and_tunnel_may_be_of_either_family() {
 #[test]
 fn while_the_processor_is_short_fewer_places_are_sampled_then_nothing_is_encoded_and_then_all_is_as_before() {
     let mut world = World::start();
-    let site = |world: &World| world.nodes[0].status(world.now).site.unwrap();
+    let site = |world: &World| world.nodes[0].status(world.now).tunnel.unwrap();
     assert_eq!(site(&world).period.bytes(), 32);
     let mut periods = std::vec![32];
     while site(&world).bypass.is_none() {
@@ -419,5 +424,5 @@ fn two_sites_with_a_key_speak_under_it() {
     let mut world = World::start_with(IPV4, [Some(sealing(0)), Some(sealing(1))]);
     world.download(4000, &content());
     assert_eq!(world.received(), content());
-    assert_eq!(world.nodes[0].status(world.now).site.unwrap().is_sealed, Some(true));
+    assert_eq!(world.nodes[0].status(world.now).tunnel.unwrap().is_sealed, Some(true));
 }

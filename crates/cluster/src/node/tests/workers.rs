@@ -136,14 +136,14 @@ fn a_reply_to_a_connection_that_ended_is_dropped_and_the_stale_word_of_it_forgot
     let mut site = Site::started(2);
     let (port, worker) = ports_answered_elsewhere(2).next().unwrap();
     site.connect_in(port);
-    site.are_letters_held = true;
+    site.are_messages_held = true;
     site.server_sends(port, FORWARDED.0, segment(tcp_flags::RST | ACK, 1001, 5001));
     assert!(site.client_receives().is_some(), "the reset itself passes");
     site.run_until("the connection to be forgotten", |site| site.worker(0, worker).pipeline().table().is_empty());
     site.client_sends(FORWARDED.1, port, segment(ACK, 5001, 1001));
     assert!(site.server_receives().is_none());
     assert_eq!(site.dropped(0, DropReason::StrayHandOver), 1);
-    site.are_letters_held = false;
+    site.are_messages_held = false;
     site.deliver();
     assert_eq!(site.redirects(0), 0);
 }
@@ -166,12 +166,12 @@ fn addresses_are_announced_when_all_workers_are_usable() {
     let mut site = Site::started(2);
     let seen_ports: Vec<(u16, u16)> = (40_000..40_016).map(|port| (port, site.connect(port))).collect();
     let before = site.announcements;
-    site.are_letters_held = true;
+    site.are_messages_held = true;
     site.kill(0);
     site.run_until("node 1 to notice", |site| site.lead(1).status(site.now).peers[0].down_since.is_some());
     site.run(USABLE_WITHIN / 2);
     assert!(!site.lead(1).holds_addresses() && site.announcements == before, "the other worker has not heard of it");
-    site.are_letters_held = false;
+    site.are_messages_held = false;
     site.deliver();
     assert!(site.lead(1).holds_addresses() && site.announcements > before);
     assert!(!site.events(1).iter().any(|event| matches!(event, NodeEvent::WorkerLate(_))));
@@ -182,7 +182,7 @@ fn addresses_are_announced_when_all_workers_are_usable() {
 fn a_worker_that_hangs_does_not_keep_the_node_from_taking_over() {
     let mut site = Site::started(2);
     site.events(1);
-    site.are_letters_held = true;
+    site.are_messages_held = true;
     site.kill(0);
     site.run_until("node 1 to take over all the same", |site| site.lead(1).holds_addresses());
     let events = site.events(1);

@@ -115,7 +115,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
             next_hops: reporting.next_hops(&status),
             drops: self.drops(&status.forwarding),
             workers: self.worker(&status).into_iter().collect(),
-            redundancy: status.site.as_ref().map(|site| Box::new(describe::tunnel(site))),
+            redundancy: status.tunnel.as_ref().map(|tunnel| Box::new(describe::tunnel(tunnel))),
             filter: reporting.filter.status(&status, now),
             sync: None,
         }
@@ -152,7 +152,7 @@ impl<P: PacketIo> ControlHandler for Answers<'_, P> {
         samples.add_count(Metric::AddressDefences, &[], status.forwarding.defences);
         samples.add_flag(Metric::Passive, &[], status.passive.is_some());
         samples.add_count(Metric::ConnectionsRelearnt, &[], pipeline.counters().relearnt);
-        add_latencies(&mut samples, self.node.latencies());
+        add_latencies(&mut samples, self.node.pipeline().observation().latencies());
         samples.add_count(Metric::RepliesHeld, &[], status.replies_held);
         samples.add_count(Metric::RepliesOverdue, &[], status.replies_overdue);
         sharing::add(&mut samples, pipeline.sharing_counters());

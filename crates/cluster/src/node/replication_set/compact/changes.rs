@@ -1,22 +1,22 @@
 //! How changes of the connection table reach the filter, or a session where the filter cannot represent them.
 
 use flow::connection::flags;
-use flow::conntrack::Change;
 use flow::table::Slot;
 use flow::{Connection, Instant, Tuple};
-use replication::Handle;
 use replication::compact::CellState;
-use replication::representation::is_worth_replicating;
 use replication::representation::precise;
+use replication::{Handle, Session};
 
 use super::Compact;
 use super::mixture::Candidate;
-use crate::node::replication_set::ReplicationSet;
+use super::standing_by::StandingBy;
+use crate::node::event::NodeEvent;
+use crate::node::peer::{Peer, sessions};
+use crate::node::peers::Peers;
 use crate::node::store::ChainStates;
-use crate::node::{NodeEvent, peer};
 use crate::pipeline::Pipeline;
 
-/// Connections that one call of [`ReplicationSet::handle_compact_timeout`] replicates as records, at most.
+/// Connections that one call of [`Compact::handle_timeout`] replicates as records, at most.
 const PROMOTED_PER_TIMEOUT_MAX: usize = 64;
 /// Acknowledgements that one call looks for, at most.
 const CONFIRMED_PER_TIMEOUT_MAX: usize = 64;
@@ -79,173 +79,185 @@ impl Compact {
         self.sender.charge(now, bytes);
     }
 
-    /// This node no longer owns the connection. Returns whether it was replicated as a record.
-    pub(in crate::node) fn leave(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
+    /// A connection has begun, or was taken over. Returns whether the filter represents it; otherwise it is replicated as a record.
+    pub(in crate::node) fn replicate(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
+        let Some(connection) = self.own(pipeline, slot) else { return true };
+        let name = name(pipeline, &connection.original);
+        if self.cells.is_precise_as(slot, name) {
+            return false;
+        }
+        let refused_before = self.sender.refused();
+        let can_hold = self.can_hold(connection);
+        if can_hold {
+            self.enter(pipeline, slot, connection);
+            self.inherited.take(&connection.original);
+        }
+        let has_no_room = self.mixture.is_mixed() && self.sender.refused() != refused_before;
+        if !can_hold || has_no_room || !is_restorable(pipeline, connection) {
+            self.mixture.note_urgent(now, slot, name);
+        } else {
+            let cells = &self.cells;
+            let lives =
+                |it: &Candidate| cells.filtered(it.slot, it.name).is_some() && !cells.is_precise_as(it.slot, it.name);
+            self.mixture.note_begun(now, slot, name, lives);
+        }
+        true
+    }
+
+    /// As [`Compact::replicate`], for a change of a connection's protocol state that is worth replicating or not.
+    pub(in crate::node) fn replicate_change(
+        &mut self,
+        now: Instant,
+        pipeline: &Pipeline,
+        slot: Slot,
+        is_worth: bool,
+        peers: usize,
+    ) -> bool {
+        let Some(connection) = self.own(pipeline, slot) else { return true };
+        let is_precise = self.cells.is_precise_as(slot, name(pipeline, &connection.original));
+        if is_worth {
+            if is_precise {
+                self.spend_precisely(now, PRECISE_BYTES_BESIDE, peers);
+            }
+            self.change(pipeline, slot, connection);
+        }
+        !is_precise
+    }
+
+    /// As [`Compact::replicate`], for a change of a function's state, which the filter cannot represent.
+    pub(in crate::node) fn replicate_functions(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
+        let Some(connection) = self.own(pipeline, slot) else { return true };
+        let name = name(pipeline, &connection.original);
+        if self.cells.is_precise_as(slot, name) {
+            return false;
+        }
+        if !is_restorable(pipeline, connection) {
+            self.mixture.note_urgent(now, slot, name);
+        }
+        true
+    }
+
+    /// The slot holds a replica, or has become empty.
+    pub(in crate::node) fn note_replica(&mut self, pipeline: &Pipeline, slot: Slot) {
+        match pipeline.connection(slot) {
+            None => self.cells.clear_copy(slot),
+            Some(connection) if connection.owner != self.node => {
+                // This node may have owned it until now.
+                let _ = self.remove(pipeline, slot, &connection.original);
+                self.cells.set_precise(slot, name(pipeline, &connection.original));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A connection that this node owned has ended, was evicted, or has another owner. Returns whether it was replicated as a
+    /// record.
+    pub(in crate::node) fn remove(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
         let (was_precise, state) = self.cells.forget(slot, name(pipeline, original));
         if let Some(state) = state {
             self.sender.remove(original, state);
         }
         was_precise
     }
+
+    /// The connection in the slot, if this node owns it.
+    fn own<'a>(&self, pipeline: &'a Pipeline, slot: Slot) -> Option<&'a Connection> {
+        pipeline.connection(slot).filter(|connection| connection.owner == self.node)
+    }
 }
 
-impl ReplicationSet {
-    /// A connection has begun, or was taken over. Returns whether the filter represents it; otherwise it is replicated as a record.
-    pub(in crate::node) fn replicate_compactly(&mut self, now: Instant, pipeline: &Pipeline, slot: Slot) -> bool {
-        let Some(compact) = &mut self.compact else { return false };
-        let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
-            return true;
-        };
-        let name = name(pipeline, &connection.original);
-        if compact.cells.is_precise_as(slot, name) {
-            return false;
-        }
-        let refused_before = compact.sender.refused();
-        let can_hold = compact.can_hold(connection);
-        if can_hold {
-            compact.enter(pipeline, slot, connection);
-            compact.inherited.take(&connection.original);
-        }
-        let has_no_room = compact.mixture.is_mixed() && compact.sender.refused() != refused_before;
-        if !can_hold || has_no_room || !is_restorable(pipeline, connection) {
-            compact.mixture.note_urgent(now, slot, name);
-        } else {
-            let cells = &compact.cells;
-            let lives =
-                |it: &Candidate| cells.filtered(it.slot, it.name).is_some() && !cells.is_precise_as(it.slot, it.name);
-            compact.mixture.note_begun(now, slot, name, lives);
-        }
-        true
-    }
-
-    /// As [`ReplicationSet::replicate_compactly`], for a change of a connection's protocol state.
-    pub(in crate::node) fn replicate_change_compactly(
-        &mut self,
-        now: Instant,
-        pipeline: &Pipeline,
-        slot: Slot,
-        change: Change,
-        previous_state: u8,
-    ) -> bool {
-        let Some(compact) = &mut self.compact else { return false };
-        let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
-            return true;
-        };
-        let (protocol, state) = (connection.original.protocol, connection.protocol.state);
-        let is_precise = compact.cells.is_precise_as(slot, name(pipeline, &connection.original));
-        if is_worth_replicating(self.selection, protocol, previous_state, state, change) {
-            if is_precise {
-                compact.spend_precisely(now, PRECISE_BYTES_BESIDE, self.peers.len());
-            }
-            compact.change(pipeline, slot, connection);
-        }
-        !is_precise
-    }
-
-    /// As [`ReplicationSet::replicate_compactly`], for a change of a function's state, which the filter cannot represent.
-    pub(in crate::node) fn replicate_functions_compactly(
-        &mut self,
-        now: Instant,
-        pipeline: &Pipeline,
-        slot: Slot,
-    ) -> bool {
-        let Some(compact) = &mut self.compact else { return false };
-        let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
-            return true;
-        };
-        let name = name(pipeline, &connection.original);
-        if compact.cells.is_precise_as(slot, name) {
-            return false;
-        }
-        if !is_restorable(pipeline, connection) {
-            compact.mixture.note_urgent(now, slot, name);
-        }
-        true
-    }
-
-    /// The slot holds a replica, or has become empty.
-    pub(in crate::node) fn note_replica_compactly(&mut self, pipeline: &Pipeline, slot: Slot) {
-        let Some(compact) = &mut self.compact else { return };
-        match pipeline.connection(slot) {
-            None => compact.cells.clear_copy(slot),
-            Some(connection) if connection.owner != self.id => {
-                // This node may have owned it until now.
-                let _ = compact.leave(pipeline, slot, &connection.original);
-                compact.cells.set_precise(slot, name(pipeline, &connection.original));
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// A connection that this node owned has ended, or was evicted. Returns whether peers may have its record.
-    pub(in crate::node) fn remove_compactly(&mut self, pipeline: &Pipeline, slot: Slot, original: &Tuple) -> bool {
-        match &mut self.compact {
-            Some(compact) => compact.leave(pipeline, slot, original),
-            None => true,
-        }
-    }
-
-    /// Does what is due in compact replication. `forwards`: this node forwards packets of some group. Returns what happened to a recovery.
-    pub(in crate::node) fn handle_compact_timeout(
+/// What is due.
+impl Compact {
+    /// Does what is due. `forwards`: this node forwards packets of some group. Returns what happened to a recovery.
+    pub(in crate::node) fn handle_timeout(
         &mut self,
         now: Instant,
         pipeline: &mut Pipeline,
+        peers: &mut Peers,
         forwards: bool,
     ) -> Option<NodeEvent> {
-        self.compact.as_ref()?;
         for _ in 0..PROMOTED_PER_TIMEOUT_MAX {
-            let Some(candidate) = self.compact.as_mut().and_then(|compact| compact.pop_due(now)) else { break };
-            self.promote(now, pipeline, candidate);
+            let Some(candidate) = self.pop_due(now) else { break };
+            self.promote(now, pipeline, peers, candidate);
         }
-        self.look_for_confirmations(pipeline);
-        self.let_go_while_standing_by(now, pipeline, forwards);
-        self.doubt_what_peers_claim(now, pipeline, forwards);
-        let event = self.look_after_recovery(now, pipeline, forwards);
-        if let Some(compact) = &mut self.compact {
-            compact.sender.handle_timeout(now);
-            compact.inherited.handle_timeout(now);
-        }
-        for receiver in self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut()) {
+        self.look_for_confirmations(pipeline, peers);
+        self.compare_while_standing_by(now, pipeline, peers, forwards);
+        self.doubting.step(now, self.node, pipeline, peers, forwards);
+        let event = self.advance_recovery(now, pipeline, peers, forwards);
+        self.sender.handle_timeout(now);
+        self.inherited.handle_timeout(now);
+        for receiver in peers.iter_mut().filter_map(|peer| peer.compact.as_mut()) {
             receiver.handle_timeout(now);
         }
         event
     }
 
     /// Replicates a connection as a record from now on.
-    fn promote(&mut self, now: Instant, pipeline: &Pipeline, candidate: Candidate) {
+    fn promote(&mut self, now: Instant, pipeline: &Pipeline, peers: &mut Peers, candidate: Candidate) {
         let Candidate { slot, name: known_as, .. } = candidate;
-        let Some(compact) = &mut self.compact else { return };
-        let Some(connection) = pipeline.connection(slot).filter(|connection| connection.owner == self.id) else {
-            return;
-        };
-        if name(pipeline, &connection.original) != known_as || compact.cells.is_precise_as(slot, known_as) {
+        let Some(connection) = self.own(pipeline, slot) else { return };
+        if name(pipeline, &connection.original) != known_as || self.cells.is_precise_as(slot, known_as) {
             return;
         }
         self.attributes.clear();
         precise::encode(now, connection, &ChainStates(pipeline.chain()), &mut self.attributes);
-        compact.spend_precisely(now, self.attributes.len() + PRECISE_BYTES_BESIDE, self.peers.len());
-        compact.counters.long_lived += u64::from(!candidate.is_urgent);
-        compact.counters.urgent += u64::from(candidate.is_urgent);
-        compact.cells.set_precise(slot, known_as);
-        compact.mixture.await_confirmation(candidate);
-        peer::sessions(&mut self.peers).for_each(|session| session.mark_changed(Handle(slot.0)));
+        self.spend_precisely(now, self.attributes.len() + PRECISE_BYTES_BESIDE, peers.len());
+        self.counters.long_lived += u64::from(!candidate.is_urgent);
+        self.counters.urgent += u64::from(candidate.is_urgent);
+        self.cells.set_precise(slot, known_as);
+        self.mixture.await_confirmation(candidate);
+        sessions(peers).for_each(|session| session.mark_changed(Handle(slot.0)));
     }
 
     /// Removes connections from the filter whose records the peers have acknowledged.
-    fn look_for_confirmations(&mut self, pipeline: &Pipeline) {
-        let Some(compact) = &mut self.compact else { return };
-        for _ in 0..CONFIRMED_PER_TIMEOUT_MAX.min(compact.mixture.unconfirmed()) {
-            let Some(candidate) = compact.mixture.pop_unconfirmed() else { return };
+    fn look_for_confirmations(&mut self, pipeline: &Pipeline, peers: &[Peer]) {
+        for _ in 0..CONFIRMED_PER_TIMEOUT_MAX.min(self.mixture.unconfirmed()) {
+            let Some(candidate) = self.mixture.pop_unconfirmed() else { return };
             let Candidate { slot, name: known_as, .. } = candidate;
             let connection = pipeline.connection(slot);
             let Some(connection) = connection.filter(|it| name(pipeline, &it.original) == known_as) else { continue };
-            let is_confirmed =
-                |session: &replication::Session| session.is_open() && session.is_acknowledged(Handle(slot.0));
-            if !self.peers.iter().filter_map(|peer| peer.session.as_ref()).all(is_confirmed) {
-                compact.mixture.await_confirmation(candidate);
-            } else if let Some(state) = compact.cells.take_filtered(slot, known_as) {
-                compact.sender.remove(&connection.original, state);
+            let is_confirmed = |session: &Session| session.is_open() && session.is_acknowledged(Handle(slot.0));
+            if !peers.iter().filter_map(|peer| peer.session.as_ref()).all(is_confirmed) {
+                self.mixture.await_confirmation(candidate);
+            } else if let Some(state) = self.cells.take_filtered(slot, known_as) {
+                self.sender.remove(&connection.original, state);
             }
         }
     }
+
+    /// This node no longer forwards: its connections belong to the active node, or soon will.
+    pub(in crate::node) fn begin_standing_by(&mut self, now: Instant) {
+        self.standing_by = StandingBy::begin(now);
+    }
+
+    /// While this node stands by, removes its connections that the active node has, and marks the others as copies: see
+    /// [`StandingBy`].
+    fn compare_while_standing_by(&mut self, now: Instant, pipeline: &mut Pipeline, peers: &mut Peers, forwards: bool) {
+        if forwards {
+            self.standing_by.end().into_iter().for_each(|not_compared| self.doubting.mark_all(not_compared));
+            return;
+        }
+        let mut compared = 0;
+        while let Some(slot) = self.standing_by.next(now, pipeline.table(), compared) {
+            compared += 1;
+            let Some(connection) = self.own(pipeline, slot) else { continue };
+            let (original, is_copy) = (connection.original, connection.flags & flags::COPY != 0);
+            if self.standing_by.removes(now) && is_taken(peers, &original) {
+                let was_precise = self.remove(pipeline, slot, &original);
+                pipeline.let_go(slot);
+                self.counters.let_go += 1;
+                if was_precise {
+                    sessions(peers).for_each(|session| session.forget(Handle(slot.0)));
+                }
+            } else if !is_copy {
+                pipeline.keep_as_copy(slot);
+            }
+        }
+    }
+}
+
+/// Whether the filter of a live peer has the connection. Without fingerprints, too many lookups are wrong.
+fn is_taken(peers: &[Peer], original: &Tuple) -> bool {
+    let receivers = peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
+    receivers.filter(|receiver| receiver.is_sure()).any(|receiver| receiver.lookup(original).is_some())
 }

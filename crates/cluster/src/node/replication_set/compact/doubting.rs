@@ -10,11 +10,11 @@
 
 use core::time::Duration;
 
-use flow::Instant;
 use flow::connection::flags;
 use flow::table::Slot;
+use flow::{Connection, Instant, NodeId, Tuple};
 
-use crate::node::replication_set::ReplicationSet;
+use crate::node::peer::Peer;
 use crate::pipeline::Pipeline;
 
 /// Slots that one step compares.
@@ -43,43 +43,36 @@ impl Doubting {
         self.next_at = self.next_at.or(Some(now + ROUND_DELAY));
     }
 
-    pub(in crate::node) const fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
         if self.cursor.is_some() { Some(Instant::ZERO) } else { self.next_at }
+    }
+
+    /// Compares some more connections of `node`, which forwards packets or does not.
+    pub(super) fn step(&mut self, now: Instant, node: NodeId, pipeline: &mut Pipeline, peers: &[Peer], forwards: bool) {
+        if !forwards {
+            *self = Self::default();
+            return;
+        }
+        if self.cursor.is_none() && self.next_at.is_some_and(|at| at <= now) {
+            *self = Self { cursor: Some(Slot(0)), ..Self::default() };
+        }
+        let marks_all = core::mem::take(&mut self.marks_all);
+        let Some(mut cursor) = self.cursor.take() else { return };
+        for _ in 0..SLOTS_PER_STEP {
+            let Some(slot) = pipeline.table().next_occupied(cursor) else { return };
+            let is_own = |connection: &&Connection| connection.owner == node && connection.flags & flags::COPY == 0;
+            let original = pipeline.connection(slot).filter(is_own).map(|connection| connection.original);
+            if original.is_some_and(|original| marks_all || is_claimed(peers, &original)) {
+                pipeline.keep_as_copy(slot);
+            }
+            cursor = Slot(slot.0 + 1);
+        }
+        (self.cursor, self.marks_all) = (Some(cursor), marks_all);
     }
 }
 
-impl ReplicationSet {
-    pub(in crate::node) fn doubt_what_peers_claim(&mut self, now: Instant, pipeline: &mut Pipeline, forwards: bool) {
-        let Some(compact) = &mut self.compact else { return };
-        let doubting = &mut compact.doubting;
-        if !forwards {
-            *doubting = Doubting::default();
-            return;
-        }
-        if doubting.cursor.is_none() && doubting.next_at.is_some_and(|at| at <= now) {
-            *doubting = Doubting { cursor: Some(Slot(0)), ..Doubting::default() };
-        }
-        let marks_all = doubting.marks_all;
-        let Some(mut cursor) = doubting.cursor.take() else { return };
-        doubting.marks_all = false;
-        for _ in 0..SLOTS_PER_STEP {
-            let Some(slot) = pipeline.table().next_occupied(cursor) else { return };
-            self.doubt(pipeline, slot, marks_all);
-            cursor = Slot(slot.0 + 1);
-        }
-        if let Some(compact) = &mut self.compact {
-            (compact.doubting.cursor, compact.doubting.marks_all) = (Some(cursor), marks_all);
-        }
-    }
-
-    fn doubt(&self, pipeline: &mut Pipeline, slot: Slot, is_marked: bool) {
-        let is_own =
-            |connection: &&flow::Connection| connection.owner == self.id && connection.flags & flags::COPY == 0;
-        let Some(connection) = pipeline.connection(slot).filter(is_own) else { return };
-        let original = connection.original;
-        let mut receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
-        if is_marked || receivers.any(|receiver| receiver.lookup(&original).is_some()) {
-            pipeline.keep_as_copy(slot);
-        }
-    }
+/// Whether the filter of a live peer has the connection.
+fn is_claimed(peers: &[Peer], original: &Tuple) -> bool {
+    let mut receivers = peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
+    receivers.any(|receiver| receiver.lookup(original).is_some())
 }

@@ -16,13 +16,11 @@ use core::time::Duration;
 
 use flow::{Instant, NodeId, Tuple};
 use replication::compact::{
-    self, Addressee, CompactConfig, CompactError, CompactReceiver, CompactSender, INHERITED_FILTERS_MAX,
-    InheritedFilter, Known, ReceiverLimits, Representation,
+    self, CompactConfig, CompactError, CompactReceiver, CompactSender, INHERITED_FILTERS_MAX, InheritedFilter, Known,
+    ReceiverLimits, Representation,
 };
 
 use super::status::InheritedStatus;
-use crate::node::peer::Peer;
-use crate::node::replication_set::ReplicationSet;
 
 /// A re-advertised filter is dropped when no datagram of it has arrived for so much longer than of the peer's own filter. While it is
 /// re-advertised, it is compared several times in this time.
@@ -45,6 +43,11 @@ impl InheritedFilters {
         self.kept_until = Some(until);
     }
 
+    /// They are kept for as long as this node's recovery lasts.
+    pub(super) const fn keep_while_recovering(&mut self) {
+        self.kept_until = None;
+    }
+
     /// Whether their time is over.
     pub(in crate::node) fn are_over(&self, now: Instant) -> bool {
         self.kept_until.is_some_and(|until| until <= now)
@@ -58,12 +61,18 @@ impl InheritedFilters {
         self.kept.iter_mut().flatten().map(|(_, sender)| sender)
     }
 
-    fn has(&self, epoch: u64) -> bool {
+    pub(super) fn has(&self, epoch: u64) -> bool {
         self.senders().any(|sender| sender.epoch() == epoch)
     }
 
     /// Re-advertises `inherited` to those of `peers` that are reachable, in place of the oldest if there are too many.
-    fn insert(&mut self, now: Instant, inherited: InheritedFilter, own: &CompactConfig, peers: &[(NodeId, bool)]) {
+    pub(super) fn insert(
+        &mut self,
+        now: Instant,
+        inherited: InheritedFilter,
+        own: &CompactConfig,
+        peers: &[(NodeId, bool)],
+    ) {
         let ids: Vec<NodeId> = peers.iter().map(|(peer, _)| *peer).collect();
         // There are no more peers than for this node's own filter.
         let Ok(mut sender) = CompactSender::of_inherited(inherited, own, &ids) else { return };
@@ -202,72 +211,11 @@ impl Readvertised {
     }
 
     /// Drops filters that the peer no longer re-advertises. The last datagram of its own filter arrived at `peer_received_at`.
-    fn forget_silent(&mut self, peer_received_at: Instant) {
+    pub(super) fn forget_silent(&mut self, peer_received_at: Instant) {
         for place in &mut self.received {
             if place.as_ref().is_some_and(|(last_received_at, _)| *last_received_at + SILENT_MAX < peer_received_at) {
                 *place = None;
             }
         }
-    }
-}
-
-impl ReplicationSet {
-    /// A peer has restarted while this node stands by: no node has taken its connections over. Its former filter is retained and
-    /// re-advertised to it.
-    pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peer: NodeId) {
-        let receiver = self.peers.get_mut(peer).and_then(|peer| peer.compact.as_mut());
-        receiver.into_iter().for_each(|receiver| receiver.set_retaining(true));
-        self.take_inherited_filters(now, Some(peer));
-        if let Some(compact) = &mut self.compact {
-            compact.inherited.keep_until(now + compact.recovery.lasts);
-        }
-    }
-
-    /// Re-advertises the filters of dead peers, the former filter of a `restarted` one, and the filters that any peer re-advertises.
-    pub(in crate::node) fn take_inherited_filters(&mut self, now: Instant, restarted: Option<NodeId>) {
-        let Some(compact) = &mut self.compact else { return };
-        compact.inherited.kept_until = None;
-        let listens = |peer: &Peer| peer.session.as_ref().is_some_and(replication::Session::is_open);
-        let peers: Vec<_> = self.peers.iter().map(|peer| (peer.id, listens(peer))).collect();
-        for peer in &self.peers {
-            let own = peer.compact.as_ref().filter(|_| !peer.is_up() || restarted == Some(peer.id));
-            let readvertised = peer.readvertised.iter().flat_map(Readvertised::receivers);
-            for receiver in readvertised.chain(own) {
-                let Some(epoch) = receiver.inherited_epoch() else { continue };
-                if epoch == compact.sender.epoch() || compact.inherited.has(epoch) {
-                    continue;
-                }
-                if let Some(inherited) = receiver.inherited() {
-                    compact.inherited.insert(now, inherited, compact.sender.config(), &peers);
-                }
-            }
-        }
-    }
-
-    /// Drops filters that peers no longer re-advertise, except during a recovery.
-    pub(in crate::node) fn drop_silent_inherited_filters(&mut self, now: Instant) {
-        for peer in &mut self.peers {
-            let age = peer.compact.as_ref().and_then(|receiver| receiver.age(now));
-            if let (Some(readvertised), Some(age)) = (&mut peer.readvertised, age) {
-                readvertised.forget_silent(Instant::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64)));
-            }
-        }
-    }
-
-    /// A datagram of an inherited filter, or an answer to one.
-    pub(in crate::node) fn handle_readvertised(
-        &mut self,
-        now: Instant,
-        from: NodeId,
-        stream: u8,
-        datagram: &[u8],
-    ) -> Result<(), CompactError> {
-        if compact::addressee(datagram) == Some(Addressee::Sender) {
-            let inherited = self.compact.as_mut().map(|compact| &mut compact.inherited);
-            return inherited.map_or(Ok(()), |inherited| inherited.handle_datagram(now, from, stream, datagram));
-        }
-        let peer = self.peers.get_mut(from).filter(|peer| peer.refused.is_none());
-        let readvertised = peer.and_then(|peer| peer.readvertised.as_mut());
-        readvertised.map_or(Ok(()), |readvertised| readvertised.handle_datagram(now, stream, datagram))
     }
 }

@@ -23,12 +23,14 @@ mod receiving;
 mod standing_by;
 mod status;
 
+use alloc::vec::Vec;
+
 use flow::{Instant, NodeId};
 use replication::SessionEvent;
 use replication::compact::{CompactConfig, CompactSender, ReceiverLimits, Representation};
 
-use crate::node::ConfigError;
-use crate::pipeline::RecoveryConfig;
+use crate::node::error::ConfigError;
+use crate::pipeline::{Pipeline, RecoveryConfig};
 
 pub(in crate::node) use cells::Cells;
 use doubting::Doubting;
@@ -65,6 +67,7 @@ impl CompactNodeConfig {
 
 /// State of compact replication.
 pub(in crate::node) struct Compact {
+    node: NodeId,
     pub(in crate::node) sender: CompactSender,
     pub(in crate::node) cells: Cells,
     /// The filter's entries are pairs of hosts.
@@ -77,11 +80,13 @@ pub(in crate::node) struct Compact {
     counters: PrecisionCounters,
     /// A recovery begins if entries arrive until then.
     awaits_entries_until: Option<Instant>,
+    attributes: Vec<u8>,
 }
 
 impl Compact {
     pub(in crate::node) fn new(
         config: &CompactNodeConfig,
+        node: NodeId,
         peers: &[NodeId],
         connections_max: u32,
     ) -> Result<Self, ConfigError> {
@@ -89,6 +94,7 @@ impl Compact {
         // A peer is reachable once its session is open.
         peers.iter().for_each(|peer| sender.peer_lost(*peer));
         Ok(Self {
+            node,
             sender,
             cells: Cells::new(connections_max),
             is_of_hosts: config.config.representation == Representation::HostAggregate,
@@ -99,6 +105,7 @@ impl Compact {
             doubting: Doubting::default(),
             counters: PrecisionCounters::default(),
             awaits_entries_until: None,
+            attributes: Vec::new(),
         })
     }
 
@@ -128,5 +135,15 @@ impl Compact {
         let timeouts = [self.sender.poll_timeout(), self.inherited.poll_timeout(), precise_at];
         let timeouts = timeouts.into_iter().chain([self.standing_by.poll_timeout(), self.doubting.poll_timeout()]);
         timeouts.chain([self.awaits_entries_until]).flatten().min()
+    }
+
+    pub(in crate::node) fn status(&self, pipeline: &Pipeline) -> CompactStatus {
+        CompactStatus {
+            sender: self.sender.status(),
+            inherited: self.inherited.status(),
+            precision: self.counters,
+            recovery: pipeline.recovery.counters(),
+            recovery_ends_at: pipeline.recovery.ends_at(),
+        }
     }
 }

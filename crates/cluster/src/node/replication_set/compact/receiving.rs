@@ -4,12 +4,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use flow::{Instant, NodeId, Tuple};
-use replication::compact::{self, Addressee, CompactReceiver, Representation};
+use replication::Session;
+use replication::compact::{self, Addressee, Representation};
 
-use super::Readvertised;
+use super::{Compact, Readvertised};
+use crate::node::error::NodeError;
+use crate::node::event::NodeEvent;
 use crate::node::peer::Peer;
-use crate::node::replication_set::ReplicationSet;
-use crate::node::{NodeError, NodeEvent};
+use crate::node::peers::Peers;
 use crate::pipeline::{Pipeline, Recalled};
 
 /// How long a node that has taken over without a filter waits for entries: those of a leaving node may arrive late.
@@ -28,81 +30,63 @@ pub(in crate::node) fn recall(peers: &[Peer], original: &Tuple) -> Option<Recall
     })
 }
 
-impl Peer {
-    /// Whether the peer's filter is whole, or there is none.
-    pub(in crate::node) fn has_told_filter(&self) -> bool {
-        self.compact.as_ref().is_none_or(CompactReceiver::is_complete)
-    }
-
-    /// Whether the filters that the peer re-advertises are whole. They may be dropped before.
-    pub(in crate::node) fn has_readvertised(&self) -> bool {
-        self.readvertised.as_ref().is_none_or(Readvertised::is_complete)
-    }
-
-    /// All filters of the peer, inherited ones included.
-    fn received_filters(&self) -> impl Iterator<Item = &CompactReceiver> {
-        self.compact.iter().chain(self.readvertised.iter().flat_map(Readvertised::receivers))
-    }
-}
-
-impl ReplicationSet {
-    /// As [`recall`], whether a recovery is under way or not, if the chain can restore the connection.
-    pub(in crate::node) fn recalls(&self, pipeline: &Pipeline, original: &Tuple) -> Option<Recalled> {
-        let recalled = recall(&self.peers, original)?;
-        recalled.may_stand_for(pipeline.chain(), original, None).then_some(recalled)
-    }
-
-    /// A compact datagram from a peer.
-    pub(in crate::node) fn handle_compact(
+impl Compact {
+    /// A compact datagram from a peer. `forwards`: this node forwards packets of some group.
+    pub(in crate::node) fn handle_datagram(
         &mut self,
         now: Instant,
         pipeline: &mut Pipeline,
+        peers: &mut Peers,
         forwards: bool,
         from: NodeId,
         datagram: &[u8],
     ) -> Result<Option<NodeEvent>, NodeError> {
-        let Some(compact_node) = &mut self.compact else { return Err(NodeError::NotCompact(from)) };
-        let peer = self.peers.find(from)?;
-        let Some(receiver) = &mut peer.compact else { return Ok(None) };
-        if peer.refused.is_some() {
-            return Ok(None);
-        }
-        peer.heard_compactly_at = Some(now);
-        match compact::addressee(datagram) {
-            _ if compact::stream(datagram) > 0 => {
-                self.handle_readvertised(now, from, compact::stream(datagram), datagram)?;
-                return Ok(None);
-            }
-            Some(Addressee::Sender) => compact_node.sender.handle_datagram(now, from, datagram)?,
-            Some(Addressee::Receiver) | None => {
+        let peer = peers.find(from)?;
+        let Peer { compact: Some(receiver), refused: None, .. } = peer else { return Ok(None) };
+        peer.compact_received_at = Some(now);
+        let (stream, addressee) = (compact::stream(datagram), compact::addressee(datagram));
+        match (stream, addressee) {
+            (0, Some(Addressee::Sender)) => self.sender.handle_datagram(now, from, datagram)?,
+            (0, Some(Addressee::Receiver) | None) => {
                 receiver.handle_datagram(now, datagram)?;
                 if compact::carries_entries(datagram) {
-                    compact_node.doubting.note_entries_received(now);
+                    self.doubting.note_entries_received(now);
                 }
             }
+            (_, Some(Addressee::Sender)) => {
+                self.inherited.handle_datagram(now, from, stream, datagram)?;
+                return Ok(None);
+            }
+            (_, Some(Addressee::Receiver) | None) => {
+                let readvertised = peer.readvertised.as_mut();
+                readvertised.map_or(Ok(()), |filters| filters.handle_datagram(now, stream, datagram))?;
+                return Ok(None);
+            }
         }
-        let awaits_entries = compact_node.awaits_entries_until.is_some();
-        let begins = forwards && awaits_entries && self.received_entries(pipeline) > 0;
-        Ok(if begins { self.begin_recovery(now, pipeline, true) } else { None })
+        let begins = forwards && self.awaits_entries_until.is_some() && received_entries(pipeline, peers) > 0;
+        Ok(if begins { self.begin_recovery(now, pipeline, peers, true) } else { None })
     }
 
     /// The next compact datagram for a peer.
-    pub(in crate::node) fn poll_compact(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
-        let compact = self.compact.as_mut()?;
-        let told = self.peers.iter_mut().filter(|peer| peer.can_be_told() && peer.refused.is_none());
-        for peer in told {
+    pub(in crate::node) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        peers: &mut Peers,
+        buffer: &mut Vec<u8>,
+    ) -> Option<NodeId> {
+        for peer in peers.iter_mut().filter(|peer| peer.takes_updates()) {
             let Some(receiver) = &mut peer.compact else { continue };
             let mut answers_on = |buffer: &mut Vec<u8>| {
                 peer.readvertised.as_mut().is_some_and(|readvertised| readvertised.poll_transmit(now, buffer))
             };
             if receiver.poll_transmit(now, buffer)
                 || answers_on(buffer)
-                || compact.sender.poll_transmit(now, peer.id, buffer)
+                || self.sender.poll_transmit(now, peer.id, buffer)
             {
                 return Some(peer.id);
             }
-            if compact.inherited.poll_transmit(now, peer.id, buffer) {
-                compact.sender.charge(now, buffer.len());
+            if self.inherited.poll_transmit(now, peer.id, buffer) {
+                self.sender.charge(now, buffer.len());
                 return Some(peer.id);
             }
         }
@@ -115,101 +99,142 @@ impl ReplicationSet {
         &mut self,
         now: Instant,
         pipeline: &mut Pipeline,
+        peers: &mut Peers,
         has_taken_over: bool,
     ) -> Option<NodeEvent> {
-        let told = self.received_entries(pipeline);
-        let compact = self.compact.as_mut()?;
-        let makes_good = compact.recovery.blocks || !compact.recovery.cold_start.is_empty();
-        if told == 0 && !(makes_good && has_taken_over) {
+        let entries = received_entries(pipeline, peers);
+        let makes_good = self.recovery.blocks || !self.recovery.cold_start.is_empty();
+        if entries == 0 && !(makes_good && has_taken_over) {
             // Entries of a node that has left may still arrive.
-            compact.awaits_entries_until = has_taken_over.then_some(now + ENTRIES_AWAITED);
+            self.awaits_entries_until = has_taken_over.then_some(now + ENTRIES_AWAITED);
             return None;
         }
-        compact.awaits_entries_until = None;
-        let is_new = pipeline.recovery.begin(now, &compact.recovery, told);
+        self.awaits_entries_until = None;
+        let is_new = pipeline.recovery.begin(now, &self.recovery, entries);
         // The peer may restart before all its connections have sent a packet.
-        let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
-        receivers.for_each(|receiver| receiver.set_retaining(true));
-        self.take_inherited_filters(now, None);
-        is_new.then_some(NodeEvent::RecoveryBegan { entries: told })
+        retain_filters(peers, true);
+        self.take_inherited_filters(now, peers, None);
+        is_new.then_some(NodeEvent::RecoveryBegan { entries })
     }
 
-    /// Upper bound of the connections that the peers' filters can restore.
-    fn received_entries(&self, pipeline: &Pipeline) -> u64 {
-        let receivers = self.peers.iter().flat_map(Peer::received_filters);
-        receivers.map(|receiver| connections_of(pipeline, receiver.representation(), receiver.occupied())).sum()
-    }
-
-    /// As [`ReplicationSet::received_entries`], by the peers' own last reports.
-    fn reported_entries(&self, pipeline: &Pipeline) -> u64 {
-        let receivers = self.peers.iter().flat_map(Peer::received_filters);
-        receivers.map(|receiver| connections_of(pipeline, receiver.representation(), receiver.entries())).sum()
-    }
-
-    /// Ends the recovery of a node that no longer forwards. It goes on re-advertising: the active node may have restarted.
-    pub(in crate::node) fn leave_recovery_to_others(&mut self, now: Instant, pipeline: &mut Pipeline) {
-        self.ask_no_more(pipeline);
-        if let Some(compact) = &mut self.compact {
-            compact.inherited.keep_until(now + compact.recovery.lasts);
-        }
+    /// This node no longer forwards. Its recovery ends, but it goes on re-advertising: the active node may have restarted.
+    pub(in crate::node) fn stand_by(&mut self, now: Instant, pipeline: &mut Pipeline, peers: &mut Peers) {
+        self.end_lookups(pipeline, peers);
+        self.inherited.keep_until(now + self.recovery.lasts);
+        self.begin_standing_by(now);
+        self.sender.flush(now);
     }
 
     /// Ends the recovery and the re-advertising.
-    fn end_recovery(&mut self, pipeline: &mut Pipeline) {
-        self.ask_no_more(pipeline);
-        self.compact.iter_mut().for_each(|compact| compact.inherited.clear());
+    fn end_recovery(&mut self, pipeline: &mut Pipeline, peers: &mut Peers) {
+        self.end_lookups(pipeline, peers);
+        self.inherited.clear();
     }
 
-    fn ask_no_more(&mut self, pipeline: &mut Pipeline) {
+    fn end_lookups(&mut self, pipeline: &mut Pipeline, peers: &mut Peers) {
         pipeline.recovery.end();
-        let receivers = self.peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
-        receivers.for_each(|receiver| receiver.set_retaining(false));
-        self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = None);
+        retain_filters(peers, false);
+        self.awaits_entries_until = None;
     }
 
-    pub(in crate::node) fn look_after_recovery(
+    /// Begins or ends a recovery when its time has come.
+    pub(super) fn advance_recovery(
         &mut self,
         now: Instant,
         pipeline: &mut Pipeline,
+        peers: &mut Peers,
         forwards: bool,
     ) -> Option<NodeEvent> {
         if pipeline.recovery.is_active() {
-            let told = self.reported_entries(pipeline);
-            pipeline.recovery.note_entries(told);
+            pipeline.recovery.note_entries(reported_entries(pipeline, peers));
             pipeline.recovery.end_if_over(now);
             if !pipeline.recovery.is_active() {
-                self.end_recovery(pipeline);
-                let restored = pipeline.recovery.counters().restored;
-                return Some(NodeEvent::RecoveryEnded { restored });
+                self.end_recovery(pipeline, peers);
+                return Some(NodeEvent::RecoveryEnded { restored: pipeline.recovery.counters().restored });
             }
             return None;
         }
-        self.drop_silent_inherited_filters(now);
-        if self.compact.as_ref().is_some_and(|compact| compact.inherited.are_over(now)) {
-            self.end_recovery(pipeline);
+        drop_silent_filters(now, peers);
+        if self.inherited.are_over(now) {
+            self.end_recovery(pipeline, peers);
         }
-        let until = self.compact.as_ref().and_then(|compact| compact.awaits_entries_until)?;
-        if self.reported_entries(pipeline) > 0 {
-            return if forwards { self.begin_recovery(now, pipeline, true) } else { None };
+        let until = self.awaits_entries_until?;
+        if reported_entries(pipeline, peers) > 0 {
+            return if forwards { self.begin_recovery(now, pipeline, peers, true) } else { None };
         }
         if until <= now {
             // A peer that has sent nothing since this node started may be paused, and have the connections.
-            let is_informed = self.peers.iter().all(|peer| peer.has_told_all);
-            let until = (!is_informed).then_some(now + ENTRIES_AWAITED);
-            self.compact.iter_mut().for_each(|compact| compact.awaits_entries_until = until);
+            let is_informed = peers.iter().all(|peer| peer.has_sent_all);
+            self.awaits_entries_until = (!is_informed).then_some(now + ENTRIES_AWAITED);
         }
         None
     }
 
+    /// A peer has restarted while this node stands by: no node has taken its connections over. Its former filter is retained and
+    /// re-advertised to it.
+    pub(in crate::node) fn keep_filter_of_restarted(&mut self, now: Instant, peers: &mut Peers, restarted: NodeId) {
+        let receiver = peers.get_mut(restarted).and_then(|peer| peer.compact.as_mut());
+        receiver.into_iter().for_each(|receiver| receiver.set_retaining(true));
+        self.take_inherited_filters(now, peers, Some(restarted));
+        self.inherited.keep_until(now + self.recovery.lasts);
+    }
+
+    /// Re-advertises the filters of dead peers, the former filter of a `restarted` one, and the filters that any peer re-advertises.
+    fn take_inherited_filters(&mut self, now: Instant, peers: &Peers, restarted: Option<NodeId>) {
+        self.inherited.keep_while_recovering();
+        let listens = |peer: &Peer| peer.session.as_ref().is_some_and(Session::is_open);
+        let receivers: Vec<_> = peers.iter().map(|peer| (peer.id, listens(peer))).collect();
+        for peer in peers {
+            let own = peer.compact.as_ref().filter(|_| !peer.is_up() || restarted == Some(peer.id));
+            let readvertised = peer.readvertised.iter().flat_map(Readvertised::receivers);
+            for receiver in readvertised.chain(own) {
+                let Some(epoch) = receiver.inherited_epoch() else { continue };
+                if epoch == self.sender.epoch() || self.inherited.has(epoch) {
+                    continue;
+                }
+                if let Some(inherited) = receiver.inherited() {
+                    self.inherited.insert(now, inherited, self.sender.config(), &receivers);
+                }
+            }
+        }
+    }
+
     /// Whether a reachable peer has not acknowledged all of the filters yet.
-    pub(in crate::node) fn has_compact_words(&self) -> bool {
-        let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(replication::Session::is_open);
-        let Some(compact) = &self.compact else { return false };
-        self.peers.iter().filter(listens).any(|peer| {
-            let is_settled = compact.sender.is_settled(peer.id) && compact.inherited.is_settled(peer.id);
-            !is_settled || compact.mixture.has_urgent()
+    pub(in crate::node) fn has_unacknowledged(&self, peers: &[Peer]) -> bool {
+        let listens = |peer: &&Peer| peer.session.as_ref().is_some_and(Session::is_open);
+        peers.iter().filter(listens).any(|peer| {
+            let is_settled = self.sender.is_settled(peer.id) && self.inherited.is_settled(peer.id);
+            !is_settled || self.mixture.has_urgent()
         })
     }
+}
+
+/// The peers' filters keep the entries of a peer that restarts, or drop them.
+fn retain_filters(peers: &mut Peers, retains: bool) {
+    let receivers = peers.iter_mut().filter_map(|peer| peer.compact.as_mut());
+    receivers.for_each(|receiver| receiver.set_retaining(retains));
+}
+
+/// Drops filters that peers no longer re-advertise.
+fn drop_silent_filters(now: Instant, peers: &mut Peers) {
+    for peer in peers {
+        let age = peer.compact.as_ref().and_then(|receiver| receiver.age(now));
+        if let (Some(readvertised), Some(age)) = (&mut peer.readvertised, age) {
+            readvertised.forget_silent(Instant::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64)));
+        }
+    }
+}
+
+/// Upper bound of the connections that the peers' filters can restore.
+fn received_entries(pipeline: &Pipeline, peers: &[Peer]) -> u64 {
+    let receivers = peers.iter().flat_map(Peer::received_filters);
+    receivers.map(|receiver| connections_of(pipeline, receiver.representation(), receiver.occupied())).sum()
+}
+
+/// As [`received_entries`], by the peers' own last reports.
+fn reported_entries(pipeline: &Pipeline, peers: &[Peer]) -> u64 {
+    let receivers = peers.iter().flat_map(Peer::received_filters);
+    receivers.map(|receiver| connections_of(pipeline, receiver.representation(), receiver.entries())).sum()
 }
 
 /// How many connections the entries represent, at most: of pairs of hosts, as many as the table holds.

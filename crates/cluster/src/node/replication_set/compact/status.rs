@@ -3,8 +3,7 @@
 use flow::Instant;
 use replication::compact::CompactSenderStatus;
 
-use super::Compact;
-use crate::pipeline::{Pipeline, RecoveryCounters};
+use crate::pipeline::RecoveryCounters;
 
 /// What is counted of connections that are told precisely beside the filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,16 +43,4 @@ pub struct CompactStatus {
     pub recovery: RecoveryCounters,
     /// When the recovery that is under way ends.
     pub recovery_ends_at: Option<Instant>,
-}
-
-impl Compact {
-    pub(in crate::node) fn status(&self, pipeline: &Pipeline) -> CompactStatus {
-        CompactStatus {
-            sender: self.sender.status(),
-            inherited: self.inherited.status(),
-            precision: self.counters,
-            recovery: pipeline.recovery.counters(),
-            recovery_ends_at: pipeline.recovery.ends_at(),
-        }
-    }
 }

@@ -78,12 +78,12 @@ impl Pair {
     /// Each node holds its group, and so forwards whatever comes to it: which way packets come is the test's to say.
     pub(super) fn have_each_their_own(&self) -> bool {
         let group = |id: u8| GroupSet::EMPTY.with(GroupId::at(id.into()));
-        [A, B].into_iter().all(|id| self.node(id).held_groups() == group(id))
+        [A, B].into_iter().all(|id| self.node(id).roles().held() == group(id))
     }
 
     /// The node holds the addresses of both groups.
     pub(super) fn holds_all(&self, id: u8) -> bool {
-        [0, 1].into_iter().all(|group| self.node(id).held_groups().contains(GroupId::at(group)))
+        [0, 1].into_iter().all(|group| self.node(id).roles().held().contains(GroupId::at(group)))
     }
 
     pub(super) fn started() -> Self {

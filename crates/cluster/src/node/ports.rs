@@ -1,4 +1,4 @@
-//! The node as its pipeline sees it.
+//! The node's ports as its pipeline sees them.
 
 use core::time::Duration;
 
@@ -9,13 +9,14 @@ use flow::{Disposition, Frame, Instant, Tuple};
 use super::held::HeldReplies;
 use super::peer::{self, Peer};
 use super::replication_set::compact;
-use super::wan::Site;
+use super::tunnel_endpoint::TunnelEndpoint;
 use crate::forwarding::{Admission, Forwarder};
 use crate::observation::Way;
 use crate::pipeline::{Edge, Recalled};
 
-/// Addresses and neighbours, and the peers that confirm connections.
-pub(super) struct Surroundings<'a> {
+/// What the pipeline needs from outside, lent for one batch: addresses and neighbours, the tunnel, and the peers that confirm
+/// connections.
+pub(super) struct Ports<'a> {
     pub(super) forwarder: &'a mut Forwarder,
     pub(super) peers: &'a [Peer],
     /// Where first replies are kept back; `None` for those that were kept back before.
@@ -23,10 +24,10 @@ pub(super) struct Surroundings<'a> {
     /// How long at most; zero keeps none back.
     pub(super) hold_max: Duration,
     /// The tunnel to another site; `None` also for what came out of it.
-    pub(super) site: Option<&'a mut Site>,
+    pub(super) tunnel: Option<&'a mut TunnelEndpoint>,
 }
 
-impl Edge for Surroundings<'_> {
+impl Edge for Ports<'_> {
     fn handle_arp(&mut self, now: Instant, frame: &mut Frame<'_>, offset: u16) -> Disposition {
         self.forwarder.handle_arp(now, frame, offset)
     }
@@ -37,13 +38,14 @@ impl Edge for Surroundings<'_> {
 
     fn admit(&mut self, now: Instant, packet: &Packet<'_, '_>) -> Admission {
         let admission = self.forwarder.admit(now, packet);
-        let is_own = admission == Admission::Local && self.site.as_ref().is_some_and(|site| site.is_for_tunnel(packet));
+        let is_own =
+            admission == Admission::Local && self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_for_tunnel(packet));
         if is_own { Admission::Own } else { admission }
     }
 
     fn handle_local(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
-        match &mut self.site {
-            Some(site) if site.is_for_tunnel(packet) => site.handle_datagram(now, packet),
+        match &mut self.tunnel {
+            Some(tunnel) if tunnel.is_for_tunnel(packet) => tunnel.handle_datagram(now, packet),
             _ => self.forwarder.handle_local(now, packet),
         }
     }
@@ -58,7 +60,7 @@ impl Edge for Surroundings<'_> {
     }
 
     fn forward(&mut self, now: Instant, packet: &mut Packet<'_, '_>) -> Disposition {
-        let taken = self.site.as_mut().and_then(|site| site.take(now, packet, self.forwarder));
+        let taken = self.tunnel.as_mut().and_then(|tunnel| tunnel.take(now, packet, self.forwarder));
         taken.unwrap_or_else(|| self.forwarder.forward(now, packet))
     }
 

@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   packet ─► pipeline ─► chain ─┬─► forwarder ─► the ordinary way
-//!                                └─► Site::take ─► Tunnel ─► UDP between the sites' shared addresses ─► forwarder
-//!   UDP from the other site ─► Site::handle_datagram ─► Tunnel ─► packet ─► pipeline, as if it had come by itself
+//!                                └─► take ─► Tunnel ─► UDP between the sites' shared addresses ─► forwarder
+//!   UDP from the other site ─► handle_datagram ─► Tunnel ─► packet ─► pipeline, as if it had come by itself
 //! ```
 //! A packet that comes out is handled as one that came in by the port that leads to the other site: the chain sees the same
 //! packets whether the tunnel is used or gone past.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -19,16 +18,18 @@ use flow::wire::tcp::TCP_HEADER_BYTES;
 use flow::wire::udp::UDP_HEADER_BYTES;
 use flow::wire::{Headers, MacAddress, Packet, Parsed, Transport, build, checksum, ip_protocol, parse};
 use flow::{
-    BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Frame, HashKey, Instant, OwnedFrame, PacketBatch, PortId,
-    Segmentation, SegmentationKind, Tuple,
+    BATCH_FRAMES_MAX, Checksum, Disposition, DropReason, Frame, HashKey, Instant, NodeId, OwnedFrame, PacketBatch,
+    PortId, Segmentation, SegmentationKind, Tuple,
 };
 use network_functions::tuple_filter::TupleFilter;
 use redundancy::FlowPosition;
 use tunnel::{Outgoing, Restored, SealingConfig, Tunnel, TunnelConfig, TunnelStatus};
 
-use super::surroundings::Surroundings;
-use super::{Node, OUTBOX_FRAMES_MAX};
+use super::error::NodeError;
+use super::outbox::Outbox;
+use super::peers::Peers;
 use crate::forwarding::Forwarder;
+use crate::pipeline::Pipeline;
 
 /// The time to live of the tunnel's datagrams; the forwarder takes one off.
 const TTL: u8 = 65;
@@ -38,7 +39,7 @@ const UDP_CHECKSUM_OFFSET: u16 = UDP_HEADER_BYTES as u16 - 2;
 
 /// The other site, and what goes to it in the tunnel.
 #[derive(Clone, Debug)]
-pub struct SiteConfig {
+pub struct TunnelEndpointConfig {
     /// The shared address of this site that the tunnel ends at, and its UDP port.
     pub local: SocketAddr,
     /// The same of the other site.
@@ -51,9 +52,16 @@ pub struct SiteConfig {
     pub sealing: Option<SealingConfig>,
 }
 
-/// The tunnel and its surroundings.
-pub(super) struct Site {
-    config: SiteConfig,
+/// The way to the other site: the port, and its link address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Egress {
+    port: PortId,
+    mac: MacAddress,
+}
+
+/// This site's end of the tunnel.
+pub(super) struct TunnelEndpoint {
+    config: TunnelEndpointConfig,
     tunnel: Tunnel,
     /// Of the datagrams that leave.
     tuple: Tuple,
@@ -61,8 +69,8 @@ pub(super) struct Site {
     datagram: Vec<u8>,
 }
 
-impl Site {
-    fn new(config: SiteConfig, seed: u64, key: HashKey) -> Self {
+impl TunnelEndpoint {
+    pub(super) fn new(config: TunnelEndpointConfig, seed: u64, key: HashKey) -> Self {
         let tunnel = Tunnel::new(config.tunnel.clone(), seed);
         let tunnel = match config.sealing.clone() {
             Some(sealing) => tunnel.with_sealing(sealing),
@@ -85,8 +93,9 @@ impl Site {
         self.tunnel.is_filling_mirror()
     }
 
-    pub(super) const fn tunnel_mut(&mut self) -> &mut Tunnel {
-        &mut self.tunnel
+    /// The load of the processor that the node runs on, in percent, of late.
+    pub(super) fn note_load(&mut self, now: Instant, percent: u8) {
+        self.tunnel.handle_load(now, percent);
     }
 
     pub(super) fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
@@ -159,6 +168,80 @@ impl Site {
         Some(if is_taken { Disposition::Consumed } else { Disposition::Drop(DropReason::TunnelBacklog) })
     }
 
+    /// Does what is due. Returns the way to the other site; without one, what would be sent there is lost, and the tunnel finds
+    /// that out.
+    pub(super) fn handle_timeout(&mut self, now: Instant, forwarder: &Forwarder) -> Option<Egress> {
+        self.tunnel.set_active(now, forwarder.holds_address(self.config.local.ip()));
+        if self.tunnel.poll_timeout().is_some_and(|due| due <= now) {
+            self.tunnel.handle_timeout(now);
+        }
+        let port = forwarder.route(self.config.peer.ip()).map(|next_hop| next_hop.port);
+        let egress = port.and_then(|port| Some(Egress { port, mac: forwarder.link_address(port)? }));
+        if egress.is_none() {
+            while self.tunnel.poll_transmit(now, &mut self.datagram) {}
+        }
+        egress
+    }
+
+    /// Packets that came out of the tunnel, as frames that came in by the port to the other site: a batch at most.
+    pub(super) fn poll_frames(&mut self, egress: Egress) -> Vec<OwnedFrame> {
+        let mut frames = Vec::new();
+        while frames.len() < BATCH_FRAMES_MAX
+            && let Some(packet) = self.tunnel.poll_packet()
+        {
+            match frame_of(&packet, egress) {
+                Some(frame) => frames.push(frame),
+                None => self.tunnel.note_broken(),
+            }
+        }
+        frames
+    }
+
+    /// Sends the tunnel's datagrams, as far as the outbox has room.
+    pub(super) fn send_datagrams(
+        &mut self,
+        now: Instant,
+        egress: Egress,
+        forwarder: &mut Forwarder,
+        outbox: &mut Outbox,
+        pipeline: &mut Pipeline,
+    ) {
+        while outbox.has_room() && self.tunnel.poll_transmit(now, &mut self.datagram) {
+            let envelope =
+                build::Envelope { source: egress.mac, destination: egress.mac, ttl: TTL, ..build::Envelope::default() };
+            let mut bytes = envelope.udp(&self.tuple, &self.datagram);
+            let length_bytes = bytes.len();
+            let Some(mut frame) = Frame::new(&mut bytes, 0, length_bytes, PortId::default()) else { continue };
+            // It was summed just now.
+            frame.checksum = Checksum::Valid;
+            let Ok(Parsed::Ip(mut headers)) = parse(&frame) else { continue };
+            let disposition = forwarder.forward(now, &mut Packet { frame: &mut frame, headers: &mut headers });
+            frame.disposition = disposition;
+            let batch: PacketBatch<'_> = core::iter::once(frame).collect();
+            outbox.post(&batch, pipeline);
+        }
+    }
+
+    /// A peer's datagram about its mirror of the caches.
+    ///
+    /// # Errors
+    /// Why the tunnel did not take it.
+    pub(super) fn handle_mirror(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        Ok(self.tunnel.handle_mirror(now, from, datagram)?)
+    }
+
+    /// The next datagram for a peer's mirror of the caches. It goes over the replication channel, after all replication.
+    pub(super) fn poll_mirror(&mut self, now: Instant, peers: &Peers, buffer: &mut Vec<u8>) -> Option<NodeId> {
+        for peer in peers {
+            if !peer.takes_updates() {
+                self.tunnel.forget_mirror(peer.id);
+            } else if self.tunnel.poll_mirror(now, peer.id, buffer) {
+                return Some(peer.id);
+            }
+        }
+        None
+    }
+
     fn position(&self, headers: &Headers) -> Option<FlowPosition> {
         match &headers.transport {
             Transport::Tcp(segment) if !headers.is_fragment => {
@@ -177,7 +260,8 @@ fn header_bytes(headers: &Headers) -> usize {
 }
 
 /// The frame of a packet that came out of the tunnel, as if it had come in by the port. `None`: it is broken.
-fn frame_of(packet: &Restored, ingress: PortId, mac: MacAddress) -> Option<OwnedFrame> {
+fn frame_of(packet: &Restored, egress: Egress) -> Option<OwnedFrame> {
+    let Egress { port: ingress, mac } = egress;
     let mut bytes = Vec::with_capacity(ETHERNET_HEADER_BYTES + packet.bytes.len());
     bytes.extend_from_slice(&mac.0);
     bytes.extend_from_slice(&mac.0);
@@ -212,96 +296,4 @@ fn leave_to_hardware(mut bytes: Vec<u8>, cut: Segmentation, ingress: PortId) -> 
     let checksum = Checksum::Partial { start: headers.l4_offset, offset };
     let cut = Segmentation { header_bytes: headers.payload_offset, ..cut };
     Some(OwnedFrame::new(bytes, ingress, checksum, cut))
-}
-
-impl Node {
-    /// The same node, which is the end of a tunnel to another site while it holds the tunnel's address. The seed is at random,
-    /// and a secret.
-    #[must_use]
-    pub fn with_site(mut self, config: SiteConfig, seed: u64, key: HashKey) -> Self {
-        let mut config = config;
-        if self.replication.peers.is_empty() {
-            // Nobody stands by.
-            config.tunnel.mirror = None;
-        }
-        self.site = Some(Box::new(Site::new(config, seed, key)));
-        self
-    }
-
-    /// The load of the processor that the node runs on, in percent, of late.
-    pub fn note_load(&mut self, now: Instant, percent: u8) {
-        if let Some(site) = &mut self.site {
-            site.tunnel.handle_load(now, percent);
-        }
-    }
-
-    /// Does what the tunnel has to do: what came out of it is handled, and its datagrams are sent.
-    pub(super) fn serve_site(&mut self, now: Instant) {
-        // While it is served it is not in its place: what comes out of a tunnel does not go into it again.
-        let Some(mut site) = self.site.take() else { return };
-        site.tunnel.set_active(now, self.forwarder.holds_address(site.config.local.ip()));
-        if site.tunnel.poll_timeout().is_some_and(|due| due <= now) {
-            site.tunnel.handle_timeout(now);
-        }
-        match self.port_to(&site) {
-            Some((port, mac)) => {
-                self.take_from_tunnel(now, &mut site, port, mac);
-                self.send_datagrams(now, &mut site, mac);
-            }
-            // No way leads to the other site: what would be said to it is lost, and the tunnel finds that out.
-            None => while site.tunnel.poll_transmit(now, &mut site.datagram) {},
-        }
-        self.site = Some(site);
-    }
-
-    fn port_to(&self, site: &Site) -> Option<(PortId, MacAddress)> {
-        let port = self.forwarder.route(site.config.peer.ip())?.port;
-        Some((port, self.forwarder.link_address(port)?))
-    }
-
-    fn take_from_tunnel(&mut self, now: Instant, site: &mut Site, port: PortId, mac: MacAddress) {
-        loop {
-            let mut frames = Vec::new();
-            while frames.len() < BATCH_FRAMES_MAX
-                && let Some(packet) = site.tunnel.poll_packet()
-            {
-                match frame_of(&packet, port, mac) {
-                    Some(frame) => frames.push(frame),
-                    None => site.tunnel.note_broken(),
-                }
-            }
-            if frames.is_empty() {
-                return;
-            }
-            let mut batch: PacketBatch<'_> = frames.iter_mut().map(OwnedFrame::frame).collect();
-            let mut surroundings = Surroundings {
-                forwarder: &mut self.forwarder,
-                peers: &self.replication.peers,
-                held: Some(&mut self.held),
-                hold_max: self.replication.hold_first_reply,
-                site: None,
-            };
-            self.pipeline.handle_packets(now, &mut batch, &mut surroundings);
-            self.post_batch(&batch);
-            self.replicate_changes(now);
-            self.note_first_packet(now);
-            self.release_fragments(now);
-        }
-    }
-
-    fn send_datagrams(&mut self, now: Instant, site: &mut Site, mac: MacAddress) {
-        while self.outbox.len() < OUTBOX_FRAMES_MAX && site.tunnel.poll_transmit(now, &mut site.datagram) {
-            let envelope = build::Envelope { source: mac, destination: mac, ttl: TTL, ..build::Envelope::default() };
-            let mut bytes = envelope.udp(&site.tuple, &site.datagram);
-            let length_bytes = bytes.len();
-            let Some(mut frame) = Frame::new(&mut bytes, 0, length_bytes, PortId::default()) else { continue };
-            // It was summed just now.
-            frame.checksum = Checksum::Valid;
-            let Ok(Parsed::Ip(mut headers)) = parse(&frame) else { continue };
-            let disposition = self.forwarder.forward(now, &mut Packet { frame: &mut frame, headers: &mut headers });
-            frame.disposition = disposition;
-            let batch: PacketBatch<'_> = core::iter::once(frame).collect();
-            self.post_batch(&batch);
-        }
-    }
 }

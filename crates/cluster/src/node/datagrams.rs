@@ -1,0 +1,224 @@
+//! What peers send, by the replication port, by the failure-detection port and over service paths, and what is sent to them.
+//!
+//! Where a peer has a channel, all that it is sent travels in it, and nothing that comes past it is taken: neither replication nor
+//! heartbeats, nor failure detection, by which a stranger could make a dead node look alive.
+
+use alloc::vec::Vec;
+
+use flow::{Instant, NodeId};
+use replication::compact::is_compact;
+use replication::secure::{ChannelError, Content, is_channel};
+use tunnel::mirror::is_mirror;
+
+use super::Node;
+use super::error::NodeError;
+use super::event::Path;
+use super::outbox::Transmit;
+use crate::failure_detector::{CONTROL_PACKET_BYTES, TIME_TO_LIVE};
+use crate::forwarding::{PathFrame, PathFrameKind};
+use crate::role::{Division, Heartbeats, State, is_heartbeat};
+
+/// Datagrams in.
+impl Node {
+    /// A datagram on the replication port.
+    ///
+    /// # Errors
+    /// Why it was not taken; the node goes on.
+    pub fn handle_replication(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        let result = self.handle_datagram(now, Path::Replication, from, datagram);
+        result.inspect_err(|error| self.note_rejected(now, from, error))
+    }
+
+    /// A packet on the failure-detection port, with the time to live that it arrived with.
+    ///
+    /// # Errors
+    /// Why it was not taken; the node goes on.
+    pub fn handle_detection(&mut self, now: Instant, from: NodeId, packet: &[u8], ttl: u8) -> Result<(), NodeError> {
+        let peer = self.replication.peers.get_mut(from);
+        if let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) {
+            let error = channel.refuse_plain_text().into();
+            self.note_rejected(now, from, &error);
+            return Err(error);
+        }
+        self.handle_plain_detection(now, Path::Replication, from, packet, ttl)
+    }
+
+    /// Takes what peers sent over service paths.
+    pub(super) fn take_path_frames(&mut self, now: Instant) {
+        while let Some(frame) = self.forwarder.poll_path_frame() {
+            if self.handle_path_frame(now, &frame).is_err() {
+                self.pipeline.count_drop(flow::DropReason::LocalUnhandled);
+            }
+        }
+    }
+
+    fn handle_path_frame(&mut self, now: Instant, frame: &PathFrame) -> Result<(), NodeError> {
+        let PathFrame { port, from, kind, datagram } = frame;
+        let path = Path::Port(*port);
+        match (&mut self.replication.peers.find(*from)?.channel, kind) {
+            (Some(channel), PathFrameKind::Detection) => Err(channel.refuse_plain_text().into()),
+            (None, PathFrameKind::Detection) => self.handle_plain_detection(now, path, *from, datagram, TIME_TO_LIVE),
+            (_, PathFrameKind::Replication) => self.handle_datagram(now, path, *from, datagram),
+        }
+    }
+
+    /// A datagram as it came by the path: decrypted, if the peer has a channel.
+    fn handle_datagram(&mut self, now: Instant, path: Path, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        let peer = self.replication.peers.get_mut(from);
+        let Some(channel) = peer.and_then(|peer| peer.channel.as_mut()) else {
+            let is_encrypted = is_channel(datagram);
+            return if is_encrypted {
+                Err(NodeError::NotSecured)
+            } else {
+                self.handle_plain(now, path, from, datagram)
+            };
+        };
+        let mut content = core::mem::take(&mut self.decrypted);
+        let result = match (channel.handle_datagram(now, datagram, &mut content), path) {
+            (Ok(Some(Content::Replication)), _) => self.handle_plain(now, path, from, &content),
+            // It crossed no router, or it could not have been made: what the time to live shows, the keys show.
+            // One of a service path names its path.
+            (Ok(Some(Content::Detection)), Path::Replication) if content.len() != CONTROL_PACKET_BYTES => {
+                Err(NodeError::OtherPath)
+            }
+            (Ok(Some(Content::Detection)), _) => self.handle_plain_detection(now, path, from, &content, TIME_TO_LIVE),
+            (Ok(Some(Content::Nothing) | None), _) => Ok(()),
+            // Counted.
+            (Err(error), _) if error.is_routine() => {
+                if error == ChannelError::UnknownSession && path == Path::Replication {
+                    self.note_rejected(now, from, &error.into());
+                }
+                Ok(())
+            }
+            (Err(error), _) => Err(error.into()),
+        };
+        self.decrypted = content;
+        self.replication.peers.report_channel_events(now, &mut self.events);
+        result
+    }
+
+    /// Replication or heartbeats, as the peer wrote them. A service path carries heartbeats only.
+    fn handle_plain(&mut self, now: Instant, path: Path, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        let is_heartbeat = is_heartbeat(datagram);
+        if !is_heartbeat && path != Path::Replication {
+            return Err(NodeError::NotOnServicePath);
+        }
+        self.service_gap.note_service(now, &mut self.roles, &mut self.replication.peers);
+        if is_heartbeat {
+            return self.handle_heartbeats(now, from, datagram);
+        }
+        if is_compact(datagram) {
+            let forwards = self.roles.forwards_any();
+            let result = self.replication.handle_compact(now, &mut self.pipeline, forwards, from, datagram);
+            self.handle_session_events(now);
+            self.events.extend(now, result?);
+            return Ok(());
+        }
+        if is_mirror(datagram) {
+            self.replication.peers.place(from)?;
+            let tunnel = self.tunnel.as_mut().ok_or(NodeError::NoTunnel(from))?;
+            return tunnel.handle_mirror(now, from, datagram);
+        }
+        let speaks_for_all = self.roles.speaks_for_all();
+        let result = self.replication.handle_datagram(now, &mut self.pipeline, speaks_for_all, from, datagram);
+        self.handle_session_events(now);
+        self.reinject_replies(now);
+        self.reinject_waiting(now);
+        self.replication.replicate_changes(now, &mut self.pipeline);
+        result
+    }
+
+    fn handle_heartbeats(&mut self, now: Instant, from: NodeId, datagram: &[u8]) -> Result<(), NodeError> {
+        let heartbeats = Heartbeats::decode(datagram)?;
+        if heartbeats.first.node != from {
+            return Err(NodeError::NotItsOwn { peer: from, named: heartbeats.first.node });
+        }
+        if !self.roles.admits(now, &heartbeats) {
+            return Ok(());
+        }
+        if self.passive.handle_heartbeats(now, &heartbeats, &self.roles) {
+            self.update_passive(now);
+        }
+        let active_before = self.roles.active();
+        self.note_replicated(now);
+        self.roles.handle_heartbeats(now, &heartbeats).map_err(|unknown| NodeError::UnknownPeer(unknown.0))?;
+        let (ours, theirs) = (Division::of(self.place().steering), Division::decode(datagram));
+        let (peers, events) = (&mut self.replication.peers, &mut self.events);
+        peers.handle_heartbeats(now, active_before, &self.roles, &heartbeats, events);
+        peers.note_division(now, from, ours, theirs, events);
+        self.handle_role_events(now);
+        self.update_announcing(now);
+        Ok(())
+    }
+
+    /// A packet of failure detection; one of a service path is followed by the number of its path.
+    fn handle_plain_detection(
+        &mut self,
+        now: Instant,
+        path: Path,
+        from: NodeId,
+        content: &[u8],
+        ttl: u8,
+    ) -> Result<(), NodeError> {
+        self.service_gap.note_service(now, &mut self.roles, &mut self.replication.peers);
+        let peer = self.replication.peers.find(from)?;
+        let (detector, packet) = match path {
+            Path::Replication => (&mut peer.detector, content),
+            Path::Port(port) => peer.paths.addressee(port, content).ok_or(NodeError::OtherPath)?,
+        };
+        let result = detector.handle_packet(now, packet, ttl);
+        self.handle_path_events(now);
+        Ok(result?)
+    }
+
+    /// A peer's packet was refused.
+    fn note_rejected(&mut self, now: Instant, from: NodeId, error: &NodeError) {
+        if self.passive.note_rejected(now, from, error) {
+            self.update_passive(now);
+        }
+    }
+}
+
+/// Datagrams out.
+impl Node {
+    /// The next datagram or frame to send, written over `buffer`; `None` when there is none at present.
+    pub fn poll_transmit(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.poll_datagram(now, buffer).or_else(|| self.poll_frame(now, buffer))
+    }
+
+    /// As [`Node::poll_transmit`], only what goes to peers.
+    pub fn poll_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(id) = self.replication.peers.poll_handshake(buffer) {
+            return Some(Transmit::Replication(id));
+        }
+        while let Some(transmit) = self.poll_plain_datagram(now, buffer) {
+            let sealed = self.replication.peers.seal(now, transmit, buffer);
+            if sealed.is_some() {
+                return sealed;
+            }
+        }
+        None
+    }
+
+    /// The next datagram for a peer, not yet encrypted. Failure detection and heartbeats go first: they are few, and a peer
+    /// must not take a node for dead, or act on its former role, because it has much to replicate.
+    fn poll_plain_datagram(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        buffer.clear();
+        if let Some(id) = self.replication.peers.poll_detection(now, buffer) {
+            return Some(Transmit::Detection(id));
+        }
+        let ours = Division::of(self.place().steering);
+        // A peer that takes the addresses of a leaving node must have its latest updates first.
+        let hands_over = self.roles.states().any(|state| state == State::Leaving);
+        if !hands_over && let Some(id) = self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer) {
+            return Some(Transmit::Replication(id));
+        }
+        let speaks_for_all = self.roles.speaks_for_all();
+        let id = self
+            .replication
+            .poll_transmit(now, &mut self.pipeline, speaks_for_all, buffer)
+            .or_else(|| self.replication.peers.poll_heartbeats(now, &mut self.roles, ours, buffer))
+            .or_else(|| self.tunnel.as_mut()?.poll_mirror(now, &self.replication.peers, buffer));
+        id.map(Transmit::Replication)
+    }
+}

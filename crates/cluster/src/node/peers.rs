@@ -1,0 +1,331 @@
+//! A node's peers: each found by its number in one step, and what is done to all of them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+use core::time::Duration;
+
+use flow::{Instant, NodeId};
+use replication::secure::{Content, SecurityReconfiguration, UnnamedPeer};
+
+use super::error::{ConfigError, NodeError, ReloadError};
+use super::event::{Events, NodeEvent};
+use super::outbox::Transmit;
+use super::peer::{Peer, encode_heartbeats};
+use crate::forwarding::{Forwarder, OutFrame};
+use crate::group::GroupSet;
+use crate::pipeline::{CopyExpiry, Pipeline};
+use crate::role::{Division, Heartbeats, Roles};
+
+/// A copy whose own timer runs out while its owner lives is looked at again after this time.
+const COPY_LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Stands in the table of places for a node that is no peer. There are fewer peers than this: [`crate::role::PEERS_MAX`].
+const NO_PLACE: u8 = u8::MAX;
+
+/// The peers, in the order of the configuration. They stay as long as the node lives.
+pub(super) struct Peers {
+    list: Vec<Peer>,
+    /// The place of each node in the list, by its number.
+    places: [u8; 1 << u8::BITS],
+    /// Room for a datagram before it is encrypted.
+    plain: Vec<u8>,
+}
+
+/// Looking a peer up.
+impl Peers {
+    /// # Panics
+    /// With more than [`crate::role::PEERS_MAX`].
+    pub(super) fn new(list: Vec<Peer>) -> Self {
+        assert!(list.len() <= crate::role::PEERS_MAX);
+        let mut places = [NO_PLACE; 1 << u8::BITS];
+        for (place, peer) in (0..).zip(&list) {
+            places[usize::from(peer.id.0)] = place;
+        }
+        Self { list, places, plain: Vec::new() }
+    }
+
+    /// Where the peer lies.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub(super) fn place(&self, id: NodeId) -> Result<usize, NodeError> {
+        match self.places[usize::from(id.0)] {
+            NO_PLACE => Err(NodeError::UnknownPeer(id)),
+            place => Ok(place.into()),
+        }
+    }
+
+    pub(super) fn get(&self, id: NodeId) -> Option<&Peer> {
+        self.list.get(self.place(id).ok()?)
+    }
+
+    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Peer> {
+        let place = self.place(id).ok()?;
+        self.list.get_mut(place)
+    }
+
+    /// As [`Peers::get_mut`].
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub(super) fn find(&mut self, id: NodeId) -> Result<&mut Peer, NodeError> {
+        let place = self.place(id)?;
+        Ok(&mut self.list[place])
+    }
+}
+
+/// Time, and what the peers' detectors and heartbeats show.
+impl Peers {
+    /// As [`Peer::handle_timeout`].
+    pub(super) fn handle_timeout(&mut self, now: Instant, pipeline: &mut Pipeline, speaks_for_all: bool) {
+        self.list.iter_mut().for_each(|peer| peer.handle_timeout(now, pipeline, speaks_for_all));
+    }
+
+    /// The time since 1970, as the system has it at `now`: peers' certificates are compared with it.
+    pub(super) fn set_unix_time(&mut self, now: Instant, unix_time: Duration) {
+        let channels = self.list.iter_mut().filter_map(|peer| peer.channel.as_mut());
+        channels.for_each(|channel| channel.set_unix_time(now, unix_time));
+    }
+
+    /// As [`Peer::handle_path_event`], for all events. Whether a peer is lost.
+    pub(super) fn handle_path_events(&mut self, now: Instant, roles: &mut Roles, events: &mut Events) -> bool {
+        let mut is_any_lost = false;
+        for peer in &mut self.list {
+            while let Some((path, event)) = peer.poll_path_event() {
+                is_any_lost |= peer.handle_path_event(now, path, event, roles, events);
+            }
+        }
+        is_any_lost
+    }
+
+    /// The roles have read a peer's heartbeats; before that, this node was active for the groups `active_before`.
+    pub(super) fn handle_heartbeats(
+        &mut self,
+        now: Instant,
+        active_before: GroupSet,
+        roles: &Roles,
+        heartbeats: &Heartbeats,
+        events: &mut Events,
+    ) {
+        let Some(peer) = self.get_mut(heartbeats.first.node) else { return };
+        let is_up = peer.is_up();
+        peer.split.handle_heartbeats(now, is_up, active_before, roles, heartbeats, events);
+    }
+
+    /// A heartbeat says how its sender divides its packets. Nodes that do it otherwise would look for copies where there are
+    /// none: replication with them is refused until they do it alike.
+    pub(super) fn note_division(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        ours: Division,
+        theirs: Division,
+        events: &mut Events,
+    ) {
+        let Some(peer) = self.get_mut(from) else { return };
+        let refused = (!ours.goes_with(theirs)).then_some(theirs);
+        if peer.refused != refused {
+            peer.refused = refused;
+            if refused.is_some() {
+                let (theirs, ours) = (theirs.workers, ours.workers);
+                events.push(now, NodeEvent::WorkersDiffer { peer: from, theirs, ours });
+            }
+        }
+    }
+
+    /// Reports peers that are up on service paths alone, and a split brain that is over because this node has yielded.
+    pub(super) fn report(&mut self, now: Instant, roles: &Roles, events: &mut Events) {
+        for peer in &mut self.list {
+            if peer.paths.becomes_degraded(now) {
+                events.push(now, NodeEvent::Degraded(peer.id));
+            }
+        }
+        if roles.active().is_empty() {
+            self.list.iter_mut().for_each(|peer| peer.split.end(now, peer.id, events));
+        }
+    }
+
+    /// As [`Peer::report_channel_events`].
+    pub(super) fn report_channel_events(&mut self, now: Instant, events: &mut Events) {
+        self.list.iter_mut().for_each(|peer| peer.report_channel_events(now, events));
+    }
+
+    /// The live owners of connections: see [`Peer::is_live_owner`].
+    pub(super) fn live_owners(&self) -> impl Iterator<Item = NodeId> {
+        self.list.iter().filter(|peer| peer.is_live_owner()).map(|peer| peer.id)
+    }
+
+    /// Whether this node has a copy of every connection that it is to back up.
+    pub(super) fn have_been_copied(&self) -> bool {
+        self.list.iter().all(Peer::is_synchronised_or_away)
+    }
+
+    /// Whether all peers have at some time replicated all their connections.
+    pub(super) fn have_sent_all(&self) -> bool {
+        self.list.iter().all(|peer| peer.has_sent_all)
+    }
+
+    /// What becomes of the owner's copies whose own timer runs out.
+    pub(super) fn copy_expiry(&self, owner: NodeId, roles: &Roles) -> CopyExpiry {
+        let lost = self.list.iter().filter_map(|peer| Some((peer.id, peer.orphaned_at?)));
+        copy_expiry(lost, owner, roles.holds_any(), roles.speaks_for_all())
+    }
+}
+
+/// What is sent to the peers, beside replication.
+impl Peers {
+    /// The next datagram of a channel's handshake. While the replication path is down, it goes over a service path as well.
+    pub(super) fn poll_handshake(&mut self, buffer: &mut Vec<u8>) -> Option<NodeId> {
+        for peer in &mut self.list {
+            if peer.channel.as_mut().is_some_and(|channel| channel.poll_transmit(buffer)) {
+                peer.paths.keep_handshake(buffer);
+                return Some(peer.id);
+            }
+        }
+        None
+    }
+
+    /// The next packet of failure detection on the replication path.
+    pub(super) fn poll_detection(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<NodeId> {
+        let mut watched = self.list.iter_mut().filter(|peer| peer.is_watched && peer.is_reachable());
+        watched.find_map(|peer| peer.detector.poll_transmit(now, buffer).then_some(peer.id))
+    }
+
+    /// The next heartbeats that are due to a peer. `ours`: how this node divides its packets.
+    pub(super) fn poll_heartbeats(
+        &mut self,
+        now: Instant,
+        roles: &mut Roles,
+        ours: Division,
+        buffer: &mut Vec<u8>,
+    ) -> Option<NodeId> {
+        if let Some(heartbeats) = roles.poll_heartbeats(now) {
+            for peer in &mut self.list {
+                let heartbeats = Heartbeats { answers: roles.latest_of(peer.id), ..heartbeats.clone() };
+                peer.paths.set_heartbeats(&heartbeats);
+                peer.heartbeats = Some(heartbeats);
+            }
+        }
+        let mut reachable = self.list.iter_mut().filter(|peer| peer.is_reachable());
+        let (id, heartbeats) = reachable.find_map(|peer| Some((peer.id, peer.heartbeats.take()?)))?;
+        encode_heartbeats(&heartbeats, ours, buffer);
+        Some(id)
+    }
+
+    /// The next frame for a peer over a service path.
+    pub(super) fn poll_path_frame(
+        &mut self,
+        now: Instant,
+        ours: Division,
+        forwarder: &mut Forwarder,
+        buffer: &mut Vec<u8>,
+    ) -> Option<OutFrame> {
+        for peer in &mut self.list {
+            while let Some((port, kind, datagram)) = peer.poll_path_datagram(now, ours) {
+                if forwarder.write_path_frame(port, peer.id, kind, &datagram, buffer).is_some() {
+                    return Some(OutFrame::of_own(port));
+                }
+            }
+        }
+        None
+    }
+
+    /// Encrypts what was polled, where the peer has a channel. `None` when its keys have been used too often: then it is lost
+    /// as the network may lose it.
+    pub(super) fn seal(&mut self, now: Instant, transmit: Transmit, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let (id, kind) = match transmit {
+            Transmit::Replication(id) => (id, Content::Replication),
+            Transmit::Detection(id) => (id, Content::Detection),
+            Transmit::Port { .. } => return Some(transmit),
+        };
+        let Ok(place) = self.place(id) else { return Some(transmit) };
+        let Self { list, plain, .. } = self;
+        let Some(channel) = &mut list[place].channel else { return Some(transmit) };
+        core::mem::swap(buffer, plain);
+        channel.seal(now, kind, plain, buffer).then_some(Transmit::Replication(id))
+    }
+}
+
+/// Reconfiguration.
+impl Peers {
+    /// Whether the channels can take another configuration.
+    pub(super) fn check_security(&self, new: Option<&SecurityReconfiguration>) -> Result<(), ReloadError> {
+        if self.list.iter().any(|peer| peer.channel.is_some() != new.is_some()) {
+            return Err(ReloadError::SecurityDiffers);
+        }
+        let credentials = new.map(|new| &new.credentials);
+        let unnamed = self.list.iter().find(|peer| credentials.is_some_and(|known| !known.knows(peer.id)));
+        unnamed.map_or(Ok(()), |peer| Err(ConfigError::from(UnnamedPeer(peer.id)).into()))
+    }
+
+    pub(super) fn renew_security(&mut self, now: Instant, new: &SecurityReconfiguration) {
+        for channel in self.list.iter_mut().filter_map(|peer| peer.channel.as_mut()) {
+            channel.set_rotation(new.rotation);
+            channel.set_credentials(now, Arc::clone(&new.credentials));
+        }
+    }
+}
+
+impl Deref for Peers {
+    type Target = [Peer];
+
+    fn deref(&self) -> &[Peer] {
+        &self.list
+    }
+}
+
+impl DerefMut for Peers {
+    fn deref_mut(&mut self) -> &mut [Peer] {
+        &mut self.list
+    }
+}
+
+impl<'a> IntoIterator for &'a Peers {
+    type Item = &'a Peer;
+    type IntoIter = core::slice::Iter<'a, Peer>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Peers {
+    type Item = &'a mut Peer;
+    type IntoIter = core::slice::IterMut<'a, Peer>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter_mut()
+    }
+}
+
+/// As [`Peers::copy_expiry`], with the peers that are lost. Copies end with this node if it holds addresses and their owner is
+/// dead; if it holds all addresses, no other node can own any connection, whichever peer died.
+fn copy_expiry(
+    lost: impl Iterator<Item = (NodeId, Instant)>,
+    owner: NodeId,
+    holds: bool,
+    speaks_for_all: bool,
+) -> CopyExpiry {
+    let concerned = lost.filter(|(peer, _)| speaks_for_all || *peer == owner);
+    match concerned.map(|(_, at)| at).max() {
+        Some(at) if holds => CopyExpiry::Since(at),
+        _ => CopyExpiry::PutOff(COPY_LOOK_AGAIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_a_dead_owner_end_with_the_holder_of_addresses_and_those_of_a_live_owner_with_it() {
+        let (alive, dead, died_at) = (NodeId(1), NodeId(2), Instant::from_millis(7));
+        let expiry =
+            |owner, holds, speaks_for_all| copy_expiry([(dead, died_at)].into_iter(), owner, holds, speaks_for_all);
+        let put_off = CopyExpiry::PutOff(COPY_LOOK_AGAIN);
+        assert_eq!(expiry(dead, true, false), CopyExpiry::Since(died_at));
+        assert_eq!(expiry(alive, true, false), put_off, "it holds a group as well, and owns them still");
+        assert_eq!(expiry(alive, true, true), CopyExpiry::Since(died_at), "it holds nothing any more");
+        assert_eq!((expiry(dead, false, false), expiry(alive, false, false)), (put_off, put_off));
+    }
+}

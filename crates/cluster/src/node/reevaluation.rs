@@ -1,0 +1,66 @@
+//! Re-evaluation: after a reload, connections are judged by the new rules.
+//!
+//! The owner of a connection judges it. A node that stands by during the reload keeps the re-evaluation pending: should it take
+//! the connections over before their owner has judged them, it judges them itself. Of nodes that each hold some of the groups of
+//! addresses, each judges its own connections, and keeps those of the others pending.
+
+use flow::Instant;
+
+use super::event::{Events, NodeEvent};
+use crate::pipeline::Pipeline;
+use crate::role::{Roles, State};
+
+/// Connections judged in one step.
+const JUDGED_PER_STEP_MAX: usize = 128;
+
+/// The re-evaluation that the latest reload asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PendingReevaluation {
+    /// Not all connections have been judged since then.
+    is_pending: bool,
+    /// Other nodes' connections are judged as well as this node's own.
+    is_of_all: bool,
+    /// Connections that had been ended by re-evaluations before.
+    ended_before: u64,
+}
+
+impl PendingReevaluation {
+    /// The rules are new: connections are judged as soon as the roles ask for it.
+    pub(super) fn require(&mut self, roles: &Roles, pipeline: &mut Pipeline) {
+        self.is_pending = true;
+        self.follow_roles(roles, pipeline);
+    }
+
+    /// Connections go on unjudged.
+    pub(super) const fn cancel(&mut self, pipeline: &mut Pipeline) {
+        self.is_pending = false;
+        pipeline.stop_reevaluation();
+    }
+
+    /// Begins with the first connection, or stops, as the roles are now. A node that forwards only some groups judges its own
+    /// connections; a node that forwards all judges all.
+    pub(super) fn follow_roles(&mut self, roles: &Roles, pipeline: &mut Pipeline) {
+        if !roles.forwards_any() {
+            pipeline.stop_reevaluation();
+        } else if self.is_pending {
+            if !pipeline.is_reevaluating() {
+                self.ended_before = pipeline.counters().disallowed;
+            }
+            self.is_of_all = roles.are_all(State::forwards);
+            pipeline.begin_reevaluation();
+        }
+    }
+
+    /// Judges some more connections.
+    pub(super) fn step(&mut self, now: Instant, pipeline: &mut Pipeline, events: &mut Events) {
+        if !pipeline.is_reevaluating() {
+            return;
+        }
+        pipeline.reevaluate_some(now, JUDGED_PER_STEP_MAX, self.is_of_all);
+        if !pipeline.is_reevaluating() {
+            // Other nodes judge theirs, unless they die first.
+            self.is_pending = !self.is_of_all;
+            events.push(now, NodeEvent::Judged { ended: pipeline.counters().disallowed - self.ended_before });
+        }
+    }
+}
