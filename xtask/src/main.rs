@@ -37,9 +37,6 @@ const LAYERS: [(&str, bool); 18] = [
     ("mainstay", false),
 ];
 
-/// Crates with cycles of more than two files. It may only become shorter.
-const CRATES_WITH_CYCLES: [&str; 1] = ["cluster"];
-
 /// Files of pure crates that may hold `unsafe`, each for one named reason.
 const UNSAFE_EXCEPTIONS: [&str; 7] = [
     "crates/filters/src/multi_level/wide.rs",
@@ -56,7 +53,6 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     match arguments.split_first() {
         Some((command, [])) if command == "layers" => layers(root),
-        Some((command, [option])) if command == "layers" && option == "--files" => report_files(root),
         Some((command, rest)) if command == "fuzz" => match fuzz::run(root, rest) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -65,7 +61,7 @@ fn main() -> ExitCode {
             }
         },
         _ => {
-            eprintln!("usage: cargo run -p xtask -- layers [--files] | fuzz");
+            eprintln!("usage: cargo run -p xtask -- layers | fuzz");
             ExitCode::FAILURE
         }
     }
@@ -80,20 +76,6 @@ fn layers(root: &Path) -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints the cycles of files that are not yet faults.
-fn report_files(root: &Path) -> ExitCode {
-    for name in CRATES_WITH_CYCLES {
-        match load(root, name) {
-            Ok(loaded) => loaded.file_cycles().iter().for_each(|cycle| println!("{name}: {cycle}")),
-            Err(error) => {
-                eprintln!("{error}");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    ExitCode::SUCCESS
-}
-
 /// The files of a crate of the workspace.
 fn load(root: &Path, name: &str) -> Result<Crate, String> {
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| error.to_string());
@@ -106,13 +88,8 @@ fn check_modules(root: &Path, name: &str) -> Vec<String> {
         Ok(loaded) => loaded,
         Err(error) => return vec![error],
     };
-    let (mut cycles, of_files) = (loaded.module_cycles(), loaded.file_cycles());
-    if !CRATES_WITH_CYCLES.contains(&name) {
-        cycles.extend(of_files);
-    } else if of_files.is_empty() {
-        cycles.push("no cycle of files is left: take the crate off the list in xtask".to_owned());
-    }
-    cycles.iter().map(|cycle| format!("crates/{name}: {cycle}")).collect()
+    let (modules, files) = (loaded.module_cycles(), loaded.file_cycles());
+    modules.iter().chain(&files).map(|cycle| format!("crates/{name}: {cycle}")).collect()
 }
 
 fn check_layers(root: &Path) -> Vec<String> {
