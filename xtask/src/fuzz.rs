@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
-/// How long each target runs unless told otherwise, in seconds.
+/// How long each target runs in seconds, by default.
 const SECONDS_DEFAULT: u32 = 10;
 /// Inputs longer than this are not tried, in bytes.
 const INPUT_BYTES_MAX: u32 = 4096;
@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         println!("{} passed, 0 failed", targets.len());
         return Ok(());
     }
-    Err(format!("failed: {}; docs/testing.md says how to reproduce it", failed.join(", ")))
+    Err(format!("failed: {}; docs/testing.md describes how to reproduce it", failed.join(", ")))
 }
 
 fn order(arguments: &[String]) -> Result<Order, String> {
@@ -115,7 +115,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(triple).join("release"))
 }
 
-fn cargo() -> String {
+pub(crate) fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
 }
 
@@ -124,7 +124,7 @@ fn host_triple() -> Result<String, String> {
     let output = Command::new(rustc).arg("-vV").output().map_err(|error| format!("rustc cannot be run: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or("rustc does not say for what it compiles".into())
+    host.map(str::to_owned).ok_or("rustc does not name the host that it compiles for".into())
 }
 
 /// Runs a target from its corpus. What it finds on the way stays in the build folder, unless it is to be kept.
@@ -145,7 +145,7 @@ fn fuzz(root: &Path, built: &Path, target: &str, order: &Order) -> Result<bool, 
         .map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        tell_failure(target, &output);
+        print_failure(target, &output);
         return Ok(false);
     }
     let last = said.lines().rev().find(|line| line.contains(" cov: ")).unwrap_or_default();
@@ -191,12 +191,12 @@ fn replay(program: &Path, input: &Path) -> Result<bool, String> {
     if output.status.success() {
         println!("{name}: nothing wrong with {}", input.display());
     } else {
-        tell_failure(name, &output);
+        print_failure(name, &output);
     }
     Ok(output.status.success())
 }
 
-fn tell_failure(target: &str, output: &Output) {
+fn print_failure(target: &str, output: &Output) {
     eprintln!("{target}: failed");
     // All but the fuzzer's progress.
     for line in String::from_utf8_lossy(&output.stderr).lines().filter(|line| !line.starts_with('#')) {

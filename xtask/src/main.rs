@@ -1,13 +1,16 @@
-//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, and `… fuzz` (see [`fuzz`]).
+//! Checks of the house that no compiler makes: `cargo run -p xtask -- layers`, `… words` (see [`words`]) and `… fuzz`
+//! (see [`fuzz`]).
+//!
+//! `layers` checks:
 //!
 //! * Each crate uses only crates below it.
 //! * In a crate, neither modules at the top nor more than two files use each other, directly or through others (see [`modules`]).
-//!   `layers --files` prints the cycles of the crates that still have some.
 //! * Pure crates are `no_std`, and deny `unsafe` but for named exceptions.
-//! * Each source file begins by saying what it is, but for the tests of the file beside them.
+//! * Each source file begins with what it is (`//!`), but for the tests of the file beside them.
 
 mod fuzz;
 mod modules;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +18,7 @@ use std::process::ExitCode;
 
 use modules::Crate;
 
-/// The crates from the ground up: each may use only those before it. The second field says whether the crate is pure.
+/// The crates from the ground up: each may use only those before it. The second field: whether the crate is pure.
 const LAYERS: [(&str, bool); 18] = [
     ("filters", true),
     ("flow", true),
@@ -53,18 +56,17 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     match arguments.split_first() {
         Some((command, [])) if command == "layers" => layers(root),
-        Some((command, rest)) if command == "fuzz" => match fuzz::run(root, rest) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => {
-            eprintln!("usage: cargo run -p xtask -- layers | fuzz");
-            ExitCode::FAILURE
-        }
+        Some((command, rest)) if command == "words" => exit_code(words::run(root, rest)),
+        Some((command, rest)) if command == "fuzz" => exit_code(fuzz::run(root, rest)),
+        _ => exit_code(Err("usage: cargo run -p xtask -- layers | words [--update] [PATH …] | fuzz".to_owned())),
     }
+}
+
+/// Prints the error of a command that failed.
+fn exit_code(result: Result<(), String>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    eprintln!("{error}");
+    ExitCode::FAILURE
 }
 
 fn layers(root: &Path) -> ExitCode {
@@ -135,7 +137,7 @@ fn check_purity(folder: &Path) -> Vec<String> {
     ["#![no_std]", "#![deny(unsafe_code)]"]
         .into_iter()
         .filter(|attribute| !text.contains(attribute))
-        .map(|attribute| format!("{}: a pure crate says {attribute}", library.display()))
+        .map(|attribute| format!("{}: a pure crate has {attribute}", library.display()))
         .collect()
 }
 
@@ -143,10 +145,10 @@ fn check_file(root: &Path, file: &Path, is_pure: bool) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
     let mut faults = Vec::new();
-    // Tests are of the module beside them, which says what it is.
+    // Tests are of the module beside them, which describes itself.
     let is_tests = file.file_name().is_some_and(|name| name == "tests.rs");
     if !is_tests && !text.trim_start().starts_with("//!") {
-        faults.push(format!("{name}: does not begin by saying what it is (`//!`)"));
+        faults.push(format!("{name}: does not begin with what it is (`//!`)"));
     }
     if is_pure && text.contains("allow(unsafe_code)") && !UNSAFE_EXCEPTIONS.contains(&name.as_str()) {
         faults.push(format!("{name}: `unsafe` in a pure crate; exceptions are listed in xtask"));

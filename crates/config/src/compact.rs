@@ -13,7 +13,7 @@ use super::diagnostic::Text;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFilter {
-    /// Entries that there is room for.
+    /// Entries that there is room for. Default: `limits.connections_max`.
     pub entries_max: Option<Spanned<u64>>,
     /// Bits of a fingerprint.
     pub fingerprint_bits: Option<Spanned<u8>>,
@@ -23,7 +23,7 @@ pub struct RawFilter {
     pub hashes: Option<Spanned<u8>>,
     /// When changes are told.
     pub update: Option<Text>,
-    /// Time that goes with `update`.
+    /// Time that goes with `update`. Default: `"10ms"`, or `"5s"` where it is `"periodic"`.
     pub interval: Option<Text>,
     /// Changes that have to come together, in thousandths of the entries.
     pub threshold_per_mille: Option<Spanned<u16>>,

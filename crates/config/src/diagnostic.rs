@@ -116,15 +116,40 @@ impl Mistake {
     }
 }
 
+/// What a key may be, as its check knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Setting {
+    /// The key with its section: `replication.ack_delay`.
+    pub key: String,
+    /// The value where the file gives none, written as in a file. `None`: it has none, or it depends on other keys.
+    pub default: Option<String>,
+    /// The values that are accepted.
+    pub range: String,
+}
+
 /// Collects findings, so that one run tells the operator all of them.
 pub(super) struct Findings<'a> {
     source: Source<'a>,
     found: Vec<Diagnostic>,
+    /// Of the keys that were checked, given or not.
+    settings: Vec<Setting>,
 }
 
 impl<'a> Findings<'a> {
     pub(super) fn new(source: Source<'a>) -> Self {
-        Self { source, found: Vec::new() }
+        Self { source, found: Vec::new(), settings: Vec::new() }
+    }
+
+    /// Notes what a key may be, for the reference. The first note of a key counts.
+    pub(super) fn describe(&mut self, key: &str, default: Option<String>, range: String) {
+        if self.settings.iter().all(|setting| setting.key != key) {
+            self.settings.push(Setting { key: key.to_owned(), default, range });
+        }
+    }
+
+    /// What was noted of keys.
+    pub(super) fn into_settings(self) -> Vec<Setting> {
+        self.settings
     }
 
     pub(super) fn error(&mut self, span: Range<usize>, subject: &str, mistake: Mistake) {

@@ -9,6 +9,7 @@ pub mod diagnostic;
 pub mod key_file;
 pub mod lazy;
 pub mod raw;
+pub mod reference;
 pub mod remote;
 pub mod secret_file;
 pub mod security;

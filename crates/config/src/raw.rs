@@ -21,7 +21,7 @@ use super::value::{MssText, PortText, ProtocolText};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
-    /// Functions, in the order in which packets of the original direction meet them.
+    /// Functions, in the order in which packets of the original direction meet them. Default: those whose sections are there.
     pub chain: Option<Vec<Text>>,
     /// `[node]`.
     pub node: Option<Spanned<RawNode>>,
@@ -71,9 +71,9 @@ pub struct RawConfig {
 pub struct RawNode {
     /// Number of the node in its cluster.
     pub id: Spanned<u8>,
-    /// Name for people.
+    /// Name for people. Default: `node-` and `id`.
     pub name: Option<Text>,
-    /// Nodes of the cluster.
+    /// Nodes of the cluster. Default: the peers and this node.
     pub nodes: Option<Spanned<u8>>,
     /// Which node is preferred as the active one.
     pub priority: Option<u8>,
@@ -117,11 +117,11 @@ pub struct RawPort {
 pub struct RawGroup {
     /// Name, the same on all nodes.
     pub name: Text,
-    /// Which node is preferred as the one that holds it.
+    /// Which node is preferred as the one that holds it. Default: `node.priority`.
     pub priority: Option<u8>,
-    /// Whether a node of higher priority takes it from a healthy one.
+    /// Whether a node of higher priority takes it from a healthy one. Default: `failure_detection.preempt`.
     pub preempt: Option<bool>,
-    /// What is tracked for it, in place of what `[reachability]` says.
+    /// What is tracked for it. Default: `reachability.track`.
     pub track: Option<Vec<Spanned<RawTrack>>>,
 }
 
@@ -262,7 +262,7 @@ pub struct RawSourceNat {
     pub to: Spanned<Vec<Text>>,
     /// How address and port outside come about.
     pub mapping: Option<Text>,
-    /// Ports of an inside address, where they are computed.
+    /// Ports of an inside address, where they are computed. Default: an equal part of all.
     pub block_ports: Option<Spanned<u16>>,
 }
 
@@ -284,7 +284,7 @@ pub struct RawDestinationNat {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFtp {
-    /// Ports of control connections.
+    /// Ports of control connections. Default: `[21]`.
     pub ports: Option<Spanned<Vec<Spanned<PortText>>>>,
     /// Addresses other than the announcer's are believed.
     pub loose: Option<bool>,
@@ -302,7 +302,7 @@ pub struct RawReplication {
     pub local: Text,
     /// Which changes are told.
     pub representation: Option<Text>,
-    /// The representation may break established connections, and the operator knows.
+    /// The representation may break established connections, and the operator knows. Default: `false`.
     pub experimental: Option<Spanned<bool>>,
     /// How long at most first replies wait for a peer's confirmation.
     pub hold_first_reply: Option<Text>,
@@ -365,7 +365,7 @@ pub struct RawControl {
     pub key: Option<Text>,
     /// Certificates of the authority that vouches for clients.
     pub client_authority: Option<Text>,
-    /// Without TLS, although others can reach it.
+    /// Without TLS, although others can reach it. Default: `false`.
     pub plain: Option<bool>,
     /// `[[control.client]]`.
     #[serde(default)]
@@ -386,7 +386,7 @@ pub struct RawControlClient {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFailureDetection {
-    /// Own address and UDP port.
+    /// Own address and UDP port. Default: the address of `replication.local` and port 3784.
     pub local: Option<Text>,
     /// Time between control packets.
     pub interval: Option<Text>,
@@ -394,9 +394,9 @@ pub struct RawFailureDetection {
     pub multiplier: Option<Spanned<u8>>,
     /// Time between control packets while a peer is down.
     pub interval_while_down: Option<Text>,
-    /// How long a starting node listens before it becomes active without having heard a peer.
+    /// How long a starting node listens before it becomes active without having heard a peer. Default: three detection times.
     pub startup_hold: Option<Text>,
-    /// Whether a node of higher priority takes over from a healthy active one.
+    /// Whether a node of higher priority takes over from a healthy active one. Default: `true` where there are several groups.
     pub preempt: Option<bool>,
     /// Whether failures are detected over the links of the ports as well.
     pub service_paths: Option<bool>,

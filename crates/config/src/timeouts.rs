@@ -35,6 +35,8 @@ macro_rules! timeouts {
             pub(super) fn validate(raw: &RawTimeouts, findings: &mut Findings<'_>) -> Self {
                 let mut timeouts = Self::default();
                 $(
+                    let default = value::written_duration(timeouts.$name);
+                    findings.describe(concat!("timeouts.", stringify!($name)), Some(default), "\"1s\" or more".to_owned());
                     if let Some(text) = &raw.$name {
                         timeouts.$name = timeout(stringify!($name), text, findings).unwrap_or(timeouts.$name);
                     }

@@ -9,7 +9,7 @@ use crate::diagnostic::Text;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawReachability {
-    /// What is tracked for groups that have no list of their own.
+    /// What is tracked for groups that have no list of their own. Default: every port and the gateway of every route.
     pub track: Option<Vec<Spanned<RawTrack>>>,
     /// Time between two probes of a next hop.
     pub probe_interval: Option<Text>,
@@ -29,6 +29,6 @@ pub struct RawTrack {
     pub port: Option<Text>,
     /// Address of a neighbour on a port's network.
     pub next_hop: Option<Text>,
-    /// How much it counts.
+    /// How much it counts. Default: `100` for a port, `50` for a next hop.
     pub weight: Option<Spanned<u16>>,
 }

@@ -27,7 +27,7 @@ pub struct RawRedundancy {
     pub copies_per_mille: Option<Spanned<u16>>,
     /// `"none"`, `"lz4"` or `"zstd"`.
     pub second_stage: Option<Spanned<String>>,
-    /// The largest datagram.
+    /// The largest datagram. Default: `1472`, over IPv6 `1452`.
     pub datagram_bytes_max: Option<Spanned<u16>>,
     /// After how long in silence the other site is held to be away.
     pub peer_timeout: Option<Spanned<String>>,

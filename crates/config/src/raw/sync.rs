@@ -63,7 +63,7 @@ pub struct RawCluster {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFilter {
-    /// TCP states that are told.
+    /// TCP states that are told. Default: from `established` to `close`.
     pub tcp_states: Option<Spanned<Vec<Text>>>,
     /// From when on connections of other protocols are told.
     pub others: Option<Text>,

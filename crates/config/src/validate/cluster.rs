@@ -12,7 +12,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawConfig, RawFailureDetection, RawPeer, RawReplication, Text};
 use super::super::validated::{Cluster, FailureDetection, Node, Peer, Port, Replication, Representation};
 use super::super::value;
-use super::common::{DATAGRAM_BYTES, ranged, within};
+use super::common::{DATAGRAM_BYTES, flag, quoted, ranged, within};
 use super::{family_name, one_of, parsed};
 
 /// UDP port of BFD control packets (RFC 5881 section 4).
@@ -121,6 +121,8 @@ pub(super) fn replication(
         );
         findings.error(text.span(), "[replication]", mistake);
     }
+    let names = quoted(&Representation::ALL);
+    findings.describe("replication.representation", Some(format!("{:?}", Representation::default().name())), names);
     let representation = raw.representation.as_ref();
     let representation =
         representation.and_then(|text| one_of("replication.representation", text, &Representation::ALL, findings));
@@ -216,7 +218,7 @@ fn failure_detection(
         interval_while_down: setting!("failure_detection", raw.interval_while_down => ranged(ms(100), ms(1)..=ms(10_000)), findings),
         startup_hold: setting!("failure_detection", raw.startup_hold => ranged(detection_time * 3, ms(0)..=ms(600_000)), findings),
         preempt: raw.preempt.unwrap_or_default(),
-        service_paths: raw.service_paths.unwrap_or(true),
+        service_paths: flag("failure_detection.service_paths", raw.service_paths, true, findings),
     }
 }
 

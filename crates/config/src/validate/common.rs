@@ -56,12 +56,15 @@ pub(super) fn one_of<T: Copy>(
 ) -> Option<T> {
     let chosen = choices.iter().find(|(name, _)| name == text.get_ref());
     if chosen.is_none() {
-        let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        let mistake =
-            Mistake::new(format!("{:?} is not known", text.get_ref()), format!("write {}", names.join(" or ")));
+        let mistake = Mistake::new(format!("{:?} is not known", text.get_ref()), format!("write {}", quoted(choices)));
         findings.error(text.span(), subject, mistake);
     }
     chosen.map(|(_, choice)| *choice)
+}
+
+/// The names of choices as they are written.
+pub(super) fn quoted<T>(choices: &[(&str, T)]) -> String {
+    choices.iter().map(|(name, _)| format!("\"{name}\"")).collect::<Vec<_>>().join(" or ")
 }
 
 /// A name that can stand in metrics and tables.
@@ -106,50 +109,59 @@ pub(super) fn ranged(
     range: RangeInclusive<Duration>,
     findings: &mut Findings<'_>,
 ) -> Duration {
+    let span = durations(&range);
+    findings.describe(subject, Some(value::written_duration(default)), span.clone());
     let Some(text) = text else { return default };
     let Some(duration) = parsed(subject, text, value::duration, findings) else { return default };
     if !range.contains(&duration) {
-        let mistake = Mistake::new(
-            format!("{:?} is out of range", text.get_ref()),
-            format!(
-                "choose a duration from {} to {}",
-                value::written_duration(*range.start()),
-                value::written_duration(*range.end())
-            ),
-        );
+        let mistake =
+            Mistake::new(format!("{:?} is out of range", text.get_ref()), format!("choose a duration from {span}"));
         findings.error(text.span(), subject, mistake);
         return default;
     }
     duration
 }
 
-/// A number within a range, or its default.
-pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display>(
+/// A range of durations as it is written.
+pub(super) fn durations(range: &RangeInclusive<Duration>) -> String {
+    format!("{} to {}", value::written_duration(*range.start()), value::written_duration(*range.end()))
+}
+
+/// A number within a range, or its default, which may be that there is none.
+pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display, D: From<T> + Into<Option<T>> + Copy>(
     subject: &str,
     written: Option<&Spanned<T>>,
-    default: T,
+    default: D,
     range: RangeInclusive<T>,
     findings: &mut Findings<'_>,
-) -> T {
+) -> D {
+    let number: Option<T> = default.into();
+    let span = format!("{} to {}", range.start(), range.end());
+    findings.describe(subject, number.map(|number| number.to_string()), span.clone());
     let Some(written) = written else { return default };
     let number = *written.get_ref();
     if !range.contains(&number) {
-        let mistake = Mistake::new(
-            format!("{number} is out of range"),
-            format!("choose a number from {} to {}", range.start(), range.end()),
-        );
+        let mistake = Mistake::new(format!("{number} is out of range"), format!("choose a number from {span}"));
         findings.error(written.span(), subject, mistake);
         return default;
     }
-    number
+    D::from(number)
+}
+
+/// Whether a key is set, or its default.
+pub(super) fn flag(subject: &str, written: Option<bool>, default: bool, findings: &mut Findings<'_>) -> bool {
+    findings.describe(subject, Some(default.to_string()), "true or false".to_owned());
+    written.unwrap_or(default)
 }
 
 /// The choice that a key names, or the default.
-pub(super) fn choice<T: Copy + Default>(
+pub(super) fn choice<T: Copy + Default + PartialEq>(
     subject: &str,
     text: Option<&Text>,
     choices: &[(&str, T)],
     findings: &mut Findings<'_>,
 ) -> T {
+    let default = choices.iter().find(|(_, choice)| *choice == T::default()).map(|(name, _)| format!("\"{name}\""));
+    findings.describe(subject, default, quoted(choices));
     text.and_then(|text| one_of(subject, text, choices, findings)).unwrap_or_default()
 }

@@ -12,8 +12,8 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawConfig, RawReplication, Text};
 use super::super::validated::{Config, Port, Replication, Representation};
 use super::cluster::setting;
-use super::common::{ranged, within};
-use super::{one_of, port_named};
+use super::common::{choice, flag, ranged, within};
+use super::port_named;
 
 /// How long a recovery may last.
 const RECOVERY_LASTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
@@ -63,7 +63,7 @@ pub(super) fn compact(
         counters_per_entry: within(&key("counters_per_entry"), numbers.1, usual.counters_per_item, 2..=64, findings),
         hashes: within(&key("hashes"), numbers.2, usual.hashes, 1..=16, findings),
         update: update(section, findings),
-        symbols: section.symbols.unwrap_or(usual.symbols),
+        symbols: flag(&key("symbols"), section.symbols, usual.symbols, findings),
         budget_bytes_per_second: raw.budget_bytes_per_second.as_ref().map(|budget| *budget.get_ref()),
         precise_after: precise_after(section, findings),
         recovery: recovery(raw.recovery.as_ref().map(Spanned::get_ref), ports, findings),
@@ -113,15 +113,15 @@ fn check_unused(raw: &RawReplication, findings: &mut Findings<'_>) {
 }
 
 fn update(section: &RawFilter, findings: &mut Findings<'_>) -> UpdateRule {
-    #[derive(Clone, Copy, PartialEq)]
+    #[derive(Clone, Copy, Default, PartialEq)]
     enum Rule {
+        #[default]
         Immediate,
         Periodic,
         Threshold,
     }
     let rules = [("immediate", Rule::Immediate), ("periodic", Rule::Periodic), ("threshold", Rule::Threshold)];
-    let rule = section.update.as_ref().and_then(|text| one_of("replication.filter.update", text, &rules, findings));
-    let rule = rule.unwrap_or(Rule::Immediate);
+    let rule = choice("replication.filter.update", section.update.as_ref(), &rules, findings);
     if let Some(written) = section.threshold_per_mille.as_ref().filter(|_| rule != Rule::Threshold) {
         let mistake = Mistake::new("changes are not told by a threshold", "remove it, or write update = \"threshold\"");
         findings.error(written.span(), "replication.filter.threshold_per_mille", mistake);
@@ -153,7 +153,7 @@ fn recovery(raw: Option<&RawRecovery>, ports: &[Port], findings: &mut Findings<'
     Recovery {
         lasts: setting!("replication.recovery", raw.lasts => ranged(RECOVERY_LASTS_DEFAULT, RECOVERY_LASTS), findings),
         cold_start: raw.cold_start.iter().filter_map(|text| port_named(SUBJECT, text, ports, findings)).collect(),
-        block: raw.block.unwrap_or_default(),
+        block: flag("replication.recovery.block", raw.block, false, findings),
         misses_per_source_max: setting!("replication.recovery", raw.misses_per_source_max => within(MISSES_PER_SOURCE_MAX_DEFAULT, 1..=1_000_000), findings),
     }
 }

@@ -7,6 +7,7 @@ use toml::Spanned;
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawControl, Text};
 use super::super::value;
+use super::common::quoted;
 use super::{one_of, parsed};
 use crate::remote::{Identity, RemoteAccess};
 use api::Role;
@@ -81,6 +82,7 @@ fn clients(raw: &RawControl, findings: &mut Findings<'_>) -> Vec<(String, Role)>
                 Mistake::new(format!("{name:?} is no name that a certificate can have"), "write a DNS name of it");
             findings.error(client.name.span(), "control.client.name", mistake);
         }
+        findings.describe("control.client.role", None, quoted(&Role::ALL));
         if let Some(role) = one_of("control.client.role", &client.role, &Role::ALL, findings) {
             clients.push((name, role));
         }

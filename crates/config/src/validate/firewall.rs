@@ -7,6 +7,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawFirewall, RawRule, Text};
 use super::super::validated::{Action, Port, Related, Rule};
 use super::super::value::{self, PortRange, PortText, Prefix};
+use super::common::{choice, quoted};
 use super::{named, one_of, parsed_list, port_named};
 
 /// Rules at most: a rule's index lies in every connection's record.
@@ -51,7 +52,7 @@ pub(super) fn rules(raw: &[Spanned<RawRule>], ports: &[Port], findings: &mut Fin
 
 pub(super) fn related(raw: Option<&RawFirewall>, findings: &mut Findings<'_>) -> Related {
     let text = raw.and_then(|raw| raw.related.as_ref());
-    text.and_then(|text| one_of("firewall.related", text, &Related::ALL, findings)).unwrap_or_default()
+    choice("firewall.related", text, &Related::ALL, findings)
 }
 
 fn rule(raw: &RawRule, ports: &[Port], findings: &mut Findings<'_>) -> Rule {
@@ -62,6 +63,7 @@ fn rule(raw: &RawRule, ports: &[Port], findings: &mut Findings<'_>) -> Rule {
     let protocol = raw.protocol.as_ref().and_then(|text| {
         value::protocol(text.get_ref()).map_err(|mistake| findings.error(text.span(), &subject, mistake)).ok()
     });
+    findings.describe("firewall.rule.action", None, quoted(&Action::ALL));
     let rule = Rule {
         name: named("firewall.rule.name", &raw.name, findings),
         from: raw.from.as_ref().map(|name| port_named(&subject, name, ports, findings).unwrap_or(PortId(0))),

@@ -8,6 +8,7 @@ use network_functions::ftp::CONTROL_PORT;
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::RawFtp;
 use super::super::validated::Ftp;
+use super::common::flag;
 use super::firewall::port_ranges;
 use super::{parsed, value};
 
@@ -21,6 +22,9 @@ pub(super) fn ftp(raw: Option<&RawFtp>, findings: &mut Findings<'_>) -> Ftp {
         privileged_ports: false,
         timeout: EXPECTATION_TIMEOUT_DEFAULT,
     };
+    let (least, most) = (value::written_duration(TIMEOUT_RANGE.0), value::written_duration(TIMEOUT_RANGE.1));
+    let default = value::written_duration(ftp.timeout);
+    findings.describe("ftp.timeout", Some(default), format!("{least} to {most}"));
     let Some(raw) = raw else { return ftp };
     if let Some(ports) = &raw.ports {
         if ports.get_ref().is_empty() {
@@ -30,8 +34,8 @@ pub(super) fn ftp(raw: Option<&RawFtp>, findings: &mut Findings<'_>) -> Ftp {
         }
         ftp.ports = port_ranges("ftp.ports", ports.get_ref(), findings);
     }
-    ftp.loose = raw.loose.unwrap_or_default();
-    ftp.privileged_ports = raw.privileged_ports.unwrap_or_default();
+    ftp.loose = flag("ftp.loose", raw.loose, ftp.loose, findings);
+    ftp.privileged_ports = flag("ftp.privileged_ports", raw.privileged_ports, ftp.privileged_ports, findings);
     if let Some(text) = &raw.timeout
         && let Some(timeout) = parsed("ftp.timeout", text, value::duration, findings)
     {

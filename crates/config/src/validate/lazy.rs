@@ -9,7 +9,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::lazy::RawLazy;
 use super::super::raw::{RawConfig, RawReplication};
 use super::super::validated::{Replication, Representation};
-use super::common::{ranged, within};
+use super::common::{flag, ranged, within};
 use super::parsed;
 use crate::value;
 
@@ -65,7 +65,7 @@ fn dynamic(section: &RawLazy, findings: &mut Findings<'_>) -> Dynamic {
         lifetime_max,
         threshold_min,
         threshold_max,
-        is_bounded: section.bounded.unwrap_or(defaults.is_bounded),
+        is_bounded: flag("replication.lazy.bounded", section.bounded, defaults.is_bounded, findings),
         ..defaults
     }
 }

@@ -5,7 +5,7 @@ use toml::Spanned;
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawConfig, RawNode};
 use super::super::validated::LogFormat;
-use super::one_of;
+use super::common::choice;
 
 /// Entries that each place in the program may log in a second, unless the file says otherwise.
 const ENTRIES_PER_SECOND_DEFAULT: u32 = 10;
@@ -13,8 +13,7 @@ const ENTRIES_PER_SECOND_DEFAULT: u32 = 10;
 const ENTRIES_PER_SECOND_MAX: u32 = 100_000;
 
 pub(super) fn format(raw: &RawNode, findings: &mut Findings<'_>) -> LogFormat {
-    let Some(text) = &raw.log_format else { return LogFormat::default() };
-    one_of("node.log_format", text, &LogFormat::ALL, findings).unwrap_or_default()
+    choice("node.log_format", raw.log_format.as_ref(), &LogFormat::ALL, findings)
 }
 
 pub(super) fn entries_per_s(raw: &RawNode, findings: &mut Findings<'_>) -> Option<u32> {
@@ -28,6 +27,7 @@ pub(super) fn firewall_entries_per_s(raw: &RawConfig, findings: &mut Findings<'_
 
 /// A limit; 0 is none.
 fn limit(subject: &str, written: Option<&Spanned<u32>>, default: u32, findings: &mut Findings<'_>) -> Option<u32> {
+    findings.describe(subject, Some(default.to_string()), format!("0 (no limit) to {ENTRIES_PER_SECOND_MAX}"));
     let Some(written) = written else { return Some(default) };
     let per_s = *written.get_ref();
     if per_s > ENTRIES_PER_SECOND_MAX {

@@ -10,6 +10,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawNat, RawSourceNat};
 use super::super::validated::{Config, NatMapping, SourceNat};
 use super::super::value::PortRange;
+use super::common::quoted;
 use super::one_of;
 
 const SUBJECT: &str = "nat.source";
@@ -19,6 +20,7 @@ const MAPPINGS: [(&str, Option<bool>); 3] =
 
 /// What the rule says of its mapping.
 pub(super) fn mapping(raw: &RawSourceNat, findings: &mut Findings<'_>) -> Option<NatMapping> {
+    findings.describe("nat.source.mapping", Some(format!("{:?}", MAPPINGS[0].0)), quoted(&MAPPINGS));
     let chosen =
         raw.mapping.as_ref().and_then(|text| one_of("nat.source.mapping", text, &MAPPINGS, findings)).flatten();
     let block_ports = raw.block_ports.as_ref();

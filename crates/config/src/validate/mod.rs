@@ -40,6 +40,8 @@ use super::value;
 const CONNECTIONS_LIMIT: u64 = 1 << 31;
 /// Connections held at most, unless the file says otherwise.
 const CONNECTIONS_MAX_DEFAULT: u32 = 262_144;
+/// The preference of a node, unless the file says otherwise.
+const PRIORITY_DEFAULT: u8 = 100;
 /// Longest path of a Unix socket (unix(7): 108 with the terminator), less what binding needs for its own use.
 const SOCKET_PATH_BYTES_MAX: usize = 90;
 /// Where the control API listens, unless the file says otherwise.
@@ -133,17 +135,19 @@ fn node(raw: Option<&Spanned<RawNode>>, peers: usize, findings: &mut Findings<'_
         id: NodeId(id),
         name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, findings)),
         nodes,
-        priority: raw.priority.unwrap_or(100),
+        priority: priority(raw, findings),
         announce_refresh: announce_refresh(raw, findings),
         control_socket: control_socket(raw, findings),
         metrics: metrics(raw, findings),
-        log: raw
-            .log
-            .as_ref()
-            .map_or(LogLevel::default(), |text| one_of("node.log", text, &LogLevel::ALL, findings).unwrap_or_default()),
+        log: common::choice("node.log", raw.log.as_ref(), &LogLevel::ALL, findings),
         log_format: log::format(raw, findings),
         log_per_s: log::entries_per_s(raw, findings),
     }
+}
+
+fn priority(raw: &RawNode, findings: &mut Findings<'_>) -> u8 {
+    findings.describe("node.priority", Some(PRIORITY_DEFAULT.to_string()), format!("0 to {}", u8::MAX));
+    raw.priority.unwrap_or(PRIORITY_DEFAULT)
 }
 
 /// Each address is announced so often: more often than once a second would be a burden to the link.
@@ -183,6 +187,7 @@ fn node_count(raw: &RawNode, peers: usize, findings: &mut Findings<'_>) -> u8 {
 }
 
 fn control_socket(raw: &RawNode, findings: &mut Findings<'_>) -> PathBuf {
+    describe_socket(CONTROL_SOCKET_DEFAULT, findings);
     let Some(text) = &raw.control_socket else { return PathBuf::from(CONTROL_SOCKET_DEFAULT) };
     let path = PathBuf::from(text.get_ref());
     if !path.is_absolute() {
@@ -193,6 +198,11 @@ fn control_socket(raw: &RawNode, findings: &mut Findings<'_>) -> PathBuf {
         findings.error(text.span(), "node.control_socket", mistake);
     }
     path
+}
+
+fn describe_socket(default: &str, findings: &mut Findings<'_>) {
+    let range = format!("an absolute path of up to {SOCKET_PATH_BYTES_MAX} bytes");
+    findings.describe("node.control_socket", Some(format!("{default:?}")), range);
 }
 
 fn metrics(raw: &RawNode, findings: &mut Findings<'_>) -> Option<std::net::SocketAddr> {
@@ -209,6 +219,8 @@ fn metrics(raw: &RawNode, findings: &mut Findings<'_>) -> Option<std::net::Socke
 }
 
 fn connections_max(raw: &RawConfig, findings: &mut Findings<'_>) -> u32 {
+    let default = CONNECTIONS_MAX_DEFAULT.to_string();
+    findings.describe("limits.connections_max", Some(default), format!("1 to {CONNECTIONS_LIMIT}"));
     let Some(limit) = &raw.limits.connections_max else { return CONNECTIONS_MAX_DEFAULT };
     let count = *limit.get_ref();
     if count == 0 || count > CONNECTIONS_LIMIT {
@@ -223,11 +235,11 @@ fn connections_max(raw: &RawConfig, findings: &mut Findings<'_>) -> u32 {
 
 fn on_reload(raw: &RawConfig, findings: &mut Findings<'_>) -> OnReload {
     let text = raw.firewall.as_ref().and_then(|section| section.get_ref().on_reload.as_ref());
-    text.and_then(|text| one_of("firewall.on_reload", text, &OnReload::ALL, findings)).unwrap_or_default()
+    common::choice("firewall.on_reload", text, &OnReload::ALL, findings)
 }
 
 fn tracking(raw: &RawTracking, findings: &mut Findings<'_>) -> Tracking {
-    let loose = raw.loose.as_ref().is_some_and(|loose| *loose.get_ref());
+    let loose = common::flag("tracking.loose", raw.loose.as_ref().map(|loose| *loose.get_ref()), false, findings);
     if let (true, Some(key)) = (loose, &raw.loose) {
         let mistake = Mistake::new(
             "TCP connections are picked up in the middle without a check of sequence numbers",
@@ -235,7 +247,7 @@ fn tracking(raw: &RawTracking, findings: &mut Findings<'_>) -> Tracking {
         );
         findings.warning(key.span(), "tracking.loose", mistake);
     }
-    Tracking { loose, liberal: raw.liberal.unwrap_or_default() }
+    Tracking { loose, liberal: common::flag("tracking.liberal", raw.liberal, false, findings) }
 }
 
 /// The chain as written, or firewall, nat and ftp as far as their sections are there.

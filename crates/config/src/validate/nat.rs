@@ -93,6 +93,8 @@ fn warn_if_nobody_answers(
 
 /// The ports that source NAT translates to, at least one for each node.
 pub(super) fn port_pool(raw: Option<&Spanned<PortText>>, node: &Node, findings: &mut Findings<'_>) -> PortRange {
+    let default = format!("\"{}-{}\"", PORTS_DEFAULT.start(), PORTS_DEFAULT.end());
+    findings.describe("nat.ports", Some(default), "a port for each node at least".to_owned());
     let Some(written) = raw else { return PORTS_DEFAULT };
     let checked = value::port_range(written.get_ref()).and_then(|range| {
         let count = u32::from(range.end() - range.start()) + 1;

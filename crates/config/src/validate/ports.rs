@@ -9,6 +9,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawPort, RawRoute, Text};
 use super::super::validated::{Backend, Group, Port, Route, SharedAddress};
 use super::super::value::{self, Prefix};
+use super::common::quoted;
 use super::groups::grouped_addresses;
 use super::{family_name, named, one_of, parsed};
 
@@ -80,6 +81,8 @@ fn port(id: PortId, raw: &RawPort, groups: &[Group], earlier: &[Port], findings:
 /// Any ports can be mixed but for these two: a packet socket hands over runs of segments as one frame, which `AF_XDP`
 /// cannot send.
 fn backend(subject: &str, raw: &RawPort, earlier: &[Port], findings: &mut Findings<'_>) -> Backend {
+    let default = Backend::default().name();
+    findings.describe("port.backend", Some(format!("{default:?}")), quoted(&Backend::ALL));
     let written = raw.backend.as_ref();
     let backend = written.and_then(|text| one_of(subject, text, &Backend::ALL, findings)).unwrap_or_default();
     let excluded = match backend {

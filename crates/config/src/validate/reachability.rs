@@ -11,6 +11,7 @@ use super::super::diagnostic::{Findings, Mistake, Text};
 use super::super::raw::{RawConfig, RawGroup, RawTrack};
 use super::super::validated::{Port, Reachability, Route};
 use super::super::value;
+use super::common::durations;
 
 /// Weight of a port, unless the file says otherwise.
 const PORT_WEIGHT: u16 = 100;
@@ -29,15 +30,19 @@ pub(super) fn reachability(
     findings: &mut Findings<'_>,
 ) -> Reachability {
     let section = &raw.reachability;
-    let mut duration = |key: &str, written: &Option<Text>, range: RangeInclusive<Duration>| {
+    let mut duration = |key: &str, written: &Option<Text>, default: Duration, range: RangeInclusive<Duration>| {
+        let default = Some(value::written_duration(default));
+        findings.describe(&format!("reachability.{key}"), default, durations(&range));
         let text = written.as_ref()?;
         let checked = value::duration(text.get_ref()).and_then(|duration| within(duration, &range));
         checked.map_err(|mistake| findings.error(text.span(), &format!("reachability.{key}"), mistake)).ok()
     };
     let defaults = TrackingConfig::default();
-    let probe_interval = duration("probe_interval", &section.probe_interval, PROBE_INTERVAL);
-    let up_delay = duration("up_delay", &section.up_delay, UP_DELAY);
-    let move_after = duration("move_after", &section.move_after, MOVE_AFTER_RANGE);
+    let probe_interval = duration("probe_interval", &section.probe_interval, defaults.probe_interval, PROBE_INTERVAL);
+    let up_delay = duration("up_delay", &section.up_delay, defaults.up_delay, UP_DELAY);
+    let move_after = duration("move_after", &section.move_after, MOVE_AFTER, MOVE_AFTER_RANGE);
+    let default = defaults.probe_misses.to_string();
+    findings.describe("reachability.probe_misses", Some(default), format!("1 to {}", u8::MAX));
     if let Some(zero) = section.probe_misses.as_ref().filter(|misses| *misses.get_ref() == 0) {
         let mistake = Mistake::new("0 is out of range", "choose a number from 1 to 255");
         findings.error(zero.span(), "reachability.probe_misses", mistake);
@@ -148,6 +153,5 @@ fn within(duration: Duration, range: &RangeInclusive<Duration>) -> Result<Durati
     if range.contains(&duration) {
         return Ok(duration);
     }
-    let [least, most] = [range.start(), range.end()].map(|bound| value::written_duration(*bound));
-    Err(Mistake::new("the duration is out of range", format!("write one from {least} to {most}")))
+    Err(Mistake::new("the duration is out of range", format!("write one from {}", durations(range))))
 }

@@ -17,6 +17,8 @@ use super::super::raw::{RawRedundancy, RawRedundancyRule};
 use super::super::security::Security;
 use super::super::validated::{Port, Redundancy, RedundancyRule};
 use super::super::value;
+use super::cluster::setting;
+use super::common::{flag, ranged, within};
 use crate::compression::Library;
 
 const GATHER: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
@@ -49,30 +51,15 @@ pub(super) fn redundancy(
     let redundancy = Redundancy {
         local: local.unwrap_or(STAND_IN),
         peer: peer.unwrap_or(STAND_IN),
-        cache_bytes: cache(raw, findings).unwrap_or(defaults.cache_bytes),
-        gather: time("gather", raw.gather.as_ref(), GATHER, findings).unwrap_or(defaults.sender.gather),
-        rate_bits_per_second: within(
-            "rate_bits_per_second",
-            raw.rate_bits_per_second.as_ref(),
-            64_000..=100_000_000_000,
-            findings,
-        ),
-        recover_within: time("recover_within", raw.recover_within.as_ref(), RECOVER_WITHIN, findings)
-            .unwrap_or(defaults.sender.recover_within),
-        recovery_per_mille: within("recovery_per_mille", raw.recovery_per_mille.as_ref(), 0..=500, findings)
-            .unwrap_or(defaults.sender.recovery_per_mille),
-        copies_per_mille: within("copies_per_mille", raw.copies_per_mille.as_ref(), 0..=1000, findings)
-            .unwrap_or(defaults.sender.copies_per_mille),
+        cache_bytes: cache(raw, defaults.cache_bytes, findings),
+        gather: setting!("redundancy", raw.gather => ranged(defaults.sender.gather, GATHER), findings),
+        rate_bits_per_second: setting!("redundancy", raw.rate_bits_per_second => within(None, 64_000..=100_000_000_000), findings),
+        recover_within: setting!("redundancy", raw.recover_within => ranged(defaults.sender.recover_within, RECOVER_WITHIN), findings),
+        recovery_per_mille: setting!("redundancy", raw.recovery_per_mille => within(defaults.sender.recovery_per_mille, 0..=500), findings),
+        copies_per_mille: setting!("redundancy", raw.copies_per_mille => within(defaults.sender.copies_per_mille, 0..=1000), findings),
         second_stage: second_stage(raw, findings),
-        datagram_bytes_max: within(
-            "datagram_bytes_max",
-            raw.datagram_bytes_max.as_ref(),
-            DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX,
-            findings,
-        )
-        .unwrap_or(datagram_default),
-        peer_timeout: time("peer_timeout", raw.peer_timeout.as_ref(), PEER_TIMEOUT, findings)
-            .unwrap_or(defaults.peer_timeout),
+        datagram_bytes_max: setting!("redundancy", raw.datagram_bytes_max => within(datagram_default, DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX), findings),
+        peer_timeout: setting!("redundancy", raw.peer_timeout => ranged(defaults.peer_timeout, PEER_TIMEOUT), findings),
         mirror_bits_per_second: mirror(raw, findings),
         security: security(raw, findings),
         rules: rules(raw, findings),
@@ -119,26 +106,31 @@ fn check_ends(
     }
 }
 
-fn cache(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<usize> {
-    let written = raw.cache.as_ref()?;
+fn cache(raw: &RawRedundancy, default: usize, findings: &mut Findings<'_>) -> usize {
     let subject = "redundancy.cache";
-    let bytes =
-        value::size(written.get_ref()).map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()?;
-    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let range = "\"64KiB\" to \"256MiB\"";
+    findings.describe(subject, Some(default.to_string()), range.to_owned());
+    let Some(written) = &raw.cache else { return default };
+    let bytes = match value::size(written.get_ref()) {
+        Ok(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+        Err(mistake) => {
+            findings.error(written.span(), subject, mistake);
+            return default;
+        }
+    };
     if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes) {
-        let mistake = Mistake::new(format!("{bytes} bytes are out of range"), "choose from \"64KiB\" to \"256MiB\"");
+        let mistake = Mistake::new(format!("{bytes} bytes are out of range"), format!("choose from {range}"));
         findings.error(written.span(), subject, mistake);
-        return None;
+        return default;
     }
-    Some(bytes)
+    bytes
 }
 
 /// What mirrors are told, unless there is none.
 fn mirror(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<u64> {
-    let written = raw.mirror_bits_per_second.as_ref();
-    let rate = within("mirror_bits_per_second", written, MIRROR_BITS_PER_SECOND, findings);
-    let rate = rate.unwrap_or(MirrorConfig::default().bits_per_second);
-    raw.mirror.unwrap_or(true).then_some(rate)
+    let default = MirrorConfig::default().bits_per_second;
+    let rate = setting!("redundancy", raw.mirror_bits_per_second => within(default, MIRROR_BITS_PER_SECOND), findings);
+    flag("redundancy.mirror", raw.mirror, true, findings).then_some(rate)
 }
 
 fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security> {
@@ -158,6 +150,8 @@ fn security(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Security
 }
 
 fn second_stage(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Library> {
+    let names = Library::ALL.map(|library| format!(" or {:?}", library.name())).concat();
+    findings.describe("redundancy.second_stage", Some("\"none\"".to_owned()), format!("\"none\"{names}"));
     let written = raw.second_stage.as_ref()?;
     let name = written.get_ref();
     let library = Library::ALL.into_iter().find(|library| library.name() == name);
@@ -166,49 +160,6 @@ fn second_stage(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Option<Libr
         findings.error(written.span(), "redundancy.second_stage", mistake);
     }
     library
-}
-
-fn time(
-    key: &str,
-    written: Option<&Spanned<String>>,
-    range: RangeInclusive<Duration>,
-    findings: &mut Findings<'_>,
-) -> Option<Duration> {
-    let written = written?;
-    let subject = format!("redundancy.{key}");
-    let duration =
-        value::duration(written.get_ref()).map_err(|mistake| findings.error(written.span(), &subject, mistake)).ok()?;
-    if range.contains(&duration) {
-        return Some(duration);
-    }
-    let mistake = Mistake::new(
-        format!("{:?} is out of range", written.get_ref()),
-        format!(
-            "choose a duration from {} to {}",
-            value::written_duration(*range.start()),
-            value::written_duration(*range.end())
-        ),
-    );
-    findings.error(written.span(), &subject, mistake);
-    None
-}
-
-fn within<T: Copy + PartialOrd + std::fmt::Display>(
-    key: &str,
-    written: Option<&Spanned<T>>,
-    range: RangeInclusive<T>,
-    findings: &mut Findings<'_>,
-) -> Option<T> {
-    let written = written?;
-    if range.contains(written.get_ref()) {
-        return Some(*written.get_ref());
-    }
-    let mistake = Mistake::new(
-        format!("{} is out of range", written.get_ref()),
-        format!("choose from {} to {}", range.start(), range.end()),
-    );
-    findings.error(written.span(), &format!("redundancy.{key}"), mistake);
-    None
 }
 
 fn rules(raw: &RawRedundancy, findings: &mut Findings<'_>) -> Vec<RedundancyRule> {
@@ -288,11 +239,11 @@ addresses = ["192.0.2.1/24"]
         for (more, said) in [
             ("cache = \"1GiB\"", "out of range"),
             ("gather = \"1s\"", "out of range"),
-            ("recovery_per_mille = 900", "choose from 0 to 500"),
-            ("datagram_bytes_max = 100", "choose from 1232"),
-            ("copies_per_mille = 1001", "choose from 0 to 1000"),
+            ("recovery_per_mille = 900", "choose a number from 0 to 500"),
+            ("datagram_bytes_max = 100", "choose a number from 1232"),
+            ("copies_per_mille = 1001", "choose a number from 0 to 1000"),
             ("second_stage = \"brotli\"", "lz4"),
-            ("mirror_bits_per_second = 1000", "choose from 1000000"),
+            ("mirror_bits_per_second = 1000", "choose a number from 1000000"),
             ("[redundancy.security]", "0 keys are named"),
             ("[workers]\ncount = 2", "workers would have to share it"),
             ("[[redundancy.rule]]\nsource = \"nowhere\"", "nowhere"),

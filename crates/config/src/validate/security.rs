@@ -10,7 +10,7 @@ use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawReplication, Text};
 use super::super::security::{CertificateFiles, ROTATE_DATAGRAMS, ROTATE_INTERVAL, RawSecurity, Security};
 use super::super::validated::{Peer, Replication};
-use super::common::{DATAGRAM_BYTES, ranged, within};
+use super::common::{DATAGRAM_BYTES, quoted, ranged, within};
 use super::one_of;
 
 const SUBJECT: &str = "[replication.security]";
@@ -27,6 +27,7 @@ pub(super) fn security(
     };
     let section = written.get_ref();
     let modes = [("encrypted", true), ("plain", false)];
+    findings.describe("replication.security.mode", Some(format!("{:?}", modes[0].0)), quoted(&modes));
     let mode = section.mode.as_ref().and_then(|text| one_of("replication.security.mode", text, &modes, findings));
     let has_credentials = !section.pre_shared_keys.is_empty() || section.certificate.is_some();
     if mode == Some(false) {

@@ -5,12 +5,14 @@ use flow::steering::WORKERS_MAX;
 use super::super::diagnostic::{Findings, Mistake};
 use super::super::raw::{RawWorkers, WorkersText};
 use super::super::validated::{Backend, Cluster, Port, Workers};
+use super::common::flag;
 
 /// What stands for the number of processors.
 const AUTO: &str = "auto";
 
 pub(super) fn workers(raw: &RawWorkers, has_peers: bool, findings: &mut Findings<'_>) -> Workers {
-    let pin = raw.pin.unwrap_or_default();
+    let pin = flag("workers.pin", raw.pin, false, findings);
+    findings.describe("workers.count", Some("1".to_owned()), format!("1 to {WORKERS_MAX}, or \"{AUTO}\""));
     let Some(written) = &raw.count else { return Workers { count: 1, pin } };
     let processors =
         std::thread::available_parallelism().map_or(1, |count| u8::try_from(count.get()).unwrap_or(u8::MAX));

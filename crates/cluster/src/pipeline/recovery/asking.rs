@@ -2,8 +2,8 @@
 //!
 //! Behind a computed translation one outside port stands for many inside ports. Of an answer that comes first after a
 //! take-over, the filter says which of them may be meant: the right one, and those that it mistakes for known, or all where it
-//! holds no ports. Each end point that may be meant gets a keep-alive in the answer's place (as a TCP cold start sends it, seed
-//! 000 section 2.1.2). The one that has the connection acknowledges it, which restores the connection as any packet of the
+//! holds no ports. Each end point that may be meant gets a keep-alive in the answer's place (as a TCP cold start sends it: MLCBF,
+//! section 2.1.2). The one that has the connection acknowledges it, which restores the connection as any packet of the
 //! original direction does; the others reset it, and these resets are not passed on: they would end the right one's
 //! connection. The answer itself is dropped; its sender repeats it, and if need be those are asked again that have not
 //! denied yet.

@@ -15,7 +15,7 @@ use super::super::super::validated::Node;
 use super::super::super::validated::sync::{Conntrackd, ConntrackdPeer};
 use super::super::super::value;
 use super::super::cluster::{own_address, setting};
-use super::super::common::{BATCH_DELAY, BATCH_DELAY_DEFAULT, ranged, within};
+use super::super::common::{BATCH_DELAY, BATCH_DELAY_DEFAULT, flag, ranged, within};
 use super::super::{family_name, parsed};
 
 const SUBJECT: &str = "[conntrackd]";
@@ -60,7 +60,7 @@ pub(super) fn conntrackd(
         peer,
         interface,
         peer_id,
-        window_tracking: raw.window_tracking.unwrap_or_default(),
+        window_tracking: flag("conntrackd.window_tracking", raw.window_tracking, false, findings),
         ack_window_messages: setting!("conntrackd", raw.ack_window_messages => within(ACK_WINDOW_DEFAULT, ACK_WINDOW), findings),
         resend_queue_max: setting!("conntrackd", raw.resend_queue_max => within(RESEND_QUEUE_DEFAULT, RESEND_QUEUE), findings),
         datagram_bytes_max: setting!("conntrackd", raw.datagram_bytes_max => within(DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES), findings),

@@ -10,7 +10,7 @@ use super::super::super::raw::sync::RawKernel;
 use super::super::super::validated::sync::{Events, Injection, Kernel};
 use super::super::super::value::{self, SizeText};
 use super::super::cluster::setting;
-use super::super::common::{choice, ranged, within};
+use super::super::common::{choice, flag, ranged, within};
 
 const CONNECTIONS_MAX_DEFAULT: u64 = 1_000_000;
 const CONNECTIONS: RangeInclusive<u64> = 1..=1 << 27;
@@ -22,8 +22,9 @@ const EVENT_INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
 const EVENT_INTERVAL: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(100);
 
 pub(super) fn kernel(raw: &RawKernel, findings: &mut Findings<'_>) -> Kernel {
-    let first = size("kernel.receive_buffer", raw.receive_buffer.as_ref(), findings);
-    let largest = size("kernel.receive_buffer_max", raw.receive_buffer_max.as_ref(), findings);
+    let (default, default_max) = (RECEIVE_BUFFER_BYTES_DEFAULT, RECEIVE_BUFFER_BYTES_MAX_DEFAULT);
+    let first = size("kernel.receive_buffer", raw.receive_buffer.as_ref(), default, findings);
+    let largest = size("kernel.receive_buffer_max", raw.receive_buffer_max.as_ref(), default_max, findings);
     let receive_buffer_bytes = first.unwrap_or(RECEIVE_BUFFER_BYTES_DEFAULT);
     // Whoever begins with more than the default limit wants no less at the end.
     let receive_buffer_bytes_max = largest.unwrap_or(RECEIVE_BUFFER_BYTES_MAX_DEFAULT.max(receive_buffer_bytes));
@@ -43,18 +44,25 @@ pub(super) fn kernel(raw: &RawKernel, findings: &mut Findings<'_>) -> Kernel {
         receive_buffer_bytes,
         receive_buffer_bytes_max,
         event_interval: setting!("kernel", raw.event_interval => ranged(EVENT_INTERVAL_DEFAULT, EVENT_INTERVAL), findings),
-        expectations: raw.expectations.unwrap_or(true),
+        expectations: flag("kernel.expectations", raw.expectations, true, findings),
     }
 }
 
-fn size(subject: &str, written: Option<&Spanned<SizeText>>, findings: &mut Findings<'_>) -> Option<usize> {
+fn size(
+    subject: &str,
+    written: Option<&Spanned<SizeText>>,
+    default: usize,
+    findings: &mut Findings<'_>,
+) -> Option<usize> {
+    const SPAN: &str = "\"4KiB\" to \"1GiB\"";
+    findings.describe(subject, Some(default.to_string()), SPAN.to_owned());
     let written = written?;
     let checked = value::size(written.get_ref()).and_then(|bytes| {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if RECEIVE_BUFFER_BYTES.contains(&bytes) {
             Ok(bytes)
         } else {
-            Err(Mistake::new(format!("{bytes} bytes are out of range"), "write a size from \"4KiB\" to \"1GiB\""))
+            Err(Mistake::new(format!("{bytes} bytes are out of range"), format!("write a size from {SPAN}")))
         }
     });
     checked.map_err(|mistake| findings.error(written.span(), subject, mistake)).ok()

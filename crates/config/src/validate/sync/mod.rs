@@ -17,7 +17,7 @@ use super::super::validated::sync::{Events, Mode, Native, StartRole, SyncConfig}
 use super::super::validated::{LogLevel, Node};
 use super::cluster::{own_address, replication};
 use super::common::{BATCH_DELAY, BATCH_DELAY_DEFAULT, choice, ranged};
-use super::{control, control_socket, log, metrics, named, no_node, security};
+use super::{control, control_socket, describe_socket, log, metrics, named, no_node, security};
 
 use std::time::Duration;
 
@@ -106,6 +106,7 @@ fn node(raw: Option<&Spanned<RawNode>>, findings: &mut Findings<'_>) -> Node {
         findings.error(refresh.span(), "node.announce_refresh", mistake);
     }
     let id = *raw.id.get_ref();
+    describe_socket(CONTROL_SOCKET_DEFAULT, findings);
     Node {
         id: NodeId(id),
         name: raw.name.as_ref().map_or_else(|| format!("node-{id}"), |name| named("node.name", name, findings)),
