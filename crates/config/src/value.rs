@@ -75,6 +75,23 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     duration(text).map_err(|mistake| format!("{}: {}", mistake.problem, mistake.remedy))
 }
 
+/// Reads a duration of a command line, a number with a unit: `5s`, `0.5s`, `20ms`.
+///
+/// # Errors
+/// The text is no duration, or outside of the bounds, which are both allowed.
+pub fn parse_duration_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = text[..text.len() - unit.len()].parse::<f64>().ok();
+    let of_unit = duration(&format!("1{unit}")).ok();
+    let read =
+        number.zip(of_unit).and_then(|(number, unit)| Duration::try_from_secs_f64(number * unit.as_secs_f64()).ok());
+    read.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
+        let [least, most] = [*allowed.start(), *allowed.end()].map(written_duration);
+        let [least, most] = [least.trim_matches('"'), most.trim_matches('"')];
+        format!("write a number and a unit, such as 500ms, 2.5s or 1m, from {least} to {most}")
+    })
+}
+
 pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
     let mistake = || {
         Mistake::new(

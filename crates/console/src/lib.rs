@@ -1,8 +1,13 @@
 //! What commands print: tables and JSON to standard output, progress to a terminal, numbers that people can read.
 
+pub mod color;
+mod progress;
+
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
+
+pub use progress::{Progress, Unit, Work};
 
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +56,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as text, each line with its newline.
+    /// The table as text, each line with its newline. Its headings are bold where standard output shows colours.
     #[must_use]
     pub fn render(&self) -> String {
         let width = |column: usize| {
@@ -61,7 +66,7 @@ impl Table {
         let widths: Vec<_> = (0..self.columns.len()).map(width).collect();
         let headings: Vec<_> = self.columns.iter().map(|(heading, _)| heading.clone()).collect();
         let mut text = String::new();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        for (number, row) in std::iter::once(&headings).chain(&self.rows).enumerate() {
             let mut line = String::new();
             for ((cell, (_, align)), &width) in row.iter().zip(&self.columns).zip(&widths) {
                 if !line.is_empty() {
@@ -73,7 +78,8 @@ impl Table {
                     Align::Right => write!(line, "{cell:>width$}"),
                 };
             }
-            text.push_str(line.trim_end());
+            let line = line.trim_end();
+            text.push_str(&if number == 0 && !line.is_empty() { color::heading(line) } else { line.to_owned() });
             text.push('\n');
         }
         text
@@ -126,40 +132,6 @@ pub fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
 /// As [`print()`].
 pub fn print_as(json: bool, value: &impl serde::Serialize, describe: impl FnOnce() -> String) -> io::Result<()> {
     if json { print_json(value) } else { print(&describe()) }
-}
-
-/// A line on standard error that tells how far long work has come; silent unless standard error is a terminal.
-#[derive(Debug)]
-pub struct Progress {
-    is_terminal: bool,
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Progress {
-    /// A line with nothing on it.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { is_terminal: io::stderr().is_terminal() }
-    }
-
-    /// Replaces the line.
-    pub fn show(&self, text: &str) {
-        if self.is_terminal {
-            // Progress that cannot be shown must not stop the work.
-            let _ = write!(io::stderr(), "\r\x1b[K{text}");
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.show("");
-    }
 }
 
 /// `12 345 678`, with thin gaps that are plain spaces.

@@ -2,7 +2,7 @@
 
 pub mod limit;
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use flow::Instant;
@@ -110,7 +110,7 @@ pub fn begin(node: &Node) -> Result<(), LoggingError> {
     let limits = LIMITS.get_or_init(|| Arc::new(PlaceLimits::new(node.log_per_s, clock::now)));
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = match node.log_format {
-        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Text => lines.with_ansi(console::color::on_standard_error()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry()

@@ -30,19 +30,17 @@ pub use replication::BenchReplicationArgs;
 pub use sync_bench::BenchSyncArgs;
 pub use synthesize::{SynthesizeCommand, SynthesizeOutputArgs, SynthesizeRedundancyArgs, SynthesizeReplicationArgs};
 
-/// What the laboratory can do.
+/// `mainstay lab`: what measures and simulates.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Kills a node under real traffic, on this machine, and shows what survives
-    Demo(DemoArgs),
-    /// Plays clusters under faults, each from a seed, and checks that what is promised holds
+    /// Simulate clusters under faults, each from a seed, and check their promises
     Simulate(SimulateArgs),
-    /// Makes traffic of stated statistics, as a capture, for studies where none is to be had
+    /// Write synthetic traffic of stated statistics as a capture, for studies
     #[command(subcommand)]
     Synthesize(SynthesizeCommand),
-    /// A link of known delay, rate, loss and cuts between two network namespaces, for tests
+    /// Emulate a link of known delay, rate, loss and cuts between two network namespaces
     Link(LinkArgs),
-    /// Side-by-side measurements against what one would use instead
+    /// Measure side by side with what an operator would use instead
     #[command(subcommand)]
     Bench(BenchCommand),
 }
@@ -62,15 +60,16 @@ pub struct SimulateArgs {
     /// rolling-restart, leave-pause (docs/simulation.md)
     #[arg(long, value_name = "NAMES", default_value_t)]
     pub faults: simulator::scenario::FaultSet,
-    /// How connections are told, if not precisely: host-aggregate, flow-digest, multi-level or multi-level-least-load
+    /// Representation of replicated connections, if not precise: host-aggregate, flow-digest, multi-level or
+    /// multi-level-least-load
     #[arg(long, value_name = "NAME", value_parser = simulator::scenario::representation_named)]
     pub representation: Option<::replication::compact::Representation>,
     /// Play what is written in a file, as a seed that broke a promise leaves it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "faults", "representation", "json"])]
     pub scenario: Option<PathBuf>,
     /// Write the shortest schedule that still breaks the promise to a file, for --scenario
-    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
-    pub write: Option<PathBuf>,
+    #[arg(long, short, alias = "write", value_name = "FILE", conflicts_with = "scenario")]
+    pub output: Option<PathBuf>,
     /// Seeds played at once
     #[arg(long, value_name = "THREADS", default_value = "2")]
     pub jobs: std::num::NonZeroUsize,
@@ -82,7 +81,7 @@ pub struct SimulateArgs {
     pub json: bool,
 }
 
-/// A command line of the laboratory, without the program's name, as it is understood.
+/// A command line of the laboratory, without `mainstay lab`, as it is understood.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -100,20 +99,28 @@ pub(crate) fn parse(line: &str) -> Result<LabCommand, clap::Error> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
     fn what_the_demo_cannot_do_is_refused_with_what_it_can() {
+        #[derive(Debug, Parser)]
+        struct Line {
+            #[command(flatten)]
+            _demo: DemoArgs,
+        }
         let refused = [
             ("--sync-loss 1.5", "a number from 0 to 0.9"),
             ("--ramp 1000000", "a number from 0 to 50000"),
-            ("--seconds 0", "a number from 1 to 300"),
-            ("--wan --seconds 5", "cannot be used with"),
+            ("--duration 0s", "from 1s to 5m"),
+            ("--duration 3", "a number and a unit"),
+            ("--wan --duration 5s", "cannot be used with"),
             ("--wan --representation multi-level", "cannot be used with"),
             ("--failures --workers 2", "cannot be used with"),
         ];
         for (option, remedy) in refused {
-            let error = parse(&format!("demo {option}")).expect_err(option);
+            let error = Line::try_parse_from(format!("demo {option}").split(' ')).expect_err(option);
             assert!(error.to_string().contains(remedy), "{error}");
         }
     }

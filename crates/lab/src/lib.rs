@@ -37,13 +37,12 @@ pub enum LabError {
     Synthesize(#[from] synthesize::SynthesizeError),
 }
 
-/// Does what the command line asks for.
+/// Does what `mainstay lab` asks for; [`demo::run`] is a command of its own.
 ///
 /// # Errors
 /// There is no result, or it shows a broken promise.
 pub fn run(command: &LabCommand) -> Result<(), LabError> {
     match command {
-        LabCommand::Demo(args) => Ok(demo::run(args)?),
         LabCommand::Simulate(args) => Ok(simulate::run(args)?),
         LabCommand::Synthesize(command) => Ok(synthesize::run(command)?),
         LabCommand::Link(args) => Ok(emulator::run(args)?),

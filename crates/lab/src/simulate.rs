@@ -13,7 +13,7 @@ use simulator::shrink::{self, Shrunk};
 use simulator::{Options, run_many, run_scenario};
 
 use crate::args::SimulateArgs;
-use console::{Progress, Table};
+use console::{Progress, Table, Unit};
 
 /// Seeds played unless told otherwise.
 const SEEDS_DEFAULT: u64 = 200;
@@ -132,7 +132,7 @@ struct Broken {
 pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     let first = args.seed.unwrap_or(1);
     if let Some(path) = &args.scenario {
-        return play(&read(path)?, &format!("mainstay simulate --scenario {}", path.display()), args);
+        return play(&read(path)?, &format!("mainstay lab simulate --scenario {}", path.display()), args);
     }
     if args.trace {
         let scenario = Scenario::generate(first, args.faults).told_by(args.representation);
@@ -141,14 +141,15 @@ pub fn run(args: &SimulateArgs) -> Result<(), SimulateError> {
     let seeds = args.seeds.unwrap_or(if args.seed.is_some() { 1 } else { SEEDS_DEFAULT });
     let began = Instant::now();
     let progress = Progress::new();
+    let work = progress.work(Unit::Of("seeds"), Some(seeds));
     let (mut totals, mut broken) = (Totals::default(), Vec::new());
     let options = Options { faults: args.faults, representation: args.representation, ..Options::default() };
+    work.show(0, "0 with a broken promise");
     run_many(first, seeds, args.jobs, options, |outcome| {
         totals.add(&outcome);
         broken
             .extend(outcome.problems.iter().map(|failure| describe(failure, outcome.seed, replay(outcome.seed, args))));
-        let (done, all, failures) = (console::count(totals.seeds), console::count(seeds), totals.failures);
-        progress.show(&format!("{done} of {all} seeds, {failures} with a broken promise"));
+        work.show(totals.seeds, &format!("{} with a broken promise", totals.failures));
     });
     drop(progress);
     broken.sort_by_key(|one: &Broken| one.seed);
@@ -176,7 +177,7 @@ fn play(scenario: &Scenario, replay: &str, args: &SimulateArgs) -> Result<(), Si
     if outcome.is_sound() {
         return Ok(());
     }
-    if args.write.is_some() {
+    if args.output.is_some() {
         tell_shortest(scenario, options, args)?;
     }
     Err(PromisesBroken { failures: 1, seeds: 1, replay: replay.to_owned() }.into())
@@ -194,10 +195,10 @@ fn tell_shortest(scenario: &Scenario, options: Options, args: &SimulateArgs) -> 
         format!("\nwhat is left of seed {} after {} attempts to leave something out:\n", scenario.seed, runs);
     text.push_str(&shrink::describe(&scenario));
     push_failures(&mut text, &outcome);
-    if let Some(path) = &args.write {
+    if let Some(path) = &args.output {
         let file = toml::to_string(&ScenarioFile::from(&scenario)).expect("it is plain data");
         std::fs::write(path, file).map_err(|error| FileError::System { path: path.clone(), error })?;
-        text.push_str(&format!("  mainstay simulate --scenario {} --trace\n", path.display()));
+        text.push_str(&format!("  mainstay lab simulate --scenario {} --trace\n", path.display()));
     }
     if args.json {
         eprint!("{text}");
@@ -226,7 +227,7 @@ fn replay(seed: u64, args: &SimulateArgs) -> String {
 fn replay_of(seed: u64, faults: FaultSet, representation: Option<Representation>) -> String {
     let faults = if faults == FaultSet::DEFAULT { String::new() } else { format!(" --faults {faults}") };
     let representation = representation.map_or(String::new(), |it| format!(" --representation {}", it.name()));
-    format!("mainstay simulate --seed {seed}{faults}{representation} --trace")
+    format!("mainstay lab simulate --seed {seed}{faults}{representation} --trace")
 }
 
 fn seconds(failure: &Failure) -> f64 {
@@ -335,7 +336,7 @@ mod tests {
         let text = render(&report);
         assert!(text.starts_with("seeds"), "{text}");
         assert!(text.contains("seed 9 at 1.500000 s: NotSurvived: conversation 3 did not finish"), "{text}");
-        assert!(text.ends_with("mainstay simulate --seed 9 --trace\n"), "{text}");
+        assert!(text.ends_with("mainstay lab simulate --seed 9 --trace\n"), "{text}");
         let json = serde_json::to_value(&report).expect("it is plain data");
         for field in [
             "seeds",
@@ -370,10 +371,10 @@ mod tests {
 
     #[test]
     fn a_run_of_other_faults_is_replayed_with_their_names() {
-        assert_eq!(replay_of(3, FaultSet::DEFAULT, None), "mainstay simulate --seed 3 --trace");
+        assert_eq!(replay_of(3, FaultSet::DEFAULT, None), "mainstay lab simulate --seed 3 --trace");
         let set = "kill,flapping".parse().unwrap();
-        assert_eq!(replay_of(3, set, None), "mainstay simulate --seed 3 --faults kill,flapping --trace");
+        assert_eq!(replay_of(3, set, None), "mainstay lab simulate --seed 3 --faults kill,flapping --trace");
         let told_by = replay_of(3, FaultSet::DEFAULT, Some(Representation::FlowDigest));
-        assert_eq!(told_by, "mainstay simulate --seed 3 --representation flow-digest --trace");
+        assert_eq!(told_by, "mainstay lab simulate --seed 3 --representation flow-digest --trace");
     }
 }

@@ -5,46 +5,72 @@
 
 pub mod cli;
 pub mod commands;
+pub mod exit;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::ColorChoice;
+use console::color::{self, When};
 
-use cli::{Cli, Command, StudyCommand};
+use cli::{Cli, Command, InspectCommand, OperateCommand, PlanCommand, RunCommand, ShellCommand, StudyCommand};
 use commands::CommandError;
+use exit::Exit;
 
 /// Runs the program with the arguments of its process.
 #[must_use]
 pub fn run() -> ExitCode {
-    match dispatch(&Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let cli = match Cli::read(std::env::args_os()) {
+        Ok(cli) => cli,
         Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
+            // There is nowhere else to say it.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
+        }
+    };
+    color::choose(match cli.color {
+        ColorChoice::Auto => When::Auto,
+        ColorChoice::Always => When::Always,
+        ColorChoice::Never => When::Never,
+    });
+    match dispatch(&cli.command) {
+        Ok(()) => Exit::Success.into(),
+        Err(error) => {
+            eprintln!("{}", color::failure(&error));
+            Exit::from(&error).into()
         }
     }
 }
 
-fn dispatch(cli: &Cli) -> Result<(), CommandError> {
-    match &cli.command {
-        Command::Gateway(args) if args.check.check => commands::check::run(args),
-        Command::Gateway(args) => Ok(daemon::gateway::run(&args.config)?),
-        Command::Sync(args) => commands::sync::run(args),
-        Command::Status(args) => commands::status::run(args),
-        Command::Flows(args) if args.follow => commands::follow::run(args),
-        Command::Flows(args) => commands::flows::run(args),
-        Command::Top(args) => commands::top::run(args),
-        Command::Trace(args) => commands::trace::run(args),
-        Command::Capture(args) => commands::capture::run(args),
-        Command::Rules(args) => commands::rules::run(args),
-        Command::Reload(args) => commands::reload::run(args),
-        Command::Drain(args) => commands::drain::drain(args),
-        Command::Undrain(args) => commands::drain::undrain(args),
-        Command::Replay(args) => commands::replay::run(args),
-        Command::Study(StudyCommand::Replication(args)) => commands::study::replication::run(args),
-        Command::Study(StudyCommand::Redundancy(args)) => commands::study::redundancy::run(args),
+fn dispatch(command: &Command) -> Result<(), CommandError> {
+    match command {
+        Command::Run(RunCommand::Gateway(args)) if args.check.check => commands::check::run(args),
+        Command::Run(RunCommand::Gateway(args)) => Ok(daemon::gateway::run(&args.config)?),
+        Command::Run(RunCommand::Sync(args)) => commands::sync::run(args),
+        Command::Inspect(command) => inspect(command),
+        Command::Operate(OperateCommand::Reload(args)) => commands::reload::run(args),
+        Command::Operate(OperateCommand::Drain(args)) => commands::drain::drain(args),
+        Command::Operate(OperateCommand::Undrain(args)) => commands::drain::undrain(args),
+        Command::Operate(OperateCommand::Key(args)) => commands::key::run(args),
+        Command::Plan(PlanCommand::Replay(args)) => commands::replay::run(args),
+        Command::Plan(PlanCommand::Study(StudyCommand::Replication(args))) => commands::study::replication::run(args),
+        Command::Plan(PlanCommand::Study(StudyCommand::Redundancy(args))) => commands::study::redundancy::run(args),
         #[cfg(feature = "lab")]
-        Command::Lab(command) => Ok(lab::run(command)?),
-        Command::Key(args) => commands::key::run(args),
+        Command::Try(cli::TryCommand::Demo(args)) => Ok(lab::demo::run(args).map_err(lab::LabError::from)?),
+        #[cfg(feature = "lab")]
+        Command::Try(cli::TryCommand::Lab(command)) => Ok(lab::run(command)?),
+        Command::Shell(ShellCommand::Completions(args)) => commands::shell::completions(args),
+        Command::Shell(ShellCommand::Man(args)) => commands::shell::man(args),
+    }
+}
+
+fn inspect(command: &InspectCommand) -> Result<(), CommandError> {
+    match command {
+        InspectCommand::Status(args) => commands::status::run(args),
+        InspectCommand::Flows(args) => commands::flows::run(args),
+        InspectCommand::Top(args) => commands::top::run(args),
+        InspectCommand::Trace(args) => commands::trace::run(args),
+        InspectCommand::Capture(args) => commands::capture::run(args),
+        InspectCommand::Rules(args) => commands::rules::run(args),
+        InspectCommand::Events(args) => commands::events::run(args.socket.target(), args.json),
     }
 }

@@ -179,7 +179,7 @@ fn where_a_gateway_runs_the_check_names_it_and_not_its_ports() {
     let Some(host) = Host::new("running") else { return };
     let _other = host.inside(|| std::os::unix::net::UnixListener::bind(host.control_socket()).expect("a free name"));
     let found = errors(&host, SOUND);
-    assert!(found.contains("another gateway answers at") && found.contains("--check-only"), "{found}");
+    assert!(found.contains("another gateway answers at") && found.contains("reload --check "), "{found}");
     assert_eq!(found.lines().count(), 1, "{found}");
 }
 

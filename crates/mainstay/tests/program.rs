@@ -42,7 +42,7 @@ fn a_conntrackd_is_followed_up_by_what_its_configuration_becomes() {
     std::fs::write(&new, &output.stdout).expect("a temporary file");
     let output = mainstay(&["sync", "--check", "--config-only", "--config", &new.to_string_lossy()]);
     let summary = text(&output.stdout);
-    assert!(summary.contains("right. Node 0: 1 peer, 0 filters; a conntrackd is spoken with."), "{summary}");
+    assert!(summary.contains("right. Node 0: 1 peer, 0 filters; one peer is conntrackd."), "{summary}");
     let output = mainstay(&["sync", "import", &new.to_string_lossy()]);
     assert!(!output.status.success());
     let shipped = std::path::Path::new("/usr/share/doc/conntrackd/examples/sync");
@@ -95,13 +95,104 @@ fn asking_a_gateway_that_is_not_there_ends_with_one_sentence() {
             text(&output.stderr),
             "no gateway answers at /nonexistent/socket: is it running? (mainstay gateway --config …)\n"
         );
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(3));
     }
 }
 
 #[test]
 fn a_mistyped_command_ends_with_status_2() {
-    assert_eq!(mainstay(&["gatewya"]).status.code(), Some(2));
+    for line in [&["gatewya"][..], &["trace", "--duration", "5"], &["man", "gatewya"], &["--color", "red", "status"]] {
+        let output = mainstay(line);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{line:?}");
+        assert!(!output.stderr.is_empty(), "{line:?}");
+    }
+}
+
+#[test]
+fn asking_a_sync_daemon_that_is_not_there_names_it() {
+    for command in ["status", "flows", "events"] {
+        let output = mainstay(&["sync", command, "--socket", "/nonexistent/socket"]);
+        let error = text(&output.stderr);
+        assert!(error.starts_with("no mainstay sync answers at /nonexistent/socket"), "{error}");
+        assert_eq!(output.status.code(), Some(3));
+    }
+}
+
+#[test]
+fn the_help_names_groups_and_exit_codes_and_goes_to_standard_output() {
+    let output = mainstay(&["--help"]);
+    let help = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty());
+    for part in
+        ["Run:\n  gateway ", "Inspect:\n  status ", "Operate:\n  reload ", "Plan:\n  replay ", "  3  the gateway"]
+    {
+        assert!(help.contains(part), "{part:?}: {help}");
+    }
+    assert!(!help.contains('\x1b') && !help.contains("  bench "), "{help}");
+    assert!(text(&mainstay(&["--color", "always", "--help"]).stdout).contains("\x1b["));
+    // Without any command the help is what is wrong.
+    let output = mainstay(&[]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
+    assert!(text(&output.stderr).contains("Inspect:\n"));
+}
+
+#[test]
+fn failures_are_red_only_where_colors_are_asked_for() {
+    let failure = |arguments: &[&str]| {
+        text(&mainstay(&[&["status", "--socket", "/nonexistent/socket"], arguments].concat()).stderr).to_owned()
+    };
+    assert!(failure(&["--color", "always"]).starts_with("\x1b[31mno gateway answers"));
+    assert!(failure(&[]).starts_with("no gateway answers"), "standard error is no terminal");
+    assert!(failure(&["--color", "never"]).starts_with("no gateway answers"));
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = mainstay(&["completions", shell]);
+        let script = text(&output.stdout);
+        assert!(output.status.success() && script.contains("undrain") && script.contains("snapshot-bytes"), "{shell}");
+    }
+    let page = mainstay(&["man"]);
+    let page = text(&page.stdout);
+    assert!(page.contains(".SH \"EXIT STATUS\"") && page.contains("undrain"), "{page}");
+    let page = mainstay(&["man", "sync", "ready"]);
+    let page = text(&page.stdout);
+    assert!(page.contains("mainstay\\-sync\\-ready") && page.contains(".SH \"EXIT STATUS\""), "{page}");
+}
+
+/// Of commands that need neither privileges nor a gateway, those that take `--json`.
+#[test]
+fn json_is_one_object_on_standard_output_and_all_else_is_on_standard_error() {
+    let folder = std::env::temp_dir().join(format!("mainstay-json-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary directory");
+    let capture = folder.join("made.pcap").to_string_lossy().into_owned();
+    let synthesize = |output: &str| {
+        let options = ["--duration", "1s", "--connections-per-second", "100", "--json", "--output", output];
+        mainstay(&[&["lab", "synthesize", "replication"][..], &options].concat())
+    };
+    let object = |output: &Output| {
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+        assert!(output.status.success() && json.is_object(), "{json} {}", text(&output.stderr));
+    };
+    object(&synthesize(&capture));
+    // Where the capture is on standard output the object is not.
+    let piped = synthesize("-");
+    assert!(piped.stdout.starts_with(&0xa1b2_3c4d_u32.to_le_bytes()));
+    assert!(serde_json::from_slice::<serde_json::Value>(&piped.stderr).expect("JSON").is_object());
+    let lines = [
+        &["gateway", "--config", "examples/active.toml", "--check", "--config-only", "--json"][..],
+        &["sync", "--config", "examples/sync-left.toml", "--check", "--config-only", "--json"],
+        &["replay", &capture, "--config", "examples/active.toml", "--json"],
+        &["study", "replication", &capture, "--connections", "2000", "--methods", "precise-eager", "--json"],
+        &["study", "redundancy", &capture, "--quick", "--cache-megabytes", "1", "--json"],
+        &["lab", "simulate", "--seeds", "2", "--json"],
+        &["simulate", "--seed", "1", "--json"],
+    ];
+    for line in lines {
+        object(&mainstay(line));
+    }
+    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 /// What a measurement reports, or `None` (said aloud) where the machine forbids namespaces.

@@ -11,37 +11,37 @@ use super::{
 /// `mainstay bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// What a flood of bogus replies after a take-over leaves of the legitimate throughput
+    /// Legitimate throughput during a flood of bogus replies after a take-over
     AttackRecovery(BenchAttackRecoveryArgs),
-    /// What a packet and a connection cost a node, without a network, beside a hashbrown map
+    /// Cost of a packet and of a connection, without a network, beside a hashbrown map
     Pipeline(BenchPipelineArgs),
-    /// How fast bulk TCP passes through a node, beside the kernel with nftables
+    /// Throughput of bulk TCP through a node, beside the kernel with nftables
     Bulk(BenchBulkArgs),
-    /// What several workers of a node move, beside one
+    /// Throughput of several workers of a node, beside one
     Workers(BenchWorkersArgs),
-    /// What a small packet costs the machine to forward, by AF_XDP, by AF_PACKET and by the kernel with nftables
+    /// Cost of forwarding a small packet by AF_XDP, by AF_PACKET and by the kernel with nftables
     Packets(BenchPacketsArgs),
-    /// What it costs that nodes encrypt what they say to each other
+    /// Cost of encrypted replication, beside plain text
     Encryption(BenchEncryptionArgs),
-    /// What compact filters of connections cost and how often they are wrong, beside what one would take instead
+    /// Cost and error rates of compact filters of connections, beside other filters
     Filters(BenchFiltersArgs),
-    /// What passes under a flood of short connections: none told, each told, and put off as the load demands
+    /// Throughput under a flood of short connections: not replicated, replicated, deferred by load
     Lazy(BenchLazyArgs),
-    /// How many connections a second can be made through a pair of nodes, with replication and without
+    /// Connections a second through a pair of nodes, with replication and without
     SetupRate(BenchSetupRateArgs),
-    /// What recovers when the active of two gateways dies, by what carries the changes: native protocol, UDP, TCP
+    /// Flows that recover when the active of two gateways dies, by protocol of replication
     Replication(BenchReplicationArgs),
-    /// What it costs to replicate the kernel's connections, and what that saves, beside conntrackd
+    /// Cost and benefit of replicating the kernel's connections, beside conntrackd
     Sync(BenchSyncArgs),
-    /// How fast redundant bytes are found and put back, and how many, beside zstd, LZ4, FastCDC and memcpy
+    /// Speed and savings of redundancy elimination, beside zstd, LZ4, FastCDC and memcpy
     Redundancy(BenchRedundancyArgs),
 }
 
 /// `mainstay bench bulk`.
 #[derive(Debug, Args)]
 pub struct BenchBulkArgs {
-    /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    /// How long each side is measured in a round
+    #[arg(long = "duration", value_name = "TIME", default_value = "1s", value_parser = measured_seconds)]
     pub seconds: f64,
     /// Rounds, in each of which either side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -60,8 +60,8 @@ pub struct BenchBulkArgs {
 /// `mainstay bench packets`.
 #[derive(Debug, Args)]
 pub struct BenchPacketsArgs {
-    /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    /// How long each side is measured in a round
+    #[arg(long = "duration", value_name = "TIME", default_value = "1s", value_parser = measured_seconds)]
     pub seconds: f64,
     /// Rounds, in each of which every side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -70,7 +70,7 @@ pub struct BenchPacketsArgs {
     #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1000..=5_000_000))]
     pub packets_per_second: Option<u32>,
     /// Connections that the packets belong to, in turns
-    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    #[arg(long = "connections", alias = "flows", value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub flows: u16,
     /// Print one JSON object
     #[arg(long)]
@@ -80,8 +80,8 @@ pub struct BenchPacketsArgs {
 /// `mainstay bench setup-rate`.
 #[derive(Debug, Args)]
 pub struct BenchSetupRateArgs {
-    /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    /// How long each side is measured in a round
+    #[arg(long = "duration", value_name = "TIME", default_value = "1s", value_parser = measured_seconds)]
     pub seconds: f64,
     /// Rounds, in each of which either side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -112,8 +112,8 @@ pub struct BenchWorkersArgs {
     /// Rounds, in each of which either side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Seconds that each side's node is measured in a round
-    #[arg(long, default_value_t = 1.0, value_parser = measured_seconds)]
+    /// How long each side's node is measured in a round
+    #[arg(long = "duration", value_name = "TIME", default_value = "1s", value_parser = measured_seconds)]
     pub seconds: f64,
     /// Streams at once through the node
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -1,10 +1,12 @@
 //! `mainstay demo`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{number_within, share};
+use super::values::{milliseconds_within, seconds_within, share};
 use config::validated::Representation;
 
 /// `mainstay demo`.
@@ -19,14 +21,14 @@ pub struct DemoArgs {
     /// Share of the packets that the link between the nodes loses, 0 to 0.9
     #[arg(long, visible_alias = "sync-loss", value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub link_loss: f64,
-    /// Milliseconds that the way between client and nodes takes, there and back, 0 to 500
-    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
+    /// Round trip between client and nodes, at most 500ms
+    #[arg(long = "rtt", value_name = "TIME", default_value = "0ms", value_parser = round_trip_ms, conflicts_with_all = ["rolling_restart", "multi_primary"])]
     pub rtt_ms: f64,
     /// Open so many further connections while the node is killed
     #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = ramp)]
     pub ramp: usize,
-    /// Seconds of traffic, half before the kill and half after it
-    #[arg(long, default_value_t = 3.0, value_parser = seconds, conflicts_with = "wan")]
+    /// How long traffic passes, half of it before the kill and half after it
+    #[arg(long = "duration", value_name = "TIME", default_value = "3s", value_parser = seconds, conflicts_with = "wan")]
     pub seconds: f64,
     /// Kill nothing: reload, drain and restart the nodes one after the other instead
     #[arg(long, conflicts_with_all = ["ramp", "report"])]
@@ -62,7 +64,7 @@ pub struct DemoArgs {
     /// Workers of each node
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
-    /// How connections are told to the other node: replication.representation of its configuration. A filter goes with
+    /// Representation of replicated connections: replication.representation of the configuration. A filter goes with
     /// source NAT that is computed (RFC 7422)
     #[arg(long, value_name = "REPRESENTATION", default_value = "precise-selective", value_parser = representation,
           conflicts_with_all = ["kernel", "rolling_restart", "multi_primary", "wan"])]
@@ -74,11 +76,11 @@ pub struct DemoArgs {
 
 /// The most connections that the demo opens: both ends and all their ports are on this machine.
 const RAMP_MAX: usize = 50_000;
-/// Seconds of traffic that the demo can be asked for.
-const DEMO_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
+/// How long traffic of the demo can be asked for.
+const TRAFFIC: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
 
-/// Round trips that the demo can be asked for, in milliseconds: it does not wait longer for connections to stand.
-const DEMO_ROUND_TRIP_MS: std::ops::RangeInclusive<f64> = 0.0..=500.0;
+/// Round trips that the demo can be asked for: it does not wait longer for connections to stand.
+const ROUND_TRIP: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(500);
 
 /// A representation under which connections can survive.
 fn representation(text: &str) -> Result<Representation, String> {
@@ -96,9 +98,9 @@ fn ramp(text: &str) -> Result<usize, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    number_within(text, DEMO_SECONDS)
+    seconds_within(text, TRAFFIC)
 }
 
 fn round_trip_ms(text: &str) -> Result<f64, String> {
-    number_within(text, DEMO_ROUND_TRIP_MS)
+    milliseconds_within(text, ROUND_TRIP)
 }

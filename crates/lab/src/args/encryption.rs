@@ -5,7 +5,7 @@ use clap::Args;
 /// `mainstay bench encryption`.
 #[derive(Debug, Args)]
 pub struct BenchEncryptionArgs {
-    /// Connections that one node tells the other in a round, on each side and in each way
+    /// Connections that one node replicates to the other in a round, on each side and in each way
     #[arg(long, value_name = "COUNT", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     pub connections: u32,
     /// Rounds, in each of which either side is measured once in each way

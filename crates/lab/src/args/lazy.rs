@@ -16,11 +16,11 @@ pub struct BenchLazyArgs {
     /// Connections that live longer than the threshold and are to survive the failover
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub long_connections: u16,
-    /// Seconds that each side is measured in a round
-    #[arg(long, default_value_t = 2.0, value_parser = measured_seconds)]
+    /// How long each side is measured in a round
+    #[arg(long = "duration", value_name = "TIME", default_value = "2s", value_parser = measured_seconds)]
     pub seconds: f64,
-    /// Seconds that the flood lasts before it is measured, so that the threshold finds its level
-    #[arg(long, value_name = "SECONDS", default_value_t = 4.0, value_parser = measured_seconds)]
+    /// How long the flood lasts before it is measured, so that the threshold finds its level
+    #[arg(long = "settle", value_name = "TIME", default_value = "4s", value_parser = measured_seconds)]
     pub settle_seconds: f64,
     /// Rounds, in each of which every side is measured once
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]

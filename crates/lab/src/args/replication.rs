@@ -1,19 +1,22 @@
 //! `mainstay bench replication`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+
+use crate::emulator::LATENESS_P99_US_MAX;
 
 /// A pair of gateways of which the active one is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
 pub enum Subject {
-    /// Nodes that speak the native protocol, and let first replies through at once
+    /// Nodes with the native protocol, which forward first replies at once
     Native,
     /// The same, whose first replies wait until the standby has the connection
     NativeHeld,
     /// Linux routers with conntrackd, which speaks its reliable protocol (FTFW)
     Conntrackd,
-    /// The same, which says every change once, over UDP (NOTRACK)
+    /// The same, which sends every change once, over UDP (NOTRACK)
     ConntrackdUdp,
     /// The same, over TCP
     ConntrackdTcp,
@@ -37,8 +40,10 @@ impl Subject {
     }
 }
 
-/// Round trips that an emulated distance can be asked for, in milliseconds.
-const RTT_MS: std::ops::RangeInclusive<i64> = 0..=2000;
+/// Round trips that an emulated distance can be asked for.
+const RTT: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(2);
+/// How late packets may be on an emulated link for a run to count: none is later.
+const LATENESS: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60);
 /// The largest object: a flow is paced, and is not to outlast the experiment by far.
 const OBJECT_KB: std::ops::RangeInclusive<i64> = 0..=100_000;
 
@@ -51,8 +56,8 @@ pub struct BenchReplicationArgs {
     /// Shares of the packets between the gateways that are lost, 0 to 0.9 [default: 0,0.2]
     #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = super::values::share)]
     pub losses: Vec<f64>,
-    /// Round trips between client and server, in milliseconds [default: 0,50]
-    #[arg(long, value_name = "MS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(RTT_MS))]
+    /// Round trips between client and server [default: 0ms,50ms]
+    #[arg(long = "rtts", value_name = "TIMES", value_delimiter = ',', value_parser = rtt_ms)]
     pub rtts_ms: Vec<u32>,
     /// Sizes of the objects, in kilobytes [default: 0,1,5,10,50,100,1000]
     #[arg(long, value_name = "KB", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(OBJECT_KB))]
@@ -63,12 +68,12 @@ pub struct BenchReplicationArgs {
     /// Kills for each combination [default: 2]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: Option<u32>,
-    /// Seconds after the kill at which a flow that does not go on is given up [default: 6]
-    #[arg(long, value_name = "SECONDS", value_parser = super::values::measured_seconds)]
+    /// How long after the kill a flow that does not go on is given up [default: 6s]
+    #[arg(long, value_name = "TIME", value_parser = super::values::measured_seconds)]
     pub give_up: Option<f64>,
-    /// Throw a run away, and make it again, if more than one packet in a hundred was so much late on an emulated link
-    #[arg(long, value_name = "MS", default_value_t = crate::emulator::LATENESS_P99_US_MAX as f64 / 1e3)]
-    pub lateness_ms: f64,
+    /// Throw a run away, and make it again, if more than one packet in a hundred was so much late on an emulated link [default: 2ms]
+    #[arg(long = "lateness", value_name = "TIME", value_parser = lateness_ms)]
+    pub lateness_ms: Option<f64>,
     /// What the links draw their losses from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -126,11 +131,26 @@ impl BenchReplicationArgs {
         self.rounds.unwrap_or(if self.quick { 1 } else { 2 })
     }
 
+    /// How late one packet in a hundred may be on an emulated link.
+    #[must_use]
+    pub fn lateness_ms(&self) -> f64 {
+        self.lateness_ms.unwrap_or(LATENESS_P99_US_MAX as f64 / 1e3)
+    }
+
     /// When flows are given up.
     #[must_use]
     pub fn give_up_s(&self) -> f64 {
         self.give_up.unwrap_or(if self.quick { 3.0 } else { 6.0 })
     }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is positive and within two seconds")]
+fn rtt_ms(text: &str) -> Result<u32, String> {
+    super::values::milliseconds_within(text, RTT).map(|ms| ms.round() as u32)
+}
+
+fn lateness_ms(text: &str) -> Result<f64, String> {
+    super::values::milliseconds_within(text, LATENESS)
 }
 
 #[cfg(test)]

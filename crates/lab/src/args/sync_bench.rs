@@ -27,13 +27,13 @@ impl Part {
 pub enum Subject {
     /// Nothing
     Off,
-    /// `mainstay sync`, as it is configured when nothing else is said
+    /// `mainstay sync` with its default configuration
     Mainstay,
-    /// The same, which hears all events of the kernel
+    /// The same, which receives all events of the kernel
     MainstayAllEvents,
     /// conntrackd as its documentation recommends: FTFW, events of all states, an external cache
     Conntrackd,
-    /// The same, to which the kernel lets through only those states that the documentation names as those worth telling
+    /// The same, with only those states that its documentation recommends to replicate
     ConntrackdFiltered,
     /// conntrackd as recommended, beside the rule that `mainstay sync` has the kernel make fewer events by
     ConntrackdFewEvents,
@@ -96,8 +96,8 @@ pub struct BenchSyncArgs {
     /// would fill the kernel's table: connections that are over stay in it for two minutes
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub rounds: Option<u32>,
-    /// Seconds that each is measured in such a round [default: 1]
-    #[arg(long, value_parser = super::values::measured_seconds)]
+    /// How long each is measured in such a round [default: 1s]
+    #[arg(long = "duration", value_name = "TIME", value_parser = super::values::measured_seconds)]
     pub seconds: Option<f64>,
     /// Short connections that the client has open at a time
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -109,7 +109,7 @@ pub struct BenchSyncArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=30_000))]
     pub connections: Option<u32>,
     /// How many of them are begun in a second
-    #[arg(long, value_name = "RATE", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long = "ramp-per-second", alias = "ramp-per-s", value_name = "RATE", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub ramp_per_s: u32,
     /// Take-overs of a large table by each [default: 3]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -1,11 +1,15 @@
 //! `mainstay synthesize`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use analysis::synthesis::Quantiles;
 use analysis::synthesis::redundancy::Shares;
 use analysis::synthesis::replication::presets::{PRESETS, Preset, preset};
 use clap::{Args, Subcommand};
+
+use config::value::DURATION_MAX;
 
 /// `mainstay synthesize`.
 #[derive(Debug, Subcommand)]
@@ -19,13 +23,13 @@ pub enum SynthesizeCommand {
 /// Where synthetic traffic goes.
 #[derive(Debug, Args)]
 pub struct SynthesizeOutputArgs {
-    /// Where the capture (pcap) is written to; - is standard output
-    #[arg(long, value_name = "FILE", default_value = "-")]
-    pub write: PathBuf,
+    /// File that the capture (pcap) is written to; - is standard output
+    #[arg(long, short, alias = "write", value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
     /// Write what was made to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
-    /// Say on standard error what was made as one JSON object
+    /// Print what was made as one JSON object: on standard error if the capture goes to standard output
     #[arg(long)]
     pub json: bool,
     /// The same seed gives the same traffic
@@ -46,8 +50,8 @@ pub struct SynthesizeReplicationArgs {
     /// Connections that begin in a second [default: the preset's]
     #[arg(long, value_name = "RATE")]
     pub connections_per_second: Option<f64>,
-    /// Seconds that connections begin for [default: the preset's]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// How long connections begin [default: the preset's]
+    #[arg(long = "duration", value_name = "TIME", value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Let connections that are open then go on to their ends
     #[arg(long)]
@@ -55,8 +59,8 @@ pub struct SynthesizeReplicationArgs {
     /// Sessions arrive in bursts: how many times the mean rate they arrive at in one
     #[arg(long, value_name = "TIMES")]
     pub burst_peak: Option<f64>,
-    /// How long a burst lasts, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 100.0, requires = "burst_peak")]
+    /// How long a burst lasts
+    #[arg(long = "burst", value_name = "TIME", default_value = "100ms", value_parser = milliseconds, requires = "burst_peak")]
     pub burst_ms: f64,
     /// The share of the connections that nobody answers [default: the preset's]
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -77,8 +81,8 @@ pub struct SynthesizeReplicationArgs {
     /// Connections that stand from the first second to the end beside the others
     #[arg(long, value_name = "COUNT")]
     pub standing: Option<u32>,
-    /// Milliseconds of a handshake [default: the preset's]
-    #[arg(long, value_name = "MS")]
+    /// Round trip of a handshake [default: the preset's]
+    #[arg(long = "rtt", value_name = "TIME", value_parser = milliseconds)]
     pub round_trip_ms: Option<f64>,
     /// Hosts that begin connections [default: the preset's, or as many as have the ports]
     #[arg(long, value_name = "COUNT")]
@@ -120,8 +124,8 @@ pub struct SynthesizeRedundancyArgs {
     /// Megabits a second on the link
     #[arg(long, value_name = "RATE", default_value_t = 100.0)]
     pub mbit_per_second: f64,
-    /// Seconds of traffic
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    /// How long the traffic is
+    #[arg(long = "duration", value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub seconds: f64,
     /// Connections at a time
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
@@ -137,11 +141,15 @@ pub struct SynthesizeRedundancyArgs {
     pub output: SynthesizeOutputArgs,
 }
 
-/// Seconds of traffic that can be asked for: a year.
-const SECONDS_MAX: f64 = 365.0 * 86_400.0;
+/// How long traffic can be asked for: a year at most.
+const TRAFFIC: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
 
 fn seconds(text: &str) -> Result<f64, String> {
-    super::values::number_within(text, 0.001..=SECONDS_MAX)
+    super::values::seconds_within(text, TRAFFIC)
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    super::values::milliseconds_within(text, Duration::ZERO..=DURATION_MAX)
 }
 
 fn share(text: &str) -> Result<f64, String> {

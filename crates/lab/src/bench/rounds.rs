@@ -1,8 +1,8 @@
 //! What all measurements have in common: rounds, turns, and figures of several rounds.
 
-use console::{Align, Progress, Table};
+use console::{Align, Progress, Table, Unit};
 
-/// Runs `round` so often and shows on a terminal how far it is.
+/// Runs `round` so often and shows on a terminal how many are done, and how long the others take.
 ///
 /// # Errors
 /// The first of a round.
@@ -12,8 +12,9 @@ pub(super) fn repeat<E>(
     rounds: u32,
     mut round: impl FnMut(u32) -> Result<(), E>,
 ) -> Result<(), E> {
+    let work = progress.work(Unit::Of("rounds"), Some(rounds.into()));
     (1..=rounds).try_for_each(|number| {
-        progress.show(&format!("{what}: round {number} of {rounds}"));
+        work.show((number - 1).into(), what);
         round(number)
     })
 }

@@ -49,7 +49,7 @@ pub struct LinkArgs {
     /// Carry runs of segments as one packet, which is delayed, lost and doubled as one
     #[arg(long)]
     pub offload: bool,
-    /// Draw chance from this number [default: another each time, told in the report]
+    /// Seed of the random numbers [default: another each time, shown in the report]
     #[arg(long)]
     pub seed: Option<u64>,
     /// Look at the clock for so long before a packet is due instead of sleeping

@@ -95,7 +95,7 @@ impl Link {
     pub fn start(plan: &LinkPlan, ends: [&Namespace; 2]) -> Result<Self, LinkError> {
         let program = plan.program.clone().map_or_else(std::env::current_exe, Ok).map_err(LinkError::Program)?;
         let mut command = Command::new(program);
-        command.arg("link");
+        command.args(["lab", "link"]);
         for (number, (side, namespace)) in ["from", "to"].into_iter().zip(ends).enumerate() {
             let path = namespace.pass_to(&mut command);
             command.arg(format!("--{side}")).arg(path);
@@ -131,7 +131,7 @@ impl Link {
         self.child.id()
     }
 
-    /// Has the link do what a line says, see `mainstay link --help`. It is done when this returns.
+    /// Has the link do what a line says, see `mainstay lab link --help`. It is done when this returns.
     ///
     /// # Errors
     /// The link refuses, or is gone.

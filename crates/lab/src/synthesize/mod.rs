@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use self::traffic::Traffic;
 use crate::args::{SynthesizeCommand, SynthesizeOutputArgs};
 use analysis::synthesis::{ConfigError, RedundancyTraffic, ReplicationTraffic};
-use console::Progress;
+use console::{Progress, Unit};
+use flow::Instant;
 use packet_io::pcap::{PcapError, PcapWriter};
 
 /// Frames between two updates of the progress line.
@@ -29,7 +30,7 @@ pub enum SynthesizeError {
     Config(#[from] ConfigError),
     /// The capture would go to a terminal.
     #[error(
-        "standard output is a terminal, which a capture would garble: name a file with --write, or pipe it into a study"
+        "standard output is a terminal, which a capture would garble: name a file with --output, or pipe it into a study"
     )]
     Terminal,
     /// A file cannot be written.
@@ -70,7 +71,7 @@ pub fn run(command: &SynthesizeCommand) -> Result<(), SynthesizeError> {
 }
 
 fn write<T: Traffic>(mut traffic: T, args: &SynthesizeOutputArgs) -> Result<(), SynthesizeError> {
-    let path = args.write.as_path();
+    let path = args.output.as_path();
     let is_standard_output = path == Path::new("-");
     if is_standard_output && io::stdout().is_terminal() {
         return Err(SynthesizeError::Terminal);
@@ -95,7 +96,9 @@ fn write<T: Traffic>(mut traffic: T, args: &SynthesizeOutputArgs) -> Result<(), 
         let text = serde_json::to_string_pretty(&made).map_err(io::Error::from)?;
         file.write_all(text.as_bytes()).map_err(|error| SynthesizeError::writing(path, error))?;
     }
-    // Standard output may be the capture itself.
+    if !is_standard_output {
+        return Ok(console::print_as(args.json, &made, || T::describe(&made))?);
+    }
     if args.json {
         eprintln!("{}", serde_json::to_string_pretty(&made).map_err(io::Error::from)?);
     } else {
@@ -108,14 +111,14 @@ fn write_frames<T: Traffic, W: Write>(traffic: &mut T, writer: W) -> Result<(), 
     let mut capture = PcapWriter::new(writer)?;
     let progress = Progress::new();
     let (begins_at, ends_at) = traffic.span();
-    let all_s = ends_at.saturating_since(begins_at).as_secs_f64();
+    let seconds = |at: Instant| at.saturating_since(begins_at).as_secs();
+    let work = progress.work(Unit::Of("seconds of traffic"), Some(seconds(ends_at)));
     let mut frames = 0_u64;
     while let Some((at, frame)) = traffic.next() {
         capture.write(at, frame)?;
         frames += 1;
         if frames.is_multiple_of(PROGRESS_FRAMES) {
-            let so_far_s = at.saturating_since(begins_at).as_secs_f64();
-            progress.show(&format!("{so_far_s:.1} of {all_s:.1} s, {} frames", console::count(frames)));
+            work.show(seconds(at), &format!("{} frames", console::count(frames)));
         }
     }
     capture.finish()?;

@@ -17,7 +17,7 @@ fn parse(line: &str) -> Result<SynthesizeCommand, String> {
 
 #[test]
 fn what_is_asked_for_changes_the_preset() {
-    let line = "synthesize replication --preset flow-digest --connections-per-second 20000 --seconds 2 --together 3 \
+    let line = "synthesize replication --preset flow-digest --connections-per-second 20000 --duration 2s --together 3 \
                 --lifetimes 0:1,0.5:2,1:4 --run-out";
     let Ok(SynthesizeCommand::Replication(args)) = parse(line) else { panic!("it is right") };
     let config = replication::config(&args);
@@ -52,7 +52,7 @@ fn what_is_written_is_a_capture_of_what_is_said_to_be_in_it() {
     for kind in ["replication --connections-per-second 200", "redundancy --mbit-per-second 5"] {
         let (capture, summary) = (folder.join("made.pcap"), folder.join("made.json"));
         let line = format!(
-            "synthesize {kind} --seconds 1 --json --write {} --summary {}",
+            "synthesize {kind} --duration 1s --json --output {} --summary {}",
             capture.display(),
             summary.display()
         );

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::SocketArgs;
-use super::looking::stream_seconds;
+use super::inspect::stream_seconds;
 use api::{FlowFilterText, flows_limit_default};
 
 /// `mainstay flows`.
@@ -27,22 +27,22 @@ pub struct FlowsArgs {
     /// Only with this port at either end, before or after translation
     #[arg(long)]
     pub port: Option<u16>,
-    /// Only those that the node is master or backup of
+    /// Only connections that this node owns (master), or holds a replica of (backup)
     #[arg(long, value_name = "master|backup")]
     pub role: Option<String>,
-    /// At most so many
+    /// Show at most so many connections
     #[arg(long, value_name = "COUNT", default_value_t = flows_limit_default())]
     pub limit: u64,
-    /// Only how many there are, by protocol, state and role
+    /// Show their number by protocol, state and role instead
     #[arg(long, conflicts_with_all = ["limit", "follow"])]
     pub count: bool,
-    /// As they begin, change and end, from now on
+    /// Show connections as they begin, change and end, from now on
     #[arg(long, conflicts_with_all = ["state", "role"])]
     pub follow: bool,
-    /// Follow for so long
-    #[arg(long, requires = "follow", default_value_t = 3600.0, value_parser = stream_seconds)]
+    /// With --follow, for so long
+    #[arg(long = "duration", value_name = "TIME", requires = "follow", default_value = "1h", value_parser = stream_seconds)]
     pub seconds: f64,
-    /// Print one JSON object
+    /// Print one JSON object; with --follow, one a line for each change
     #[arg(long)]
     pub json: bool,
 }

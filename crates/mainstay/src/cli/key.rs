@@ -7,10 +7,10 @@ use clap::Args;
 /// `mainstay key`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The key goes to both nodes, by a way that nobody can listen on (scp, a secrets store), as a file of mode 600 that
-[replication.security] pre_shared_keys names. It is not printed unless standard output is asked for by `--output -`.")]
+Copy the key to both nodes over a confidential channel (scp, a secrets store), as a file of mode 600 that
+[replication.security] pre_shared_keys names. The key is printed only with `--output -`.")]
 pub struct KeyArgs {
-    /// File to write, which must not be there yet; `-` is standard output
+    /// File that the key is written to, which must not exist; - is standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 }

@@ -5,29 +5,34 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use super::ChecksumsChoice;
+
 /// `mainstay replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// Capture, pcap or pcapng
     #[arg(value_name = "CAPTURE")]
     pub capture: PathBuf,
-    /// Configuration file of the gateway (docs/configuration.md); its peers are left out
+    /// Configuration file of the gateway (docs/configuration.md); its peers are ignored
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Write what the gateway sends to a pcapng file, with an interface for each of its ports
-    #[arg(long, value_name = "FILE")]
-    pub write: Option<PathBuf>,
-    /// Ports that interfaces of the capture stand for, an interface by name or number [default: by name, by order, or by
-    /// the packets' sources]
+    /// File that the frames sent by the gateway are written to (pcapng), with an interface for each port
+    #[arg(long, short, alias = "write", value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Port of each interface of the capture, an interface by name or number [default: by name, by order, or by the packets'
+    /// sources]
     #[arg(long, value_name = "INTERFACE=PORT", value_delimiter = ',')]
     pub port_map: Vec<PortMapping>,
-    /// Pick TCP connections up in the middle, whatever tracking.loose says
+    /// Accept TCP connections that began before the capture, as with tracking.loose = true
     #[arg(long)]
     pub loose: bool,
-    /// Believe checksums, which are unfinished in captures from the sending host
-    #[arg(long)]
+    /// Packets with wrong checksums, which captures on the sending host are full of: verify drops them, believe forwards them
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = ChecksumsChoice::Verify)]
+    pub checksums: ChecksumsChoice,
+    /// As `--checksums believe`.
+    #[arg(long, hide = true, conflicts_with = "checksums")]
     pub ignore_checksums: bool,
-    /// At most so many packets
+    /// Play at most so many packets
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<u64>,
     /// Print one JSON object
@@ -35,7 +40,7 @@ pub struct ReplayArgs {
     pub json: bool,
 }
 
-/// An element of `--port-map`: an interface of the capture, and the port that it stands for.
+/// An element of `--port-map`: an interface of the capture, and its port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortMapping {
     /// Its name in the capture, or its number from 0.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
-use super::CheckArgs;
+use super::{CheckArgs, EventsArgs, FlowsArgs, StatusArgs};
+use config::sync::CONTROL_SOCKET_DEFAULT;
 use config::value::parse_duration;
 
 /// `mainstay sync`.
@@ -14,8 +15,8 @@ use config::value::parse_duration;
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
     after_help = "\
-keepalived calls `mainstay sync primary`, `backup` and `fault` as it changes state (notify_master and its like), and may ask
-`mainstay sync ready` whether this node may take over at all (vrrp_script). See docs/sync.md."
+keepalived runs `mainstay sync primary`, `backup` and `fault` when it changes state (notify_master and its like), and may run
+`mainstay sync ready` to ask whether this node may take over (vrrp_script). See docs/sync.md."
 )]
 pub struct SyncArgs {
     /// Configuration file (docs/sync.md)
@@ -24,38 +25,47 @@ pub struct SyncArgs {
     /// Whether it is only checked.
     #[command(flatten)]
     pub check: CheckArgs,
-    /// What is wanted of a daemon that runs, or of a file.
+    /// An order to a running daemon, a question to it, or an import.
     #[command(subcommand)]
     pub command: Option<SyncCommand>,
 }
 
-/// What is wanted of a daemon that runs, or of a file.
+/// Orders to a running daemon, questions to it, and the import.
 #[derive(Debug, Subcommand)]
 pub enum SyncCommand {
-    /// This node carries connections from now on; returns when all that is known of them is in the kernel
+    /// Show the node's role, peers, and the state of its replication
+    #[command(mut_arg("socket", of_sync))]
+    Status(StatusArgs),
+    /// Show or count connections, or follow them as they change
+    #[command(mut_arg("socket", of_sync))]
+    Flows(FlowsArgs),
+    /// Show recent events: changes of roles, peers and configuration
+    #[command(mut_arg("socket", of_sync))]
+    Events(EventsArgs),
+    /// Make this node primary; returns when all known connections are in the kernel
     Primary(HookArgs),
-    /// This node stands by from now on; returns when it does
+    /// Make this node backup; returns when it is
     Backup(HookArgs),
-    /// This node must not be chosen, and stands by
+    /// Make this node backup, and not eligible to take over
     Fault(HookArgs),
-    /// Has every peer told everything, and asks every peer for everything
+    /// Send the whole table to every peer, and request every peer's
     Resync(HookArgs),
-    /// Whether this node may take over: its status is 0 if so, and the reason is printed if not
+    /// Ask whether this node may take over: exit code 0 if so, otherwise the reason is printed
     Ready(ReadyArgs),
-    /// Translates a conntrackd.conf; the result is printed
+    /// Translate a conntrackd.conf, and print the result
     Import(ImportArgs),
 }
 
-/// The daemon that is meant, and how long it is waited for.
+/// The daemon, and how long the command waits for it.
 #[derive(Debug, Args)]
 pub struct HookArgs {
     /// Control socket of the daemon
-    #[arg(long, value_name = "PATH", default_value = config::sync::CONTROL_SOCKET_DEFAULT)]
+    #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET_DEFAULT)]
     pub socket: PathBuf,
-    /// How long to wait at most: 500ms, 10s
+    /// Wait at most so long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
-    /// What keepalived adds to the commands that it calls; has no effect
+    /// Arguments that keepalived adds to the commands that it runs; they have no effect
     #[arg(value_name = "KEEPALIVED", hide = true)]
     pub from_keepalived: Vec<String>,
 }
@@ -64,7 +74,7 @@ pub struct HookArgs {
 #[derive(Debug, Args)]
 pub struct ReadyArgs {
     /// Control socket of the daemon
-    #[arg(long, value_name = "PATH", default_value = config::sync::CONTROL_SOCKET_DEFAULT)]
+    #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET_DEFAULT)]
     pub socket: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -79,17 +89,37 @@ pub struct ImportArgs {
     pub file: PathBuf,
 }
 
+/// `--socket`, which is that of `mainstay sync` unless another is named.
+fn of_sync(socket: Arg) -> Arg {
+    socket.default_value(CONTROL_SOCKET_DEFAULT)
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::tests::read;
+    use crate::cli::{Command, RunCommand};
 
     fn parse(line: &str) -> Result<SyncArgs, clap::Error> {
-        match Cli::try_parse_from(line.split(' '))?.command {
-            Command::Sync(args) => Ok(args),
+        match read(line)?.command {
+            Command::Run(RunCommand::Sync(args)) => Ok(args),
             _ => panic!("another command was understood"),
+        }
+    }
+
+    #[test]
+    fn questions_to_the_daemon_find_its_socket_and_not_that_of_a_gateway() {
+        let asked = |line: &str| match parse(line).expect("it is right").command {
+            Some(SyncCommand::Status(args)) => args.socket.socket,
+            Some(SyncCommand::Flows(args)) => args.socket.socket,
+            Some(SyncCommand::Events(args)) => args.socket.socket,
+            _ => panic!("another command was understood"),
+        };
+        for command in ["status", "flows", "events"] {
+            assert_eq!(asked(&format!("mainstay sync {command}")), PathBuf::from(CONTROL_SOCKET_DEFAULT));
+            assert_eq!(asked(&format!("mainstay sync {command} --socket /run/s")), PathBuf::from("/run/s"));
+            // A default is no conflict with an address.
+            assert!(parse(&format!("mainstay sync {command} --connect 192.0.2.1:3782")).is_ok());
         }
     }
 

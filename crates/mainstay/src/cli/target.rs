@@ -1,4 +1,4 @@
-//! Where a running gateway is found.
+//! Arguments that name a running gateway.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use clap::Args;
 use control::remote::Identity;
 use control::target::{RemoteTarget, Target};
 
-/// Where a running gateway is found.
+/// The control API of a running gateway.
 #[derive(Debug, Args)]
 pub struct SocketArgs {
-    /// Control socket of the gateway
+    /// Control socket
     #[arg(long, value_name = "PATH", default_value = config::CONTROL_SOCKET_DEFAULT)]
     pub socket: PathBuf,
-    /// A gateway elsewhere, where its control.listen says
+    /// A gateway on another host, at its control.listen
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     pub connect: Option<String>,
-    /// With --connect: certificates of the authority that vouches for the gateway; without them there is no TLS
+    /// With --connect: certificates of the authority that signed the gateway's; without them there is no TLS
     #[arg(long, value_name = "FILE", env = "MAINSTAY_AUTHORITY")]
     pub authority: Option<PathBuf>,
     /// With --connect: the name in the gateway's certificate [default: the host]

@@ -21,13 +21,13 @@ use control::streams::from_hexadecimal;
 pub fn run(args: &CaptureArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
     let ports: Vec<String> = client.status()?.ports.into_iter().map(|port| port.name).collect();
-    let writer = open(&args.write)?;
+    let writer = open(&args.output)?;
     let file = PcapngWriter::new(writer, ports.iter().map(String::as_str));
     let mut file = file.map_err(|error| end_if_nobody_reads(error.into()))?;
     let query = Query::Capture {
         at: args.at.clone(),
         filter: args.packets.filter(),
-        count: args.count,
+        count: args.limit,
         seconds: args.seconds,
         snapshot_bytes: args.snapshot_bytes,
     };

@@ -101,7 +101,7 @@ fn describe(path: &Path, config: &Config, findings: &[Finding], host: Option<&Ho
     summary + &mappings + &replication + &tunnel + &host + &ending
 }
 
-/// What a failover loses, where connections are put off.
+/// What a failover loses, where replication is deferred.
 fn describe_lazy(replication: &Replication) -> String {
     let threshold = match &replication.lazy {
         None => return String::new(),
@@ -111,7 +111,7 @@ fn describe_lazy(replication: &Replication) -> String {
             format!("{least} to {most} while the load demands it")
         }
     };
-    format!("Connections are told once they have lived for {threshold}: a failover loses those that are younger.\n")
+    format!("Connections are replicated from an age of {threshold}: a failover loses younger ones.\n")
 }
 
 /// What goes through the tunnel, and what that takes.
@@ -125,14 +125,14 @@ fn describe_tunnel(redundancy: &Redundancy) -> String {
     format!("A tunnel to {} takes {chosen}, with a cache of {cache} for either direction.\n", redundancy.peer)
 }
 
-/// What a filter takes and promises, where connections are told by one.
+/// What a filter takes and promises, where connections are replicated by one.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn describe_filter(replication: &Replication, workers: u8) -> String {
     let Some(compact) = &replication.compact else { return String::new() };
     let stream = compact.stream([0; 2], replication.datagram_bytes_max.into(), workers);
     let bytes = stream.filter_bytes().unwrap_or_default() * usize::from(workers.max(1));
     format!(
-        "Connections are told as {}, a filter of {} for {} entries: {}.\n",
+        "Connections are replicated as {}, a filter of {} for {} entries: {}.\n",
         compact.representation.name(),
         console::scaled(bytes as f64, "B"),
         console::count(compact.entries_max),

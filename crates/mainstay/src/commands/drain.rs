@@ -70,7 +70,7 @@ fn tell(status: &Status, json: bool, what: &str) -> Result<(), CommandError> {
         return Ok(console::print_json(&Standing { role: status.node.role.clone(), active })?);
     }
     let holds = active.map_or_else(
-        || "nobody is known to hold the addresses".to_owned(),
+        || "no node is known to hold the addresses".to_owned(),
         |active| format!("node {active} holds the addresses"),
     );
     Ok(console::print(&format!("node {} is {what}: {holds}\n", status.node.id))?)

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::ErrorKind;
 use config::key_file::KeyNotWritten;
 use config::{ConfigError, FILE_BYTES_MAX};
 use control::client::ClientError;
@@ -16,8 +17,9 @@ use super::finding::CheckFailed;
 use super::replay::ReplayError;
 use super::study::StudyError;
 use super::sync::import::SyntaxError;
+use crate::exit::Exit;
 
-/// Why a command failed; its text is all that the operator is told.
+/// Why a command failed. Its text is the whole message to the operator; [`Exit`](crate::exit::Exit) is its code.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The configuration cannot be used.
@@ -26,15 +28,15 @@ pub enum CommandError {
     /// A start on this host would fail.
     #[error(transparent)]
     Check(#[from] CheckFailed),
-    /// The gateway cannot be asked.
+    /// The gateway does not answer, or refuses.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A gateway's command was given to `mainstay sync`; what does the same for the kernel.
+    /// A command for gateways reached `mainstay sync`; the field names the kernel's own tool.
     #[error(
-        "this socket is that of mainstay sync, not of a gateway: the kernel forwards, and no packet passes mainstay. {0}"
+        "this control socket belongs to mainstay sync, not to a gateway: the kernel forwards all packets here. {0}"
     )]
     KernelForwards(&'static str),
-    /// What clients of the control API from afar must show cannot be had.
+    /// The credentials of remote clients of the control API cannot be used.
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The gateway cannot run.
@@ -65,26 +67,29 @@ pub enum CommandError {
     /// A conntrackd.conf was not translated.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// What keepalived or an operator wanted of mainstay sync was not done.
+    /// `mainstay sync` did not carry out an order.
     #[error(transparent)]
     Hook(#[from] HookFailed),
     /// A key was not made.
     #[error(transparent)]
     Key(#[from] KeyNotWritten),
+    /// A manual page is asked for that there is none of.
+    #[error("there is no command {0:?}: mainstay --help lists all commands")]
+    UnknownCommand(String),
     /// The result cannot be printed.
     #[error("the result cannot be printed: {0}")]
     Output(#[from] io::Error),
 }
 
-/// Why the file is not in force. What is wrong with it has been printed.
+/// Why the file is not in force. Its mistakes have been printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotReloaded {
     /// There are mistakes.
-    #[error("nothing has changed: the file cannot be used")]
+    #[error("nothing has changed: correct the file and reload it again")]
     Mistakes,
     /// The gateway must be restarted.
     #[error(
-        "nothing has changed: restart the gateway, its peer keeps the connections meanwhile (mainstay drain, then restart)"
+        "nothing has changed: restart the gateway; its peer keeps the connections meanwhile (mainstay drain, then restart)"
     )]
     NeedsRestart,
 }
@@ -92,11 +97,11 @@ pub enum NotReloaded {
 /// Why the node is still in service.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotDrained {
-    /// Nobody took its addresses, and it went on.
-    #[error("no peer took the addresses within the time for it: the node goes on (mainstay status --events)")]
+    /// No peer took over its addresses.
+    #[error("no peer took over the addresses in time, and the node stays in service: see mainstay events")]
     GivenUp,
-    /// It is not known what became of it.
-    #[error("the node is still {role} after {seconds} s: see mainstay status")]
+    /// The node has not changed its role.
+    #[error("the node is still {role} after {seconds} s: see mainstay status and mainstay events")]
     Unfinished {
         /// The node's role.
         role: String,
@@ -109,7 +114,7 @@ pub enum NotDrained {
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The file cannot be made.
-    #[error("{} cannot be written: {source}: choose another --write", path.display())]
+    #[error("{} cannot be written: {source}: choose another --output", path.display())]
     Create {
         /// The file.
         path: PathBuf,
@@ -119,42 +124,42 @@ pub enum CaptureError {
     /// Something cannot be written to it.
     #[error("the capture cannot be written: {0}")]
     Write(#[from] PcapError),
-    /// The gateway tells of frames that make no sense.
-    #[error("the gateway's frames are not understood: is this program of another version?")]
+    /// The gateway sends malformed frames.
+    #[error("the gateway's frames are malformed: is this program of another version?")]
     NotUnderstood,
 }
 
-/// Why it was not done. Its text is all that keepalived logs.
+/// Why an order was not carried out. Its text is the whole line that keepalived logs.
 #[derive(Debug, thiserror::Error)]
 pub enum HookFailed {
-    /// Nobody listens.
+    /// The daemon does not answer.
     #[error(
         "no mainstay sync answers at {}: is it running? (mainstay sync --config …; node.control_socket says where it listens)",
         .0.display()
     )]
     NoDaemon(PathBuf),
-    /// It cannot be asked, or refuses.
+    /// The connection to the daemon failed, or the daemon refuses.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It takes longer than whoever asks can wait.
+    /// The node takes longer than the timeout.
     #[error("{order} was ordered, but the state is not usable after {waited:?}: {}", because.join("; "))]
     NotUsable {
         /// What was ordered.
         order: &'static str,
         /// How long was waited.
         waited: Duration,
-        /// What is in the way.
+        /// The reasons.
         because: Vec<String>,
     },
-    /// Somebody else wants something else.
-    #[error("{order} was ordered, but the node is {role} now: something else has ordered that meanwhile")]
+    /// Another order came meanwhile.
+    #[error("{order} was ordered, but another order has made the node {role} meanwhile")]
     Overtaken {
         /// What was ordered.
         order: &'static str,
         /// The role that the node has.
         role: String,
     },
-    /// The node must not be chosen.
+    /// The node is not eligible.
     #[error("this node must not take over: {}", .0.join("; "))]
     NotReady(Vec<String>),
 }
@@ -182,6 +187,66 @@ pub enum ImportError {
         error: SyntaxError,
     },
     /// It configures something else.
-    #[error("{} has no Sync section: it does not replicate connections, and there is nothing to translate", .0.display())]
+    #[error("{} has no Sync section: it configures no replication, and there is nothing to translate", .0.display())]
     NoSync(PathBuf),
+}
+
+impl From<&CommandError> for Exit {
+    fn from(error: &CommandError) -> Self {
+        match error {
+            CommandError::Client(error) | CommandError::Hook(HookFailed::Client(error)) => error.into(),
+            CommandError::Hook(HookFailed::NoDaemon(_)) => Self::Unreachable,
+            CommandError::KernelForwards(_) | CommandError::Reload(_) => Self::Refused,
+            CommandError::UnknownCommand(_) => Self::Usage,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<&ClientError> for Exit {
+    fn from(error: &ClientError) -> Self {
+        match error {
+            ClientError::NoGateway(_) | ClientError::Broken { .. } => Self::Unreachable,
+            // A condition that the gateway cannot read was on the command line.
+            ClientError::Refused { kind: ErrorKind::Malformed, .. } | ClientError::BadName(_) => Self::Usage,
+            ClientError::Refused { kind: ErrorKind::Incompatible, .. } => Self::Failed,
+            ClientError::Refused { .. } | ClientError::NotAllowed(_) | ClientError::Untrusted { .. } => Self::Refused,
+            ClientError::NoToken(_) | ClientError::Secret(_) | ClientError::Tls(_) | ClientError::NotUnderstood(_) => {
+                Self::Failed
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::target::Target;
+
+    use super::*;
+
+    #[test]
+    fn each_failure_has_its_code() {
+        let target = || Target::Socket(PathBuf::from("/run/s"));
+        let broken = || ClientError::Broken { target: target(), source: io::Error::other("reset") };
+        let refused_as = |kind| ClientError::Refused { kind, message: "no peer".into() };
+        let refused = || refused_as(ErrorKind::Refused);
+        let cases: [(CommandError, Exit); 13] = [
+            (refused_as(ErrorKind::Malformed).into(), Exit::Usage),
+            (refused_as(ErrorKind::Incompatible).into(), Exit::Failed),
+            (ClientError::NoGateway(target()).into(), Exit::Unreachable),
+            (broken().into(), Exit::Unreachable),
+            (HookFailed::NoDaemon("/run/s".into()).into(), Exit::Unreachable),
+            (refused().into(), Exit::Refused),
+            (HookFailed::Client(refused()).into(), Exit::Refused),
+            (ClientError::NotAllowed("/run/s".into()).into(), Exit::Refused),
+            (NotReloaded::Mistakes.into(), Exit::Refused),
+            (CommandError::KernelForwards("nft"), Exit::Refused),
+            (ClientError::BadName("-".into()).into(), Exit::Usage),
+            (NotDrained::GivenUp.into(), Exit::Failed),
+            (io::Error::other("full").into(), Exit::Failed),
+        ];
+        for (error, exit) in cases {
+            assert_eq!(Exit::from(&error), exit, "{error}");
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::CommandError;
 use super::status::bytes;
+use super::{CommandError, follow};
 use crate::cli::FlowsArgs;
 use api::{BothWays, Ends, Flow};
 use console::{Table, count};
@@ -22,6 +22,9 @@ pub fn run(args: &FlowsArgs) -> Result<(), CommandError> {
     struct Flows<'a> {
         flows: &'a [Flow],
         truncated: bool,
+    }
+    if args.follow {
+        return follow::run(args);
     }
     if args.count {
         return count_flows(args);

@@ -201,7 +201,7 @@ fn findings_of_host(config: &Config) -> Vec<Finding> {
     let missing = limits::missing_capabilities(&wanted);
     if !missing.is_empty() {
         let sentence =
-            format!("this process lacks {}: run as root, or give the program what it lacks", missing.join(", "));
+            format!("this process lacks {}: run as root, or grant the program what it lacks", missing.join(", "));
         findings.push(Finding::error("capabilities", &sentence));
     }
     for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {

@@ -125,7 +125,7 @@ pub(super) fn control_socket(path: &Path) -> Option<Finding> {
     let error = server::refuse_if_taken(path).err()?;
     let remedy = match error {
         server::ServerError::InUse(_) => {
-            " (mainstay reload --check-only says what a reload would change, --config-only looks at the file alone)"
+            " (mainstay reload --check says what a reload would change, --config-only looks at the file alone)"
         }
         _ => "",
     };

@@ -12,7 +12,7 @@ use control::client::Client;
 /// # Errors
 /// The gateway does not answer, the file was not put in force, or the output cannot be written.
 pub fn run(args: &ReloadArgs) -> Result<(), CommandError> {
-    let report = Client::open(args.socket.target())?.reload(args.check_only)?;
+    let report = Client::open(args.socket.target())?.reload(args.check)?;
     console::print_as(args.json, &report, || describe(&report))?;
     if !report.mistakes.is_empty() {
         return Err(NotReloaded::Mistakes.into());

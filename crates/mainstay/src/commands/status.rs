@@ -13,7 +13,7 @@ use super::CommandError;
 use super::latency;
 use super::sync::describe::refused_table;
 use crate::cli::StatusArgs;
-use api::{Event, LazyStatus, PeerStatus, Status};
+use api::{LazyStatus, PeerStatus, Status};
 use console::{Table, count, scaled, yes_no};
 use control::client::Client;
 
@@ -22,22 +22,15 @@ use control::client::Client;
 /// # Errors
 /// The gateway does not answer, or the output cannot be written.
 pub fn run(args: &StatusArgs) -> Result<(), CommandError> {
-    /// What `--events --json` prints.
-    #[derive(Serialize)]
-    struct Events<'a> {
-        events: &'a [Event],
-    }
     /// What `--latency --json` prints.
     #[derive(Serialize)]
     struct Latencies<'a> {
         latencies: &'a [latency::LatencyLine],
     }
-    let mut client = Client::open(args.socket.target())?;
     if args.events {
-        let events = client.events()?;
-        console::print_as(args.json, &Events { events: &events }, || event_table(&events))?;
-        return Ok(());
+        return super::events::run(args.socket.target(), args.json);
     }
+    let mut client = Client::open(args.socket.target())?;
     if args.latency {
         let latencies = latency::latencies(&client.counters()?);
         console::print_as(args.json, &Latencies { latencies: &latencies }, || latency::describe(&latencies))?;
@@ -327,21 +320,4 @@ fn drop_table(status: &Status) -> Table {
         table.row([drop.reason, count(drop.packets)]);
     }
     table
-}
-
-/// Events as people read them: times in seconds of the monotonic clock.
-#[must_use]
-pub fn event_table(events: &[Event]) -> String {
-    let mut table = Table::of(">NUMBER|TIME|>MONOTONIC|EVENT|DETAIL");
-    for event in events {
-        let (whole, micros) = (event.monotonic_ns / 1_000_000_000, event.monotonic_ns / 1000 % 1_000_000);
-        table.row([
-            event.number.to_string(),
-            event.time.clone(),
-            format!("{whole}.{micros:06}"),
-            event.kind.describe().to_owned(),
-            event.detail.clone(),
-        ]);
-    }
-    table.render()
 }

@@ -1,6 +1,6 @@
 //! What people read.
 
-use super::{flows, reload, rules, status};
+use super::{events, flows, reload, rules, status};
 use api::metrics::{Metric, Samples};
 use api::{
     Agreement, BothWays, ChannelStatus, ConnectionsStatus, DropCount, Ends, Event, EventKind, FilterStatus, Flow,
@@ -337,5 +337,5 @@ fn events_read_well() {
 NUMBER  TIME                         MONOTONIC  EVENT          DETAIL
      7  2026-11-23T01:02:03.000004Z  12.034567  became active  node 1 is down
 ";
-    assert_eq!(status::event_table(&[event]), expected);
+    assert_eq!(events::describe(&[event]), expected);
 }

@@ -35,7 +35,7 @@ struct Moment {
 impl Moment {
     fn ask(client: &mut Client, args: &TopArgs) -> Result<Self, CommandError> {
         let mut flows = Vec::new();
-        let is_truncated = client.flows(FlowFilterText::default(), args.flows_max, |flow| flows.push(flow))?;
+        let is_truncated = client.flows(FlowFilterText::default(), args.limit, |flow| flows.push(flow))?;
         Ok(Self { at: Instant::now(), status: client.status()?, samples: client.counters()?, flows, is_truncated })
     }
 }
@@ -115,7 +115,7 @@ pub struct View {
 pub fn run(args: &TopArgs) -> Result<(), CommandError> {
     let mut client = Client::open(args.socket.target())?;
     gateways_only(&mut client, "conntrack -L, with net.netfilter.nf_conntrack_acct=1, counts packets")?;
-    let interval = Duration::from_secs_f64(args.interval);
+    let interval = Duration::from_secs_f64(args.interval_s);
     let keys = if args.once { None } else { Some(keys()?) };
     let is_terminal = io::stdout().is_terminal() && !args.json && !args.once;
     let mut order = args.by;
@@ -127,7 +127,7 @@ pub fn run(args: &TopArgs) -> Result<(), CommandError> {
         let now = Moment::ask(&mut client, args)?;
         let view = view(&before, &now, order);
         if args.json {
-            console::print_more(&(serde_json::to_string_pretty(&view).map_err(io::Error::from)? + "\n"))?;
+            console::print_more(&(serde_json::to_string(&view).map_err(io::Error::from)? + "\n"))?;
         } else {
             console::print_more(&format!("{}{}", if is_terminal { CLEAR } else { "" }, describe(&view, is_terminal)))?;
         }
@@ -256,7 +256,7 @@ fn describe(view: &View, tells_keys: bool) -> String {
     }
     text.push_str(&table.render());
     if view.truncated {
-        text.push_str("not all connections were looked at: raise --flows-max\n");
+        text.push_str("not all connections were looked at: raise --limit\n");
     }
     let mut table = Table::of("DROPPED|>PACKETS/S|>SINCE START");
     for drop in &view.drops {
@@ -264,7 +264,7 @@ fn describe(view: &View, tells_keys: bool) -> String {
     }
     let _ = write!(text, "\n{}\n{}", table.render(), latency::describe(&view.latencies));
     for peer in &view.peers {
-        let knows = if peer.synchronised { "has every connection" } else { "is being told of connections" };
+        let knows = if peer.synchronised { "has every connection" } else { "receives connections" };
         let _ = write!(text, "\nnode {}: {}, {knows}, {:.1} ms behind", peer.id, peer.detector, peer.lag_ms);
     }
     if tells_keys {

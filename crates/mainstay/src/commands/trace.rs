@@ -1,6 +1,7 @@
 //! `mainstay trace`: packets' ways through a running gateway.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::CommandError;
 use crate::cli::TraceArgs;
@@ -13,7 +14,7 @@ use control::trace::{Trace, TracedOutcome, TracedPacket, TracedStep};
 /// # Errors
 /// The gateway does not answer, or the output cannot be written.
 pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
-    let query = Query::Trace { filter: args.packets.filter(), count: args.count, seconds: args.seconds };
+    let query = Query::Trace { filter: args.packets.filter(), count: args.limit, seconds: args.seconds };
     let (mut traced, mut result) = (0, Ok(()));
     Client::open(args.socket.target())?.stream(query, args.seconds, |line| {
         traced += usize::from(matches!(line, Line::Trace(_)));
@@ -24,7 +25,7 @@ pub fn run(args: &TraceArgs) -> Result<(), CommandError> {
     })?;
     result?;
     if traced == 0 {
-        eprintln!("no packet met the conditions within {} s", args.seconds);
+        eprintln!("no packet matched within {}", console::duration(Duration::from_secs_f64(args.seconds)));
     }
     Ok(())
 }
@@ -46,7 +47,7 @@ fn describe_line(line: &Line) -> String {
 
 /// What a worker could not tell, in words.
 pub(super) fn missed(worker: u8, count: u64) -> String {
-    format!("… {} more at worker {worker}, too many to be told: add conditions\n\n", console::count(count))
+    format!("… {} more at worker {worker}, too many to be shown: add conditions\n\n", console::count(count))
 }
 
 /// Seconds of the day in UTC, to the microsecond.
@@ -258,6 +259,6 @@ mod tests {
 
     #[test]
     fn what_is_missed_is_told() {
-        assert_eq!(missed(0, 7), "… 7 more at worker 0, too many to be told: add conditions\n\n");
+        assert_eq!(missed(0, 7), "… 7 more at worker 0, too many to be shown: add conditions\n\n");
     }
 }

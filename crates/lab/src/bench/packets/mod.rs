@@ -23,7 +23,7 @@ use self::report::Report;
 use self::side::{Cost, Network, Way};
 use super::BenchError;
 use super::bulk::KernelRules;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use crate::args::BenchPacketsArgs;
 use crate::testbed;
 use crate::testbed::watch::Watch;
@@ -70,8 +70,7 @@ fn measure(args: &BenchPacketsArgs) -> Result<Report, BenchError> {
         network.pass(WARM_UP, args.packets_per_second, &watch)?;
     }
     let mut figures = AllFigures::default();
-    for round in 0..args.rounds {
-        progress.show(&format!("round {} of {}", round + 1, args.rounds));
+    rounds::repeat(&progress, "packets", args.rounds, |round| {
         // No side is always the first: what warms up or wears off within a round favours nobody.
         let mut costs = [Cost::default(); Way::ALL.len()];
         for turn in 0..networks.len() {
@@ -79,7 +78,8 @@ fn measure(args: &BenchPacketsArgs) -> Result<Report, BenchError> {
             costs[at] = networks[at].pass(Duration::from_secs_f64(args.seconds), args.packets_per_second, &watch)?;
         }
         note(&mut figures, &costs);
-    }
+        Ok::<_, BenchError>(())
+    })?;
     let rules = networks.iter().find_map(Network::kernel_rules).unwrap_or(KernelRules::Nftables);
     Ok(Report::new(args, &figures, rules))
 }

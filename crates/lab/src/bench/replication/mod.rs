@@ -33,7 +33,7 @@ use super::BenchError;
 use crate::args::BenchReplicationArgs;
 use crate::testbed;
 use crate::testbed::watch::Watch;
-use console::Progress;
+use console::{Progress, Unit, Work};
 
 /// How often a kill is tried again whose run was thrown away.
 const REPEATS_MAX: usize = 3;
@@ -73,10 +73,14 @@ fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
             cells.extend(args.losses().into_iter().map(|loss| Cell::new(subject, loss, rtt_ms)));
         }
     }
-    let matrix = Matrix { watch: &watch, progress: Progress::new(), args, object_kilobytes: args.objects_kb() };
+    let progress = Progress::new();
+    let work = progress.work(Unit::Of("kills"), Some(u64::from(args.rounds()) * cells.len() as u64));
+    let matrix = Matrix { watch: &watch, work, args, object_kilobytes: args.objects_kb() };
+    let mut kills = 0;
     for round in 1..=args.rounds() {
         for cell in &mut cells {
-            matrix.kill_once(round, cell)?;
+            matrix.kill_once(round, kills, cell)?;
+            kills += 1;
         }
     }
     left_out.extend(cells.iter().filter_map(|cell| {
@@ -96,7 +100,7 @@ fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
             object_kb: matrix.object_kilobytes.clone(),
             flow_bytes_per_s: objects::FLOW_BYTES_PER_S,
             give_up_s: args.give_up_s(),
-            lateness_ms_max: args.lateness_ms,
+            lateness_ms_max: args.lateness_ms(),
             seed: args.seed,
         },
         rows: cells.iter().flat_map(|cell| cell.rows(&matrix.object_kilobytes)).collect(),
@@ -107,22 +111,16 @@ fn measure(args: &BenchReplicationArgs) -> Result<Report, BenchError> {
 
 struct Matrix<'a> {
     watch: &'a Watch,
-    progress: Progress,
+    work: Work<'a>,
     args: &'a BenchReplicationArgs,
     object_kilobytes: Vec<u32>,
 }
 
 impl Matrix<'_> {
-    /// Adds a kill to the cell, unless the machine is too busy in every attempt.
-    fn kill_once(&self, round: u32, cell: &mut Cell) -> Result<(), BenchError> {
-        let Self { watch, progress, args, object_kilobytes } = self;
-        let name = format!(
-            "kill {round} of {}: {}, loss {:.0} %, round trip {} ms",
-            args.rounds(),
-            cell.subject.name(),
-            cell.loss * 100.0,
-            cell.rtt_ms
-        );
+    /// Adds a kill, before which there were `kills`, to the cell, unless the machine is too busy in every attempt.
+    fn kill_once(&self, round: u32, kills: u64, cell: &mut Cell) -> Result<(), BenchError> {
+        let Self { watch, work, args, object_kilobytes } = self;
+        let name = format!("{}, loss {:.0} %, round trip {} ms", cell.subject.name(), cell.loss * 100.0, cell.rtt_ms);
         let setting = Setting {
             links: Links {
                 dedicated_loss: cell.loss,
@@ -134,10 +132,10 @@ impl Matrix<'_> {
             object_kilobytes,
             at_once: args.flows.into(),
             give_up: Duration::from_secs_f64(args.give_up_s()),
-            lateness_max: Duration::from_secs_f64(args.lateness_ms / 1e3),
+            lateness_max: Duration::from_secs_f64(args.lateness_ms() / 1e3),
         };
         for _ in 0..=REPEATS_MAX {
-            match experiment::run(watch, cell.subject, setting, &|what| progress.show(&format!("{name}: {what}")))? {
+            match experiment::run(watch, cell.subject, setting, &|what| work.show(kills, &format!("{name}: {what}")))? {
                 Ok(outcome) => {
                     cell.outcomes.push(outcome);
                     break;

@@ -20,7 +20,7 @@ use self::report::Report;
 use super::BenchError;
 use super::bulk::{CONNECTIONS_MAX, WARM_UP, streams::Streams};
 use super::pipeline::shares::Shares;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use crate::args::BenchWorkersArgs;
 use crate::testbed;
 use crate::testbed::cluster::{Cluster, ClusterPlan, Tuning};
@@ -70,15 +70,14 @@ fn measure(args: &BenchWorkersArgs) -> Result<Report, BenchError> {
 fn measure_pipeline(args: &BenchWorkersArgs, figures: &mut Figures, progress: &Progress) -> Result<(), BenchError> {
     progress.show("opening connections");
     let mut shares = Shares::new(args.connections, args.workers)?;
-    for round in 1..=args.rounds {
-        progress.show(&format!("pipeline, round {round} of {}", args.rounds));
+    rounds::repeat(progress, "pipeline", args.rounds, |_| {
         figures.pipeline[0].push(shares.rate_alone(args.packets)?);
         figures.pipeline[1].push(shares.rate_together(args.packets)?);
         if let Some(nanos) = shares.nanos_handed_over(args.packets / 4 + 1)? {
             figures.handed_over.iter_mut().zip(nanos).for_each(|(rounds, nanos)| rounds.push(nanos));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn measure_bulk(
@@ -103,14 +102,12 @@ fn measure_bulk(
         cluster.wait_until_ready(watch)?;
         networks.push((topology, cluster));
     }
-    for round in 1..=args.rounds {
-        progress.show(&format!("bulk, round {round} of {}", args.rounds));
-        // Neither side is always the first.
-        let order = if round % 2 == 1 { [0, 1] } else { [1, 0] };
-        for side in order {
+    rounds::repeat(progress, "bulk data", args.rounds, |round| {
+        for side in rounds::turns(round, [0, 1]) {
             figures.bulk[side].push(pass_bulk(args, watch, &networks[side].0)?);
         }
-    }
+        Ok::<_, BenchError>(())
+    })?;
     let status = networks[1].1.statuses().into_iter().next().unwrap_or_default();
     let sum = |count: fn(&api::WorkerStatus) -> u64| status.workers.iter().map(count).sum::<u64>();
     figures.handed_share = sum(|worker| worker.handed_over) as f64 / (sum(|worker| worker.forwarded).max(1)) as f64;

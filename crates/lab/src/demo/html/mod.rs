@@ -200,7 +200,7 @@ fn command(settings: &Settings) -> String {
         let _ = write!(command, " --link-loss {}", settings.link_loss);
     }
     if settings.rtt_ms > 0.0 {
-        let _ = write!(command, " --rtt-ms {}", settings.rtt_ms);
+        let _ = write!(command, " --rtt {}ms", settings.rtt_ms);
     }
     if settings.ramp > 0 {
         let _ = write!(command, " --ramp {}", settings.ramp);
@@ -208,7 +208,7 @@ fn command(settings: &Settings) -> String {
     if settings.workers > 1 {
         let _ = write!(command, " --workers {}", settings.workers);
     }
-    let _ = write!(command, " --seconds {} --report report.html", settings.seconds);
+    let _ = write!(command, " --duration {}s --report report.html", settings.seconds);
     command
 }
 

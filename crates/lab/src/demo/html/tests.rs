@@ -71,7 +71,7 @@ fn the_page_is_whole_and_asks_nothing_of_any_network() {
         "+98 ms",
         "8 of 8",
         "0 of 8",
-        "--link-loss 0.1 --rtt-ms 20 --ramp 8000",
+        "--link-loss 0.1 --rtt 20ms --ramp 8000",
         "by more than 2.4 ms",
         "node &lt;0&gt;",
         "Repeated: 2 runs",

@@ -24,9 +24,9 @@ use flow::Instant;
 use packet_io::pcap::{CaptureReader, CaptureRecord, PcapError, PcapngWriter};
 
 use super::CommandError;
-use crate::cli::{PortMapping, ReplayArgs};
+use crate::cli::{ChecksumsChoice, PortMapping, ReplayArgs};
 use config::Config;
-use console::Progress;
+use console::{Progress, Unit};
 use ingress::IngressChooser;
 use player::{CapturedFrame, Player};
 use timeline::Timeline;
@@ -64,13 +64,13 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     let replay = Replay {
         config: &config,
         port_map: &args.port_map,
-        ignore_checksums: args.ignore_checksums,
+        ignore_checksums: args.ignore_checksums || args.checksums == ChecksumsChoice::Believe,
         limit: args.limit.unwrap_or(u64::MAX),
     };
     let reading = |source| ReplayError::Capture { path: args.capture.clone(), source };
     let file = File::open(&args.capture).map_err(|error| reading(error.into()))?;
     let capture = CaptureReader::new(BufReader::new(file)).map_err(reading)?;
-    let report = match &args.write {
+    let report = match &args.output {
         None => replay.play(capture, &args.capture, None::<(&Path, File)>)?,
         Some(path) => {
             let writing = |source: std::io::Error| ReplayError::Output { path: path.clone(), source: source.into() };
@@ -122,6 +122,7 @@ impl Replay<'_> {
         let mut timeline: Option<Timeline> = None;
         let mut frame = Vec::new();
         let progress = Progress::new();
+        let work = progress.work(Unit::Of("packets"), Some(self.limit).filter(|limit| *limit < u64::MAX));
         while report.packets < self.limit {
             let Some(record) = next(&mut capture, &mut frame, &mut report, source)? else { break };
             let interface = &capture.interfaces()[record.interface];
@@ -149,7 +150,7 @@ impl Replay<'_> {
             report.note_outcome(outcome);
             report.note_connections(player.connections());
             if report.packets.is_multiple_of(PROGRESS_PACKETS) {
-                progress.show(&format!("{} packets", console::count(report.packets)));
+                work.show(report.packets, "");
             }
         }
         drop(progress);

@@ -189,7 +189,7 @@ impl Report {
         );
         say(
             self.ingress_guessed,
-            "neither interface nor source says on which port they came in; guessed (--port-map tells)",
+            "neither interface nor source identifies their ingress port, which was guessed: --port-map names it",
         );
         let dropped_as = |reason: DropReason| self.dropped_by_reason.get(reason.label()).copied().unwrap_or_default();
         say(

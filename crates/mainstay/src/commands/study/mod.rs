@@ -12,9 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use analysis::replication_study::ConfigError;
 use analysis::report::{Dataset, ParquetError, Report, date};
-use analysis::trace::{Progress as Reading, Skip, TraceError};
+use analysis::trace::{Skip, TraceError};
 
-use console::{count, scaled};
+use console::count;
 
 /// Why a study has no result.
 #[derive(Debug, thiserror::Error)]
@@ -96,19 +96,6 @@ pub(crate) fn refuse_nothing<R: Borrow<str> + Ord + Display>(
     }
     let sentence = format!("all {} frames were skipped ({}): {}", count(all), reasons.join(", "), remedies.join(", "));
     Err(StudyError::AllSkipped(sentence))
-}
-
-/// How far the reading is, for people.
-pub(crate) fn how_far(reading: Reading, packets: u64) -> String {
-    let read = scaled(reading.read_bytes as f64, "B");
-    let packets = count(packets);
-    match reading.total_bytes {
-        Some(total) if total > 0 => {
-            let percent = reading.read_bytes as f64 / total as f64 * 100.0;
-            format!("{percent:.0} % of {} read, {packets} packets", scaled(total as f64, "B"))
-        }
-        _ => format!("{read} read, {packets} packets"),
-    }
 }
 
 /// The last line of a page: who made it, and when.

@@ -1,6 +1,7 @@
 //! `mainstay study redundancy`.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 use analysis::redundancy_study::options::STANDARD_INPUT;
 use analysis::redundancy_study::{
@@ -13,7 +14,7 @@ use redundancy::Window;
 use super::{StudyError, footer, refuse_nothing, write_out};
 use crate::cli::{StudyRedundancyArgs, admission};
 use crate::commands::CommandError;
-use console::{Progress, Table};
+use console::{Progress, Table, Unit, Work};
 
 /// Studies the captures and prints what was found.
 ///
@@ -43,7 +44,7 @@ pub fn run(args: &StudyRedundancyArgs) -> Result<(), CommandError> {
     for left_out in &findings.left_out {
         eprintln!("left out: {left_out}; give --memory-megabytes more");
     }
-    if let Some(folder) = &args.out {
+    if let Some(folder) = &args.output {
         let tables = page::tables(&findings);
         write_out(folder, "redundancy", &page::report(&findings, footer()), &findings, &tables)?;
     }
@@ -77,7 +78,7 @@ fn sites(args: &StudyRedundancyArgs) -> Vec<Site> {
 fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result<Findings, StudyError> {
     // What comes on standard input is not there a second time: there is nothing to go on with.
     let is_kept = !sites.iter().any(Site::is_standard_input);
-    let mut state = match &args.out {
+    let mut state = match &args.output {
         Some(folder) if is_kept => {
             let digest = digest_of(sites, options).map_err(|(path, source)| Error::File { path, source })?;
             State::open(folder, &digest)?
@@ -85,7 +86,7 @@ fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result
         _ => State::in_memory(),
     };
     if state.resumed() > 0 {
-        eprintln!("going on with what an earlier run left: {} finished", console::counted(state.resumed(), "job"));
+        eprintln!("resuming from an earlier run: {} finished", console::counted(state.resumed(), "job"));
     }
     if args.captures.iter().filter(|path| path.as_os_str() == STANDARD_INPUT).count() > 1 {
         return Err(analysis::trace::TraceError::StandardInputTwice.into());
@@ -95,19 +96,37 @@ fn find(args: &StudyRedundancyArgs, options: &Options, sites: &[Site]) -> Result
         TraceSource::open(&site.captures, options.admission)?;
     }
     let progress = Progress::new();
-    let show = |far: &Far| progress.show(&how_far(far, &sites[far.site]));
+    let line = PassLine::new(&progress, sites);
+    let show = |far: &Far| line.show(far);
     let open = |site: &Site| Ok(Box::new(TraceSource::open(&site.captures, options.admission)?) as Box<dyn Source>);
     let left_out = study(sites, options, &mut state, &open, &Watch { progress: &show, stop: &AtomicBool::new(false) })?;
     Ok(Findings::new(sites, options, &state, &left_out))
 }
 
-fn how_far(far: &Far, site: &Site) -> String {
-    let Far { jobs_finished, jobs, read_bytes, .. } = far;
-    let read = match read_bytes {
-        [Some(read), Some(total)] if *total > 0 => format!("{:.0} % read", *read as f64 / *total as f64 * 100.0),
-        [read, _] => format!("{} read", console::scaled(read.unwrap_or(0) as f64, "B")),
-    };
-    format!("{}: {jobs_finished} of {} finished, {read} for the next", site.name, console::counted(*jobs, "job"))
+/// The line that shows how far the captures of each site are read, for the jobs that read them at the same time.
+struct PassLine<'a> {
+    progress: &'a Progress,
+    sites: &'a [Site],
+    /// By site: the jobs that were finished before, and the reading for the next ones.
+    passes: Vec<Mutex<Option<(usize, Work<'a>)>>>,
+}
+
+impl<'a> PassLine<'a> {
+    fn new(progress: &'a Progress, sites: &'a [Site]) -> Self {
+        Self { progress, sites, passes: sites.iter().map(|_| Mutex::new(None)).collect() }
+    }
+
+    fn show(&self, far: &Far) {
+        let Far { site, jobs_finished, jobs, read_bytes: [read, total] } = *far;
+        let mut pass = self.passes[site].lock().unwrap_or_else(PoisonError::into_inner);
+        if pass.as_ref().is_none_or(|(finished, _)| *finished != jobs_finished) {
+            *pass = Some((jobs_finished, self.progress.work(Unit::Bytes, total)));
+        }
+        if let Some((_, reading)) = &*pass {
+            let jobs = console::counted(jobs, "job");
+            reading.show(read.unwrap_or(0), &format!("{}: {jobs_finished} of {jobs} finished", self.sites[site].name));
+        }
+    }
 }
 
 fn percent(share: Option<f64>) -> String {

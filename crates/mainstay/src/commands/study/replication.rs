@@ -8,13 +8,13 @@ use analysis::replication_study::{Cost, Method, Outcome, Study, StudyConfig, dat
 use analysis::trace::connections::ConnectionsConfig;
 use analysis::trace::{Skip, Trace};
 
-use super::{StudyError, footer, how_far, refuse_nothing, write_out};
+use super::{StudyError, footer, refuse_nothing, write_out};
 use crate::cli::{StudyReplicationArgs, admission};
 use crate::commands::CommandError;
-use console::{Align, Progress, Table};
+use console::{Align, Progress, Table, Unit};
 
-/// Packets between two words of how far it is.
-const PACKETS_A_WORD: u64 = 1 << 16;
+/// Packets between two updates of the progress line.
+const PROGRESS_PACKETS: u64 = 1 << 16;
 /// Bytes of a line of a URL log that are looked at.
 const URL_BYTES_MAX: usize = 16 << 10;
 
@@ -26,7 +26,7 @@ pub fn run(args: &StudyReplicationArgs) -> Result<(), CommandError> {
     let outcome = study(args)?;
     refuse_nothing(outcome.traffic.packets, &outcome.not_studied.frames)?;
     remarks(args, &outcome).iter().for_each(|remark| eprintln!("{remark}"));
-    if let Some(folder) = &args.out {
+    if let Some(folder) = &args.output {
         let page = report(&outcome, "Mainstay study replication", &footer());
         write_out(folder, "replication", &page, &outcome, &datasets(&outcome))?;
     }
@@ -62,7 +62,7 @@ fn remarks(args: &StudyReplicationArgs, outcome: &Outcome) -> Vec<String> {
         ));
     }
     if outcome.traffic.connections == 0 && !args.captures.is_empty() {
-        remarks.push("there is no connection in what was studied: all figures are of nothing".into());
+        remarks.push("the captures hold no connection: all figures are zero or missing".into());
     }
     remarks
 }
@@ -78,12 +78,13 @@ fn study(args: &StudyReplicationArgs) -> Result<Outcome, StudyError> {
         return Ok(study.finish(None));
     }
     let mut trace = Trace::open(&args.captures)?.admitting(admission(args.checksums, args.loopback));
+    let reading = progress.work(Unit::Bytes, trace.progress().total_bytes);
     let mut packets = 0_u64;
     while let Some(packet) = trace.next() {
         study.handle_packet(&packet);
         packets += 1;
-        if packets.is_multiple_of(PACKETS_A_WORD) {
-            progress.show(&how_far(trace.progress(), packets));
+        if packets.is_multiple_of(PROGRESS_PACKETS) {
+            reading.show(trace.progress().read_bytes, &format!("{} packets", console::count(packets)));
         }
     }
     progress.show("waiting for the filters");
@@ -95,14 +96,14 @@ fn config(args: &StudyReplicationArgs) -> StudyConfig {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     StudyConfig {
         methods: if args.methods.is_empty() { usual.methods } else { args.methods.clone() },
-        thresholds_ms: if args.thresholds.is_empty() { usual.thresholds_ms } else { args.thresholds.clone() },
+        thresholds_ms: if args.thresholds_ms.is_empty() { usual.thresholds_ms } else { args.thresholds_ms.clone() },
         has_all_thresholds: args.all_thresholds,
         connections_max: args.connections,
         batch_ms: args.batch_ms,
-        digest_interval_s: args.digest_interval,
+        digest_interval_s: args.digest_interval_s,
         counters_per_item: args.counters_per_item,
         fingerprint_bits: args.fingerprint_bits,
-        failover_every_s: args.failover_every,
+        failover_every_s: args.failover_interval_s,
         probes: args.probes as usize,
         workers: args.jobs.map_or(processors, usize::from),
         seed: args.seed,
@@ -148,7 +149,7 @@ fn render(outcome: &Outcome) -> String {
         let found = urls.structures.get("multi-level-fa");
         let saved = found.map_or(0.0, |found| found.network_reduction * 100.0);
         text.push_str(&format!(
-            "\ncategories of {} URLs ({:.0} bytes each): multi-level-fa saves {saved:.1} % of the bytes told\n",
+            "\ncategories of {} URLs ({:.0} bytes each): multi-level-fa saves {saved:.1} % of the bytes sent\n",
             console::count(urls.distinct),
             urls.mean_bytes
         ));

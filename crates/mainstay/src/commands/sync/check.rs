@@ -103,7 +103,7 @@ fn describe(path: &Path, config: &SyncConfig, findings: &[Finding], is_of_host: 
         config.node.id.0,
         counted(peers, "peer"),
         counted(config.filter.ignore.len(), "filter"),
-        if config.conntrackd.is_some() { "; a conntrackd is spoken with" } else { "" },
+        if config.conntrackd.is_some() { "; one peer is conntrackd" } else { "" },
     );
     if is_of_host && findings.is_empty() {
         text.push_str("This host has all that it takes.\n");

@@ -5,9 +5,12 @@ pub mod describe;
 mod hook;
 pub mod import;
 
-use super::CommandError;
+use super::error::HookFailed;
+use super::{CommandError, events, flows, status};
 use crate::cli::{SyncArgs, SyncCommand};
 use api::SyncOrder;
+use control::client::ClientError;
+use control::target::Target;
 
 /// Does what the command line asks for.
 ///
@@ -15,6 +18,9 @@ use api::SyncOrder;
 /// A sentence for the operator.
 pub fn run(args: &SyncArgs) -> Result<(), CommandError> {
     match &args.command {
+        Some(SyncCommand::Status(args)) => status::run(args).map_err(of_daemon),
+        Some(SyncCommand::Flows(args)) => flows::run(args).map_err(of_daemon),
+        Some(SyncCommand::Events(args)) => events::run(args.socket.target(), args.json).map_err(of_daemon),
         Some(SyncCommand::Primary(args)) => Ok(hook::run(SyncOrder::Primary, args)?),
         Some(SyncCommand::Backup(args)) => Ok(hook::run(SyncOrder::Backup, args)?),
         Some(SyncCommand::Fault(args)) => Ok(hook::run(SyncOrder::Fault, args)?),
@@ -27,5 +33,13 @@ pub fn run(args: &SyncArgs) -> Result<(), CommandError> {
             // Command lines without either are refused before.
             None => Ok(()),
         },
+    }
+}
+
+/// The same error, where it is a daemon and not a gateway that does not answer.
+fn of_daemon(error: CommandError) -> CommandError {
+    match error {
+        CommandError::Client(ClientError::NoGateway(Target::Socket(path))) => HookFailed::NoDaemon(path).into(),
+        error => error,
     }
 }

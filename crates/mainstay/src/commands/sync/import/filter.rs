@@ -53,8 +53,7 @@ pub(super) fn translate(statement: &Statement, translation: &mut Translation) {
             value if value.eq_ignore_ascii_case("Accept") => Policy::Accept,
             value if value.eq_ignore_ascii_case("Ignore") => Policy::Ignore,
             _ => {
-                translation
-                    .remark(set, "it says neither Accept nor Ignore, and is left out: add it to [filter] by hand");
+                translation.remark(set, "it is neither Accept nor Ignore, and left out: add it to [filter] by hand");
                 continue;
             }
         };
@@ -130,7 +129,7 @@ fn states(set: &Statement, policy: Policy, translation: &mut Translation) {
         super::translate::set(&mut translation.kernel, "events", "\"all\"".to_owned());
     }
     if translation.filter.tcp_states.is_empty() {
-        translation.remark(set, "no state of TCP would be told: filter.tcp_states is left at its default");
+        translation.remark(set, "no state of TCP would be replicated: filter.tcp_states keeps its default");
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Statement>, SyntaxError> {
                 Token::Open if current.words.is_empty() => {
                     // The brace may stand on a line of its own.
                     let Some(statement) = open.last_mut().and_then(|section| section.block.pop()) else {
-                        return error("a brace opens, but nothing says what: write the section's name before it");
+                        return error("a brace opens a section without a name: write the section's name before it");
                     };
                     if !statement.block.is_empty() {
                         return error("a second brace opens here: remove it");
@@ -104,7 +104,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Statement>, SyntaxError> {
                 Token::Close => {
                     end_statement(&mut open, &mut current);
                     let (Some(section), Some(outer)) = (open.pop(), open.last_mut()) else {
-                        return error("a brace closes what was not opened: remove it");
+                        return error("a brace closes no section: remove it");
                     };
                     outer.block.push(section);
                 }

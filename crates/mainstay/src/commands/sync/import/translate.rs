@@ -88,9 +88,9 @@ const MEANINGS: [(&str, Meaning); 25] = [
     ("ACKWindowSize", Meaning::Conntrackd("ack_window_messages", 1, 1000)),
     ("CommitTimeout", Meaning::Otherwise(NOT_NEEDED_TIMEOUT)),
     ("PurgeTimeout", Meaning::Otherwise(NOT_NEEDED_TIMEOUT)),
-    ("RefreshTime", Meaning::Otherwise("not needed: nothing is repeated but what was lost")),
+    ("RefreshTime", Meaning::Otherwise("not needed: only lost updates are retransmitted")),
     ("CacheTimeout", Meaning::Otherwise(NOT_NEEDED_TIMEOUT)),
-    ("StartupResync", Meaning::Otherwise("not needed: a node that starts is always told everything")),
+    ("StartupResync", Meaning::Otherwise("not needed: a node that starts always receives the whole table")),
     ("DisableInternalCache", Meaning::Otherwise("there is one table of connections, and it cannot be switched off")),
     ("HashSize", Meaning::Otherwise("not needed: tables grow by themselves up to kernel.connections_max")),
     ("HashLimit", Meaning::Kernel("connections_max", 1, 1 << 27)),
@@ -169,7 +169,7 @@ fn plain(statement: &Statement, translation: &mut Translation) {
         },
         Some(Meaning::Nothing) => {}
         Some(Meaning::Otherwise(text)) => translation.remark(statement, *text),
-        None => translation.remark(statement, "not known, and left out: see docs/sync.md for what there is"),
+        None => translation.remark(statement, "not known, and left out: docs/sync.md lists all settings"),
     }
 }
 
@@ -215,8 +215,10 @@ fn options(sync: &Statement, translation: &mut Translation) {
         } else if statement.is("ExpectationSync") {
             expectations = is_on(statement) || !statement.block.is_empty();
             if !statement.block.is_empty() {
-                translation
-                    .remark(statement, "announced connections of all helpers are told, not of the listed ones alone");
+                translation.remark(
+                    statement,
+                    "announced connections of all helpers are replicated, not of the listed ones alone",
+                );
             }
         } else {
             plain(statement, translation);
@@ -230,7 +232,7 @@ fn general(general: &Statement, translation: &mut Translation) {
         if statement.is("Filter") {
             filter::translate(statement, translation);
         } else if statement.is("NetlinkOverrunResync") {
-            let text = "what was missed is always looked for at once, and found without telling everything again";
+            let text = "missed events are always repaired at once, by comparison with the kernel's table";
             translation.remark(statement, text);
         } else {
             plain(statement, translation);
@@ -260,7 +262,7 @@ fn way(sync: &Statement, translation: &mut Translation) {
         translation.is_ftfw = false;
         translation.remark(
             link,
-            "conntrackd's TCP is not spoken: give both conntrackd UDP first, or move both nodes over together",
+            "conntrackd's TCP is not supported: configure UDP at both conntrackds first, or move both nodes over together",
         );
     }
     translation.interface = link.find("Interface").map(|statement| statement.value().to_owned());
