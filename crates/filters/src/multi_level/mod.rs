@@ -1,26 +1,26 @@
-//! Fingerprints with a counter or a state, in levels that become smaller: the multi-level counting Bloom filter (MLCBF) of
-//! MLCBF, chapter 3.
+//! Fingerprints with a counter or a state, in levels of decreasing size: the multi-level counting Bloom filter (MLCBF)
+//! of [MLCBF], chapter 3.
 //!
-//! A key has one bucket in each level; each bucket has a few cells. A new item goes to the first of its buckets that has a
-//! free cell (first available, FA), so that most are in the first and largest level, or to the one that has the fewest
-//! items (least load, LL). A change to an item changes one cell and nothing else, which is what makes the structure cheap
+//! A key has one bucket in each level; each bucket has a few cells. With first available (FA), a new item goes to the
+//! first of its buckets with a free cell, so most items are in the first and largest level. With least load (LL), it
+//! goes to the bucket with the fewest items. A change to an item changes one cell only, which makes the structure cheap
 //! to replicate.
 //!
-//! A cell is one word of 32 bits, without waste where fingerprint and content fill it:
+//! A cell is one word of 32 bits:
 //!
 //! ```text
 //! 31     30 … F + C   F + C - 1 … F            F - 1 … 0
 //! taken  zero         content (state, count)   fingerprint
 //! ```
 //!
-//! The bits "taken" of a bucket are the seed's load bitmap (LB): one instruction gathers those of a bucket, and one
-//! comparison all cells whose fingerprint is the key's. All buckets of a key are looked at, without a branch on what was
-//! found in the first: which level it is in cannot be foretold, and a wrong guess costs more than a further bucket.
+//! The "taken" bits of a bucket are the load bitmap (LB) of [MLCBF]: one instruction gathers them, and one comparison
+//! finds all cells with the key's fingerprint. A lookup reads all buckets of a key without a branch on the first one:
+//! the level is unpredictable, and a mispredicted branch costs more than a further bucket.
 //!
-//! What can go wrong beside false positives: two items with the same fingerprint whose buckets meet in one level and not in
-//! all. Then removing the one can take the other's cell. The counting filter counts them in one cell where it can; the one
-//! with states has [`MultiLevel::insert_distinct`], which gives each item its own. How seldom that is,
-//! [`crate::theory::FirstAvailable::false_positive`] tells: an item meets another with that probability.
+//! Beside false positives, two items with the same fingerprint may share a bucket in one level but not in all. Removing
+//! one can then free the cell of the other. The counting filter counts both in one cell where it can; for states,
+//! [`MultiLevel::insert_distinct`] gives each item a cell. The probability that two items collide is
+//! [`crate::theory::FirstAvailable::false_positive`].
 
 mod counters;
 mod probe;
@@ -38,20 +38,20 @@ use crate::hash::KeyHash;
 use crate::memory::Memory;
 use crate::shape::{Content, CountingBloomShape, LEVELS_MAX, MultiLevelShape, Shape, ShapeError};
 
-/// The bit that says that a cell is taken.
+/// The bit that marks a cell as taken.
 const TAKEN: u32 = 1 << 31;
-/// Keys whose buckets are fetched before the first of them is looked up.
+/// The number of keys whose buckets are prefetched before the first lookup of a batch.
 const BATCH_KEYS: usize = 32;
 
-/// The cells hold how often an item was inserted.
+/// The cells contain the number of insertions of an item.
 #[derive(Clone, Copy, Debug)]
 pub enum Counters {}
 
-/// The cells hold an item's state.
+/// The cells contain an item's state.
 #[derive(Clone, Copy, Debug)]
 pub enum States {}
 
-/// What cells hold: [`Counters`] or [`States`].
+/// The content of cells: [`Counters`] or [`States`].
 pub trait Holding {
     /// The same as a value.
     const CONTENT: Content;
@@ -72,13 +72,13 @@ pub struct MultiLevel<H> {
     shape: MultiLevelShape,
     levels: [Level; LEVELS_MAX as usize],
     search: Search,
-    /// The binary logarithm of the words from a bucket to the next.
+    /// The binary logarithm of the stride between buckets, in words.
     stride_log2: u32,
     /// The fingerprint's bits of a cell.
     fingerprint_mask: u32,
-    /// Which bits of a [`Probe`] are cells.
+    /// The bits of a [`Probe`] that represent cells.
     cells_mask: u64,
-    /// Cells that are taken.
+    /// The number of taken cells.
     items: usize,
     auxiliary: Option<Box<CountingBloom>>,
     holding: PhantomData<H>,
@@ -87,11 +87,11 @@ pub struct MultiLevel<H> {
 #[derive(Clone, Copy, Default)]
 struct Level {
     buckets: u32,
-    /// The number of its first bucket in all.
+    /// The index of its first bucket among all levels.
     first: u32,
 }
 
-/// What a search cost, as the seed counts: cells that are looked at one after the other.
+/// The cost of a sequential search as [MLCBF] counts it: cells that are read one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SearchCost {
     /// Cells that were compared.
@@ -104,7 +104,7 @@ impl<H: Holding> MultiLevel<H> {
     /// An empty one.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn new(shape: MultiLevelShape) -> Result<Self, ShapeError> {
         let words = Shape::MultiLevel(shape, H::CONTENT).words()?;
         let mut levels = [Level::default(); LEVELS_MAX as usize];
@@ -128,16 +128,16 @@ impl<H: Holding> MultiLevel<H> {
         })
     }
 
-    /// An empty one with a counting Bloom filter beside it (the seed's ACBF) that says of most keys that are not in it that
-    /// they are not, before any bucket is looked at. It is not told to other nodes: a copy that took over words has none.
+    /// An empty filter with a counting Bloom filter beside it (the ACBF of [MLCBF]), which rejects most absent keys
+    /// before any bucket is read. It is not replicated: applying an update discards it.
     ///
     /// # Errors
-    /// There is no such filter.
+    /// The shape is invalid.
     pub fn with_auxiliary(shape: MultiLevelShape, auxiliary: CountingBloomShape) -> Result<Self, ShapeError> {
         Ok(Self { auxiliary: Some(Box::new(CountingBloom::new(auxiliary)?)), ..Self::new(shape)? })
     }
 
-    /// How many cells are taken: the number of items, but for those that share one.
+    /// The number of taken cells: the number of items, except for items that share one.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.items
@@ -149,14 +149,14 @@ impl<H: Holding> MultiLevel<H> {
         self.items == 0
     }
 
-    /// How many cells it has.
+    /// The number of cells.
     #[must_use]
     pub fn cells(&self) -> usize {
         let buckets: u32 = self.levels.iter().map(|level| level.buckets).sum();
         buckets as usize * usize::from(self.shape.cells_per_bucket)
     }
 
-    /// What it takes, in bytes, with the auxiliary filter and without marks.
+    /// Its size in bytes, with the auxiliary filter and without marks.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.memory.bytes() + self.auxiliary.as_ref().map_or(0, |auxiliary| auxiliary.memory().bytes())
@@ -173,8 +173,8 @@ impl<H: Holding> MultiLevel<H> {
         })
     }
 
-    /// What it would cost to find the key by looking at one cell after the other, level by level; nothing where the auxiliary filter
-    /// knows that it is not there.
+    /// The cost of a sequential search for the key, cell by cell and level by level. It is zero where the auxiliary
+    /// filter rejects the key.
     #[must_use]
     pub fn search_cost(&self, key: KeyHash) -> SearchCost {
         if self.is_known_absent(key) {
@@ -195,7 +195,7 @@ impl<H: Holding> MultiLevel<H> {
         SearchCost { cells, is_found: false }
     }
 
-    /// Asks for the key's buckets, so that they are there when it is looked up.
+    /// Prefetches the key's buckets for a later lookup.
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
         for level in 0..usize::from(self.shape.levels) {
@@ -203,22 +203,22 @@ impl<H: Holding> MultiLevel<H> {
         }
     }
 
-    /// Whether the auxiliary filter knows that the key is not in this one. Most filters have none: what is asked then must not
-    /// make the callers long.
+    /// Whether the auxiliary filter rejects the key. Most filters have none, so the check must not grow the callers'
+    /// code.
     #[inline(always)]
     fn is_known_absent(&self, key: KeyHash) -> bool {
         self.auxiliary.as_ref().is_some_and(|auxiliary| is_absent(auxiliary, key))
     }
 
     #[inline(always)]
-    fn tell_auxiliary_inserted(&mut self, key: KeyHash) {
+    fn insert_into_auxiliary(&mut self, key: KeyHash) {
         if let Some(auxiliary) = &mut self.auxiliary {
             insert_into(auxiliary, key);
         }
     }
 
     #[inline(always)]
-    fn tell_auxiliary_removed(&mut self, key: KeyHash) {
+    fn remove_from_auxiliary(&mut self, key: KeyHash) {
         if let Some(auxiliary) = &mut self.auxiliary {
             remove_from(auxiliary, key);
         }
@@ -252,7 +252,7 @@ impl<H: Holding> MultiLevel<H> {
         self.memory.set(index, TAKEN | content << self.shape.fingerprint_bits | fingerprint);
     }
 
-    /// The highest count or state that a cell holds.
+    /// The highest count or state of a cell.
     #[must_use]
     #[inline]
     pub const fn content_max(&self) -> u16 {
@@ -303,7 +303,7 @@ impl<H: Holding> Exchange for MultiLevel<H> {
     }
 
     fn put(&mut self, index: usize, word: u32) {
-        // It knows keys, and words tell of none.
+        // Words identify no keys, so the auxiliary filter cannot follow them.
         self.auxiliary = None;
         self.items -= usize::from(self.memory.word(index) & TAKEN != 0);
         self.items += usize::from(word & TAKEN != 0);

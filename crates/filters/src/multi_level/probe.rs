@@ -1,6 +1,6 @@
-//! Looking at a key's buckets: where they are, what is in them, and which of their cells has the key's fingerprint.
+//! Reading a key's buckets: where they are, which cells are taken, and which cells hold the key's fingerprint.
 //!
-//! What [`super::wide`] does with vectors of 256 bits is done here with what every processor has, to the same results.
+//! [`super::wide`] does the same with vectors of 256 bits; this module uses instructions that every processor has.
 
 use core::num::NonZeroU32;
 
@@ -12,14 +12,14 @@ use crate::memory::Memory;
 use crate::scan;
 use crate::shape::{Insertion, LEVELS_MAX, MultiLevelShape};
 
-/// How cells are searched for a fingerprint.
+/// The algorithm that searches cells for a fingerprint.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Search {
     /// Any shape.
     Any,
-    /// Four levels of buckets of eight cells, the shape that is made the fastest.
+    /// Four levels of buckets of eight cells, the fastest shape.
     FourByEight,
-    /// The same, with vectors that hold a bucket.
+    /// The same, with vectors of a bucket's size.
     #[cfg(target_arch = "x86_64")]
     Wide(WideLevels),
 }
@@ -35,8 +35,8 @@ impl Search {
     }
 }
 
-/// What a key's buckets look like: a bit a cell, those of the first level's bucket lowest, as many a level as there are
-/// words from a bucket to the next.
+/// A snapshot of a key's buckets with a bit for each cell. The lowest bits belong to the first level; a level has as
+/// many bits as its buckets have words.
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
     /// Cells that are taken and have the key's fingerprint.
@@ -47,18 +47,18 @@ pub(super) struct Probe {
     pub(super) places: [u64; LEVELS_MAX as usize],
 }
 
-/// Where a key is, or goes to: the index of a cell.
+/// The index of a key's cell, or of a cell for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spot {
-    /// The cell with its fingerprint: of several the first.
+    /// The cell with its fingerprint: the first of several.
     Found(usize),
-    /// None has it, and this one is for a new item.
+    /// No cell matches; this one is for a new item.
     Free(usize),
-    /// None has it, and all are taken.
+    /// No cell matches, and all are taken.
     None,
 }
 
-/// The free cells that a new item may take the first of, of all free cells: a bit each, as in a [`Probe`].
+/// The free cells of which a new item takes the first: a bit each, as in a [`Probe`].
 #[inline(always)]
 pub(super) fn vacancies(insertion: Insertion, stride: usize, free: u64) -> u64 {
     match insertion {
@@ -67,12 +67,12 @@ pub(super) fn vacancies(insertion: Insertion, stride: usize, free: u64) -> u64 {
     }
 }
 
-/// The bits of the bucket with the most free cells; of several the first.
+/// The bits of the bucket with the most free cells, the first of several.
 #[inline(always)]
 fn least_loaded(stride: usize, free: u64) -> u64 {
     let of_bucket = (1 << stride) - 1_u64;
     let (mut best, mut best_free) = (0, 0);
-    // Behind the last free cell nothing is loaded the least.
+    // Buckets behind the last free cell are full.
     for shift in (0..u64::BITS).step_by(stride).take_while(|shift| free >> shift != 0) {
         let free = (free >> shift & of_bucket).count_ones();
         if free > best_free {
@@ -83,14 +83,14 @@ fn least_loaded(stride: usize, free: u64) -> u64 {
 }
 
 impl<H: Holding> MultiLevel<H> {
-    /// The first word of the key's bucket in a level.
+    /// The index of the first word of the key's bucket in a level.
     #[inline(always)]
     pub(super) fn place(&self, key: KeyHash, level: usize) -> usize {
         let Level { buckets, first } = self.levels[level];
         (first as usize + key.index(level as u64, buckets.into())) << self.stride_log2
     }
 
-    /// What a cell of the key has in the bits of [`Self::mask`].
+    /// The value of the key's cell in the bits of [`Self::mask`].
     #[inline(always)]
     pub(super) fn pattern(&self, key: KeyHash) -> u32 {
         (TAKEN | key.fingerprint(31)) & self.mask()
@@ -101,7 +101,7 @@ impl<H: Holding> MultiLevel<H> {
         TAKEN | self.fingerprint_mask
     }
 
-    /// The word that a bit of a probe stands for.
+    /// The index of the word for a bit of a probe.
     #[inline(always)]
     pub(super) fn word_at(&self, probe: &Probe, bit: u32) -> usize {
         let level = (bit >> self.stride_log2) as usize;
@@ -158,7 +158,7 @@ impl<H: Holding> MultiLevel<H> {
         probe
     }
 
-    /// The index of the cell with the key's fingerprint: of several the first.
+    /// The index of the cell with the key's fingerprint: the first of several.
     #[inline(always)]
     pub(super) fn find(&self, key: KeyHash) -> Option<usize> {
         match &self.search {
@@ -168,7 +168,7 @@ impl<H: Holding> MultiLevel<H> {
         }
     }
 
-    /// The cell with the key's fingerprint, as it is: of several the first.
+    /// The content of the cell with the key's fingerprint: the first of several.
     #[inline(always)]
     pub(super) fn find_cell(&self, key: KeyHash) -> Option<NonZeroU32> {
         match &self.search {
@@ -184,7 +184,7 @@ impl<H: Holding> MultiLevel<H> {
         (probe.matches != 0).then(|| self.word_at(&probe, probe.matches.trailing_zeros()))
     }
 
-    /// Where the key is, or goes to.
+    /// The key's cell, or a cell for it.
     #[inline(always)]
     pub(super) fn spot(&self, key: KeyHash) -> Spot {
         match &self.search {
@@ -203,13 +203,13 @@ impl<H: Holding> MultiLevel<H> {
         self.free_cell_of(&probe).map_or(Spot::None, Spot::Free)
     }
 
-    /// The cell for a new item, of those that were seen.
+    /// The cell for a new item, from a probe.
     fn free_cell_of(&self, probe: &Probe) -> Option<usize> {
         let free = vacancies(self.shape.insertion, self.shape.stride(), !probe.taken & self.cells_mask);
         (free != 0).then(|| self.word_at(probe, free.trailing_zeros()))
     }
 
-    /// The cell for a key that is known not to be in the filter.
+    /// The free cell for a key that is absent.
     #[inline(always)]
     pub(super) fn free_cell(&self, key: KeyHash) -> Option<usize> {
         match &self.search {
