@@ -83,7 +83,7 @@ pub(crate) fn apply_stale_copy(node: usize, value: &mut Node, order: &Order, now
 
 /// Makes a node forget a copy.
 pub(crate) fn forget_copy(value: &mut Node) {
-    let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::COPY != 0);
+    let copy = value.pipeline().table().iter().find(|(_, connection)| connection.flags & flags::REPLICA != 0);
     if let Some((owner, original, version)) = copy.map(|(_, copy)| (copy.owner, copy.original, copy.version)) {
         value.pipeline_mut().replicas().delete(owner, &original, version);
     }

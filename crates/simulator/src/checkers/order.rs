@@ -65,7 +65,7 @@ impl Order {
     /// A copy on the node that is newer than what the node first heard of it: the first is what a node that
     /// applies late messages would go back to.
     pub(crate) fn stale_copy(&self, node: usize, value: &Node) -> Option<(NodeId, Connection)> {
-        let copies = value.pipeline().table().iter().filter(|(_, copy)| copy.flags & flags::COPY != 0);
+        let copies = value.pipeline().table().iter().filter(|(_, copy)| copy.flags & flags::REPLICA != 0);
         let mut stale = copies.filter_map(|(_, copy)| {
             let first = self.first[node].get(&name(copy))?;
             (first.is_older_than(copy.version) && first.owner == copy.owner).then_some((copy.owner, *first))
