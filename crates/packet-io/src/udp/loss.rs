@@ -1,6 +1,6 @@
 //! Random loss inside the kernel: a socket filter that throws received datagrams away by chance.
 
-/// What a filter returns to keep a whole packet: more than any packet has.
+/// A filter's result that keeps a whole packet: more than any packet's length.
 const KEEP_ALL: u32 = u32::MAX;
 
 const fn instruction(code: u32, jump_true: u8, jump_false: u8, operand: u32) -> libc::sock_filter {
@@ -11,7 +11,7 @@ const fn instruction(code: u32, jump_true: u8, jump_false: u8, operand: u32) -> 
 /// `SKF_AD_RANDOM`) and keeps the datagram when it reaches the share's part of the range.
 pub(super) fn program(probability: f64) -> Vec<libc::sock_filter> {
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-    // A float as integer saturates: 1 or more would leave a chance of 2^-32, hence the case of its own.
+    // A float as integer saturates: 1 or more would leave a chance of 2^-32, hence the special case.
     let threshold = (probability * 4_294_967_296.0) as u32;
     if probability >= 1.0 {
         return vec![instruction(RETURN, 0, 0, 0)];

@@ -78,7 +78,7 @@ fn arrivals(loss: f64, count: usize) -> usize {
     let to = receiver.local_address().unwrap();
     let mut arrived = 0;
     for _ in 0..count {
-        // Loopback delivers within the call, so that what is not there at once has been dropped.
+        // Loopback delivers within the call, so a datagram that is not pending was dropped.
         sender.send_to(b"x", to).unwrap();
         arrived += usize::from(receiver.receive(&mut [0; 4]).unwrap().is_some());
     }
@@ -89,7 +89,7 @@ fn arrivals(loss: f64, count: usize) -> usize {
 }
 
 #[test]
-fn the_kernel_drops_the_share_it_is_told_to() {
+fn the_kernel_drops_the_requested_share() {
     const COUNT: usize = 4000;
     for loss in [0.0, 0.1, 0.5, 1.0] {
         let lost = (COUNT - arrivals(loss, COUNT)) as f64;
@@ -135,7 +135,7 @@ fn members_of_a_group_hear_each_other_and_not_themselves() {
         let [(_left, speaker), (_right, listener)] = group_at_both_ends(group);
         let (poller, mut ready) = (Poller::new().unwrap(), Vec::new());
         poller.add(&listener, Token(0)).unwrap();
-        // A cable drops what is sent in its first moments.
+        // A new cable drops frames in its first moments.
         let mut buffer = [0; 64];
         let received = (0..500).find_map(|_| {
             speaker.send_to(b"all", group.parse().unwrap()).unwrap();
@@ -146,12 +146,12 @@ fn members_of_a_group_hear_each_other_and_not_themselves() {
         assert_eq!(&buffer[..received.length_bytes], b"all");
         // Of IPv6 the sender is known by the address that fits the group, which may be the link's own.
         assert!(received.from.is_ipv6() || received.from.ip().to_string() == "10.9.0.1", "{received:?}");
-        assert_eq!(speaker.receive(&mut buffer).unwrap(), None, "it hears itself");
+        assert_eq!(speaker.receive(&mut buffer).unwrap(), None, "it receives its own datagrams");
     }
 }
 
 #[test]
-fn what_is_no_group_or_no_interface_is_named() {
+fn an_invalid_group_or_interface_is_named() {
     let bind = |group: &str, interface| {
         UdpSocket::bind_multicast(group.parse().unwrap(), interface, &UdpOptions::default()).unwrap_err().to_string()
     };
