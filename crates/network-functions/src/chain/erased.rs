@@ -1,4 +1,4 @@
-//! Functions without their type: what the chain holds.
+//! Type-erased functions, as the chain stores them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,11 +10,11 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::Processed;
 use super::layout::StateLayout;
-use crate::function::{CloseReason, Context, FlowState, Judgement, NetworkFunction};
+use crate::function::{CloseReason, Context, FlowState, NetworkFunction, ReevaluationOutcome};
 use crate::restoration::{Restoring, Unrestorable};
 
-/// A [`NetworkFunction`] whose state is handed to it as bytes: exactly as many, and aligned, as its
-/// [`StateLayout`] says. Any other bytes are a defect of the caller and panic.
+/// A [`NetworkFunction`] that receives its state as bytes, with exactly the size and alignment of its [`StateLayout`].
+/// Any other bytes are a defect of the caller and panic.
 pub(super) trait ErasedFunction: Send + Sync {
     fn name(&self) -> &'static str;
     fn counter_names(&self) -> Vec<String>;
@@ -34,7 +34,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     ) -> Processed;
     fn renumbers(&self) -> bool;
     fn as_sent(&self, state: &[u8], segment: &mut TcpSegment, direction: Direction);
-    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement;
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome;
     fn restorable(&self) -> Result<(), Unrestorable>;
     fn is_restorable(&self, state: &[u8]) -> bool;
     fn restore(&self, state: &mut [u8], restoring: &mut Restoring) -> Option<()>;
@@ -44,7 +44,7 @@ pub(super) trait ErasedFunction: Send + Sync {
     fn decode(&self, state: &mut [u8], attributes: &[u8]) -> Result<(), TlvError>;
 }
 
-/// Gives a function its erased face. A type of its own, so that the two traits' methods cannot be confused.
+/// Wraps a function as an erased one. A separate type, so that the two traits' methods cannot be confused.
 pub(super) struct Erased<F>(pub(super) F);
 
 const STATE_FITS: &str = "the chain hands every function the bytes that it laid out for it";
@@ -107,7 +107,8 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
             return Processed { verdict, states_changed: false };
         }
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
-        // Compared here, where the function is known: for one that only reads its state the compiler drops it all.
+        // Compared here, where the type is known: for a function that only reads its state the compiler removes the
+        // comparison.
         let before = *state;
         let verdict = self.0.on_packet(state, context, packet, direction);
         Processed { verdict, states_changed: before.as_bytes() != state.as_bytes() }
@@ -121,7 +122,7 @@ impl<F: NetworkFunction + Send + Sync> ErasedFunction for Erased<F> {
         self.0.as_sent(&read(state), segment, direction);
     }
 
-    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> Judgement {
+    fn reevaluate(&self, state: &mut [u8], outgoing: &Tuple) -> ReevaluationOutcome {
         let Ok(state) = F::State::mut_from_bytes(state) else { unreachable!("{STATE_FITS}") };
         self.0.reevaluate(state, outgoing)
     }

@@ -1,8 +1,8 @@
-//! A chain in place of another, whose connections go on.
+//! Replacing a chain while connections continue.
 //!
-//! Records are not touched when the chain changes: a million of them would take longer than peers wait for a sign of
-//! life. Instead the new chain keeps every state where the old one had it, also the states of functions that are gone,
-//! which find it again if they come back.
+//! Replacing the chain does not touch records: a million of them would take longer than the peers' failure detection
+//! permits. Instead the new chain keeps the offset of every state, also of removed functions, which find their states
+//! if they are added again.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -15,15 +15,16 @@ use flow::connection::FUNCTION_STATE_BYTES_MAX;
 use super::erased::ErasedFunction;
 use super::layout::{Misfit, place};
 use super::{Chain, ChainCounters, ChainError};
-use crate::function::Judgement;
+use crate::function::ReevaluationOutcome;
 
-/// Where the states of a chain, and of those before it, lie in records.
+/// The positions in records of the states of a chain, and of those before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChainLayout {
     placed: Vec<Placed>,
     /// Every state at its default.
     defaults: [u8; FUNCTION_STATE_BYTES_MAX],
-    /// The first chain's functions find records that [`Chain::init`] has filled for them; later ones find what is there.
+    /// Whether a chain is running. Functions of the first chain find records initialised by [`Chain::init`]; later ones
+    /// find existing records.
     is_in_use: bool,
 }
 
@@ -46,7 +47,7 @@ impl ChainLayout {
         self.defaults
     }
 
-    /// Where the function's state lies, from now on if it had no place yet.
+    /// The position of the function's state, assigned if it had none.
     pub(super) fn place(&mut self, function: &dyn ErasedFunction) -> Result<Range<usize>, ChainError> {
         let (name, attribute) = (function.name(), function.attribute());
         let layout = function.layout();
@@ -72,19 +73,19 @@ impl ChainLayout {
 }
 
 impl Chain {
-    /// The layout within which a chain is to be built that takes this one's place ([`super::ChainBuilder::build_within`]).
+    /// The layout for building a chain that replaces this one ([`super::ChainBuilder::build_within`]).
     #[must_use]
     pub fn layout(&self) -> ChainLayout {
         ChainLayout { is_in_use: true, ..self.layout.clone() }
     }
 
-    /// Whether this chain finds the states of `earlier` where that one left them.
+    /// Whether this chain has the states of `earlier` at the same positions.
     #[must_use]
     pub fn continues(&self, earlier: &Self) -> bool {
         earlier.layout.placed.iter().all(|placed| self.layout.placed.contains(placed))
     }
 
-    /// Counters for this chain that go on from those of `earlier`, where both count under the same name.
+    /// Counters for this chain that continue those of `earlier` with the same names.
     #[must_use]
     pub fn continue_counters(&self, earlier: &Self, counters: &ChainCounters) -> ChainCounters {
         let before: BTreeMap<&str, u64> =
@@ -98,19 +99,19 @@ impl Chain {
         ChainCounters { values: values.collect(), functions: functions.collect() }
     }
 
-    /// Whether a connection that began under an earlier configuration may go on under this one: every function's
-    /// `reevaluate` in chain order, until one says no.
-    pub fn reevaluate(&self, connection: &mut Connection) -> Judgement {
+    /// Re-evaluates a connection that began under an earlier configuration: calls every function's `reevaluate` in
+    /// chain order, until one denies it.
+    pub fn reevaluate(&self, connection: &mut Connection) -> ReevaluationOutcome {
         let mut outgoing = connection.original;
         for link in &self.links {
             let state = &mut connection.functions[link.state.clone()];
-            if link.function.reevaluate(state, &outgoing) == Judgement::Ends {
-                return Judgement::Ends;
+            if link.function.reevaluate(state, &outgoing) == ReevaluationOutcome::Denied {
+                return ReevaluationOutcome::Denied;
             }
             if link.function.translates() {
                 outgoing = connection.reply.inverse();
             }
         }
-        Judgement::Stays
+        ReevaluationOutcome::Allowed
     }
 }

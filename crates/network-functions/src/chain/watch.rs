@@ -1,4 +1,4 @@
-//! Looking on while a chain works.
+//! Observation of a chain's calls.
 
 use alloc::string::String;
 
@@ -8,26 +8,26 @@ use flow::{DropReason, Tuple};
 use super::Chain;
 use crate::function::{Context, Verdict};
 
-/// What a function made of a connection or a packet.
+/// A function's result for a connection or a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallOutcome {
     /// A connection began, or was refused.
     Began(Result<(), DropReason>),
-    /// A packet passed through.
+    /// A packet was processed.
     Handled(Verdict),
 }
 
 /// One call of a function.
 pub struct Call<'c, 'x> {
-    /// The function's place in the chain, from 0.
+    /// The function's index in the chain, from 0.
     pub function: usize,
-    /// What it said.
+    /// The result of the call.
     pub outcome: CallOutcome,
     pub(super) context: &'c Context<'x>,
 }
 
 impl Call<'_, '_> {
-    /// The tuple of the connection's packets in the original direction behind this function, as far as it is decided.
+    /// The tuple of the connection's packets in the original direction behind this function, as far as decided.
     #[must_use]
     pub const fn outgoing(&self) -> Tuple {
         self.context.outgoing()
@@ -40,7 +40,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// Somebody who looks on while the functions of a chain are called. Those that have no part in a packet are not called.
+/// An observer of the calls to a chain's functions. Functions that do not process a packet are not called.
 pub trait Watch {
     /// A function is about to be called; these are its counters.
     fn before_call(&mut self, counters: &[u64]);
@@ -49,7 +49,7 @@ pub trait Watch {
     fn after_call(&mut self, call: &Call<'_, '_>, packet: &Packet<'_, '_>);
 }
 
-/// Nobody looks on. Costs nothing.
+/// The absence of an observer. It costs nothing.
 pub struct Unwatched;
 
 impl Watch for Unwatched {
@@ -61,7 +61,7 @@ impl Watch for Unwatched {
 }
 
 impl Chain {
-    /// The name of a function by its place, and the names of its counters, without the function's own before them.
+    /// The name of a function by its index, and the names of its counters without the function's prefix.
     pub fn function(&self, index: usize) -> Option<(&'static str, impl Iterator<Item = &str>)> {
         let link = self.links.get(index)?;
         let first = self.links[..index].iter().map(|link| link.counters).sum::<usize>();
