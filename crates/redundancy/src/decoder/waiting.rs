@@ -1,4 +1,4 @@
-//! Blocks whose bytes are not all there yet.
+//! Blocks whose referenced bytes are not all present.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::limits::{WAITING_BLOCKS_MAX, WAITING_BYTES_MAX};
 pub(super) struct WaitingBlock {
     pub(super) ticket: Ticket,
     pub(super) block: Box<[u8]>,
-    /// How often what it lacks was asked for.
+    /// How often its missing data was requested.
     pub(super) asked: u32,
     pub(super) ask_at: Instant,
 }
