@@ -1,17 +1,17 @@
-//! Roles: who goes on with whose connections.
+//! Roles: which node takes over which connections.
 
 use flow::table::Slot;
 use flow::{Instant, NodeId};
 use replication::Handle;
 
-use super::{Connections, Living};
+use super::{Connections, NodeSet};
 use crate::config::{Mode, SyncRole};
 use crate::event::SyncEvent;
 use crate::mirror::flag;
 
 impl Connections {
-    /// This node becomes master of the copies whose master `may_claim` names: no word to the kernel where it has them.
-    /// Returns how many.
+    /// Takes over the replicas of the owners that `may_claim` selects, without requests for those in the kernel.
+    /// Returns their number.
     pub(crate) fn claim(&mut self, may_claim: impl Fn(NodeId) -> bool) -> u32 {
         let node = self.node;
         let mut claimed = 0;
@@ -25,7 +25,7 @@ impl Connections {
             if record.owner() == node {
                 if record.is_any(flag::UNSEEN) && self.role == SyncRole::Primary {
                     record.set(flag::UNSEEN, false);
-                    self.tell(handle);
+                    self.replicate(handle);
                 }
             } else if may_claim(record.owner()) {
                 self.take_over(handle, true);
@@ -35,7 +35,7 @@ impl Connections {
         claimed
     }
 
-    /// Copies of a peer's that it did not tell again go, or become this node's where it speaks for all.
+    /// Removes a peer's replicas that its resynchronisation did not confirm, or takes them over as sole primary.
     pub(crate) fn sweep(&mut self, peer: NodeId, round: bool, from: Slot, slots: usize) -> Option<Slot> {
         let stop = from.0.saturating_add(slots as u32);
         let speaks_for_all = self.role == SyncRole::Primary;
@@ -50,7 +50,7 @@ impl Connections {
             if speaks_for_all && self.mode == Mode::PrimaryBackup {
                 self.take_over(handle, true);
             } else {
-                self.counters.remnants += 1;
+                self.counters.replicas_unconfirmed += 1;
                 let ended = self.mirror.get(handle).map(|record| self.name(record));
                 ended.iter().for_each(|ended| self.delete(peer, ended));
             }
@@ -58,20 +58,20 @@ impl Connections {
         (stop < self.mirror.slots_used()).then_some(Slot(stop))
     }
 
-    /// The operator, or whoever moves the addresses, gives this node a role.
+    /// Sets the role, by the operator or the manager of the addresses.
     pub(crate) fn set_role(&mut self, now: Instant, role: SyncRole, may_claim: impl Fn(NodeId) -> bool) {
         self.role = role;
-        self.restarted = Living::default();
+        self.restarted = NodeSet::default();
         let claimed = if role == SyncRole::Primary { self.claim(may_claim) } else { 0 };
         if role == SyncRole::Primary {
-            self.queue_what_is_missing();
+            self.queue_missing();
         }
         self.counters.claimed += u64::from(claimed);
         self.events.push(now, SyncEvent::RoleChanged { role, claimed });
     }
 
-    /// Whatever the kernel does not have is to be told to it.
-    pub(crate) fn queue_what_is_missing(&mut self) {
+    /// Queues all connections that the kernel lacks.
+    pub(crate) fn queue_missing(&mut self) {
         let mut from = Handle(0);
         while let Some(handle) = self.mirror.next_occupied(from) {
             from = Handle(handle.0 + 1);
