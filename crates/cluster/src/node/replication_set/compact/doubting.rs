@@ -74,7 +74,7 @@ impl ReplicationSet {
 
     fn doubt(&self, pipeline: &mut Pipeline, slot: Slot, is_marked: bool) {
         let is_own =
-            |connection: &&flow::Connection| connection.owner == self.id && connection.flags & flags::COPY == 0;
+            |connection: &&flow::Connection| connection.owner == self.id && connection.flags & flags::REPLICA == 0;
         let Some(connection) = pipeline.connection(slot).filter(is_own) else { return };
         let original = connection.original;
         let mut receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());

@@ -94,7 +94,7 @@ impl ReplicationSet {
             return;
         };
         let original = connection.original;
-        let is_copy = connection.flags & flags::COPY != 0;
+        let is_copy = connection.flags & flags::REPLICA != 0;
         // Without fingerprints, too many lookups are wrong.
         let receivers = self.peers.iter().filter(|peer| peer.is_up()).filter_map(|peer| peer.compact.as_ref());
         let is_taken =
